@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# One non-recursive Makefile. Every .cpp of the rooms below goes into one archive; a program is the objects of its own
+# directory linked against it, so a new file needs no line here. `make help` lists the targets.
+#
+# Variables: BUILD (default build), SAN=address|thread (sanitizers, in a build directory of their own).
+
+SAN       ?=
+BUILD     ?= build$(if $(SAN),-$(SAN))
+CXX       ?= g++
+CLANG     ?= clang
+BPFTOOL   ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
+PYTHON    ?= /usr/bin/python3
+CRIU_ROOT ?= /opt/souk/criu
+
+ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/sim checkpoint agentd/core bpf
+# program=directory of its sources
+PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
+               $(foreach t,$(notdir $(wildcard tools/*)),$(t)=tools/$(t)), \
+               $(if $(wildcard $(lastword $(subst =, ,$(p)))/*.cpp),$(p)))
+PROG_NAME  = $(firstword $(subst =, ,$(1)))
+PROG_DIR   = $(lastword $(subst =, ,$(1)))
+
+SANFLAGS  := $(if $(filter address,$(SAN)),-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)$(if $(filter thread,$(SAN)),-fsanitize=thread)
+WARN      := -Wall -Wextra -Wshadow -Werror
+CPPFLAGS  += -I. -I$(BUILD)/gen -D_GNU_SOURCE -DSOUK_CRIU_ROOT='"$(CRIU_ROOT)"' -DFMT_HEADER_ONLY
+CXXFLAGS  ?= -O2 -g1
+CXXFLAGS  += -std=c++20 -fno-plt -fstack-protector-strong $(WARN) $(SANFLAGS)
+CFLAGS    ?= -O2 -g1
+CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
+LDFLAGS   += -Wl,--as-needed $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-libgcc)
+# The archives that a program may need; --as-needed and static archives keep each start-up short.
+LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lxxhash -lzstd -llz4 -lz -lcrypto
+
+LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
+GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard market/wire/*.proto)) \
+             $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
+SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
+GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS)
+LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
+LIB       := $(BUILD)/libsouk.a
+BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
+
+UNIT_SRCS := $(wildcard tests/unit/*.cpp)
+UNIT_OBJS := $(UNIT_SRCS:%.cpp=$(BUILD)/obj/%.o)
+UNIT      := $(BUILD)/tests/unit
+FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
+FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
+BENCH_SRCS := $(wildcard tests/bench/*.cpp)
+BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
+
+.DEFAULT_GOAL := all
+.PHONY: all bins deps help check check-unit check-layers check-cluster check-fuzz demo bench bench-build tidy clean
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+all: deps            ## build everything into build/bin (installs what is missing first)
+	@$(MAKE) --no-print-directory bins
+
+bins: $(BINS)
+
+deps:                ## install what a fresh machine lacks: packages, and a CRIU that works here
+	@scripts/deps
+
+help:                ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
+
+check: all           ## build, then pass every test
+	@scripts/check $(BUILD)
+
+check-unit: $(UNIT)  ## the unit tests alone
+	$(UNIT)
+
+check-layers:        ## no include that points up, no effect in a core
+	@scripts/check-layers
+
+check-cluster: bins  ## real daemons in network namespaces (root)
+	$(PYTHON) -m pytest -q tests/cluster
+
+check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
+	@scripts/check-fuzz $(BUILD)
+
+demo: all            ## the story: a market of three machines on this host
+	@$(BUILD)/bin/souk demo
+
+bench-build: bins $(BENCHES)
+
+bench: all           ## every figure, with its peer: table and JSON
+	@$(MAKE) --no-print-directory bench-build
+	@scripts/bench $(BUILD)
+
+tidy: $(GEN_HDRS)    ## clang-tidy over the tree
+	@scripts/tidy $(BUILD)
+
+clean:               ## remove what make built here
+	rm -rf $(BUILD)
+
+define program
+$(BUILD)/bin/$(call PROG_NAME,$(1)): $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard $(call PROG_DIR,$(1))/*.cpp)) $(LIB)
+	@mkdir -p $$(@D)
+	$$(CXX) $$(LDFLAGS) $$(LDFLAGS_$(call PROG_NAME,$(1))) -o $$@ $$^ $$(if $$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS))
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
+# PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the job's file system.
+LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
+LDLIBS_souk-init  := $(if $(SAN),,-lc)
+
+$(LIB): $(LIB_OBJS)
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(UNIT): $(UNIT_OBJS) $(LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null)
+
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its FUZZ_SOURCES line.
+$(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
+	@mkdir -p $(@D)
+	clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
+	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz -lzstd -llz4
+
+$(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h &: %.proto
+	@mkdir -p $(@D)
+	protoc-c --c_out=$(BUILD)/gen $<
+
+# CRIU's own RPC definition, from whichever CRIU `make deps` settled on.
+RPC_PROTO := $(firstword $(wildcard $(CRIU_ROOT)/usr/include/criu/rpc.proto /usr/include/criu/rpc.proto))
+$(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_PROTO)
+	@mkdir -p $(@D)
+	protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
+
+$(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)
+	@mkdir -p $(@D)
+	$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. -c -o $(@D)/$*.bpf.o $<
+	$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
+
+-include $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) \
+         $(foreach p,$(PROGRAMS),$(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard $(call PROG_DIR,$(p))/*.cpp)))
