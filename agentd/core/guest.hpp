@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Guest: the jobs that run on this node, or lie here frozen, for their home nodes. Pure: commands from homes and the
+// ends of effects come in, effects and events go out, in the order persist, send, do. It never decides who owns a job:
+// it acts for the (job, epoch) it was given, and what it may decide alone (a freeze to disk is complete) is durable
+// before its effect (the running copy is killed).
+//
+//   start    --> starting --> running --> exited
+//   prepare  --> starting --> prepared --image here--> (restoring) --> held --release--> running
+//   running  --prepare_dump--> dump_ready --ship--> dumping --> shipped --commit--> frozen --drop--> (nothing)
+//   running  --freeze--> dumping --> frozen;   dumping, shipped --resume--> running
+//
+// After a crash of the daemon, the capsules go on: the shell loads the records and says what it found of each
+// (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agentd/core/messages.hpp"
+#include "kernel/base/time.hpp"
+#include "market/core/messages.hpp"
+
+namespace souk {
+
+struct GuestKey {
+    JobId id;
+    Epoch epoch;
+    auto operator<=>(const GuestKey&) const = default;
+    std::string text() const { return id.text() + "." + std::to_string(epoch.n); }
+};
+
+// One (job, epoch) as kept on disk.
+struct GuestJob {
+    GuestKey key;
+    JobSpec spec;
+    int64_t memory_mb = 0;
+    int32_t cpus = 1;
+    GuestState state = GuestState::starting;
+    bool from_image = false;  // came by prepare, not by start
+    int64_t image_bytes = 0;
+    int32_t wait_status = 0;
+    bool operator==(const GuestJob&) const = default;
+};
+
+namespace guest {
+struct Persist { GuestJob job; };
+struct Erase { GuestKey key; };
+struct ToHome { NodeName home; std::variant<GuestEvent, Expel> message; };
+// Effects. Each ends with one call of the Guest's `effect_*` for the same key.
+struct Do {
+    enum class What : uint8_t {
+        create_capsule,  // -> capsule_ready | capsule_failed
+        start_job,       // -> job_started | job_not_started
+        ready_criu,      // beside the job or in the empty capsule -> criu_ready | criu_failed
+        dump_for_move,   // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
+        dump_to_disk,    // the same, to disk, synced
+        ship,            // image of `key` to (dest, new_epoch) -> shipped | ship_failed
+        finish_dump,     // let CRIU kill what it dumped, end the capsule -> capsule_gone
+        undo_dump,       // refuse: the job goes on -> dump_undone
+        restore,         // image received for `key` -> restore_held | restore_failed
+        restore_local,   // the image of (id, source) that lies here, into `key` -> the same
+        finish_restore,  // run -> restore_running | restore_failed
+        kill_capsule,    // whatever runs -> capsule_gone
+        remove,          // image and directory; the capsule is dead or its job has exited
+        signal,
+    } what;
+    GuestKey key;
+    Epoch other_epoch;  // ship: new epoch; restore_local: the source's
+    Peer dest;          // ship
+    int32_t signal = 0;
+};
+using Output = std::variant<Persist, Erase, ToHome, Do>;
+using Outputs = std::vector<Output>;
+}  // namespace guest
+
+class Guest {
+  public:
+    explicit Guest(size_t jobs_max = 4096) : jobs_max_(jobs_max) {}
+
+    // After a crash: one record, and what the shell found of it.
+    struct Found {
+        bool capsule_alive = false;  // its PID 1 answers
+        bool job_alive = false;      // the job's root runs (or stands frozen by a dump)
+        bool image_complete = false; // a whole image lies here
+        bool exited = false;
+        int32_t wait_status = 0;
+    };
+    void recovered(GuestJob job, const Found& found, guest::Outputs& out);
+
+    void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out);
+    // The owner's word: while off, nothing new starts, and every running guest is told to leave.
+    void set_accepting(bool accepting, std::string why, guest::Outputs& out);
+
+    // Ends of effects.
+    void capsule_ready(const GuestKey& key, guest::Outputs& out);
+    void capsule_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void job_started(const GuestKey& key, guest::Outputs& out);
+    void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, guest::Outputs& out);
+    void criu_ready(const GuestKey& key, guest::Outputs& out);
+    void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void dump_froze(const GuestKey& key, guest::Outputs& out);
+    void dump_held(const GuestKey& key, int64_t image_bytes, guest::Outputs& out);
+    void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void dump_undone(const GuestKey& key, guest::Outputs& out);
+    void shipped(const GuestKey& key, guest::Outputs& out);
+    void ship_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void image_received(const GuestKey& key, int64_t image_bytes, guest::Outputs& out);
+    void image_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void restore_held(const GuestKey& key, guest::Outputs& out);
+    void restore_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void restore_running(const GuestKey& key, guest::Outputs& out);
+    void capsule_gone(const GuestKey& key, guest::Outputs& out);
+    void exited(const GuestKey& key, int32_t wait_status, guest::Outputs& out);
+    void stopped(const GuestKey& key, bool is_stopped, guest::Outputs& out);
+
+    const GuestJob* find(const GuestKey& key) const;
+    // May an image for `key` be taken in now (a prepared destination that has none yet)?
+    bool expects_image(const GuestKey& key) const;
+    // Every (job, epoch) here, in order.
+    const auto& all() const { return jobs_; }
+
+  private:
+    // Why the capsule is being ended, and so what becomes of the record when it is gone.
+    enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
+    struct Entry {
+        GuestJob job;
+        Ending ending = Ending::none;
+        bool to_disk = false;    // the dump under way is a freeze
+        bool dumping = false;    // between the order to dump and its end, either way
+        bool undoing = false;
+        bool restoring = false;
+        bool releasing = false;
+        bool wants_ready = false, criu_up = false;  // criu asked for; stands ready
+        bool killing_asked = false;  // a kill came in the middle of a step: do it at its end
+        bool stopped = false;
+        Epoch ship_epoch;
+        Peer ship_dest;
+        std::string why;  // of the last failure
+    };
+
+    Entry* entry(const GuestKey& key);
+    void tell(const Entry& e, guest::Outputs& out) const;
+    void set(Entry& e, GuestState state, guest::Outputs& out);  // persist, then tell
+    void effect(const Entry& e, guest::Do::What what, guest::Outputs& out) const;
+    void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out);
+    void erase(const GuestKey& key, guest::Outputs& out);
+    void begin_dump(Entry& e, guest::Outputs& out);
+    void back_to_running(Entry& e, std::string why, guest::Outputs& out);
+
+    void on_start(const GuestCommand& c, guest::Outputs& out);
+    void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out);
+    void on_freeze(Entry& e, guest::Outputs& out);
+    void on_commit(Entry& e, guest::Outputs& out);
+    void on_resume(Entry& e, guest::Outputs& out);
+    void on_kill(Entry& e, guest::Outputs& out);
+    void on_drop(Entry& e, guest::Outputs& out);
+
+    size_t jobs_max_;
+    bool accepting_ = true;
+    std::string why_not_;
+    std::map<GuestKey, Entry> jobs_;
+};
+
+}  // namespace souk

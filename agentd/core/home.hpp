@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home: the jobs submitted on this node. It alone decides who owns a running job. Pure: it is fed inputs by its shell
+// and returns what to do, in the order persist, send, tell; the shell makes everything persisted durable before the
+// first message of the same step leaves.
+//
+// A job has one owner, a (node, epoch), and at most one candidate (node, newer epoch) while it moves. The candidate
+// becomes the owner by one durable write (`committed`); before it the source is told to resume, after it the source is
+// told to kill, and never both. An epoch is used once, and is durable before a command carries it.
+//
+//   waiting --run--> starting --> running --run elsewhere--> moving --> running
+//                                 running --suspend--> freezing --> frozen --run--> thawing --> running
+//   any --> finished (its own end, a cancel, a program that cannot be executed)
+//
+// Messages from a guest are levels, not edges: each states what is true of one (job, epoch), may repeat, and is
+// asked for again (`query`) whenever a guest comes back.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agentd/core/messages.hpp"
+#include "kernel/base/time.hpp"
+#include "market/core/messages.hpp"
+
+namespace souk {
+
+// The steps of a move or thaw, in order; `none` outside of one.
+enum class MoveStep : uint8_t {
+    none = 0,
+    prepare,   // both ends make ready; nothing is frozen
+    transfer,  // the source dumps and ships, the destination restores and holds
+    kill_old,  // decided: the candidate owns the job; the source must be dead before it runs
+    release,   // the destination may run
+};
+
+// One job as it is kept on disk; the whole of it is written at every change that matters.
+struct HomeJob {
+    JobId id;
+    JobSpec spec;
+    JobTerms terms;
+    std::string name, user;
+    Nanos submitted;  // Unix time
+    JobPhase phase = JobPhase::waiting;
+    Peer at;          // owner; empty while waiting
+    Epoch epoch;      // owner's
+    Peer to;          // candidate of a move or thaw
+    Epoch to_epoch;
+    Epoch last_epoch;  // the newest ever used
+    MoveStep step = MoveStep::none;
+    bool from_frozen = false;  // the source has only an image (thaw), not a running job (move)
+    uint64_t order_seq = 0;
+    bool cancelled = false;
+    JobStats stats;
+    std::vector<NodeName> places;
+    std::string comment;
+    int32_t wait_status = 0;
+    std::string why;
+    Money cost;
+    bool settled = false;  // the market has closed its account
+    bool operator==(const HomeJob&) const = default;
+};
+
+struct Submission {
+    JobSpec spec;
+    JobTerms terms;
+    std::string name, user;
+};
+
+namespace home {
+// Effects, in the order in which they must take place.
+struct Persist { HomeJob job; };
+struct Erase { JobId id; };
+struct ToMarketMsg { ToMarket message; };
+struct ToGuest { Peer peer; GuestCommand command; };
+// For whoever is attached to the job, and for the log.
+struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished } what; std::string text; };
+using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Tell>;
+using Outputs = std::vector<Output>;
+}  // namespace home
+
+class Home {
+  public:
+    struct Limits {
+        size_t jobs_max = 100'000;
+        size_t finished_max = 1'000;      // finished and settled jobs kept for srun --attach
+        Nanos expel_patience = Nanos::from_ms(1'500);  // how long an expelled job waits for a market order
+        Nanos step_patience = Nanos::from_s(120);  // limit of each step of a move, freeze or start
+    };
+    Home(NodeName node, Limits limits);
+
+    // Before anything else: a job read back from disk. `next_seq` follows from the largest id seen.
+    void load(HomeJob job);
+
+    // From tools. submit: the id is durable in the outputs before the caller answers.
+    Result<JobId> submit(Submission s, Nanos now_unix, home::Outputs& out);
+    Status change(const JobId& id, const JobTerms& terms, home::Outputs& out);
+    Status cancel(const JobId& id, Nanos now, home::Outputs& out);
+    Status signal(const JobId& id, int32_t signal, home::Outputs& out);
+
+    // From the market.
+    void market_up(home::Outputs& out);  // a fresh connection: report every job
+    void order(const Order& order, Nanos now, home::Outputs& out);
+    void note(const JobNote& note, home::Outputs& out);
+
+    // From guests.
+    void guest_up(const NodeName& node, Nanos now, home::Outputs& out);  // a fresh connection: ask what is there
+    void guest_event(const NodeName& node, const GuestEvent& event, Nanos now, home::Outputs& out);
+    // The command never left this node (no connection): the step goes back if it can.
+    void guest_unreachable(const NodeName& node, Nanos now, home::Outputs& out);
+    void expel(const NodeName& node, const Expel& expel, Nanos now, home::Outputs& out);
+
+    // Time limits; returns when it wants to be called again (never() if nothing waits).
+    Nanos tick(Nanos now, home::Outputs& out);
+
+    const HomeJob* find(const JobId& id) const;
+    const std::map<uint64_t, HomeJob>& jobs() const { return jobs_; }
+    // Guests that the home needs a connection to now.
+    std::set<NodeName> guests_needed() const;
+    std::optional<Peer> peer_of(const NodeName& node) const;
+    // Run time as of now, with the present stretch.
+    Nanos run_time(const HomeJob& job, Nanos now) const;
+
+  private:
+    // What is known of a job only while this process lives.
+    struct Volatile {
+        Nanos deadline = Nanos::never();    // of the present step
+        Nanos expel_at = Nanos::never();    // freeze it then, unless an order has moved it
+        Nanos frozen_since;                 // of a move: when the source froze it
+        Nanos running_since = Nanos::never();
+        std::optional<Order> pending;       // the newest order that came while a step was under way
+        bool source_ready = false, destination_ready = false;
+        bool kill_sent = false;
+        bool stopped = false;
+    };
+    using Job = std::pair<HomeJob*, Volatile*>;
+
+    HomeJob* mutable_job(const JobId& id);
+    Volatile& vol(const HomeJob& job) { return volatile_[job.id.seq]; }
+    JobReport report_of(const HomeJob& job) const;
+    void persist(HomeJob& job, home::Outputs& out) const;
+    void report(const HomeJob& job, home::Outputs& out) const;
+    void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, home::Outputs& out) const;
+    Epoch fresh_epoch(HomeJob& job) const;
+
+    void take(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
+    void start(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
+    void move(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
+    void freeze(HomeJob& job, Nanos now, home::Outputs& out);
+    void steady(HomeJob& job, Nanos now, home::Outputs& out);  // a step ended: report, then the pending order
+    void fail_order(HomeJob& job, const NodeName& node, std::string why, home::Outputs& out);
+
+    void send_prepare(HomeJob& job, home::Outputs& out);
+    void send_ship(HomeJob& job, home::Outputs& out);
+    void abort_move(HomeJob& job, const NodeName& blame, std::string why, Nanos now, home::Outputs& out);
+    void commit_move(HomeJob& job, Nanos now, home::Outputs& out);
+    void candidate_lost(HomeJob& job, std::string why, Nanos now, home::Outputs& out);
+    void finish(HomeJob& job, int32_t wait_status, std::string why, Nanos now, home::Outputs& out);
+    void set_running(HomeJob& job, Nanos now);
+    void stop_clock(HomeJob& job, Nanos now);
+
+    void event_of_owner(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void event_of_candidate(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void event_of_stranger(const HomeJob& job, const NodeName& node, const GuestEvent& event, home::Outputs& out) const;
+    void resend_step(HomeJob& job, const NodeName& node, home::Outputs& out);
+    void trim_finished(home::Outputs& out);
+
+    NodeName node_;
+    Limits limits_;
+    uint64_t next_seq_ = 1;
+    std::map<uint64_t, HomeJob> jobs_;
+    std::map<uint64_t, Volatile> volatile_;
+};
+
+}  // namespace souk

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a job's home node and the node that hosts it tell each other, as plain values. A command names the job's epoch:
+// a guest acts only for the epoch that it was given, so an order that comes late or twice changes nothing. Events state
+// the whole of one (job, epoch) and may be repeated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/time.hpp"
+
+namespace souk {
+
+struct ResourceLimit {
+    int32_t resource = 0;  // RLIMIT_*
+    uint64_t soft = 0, hard = 0;
+    bool operator==(const ResourceLimit&) const = default;
+};
+
+// What to run, as the submitter had it: taken by srun, and its credentials from the kernel.
+struct JobSpec {
+    std::vector<std::string> argv;  // argv[0] is the path that was found
+    std::string path;               // absolute path of the program
+    std::vector<std::string> env;
+    std::string cwd;
+    uint32_t umask = 022;
+    std::vector<ResourceLimit> rlimits;
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+    bool tty = false;               // a terminal of its own; else three pipes
+    uint16_t rows = 24, cols = 80;
+    bool operator==(const JobSpec&) const = default;
+};
+
+enum class GuestVerb : uint8_t {
+    query = 1,     // answer with an event, `unknown` if there is no such (job, epoch)
+    start,         // a new job: needs spec
+    prepare,       // destination of a move or thaw: an empty capsule with CRIU ready; needs spec
+    prepare_dump,  // source of a move: CRIU ready beside the running job
+    ship,          // source: freeze if running, dump, send the image to (dest, new_epoch); hold
+    freeze,        // dump to disk, then kill what ran: the image is the job
+    commit,        // source: the destination owns the job now: kill what runs here, keep the image
+    resume,        // source: the move is off: go on as before (running, or frozen)
+    release,       // destination: run
+    restore_here,  // like ship with this node as destination: thaw from the image that lies here
+    drop,          // forget (job, epoch) and remove its image; never while it runs
+    kill,          // end the job: every process of the capsule
+    signal,        // to the job's foreground process group, or its root
+};
+
+// Home to guest.
+struct GuestCommand {
+    JobId id;
+    Epoch epoch;
+    GuestVerb verb = GuestVerb::query;
+    Epoch new_epoch;           // ship, restore_here
+    NodeName dest;             // ship
+    std::string dest_address;  // ship
+    JobSpec spec;              // start, prepare
+    int64_t memory_mb = 0;     // start, prepare: limit of the capsule; 0 = none
+    int32_t cpus = 1;          // start, prepare
+    int32_t signal = 0;        // signal
+};
+
+// Where one (job, epoch) stands on the node that hosts it.
+enum class GuestState : uint8_t {
+    unknown = 1,  // no such (job, epoch) here: the command never arrived, or it was dropped
+    starting,
+    running,
+    dump_ready,  // still running, CRIU stands ready beside it
+    dumping,     // frozen now, its image being made
+    shipped,     // source: image complete and sent, the job held
+    frozen,      // only the image exists
+    prepared,    // destination: empty capsule, CRIU ready
+    held,        // destination: restored whole, not yet running
+    exited,      // ended by itself; wait_status
+    killed,      // ended by `kill`
+    failed,      // could not start, prepare or restore: nothing of it is left here
+};
+const char* guest_state_name(GuestState state);
+
+// Guest to home.
+struct GuestEvent {
+    JobId id;
+    Epoch epoch;
+    GuestState state = GuestState::unknown;
+    int32_t wait_status = 0;    // exited
+    int32_t error = 0;          // failed: errno where known (ENOENT: no such program)
+    bool program_error = false; // failed: exec of the program itself, which no other node would mend
+    std::string why;            // failed; running: why the last dump was refused
+    int64_t image_bytes = 0;    // frozen, shipped
+    int64_t memory_mb = 0;      // running: resident
+    bool stopped = false;       // running: by job control (SIGTSTP)
+};
+
+// Guest to home: the owner takes the node back; the job must leave now.
+struct Expel {
+    JobId id;
+    Epoch epoch;
+};
+
+}  // namespace souk

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/messages.hpp"
+
+#include "kernel/base/check.hpp"
+
+namespace souk {
+
+const char* phase_name(JobPhase phase) {
+    switch (phase) {
+        case JobPhase::waiting: return "waiting";
+        case JobPhase::starting: return "starting";
+        case JobPhase::running: return "running";
+        case JobPhase::moving: return "moving";
+        case JobPhase::freezing: return "freezing";
+        case JobPhase::frozen: return "frozen";
+        case JobPhase::thawing: return "thawing";
+        case JobPhase::finished: return "finished";
+    }
+    MUST(false);
+}
+
+}  // namespace souk

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a node's agentd and the market tell each other, as plain values. market/wire turns them into protobuf and back;
+// the pure machines (Market, Home, Guest) know only these. Every report states a whole, not a difference, so that it
+// may be repeated after a broken connection.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/money.hpp"
+#include "kernel/base/time.hpp"
+
+namespace souk {
+
+// What the user asks for and is ready to pay; may change while the job runs (srun -J).
+struct JobTerms {
+    Money max_price;        // per CPU-hour, > 0
+    Money budget;           // in all; 0 = no limit
+    int64_t memory_mb = 0;  // the job will need; 0 = unknown
+    int32_t cpus = 1;
+    Nanos finish;           // span from submission by which it should complete; 0 = none
+    std::string strategy;   // economic strategy, at most 31 characters, no quote
+    bool operator==(const JobTerms&) const = default;
+};
+
+// Where a job stands, as its home node knows it.
+enum class JobPhase : uint8_t { waiting = 1, starting, running, moving, freezing, frozen, thawing, finished };
+const char* phase_name(JobPhase phase);
+
+struct JobStats {
+    uint32_t freezes = 0, thaws = 0, migrations = 0, failed_moves = 0;
+    Nanos run_time;        // on a machine and not paused, summed over all places
+    Nanos longest_pause;   // of its migrations: frozen at the source until running at the destination
+    int64_t image_bytes = 0;
+    bool operator==(const JobStats&) const = default;
+};
+
+// Home to market: one job, whole.
+struct JobReport {
+    JobId id;
+    JobTerms terms;
+    uint32_t uid = 0;
+    std::string user, name, command;
+    Nanos submitted;  // Unix time
+    JobPhase phase = JobPhase::waiting;
+    NodeName where;   // the node that runs it or keeps its image; the source while it moves
+    NodeName to;      // the destination while it moves or thaws
+    Epoch epoch;
+    uint64_t order_seq = 0;    // the newest order that the home node has taken
+    std::string comment;       // one line for people: why the last order failed, why it cannot move
+    JobStats stats;
+    std::vector<NodeName> places;  // where it ran, in order
+    bool cancelled = false;
+    int32_t wait_status = 0;   // as of waitpid, when finished
+    std::string why;           // when finished without having run to its own end
+};
+
+// The provider half of a node to the market.
+struct ProviderReport {
+    NodeName node;
+    bool on_market = false;
+    Money reserve;            // per CPU-hour
+    int64_t speed = 100;      // 100 is a standard machine
+    int32_t cpus = 1;
+    int64_t memory_mb = 0;    // offered
+    int64_t free_mb = 0;
+    int32_t load_permille = 0;  // CPU time used by the node's jobs, of all its CPUs
+    int32_t wait_permille = 0;  // time that its jobs waited for a CPU, of all its CPUs
+    std::string load_source;    // "bpf" or "proc"
+    std::string kernel, criu;   // versions, compared before a move
+    std::string cannot;         // why it cannot take jobs now; empty when it can
+    bool operator==(const ProviderReport&) const = default;
+};
+
+// Market to home: what to do with one job. `seq` grows with every order of one market; an older one is ignored.
+struct Order {
+    enum class Kind : uint8_t { run = 1, suspend, abort };
+    JobId id;
+    uint64_t seq = 0;
+    Kind kind = Kind::run;
+    NodeName node;        // run: where
+    std::string address;  // run: that node's agentd, host:port
+    Money price;          // run: what it pays per CPU-hour at first
+    std::string reason;   // for people
+};
+
+// Home to market: the order `seq` could not be carried out; the job is as its newest report says.
+struct OrderFailed {
+    JobId id;
+    uint64_t seq = 0;
+    NodeName node;    // the node that was meant or that refused
+    std::string why;
+};
+
+// Market to home: what a job pays now and has cost so far. `settled`: it is finished and paid, home may forget it.
+struct JobNote {
+    JobId id;
+    Money price, cost;
+    std::string comment;  // why it waits or was moved
+    bool settled = false;
+};
+
+// Market to provider: what its guests pay and what would take it.
+struct ProviderNote {
+    Money current_price, next_price, earned;
+    int32_t guests = 0;
+};
+
+struct Peer {
+    NodeName node;
+    std::string address;
+    bool operator==(const Peer&) const = default;
+};
+// Market to agents: every node that is connected.
+struct Directory {
+    std::vector<Peer> peers;
+};
+
+using ToMarket = std::variant<JobReport, ProviderReport, OrderFailed>;
+using FromMarket = std::variant<Order, JobNote, ProviderNote, Directory>;
+
+}  // namespace souk
