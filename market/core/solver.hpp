@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Solver: the allocation and the prices of one market. It holds jobs, providers and who runs where; add/change/remove
+// tell it what happened, solve(now) answers with the changes that make the allocation right again. Pure and
+// deterministic: the same calls give the same answers. One owner, one thread. Money is integer.
+//
+// What it assumes: the caller carries out every change of solve(). From then on the solver sees the job there; where
+// that fails the caller says so with change_job (where the job really is, with a bar or a pin if that must hold).
+//
+// Algorithms, by name: greedy_migration (allocator.hpp states its properties), proportional_share (share.hpp).
+// Pricings, by name: critical, first, uniform (pricing.hpp).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "market/core/types.hpp"
+
+namespace souk::market {
+
+struct SolverOptions {
+    std::string algorithm = "greedy_migration";
+    std::string pricing = "critical";
+    int32_t k_permille = 500;     // uniform: 0 gives the buyers all of the gap, 1000 the providers
+
+    // Migration-awareness (greedy_migration). All zero: the plain algorithm.
+    Nanos horizon;                // a move must pay for itself within this; 0: every move to a better place is made
+    int64_t link_bytes_per_s = 100'000'000;  // what a move's pause is reckoned with
+    Money byte_cost_per_gb;       // what carrying 10^9 bytes costs, beside the pause
+    Nanos min_stay;               // nobody who was just placed is moved or displaced before this has passed; 0: off
+    int32_t moves_max = 0;        // at most this many voluntary moves in any moves_window; 0: no cap
+    Nanos moves_window = Nanos::from_s(60);
+
+    Nanos quantum = Nanos::from_s(10);  // proportional_share: the turn of a job is this long
+};
+
+class Solver {
+  public:
+    Solver();
+    ~Solver();
+    Solver(Solver&&) noexcept;
+    Solver& operator=(Solver&&) noexcept;
+
+    // Takes all options, or none and says what is wrong with which one. Switching keeps jobs, providers and places.
+    Status set_options(const SolverOptions& options);
+    const SolverOptions& options() const;
+    static std::span<const std::string_view> algorithms();
+    static std::span<const std::string_view> pricings();
+
+    // False, and nothing changes: a key that is there already (add), or is not (change, remove), is 0, or an attribute
+    // that is out of the range stated in types.hpp. change replaces every attribute. A running job must name its place.
+    // A provider may come after the jobs that run there (a market that restarts); until then they run nowhere known.
+    bool add_job(JobKey key, const JobSpec& spec);
+    bool change_job(JobKey key, const JobSpec& spec);
+    bool change_value(JobKey key, Money value);
+    bool remove_job(JobKey key);
+    bool add_provider(ProviderKey key, const ProviderSpec& spec);
+    bool change_provider(ProviderKey key, const ProviderSpec& spec);
+    bool remove_provider(ProviderKey key);
+    void clear();
+
+    // The job as the solver sees it now (state and place follow its own changes); nullopt: no such job.
+    std::optional<JobSpec> job(JobKey key) const;
+    std::optional<ProviderSpec> provider(ProviderKey key) const;
+    size_t jobs() const;
+    size_t providers() const;
+    // The guests of a provider, in rank order.
+    std::vector<JobKey> guests(ProviderKey key) const;
+
+    // The changes that make the allocation right, at most one a job, those that give room before those that take it:
+    // first freezes, then moves, then thaws and starts, each in rank order. `now` never steps back. The time is that of
+    // the change, not of the market; the span is valid until the next call that is not const.
+    std::span<const Change> solve(Nanos now);
+    // The time at which solve() should be called even if nothing happens; never() if there is none.
+    Nanos next_wake() const;
+
+    // The same, with an allocation that somebody else worked out (job, provider; provider 0 or no line: not running).
+    // An error (nothing changes): an unknown key, a job twice, a place without room, below its reserve, barred, pinned
+    // elsewhere.
+    struct Assignment {
+        JobKey job;
+        ProviderKey provider;
+    };
+    Result<std::span<const Change>> adopt(std::span<const Assignment> allocation, Nanos now);
+
+    // What a running job pays per CPU-hour under the pricing in force: at least its provider's reserve, at most its
+    // bid (a pinned job whose bid is below the reserve: its bid). nullopt: not running. Cached until something changes.
+    std::optional<Money> price(JobKey key) const;
+    // All running jobs, by key.
+    std::vector<Payment> payments() const;
+    Surplus surplus() const;
+    // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what beats the bid in the
+    // way); nullopt: it runs, is pinned, or no bid can.
+    std::optional<Money> winning_bid(JobKey key) const;
+    // The least that a new job of one CPU and no memory must bid to get a place on this provider ("Next Price");
+    // nullopt: not accepting, pinned full, or no such provider.
+    std::optional<Money> next_price(ProviderKey key) const;
+
+    // One line, such as "displaced by job n1.12 at 200; 201 would win it back". Figures are those of the present state.
+    std::string reason(const Change& change, const Names& names) const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace souk::market
