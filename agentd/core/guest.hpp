@@ -82,7 +82,8 @@ class Guest {
     // After a crash: one record, and what the shell found of it.
     struct Found {
         bool capsule_alive = false;  // its PID 1 answers
-        bool job_alive = false;      // the job's root runs (or stands frozen by a dump)
+        bool job_alive = false;      // the job's root lives
+        bool held_by_dump = false;   // its control group stands frozen: a dump was under way
         bool image_complete = false; // a whole image lies here
         bool exited = false;
         int32_t wait_status = 0;
@@ -127,13 +128,13 @@ class Guest {
     struct Entry {
         GuestJob job;
         Ending ending = Ending::none;
-        bool to_disk = false;    // the dump under way is a freeze
-        bool dumping = false;    // between the order to dump and its end, either way
-        bool undoing = false;
-        bool restoring = false;
-        bool releasing = false;
-        bool wants_ready = false, criu_up = false;  // criu asked for; stands ready
-        bool killing_asked = false;  // a kill came in the middle of a step: do it at its end
+        enum class Criu : uint8_t { none, coming, ready } criu = Criu::none;
+        enum class Dump : uint8_t { none, making, held } dump = Dump::none;
+        bool to_disk = false;        // the dump that is wanted or under way is a freeze
+        bool undoing = false;        // an undo_dump is under way
+        bool shipping = false;
+        bool restoring = false, releasing = false;
+        bool resume_asked = false, kill_asked = false;  // came in the middle of a dump: at its end
         bool stopped = false;
         Epoch ship_epoch;
         Peer ship_dest;
@@ -142,19 +143,26 @@ class Guest {
 
     Entry* entry(const GuestKey& key);
     void tell(const Entry& e, guest::Outputs& out) const;
-    void set(Entry& e, GuestState state, guest::Outputs& out);  // persist, then tell
+    void tell_absent(const GuestKey& key, GuestState state, const std::string& why, guest::Outputs& out,
+                     int32_t error = 0, bool program_error = false) const;
     void effect(const Entry& e, guest::Do::What what, guest::Outputs& out) const;
-    void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out);
+    void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out) const;
     void erase(const GuestKey& key, guest::Outputs& out);
-    void begin_dump(Entry& e, guest::Outputs& out);
-    void back_to_running(Entry& e, std::string why, guest::Outputs& out);
+    void want_criu(Entry& e, guest::Outputs& out) const;
+    void begin_dump(Entry& e, guest::Outputs& out) const;
+    void undo(Entry& e, guest::Outputs& out) const;
+    void back_to_running(Entry& e, const std::string& why, guest::Outputs& out) const;
+    void now_running(Entry& e, guest::Outputs& out) const;
 
     void on_start(const GuestCommand& c, guest::Outputs& out);
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out);
-    void on_freeze(Entry& e, guest::Outputs& out);
-    void on_commit(Entry& e, guest::Outputs& out);
-    void on_resume(Entry& e, guest::Outputs& out);
-    void on_kill(Entry& e, guest::Outputs& out);
+    void on_restore_here(Entry& source, const GuestCommand& c, guest::Outputs& out);
+    void on_prepare_dump(Entry& e, guest::Outputs& out) const;
+    void on_freeze(Entry& e, guest::Outputs& out) const;
+    void on_commit(Entry& e, guest::Outputs& out) const;
+    void on_resume(Entry& e, guest::Outputs& out) const;
+    void on_release(Entry& e, guest::Outputs& out) const;
+    void on_kill(Entry& e, guest::Outputs& out) const;
     void on_drop(Entry& e, guest::Outputs& out);
 
     size_t jobs_max_;

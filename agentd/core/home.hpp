@@ -38,6 +38,13 @@ enum class MoveStep : uint8_t {
     release,   // the destination may run
 };
 
+// Something of a job that may still lie on a node that does not own it: asked after until the node says `unknown`.
+struct Remnant {
+    Peer peer;
+    Epoch epoch;
+    bool operator==(const Remnant&) const = default;
+};
+
 // One job as it is kept on disk; the whole of it is written at every change that matters.
 struct HomeJob {
     JobId id;
@@ -62,6 +69,7 @@ struct HomeJob {
     std::string why;
     Money cost;
     bool settled = false;  // the market has closed its account
+    std::vector<Remnant> remnants;
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -89,12 +97,15 @@ class Home {
         size_t jobs_max = 100'000;
         size_t finished_max = 1'000;      // finished and settled jobs kept for srun --attach
         Nanos expel_patience = Nanos::from_ms(1'500);  // how long an expelled job waits for a market order
-        Nanos step_patience = Nanos::from_s(120);  // limit of each step of a move, freeze or start
+        Nanos step_patience = Nanos::from_s(60);       // limit of a start and of each short step of a move
+        Nanos transfer_patience = Nanos::from_s(900);  // limit of a dump with its transfer
     };
     Home(NodeName node, Limits limits);
 
     // Before anything else: a job read back from disk. `next_seq` follows from the largest id seen.
     void load(HomeJob job);
+    // After the last load: a move that was not decided when the daemon ended is given up, the rest gets its limits.
+    void restarted(Nanos now, home::Outputs& out);
 
     // From tools. submit: the id is durable in the outputs before the caller answers.
     Result<JobId> submit(Submission s, Nanos now_unix, home::Outputs& out);
@@ -110,8 +121,8 @@ class Home {
     // From guests.
     void guest_up(const NodeName& node, Nanos now, home::Outputs& out);  // a fresh connection: ask what is there
     void guest_event(const NodeName& node, const GuestEvent& event, Nanos now, home::Outputs& out);
-    // The command never left this node (no connection): the step goes back if it can.
-    void guest_unreachable(const NodeName& node, Nanos now, home::Outputs& out);
+    // The command never left this node (no connection could be made): the step goes back if it can.
+    void undelivered(const NodeName& node, const GuestCommand& command, Nanos now, home::Outputs& out);
     void expel(const NodeName& node, const Expel& expel, Nanos now, home::Outputs& out);
 
     // Time limits; returns when it wants to be called again (never() if nothing waits).
@@ -128,45 +139,55 @@ class Home {
   private:
     // What is known of a job only while this process lives.
     struct Volatile {
-        Nanos deadline = Nanos::never();    // of the present step
-        Nanos expel_at = Nanos::never();    // freeze it then, unless an order has moved it
-        Nanos frozen_since;                 // of a move: when the source froze it
-        Nanos running_since = Nanos::never();
-        std::optional<Order> pending;       // the newest order that came while a step was under way
+        Nanos deadline = Nanos::never();       // of the present step
+        Nanos expel_at = Nanos::never();       // freeze it then, unless an order has moved it
+        Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
+        Nanos running_since = Nanos::never();  // the stretch that stats.run_time does not hold yet
+        std::optional<Order> pending;          // the newest order that came while a step was under way
         bool source_ready = false, destination_ready = false;
-        bool kill_sent = false;
         bool stopped = false;
     };
-    using Job = std::pair<HomeJob*, Volatile*>;
 
     HomeJob* mutable_job(const JobId& id);
     Volatile& vol(const HomeJob& job) { return volatile_[job.id.seq]; }
     JobReport report_of(const HomeJob& job) const;
-    void persist(HomeJob& job, home::Outputs& out) const;
+    void persist(const HomeJob& job, home::Outputs& out) const { out.push_back(home::Persist{job}); }
     void report(const HomeJob& job, home::Outputs& out) const;
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, home::Outputs& out) const;
-    Epoch fresh_epoch(HomeJob& job) const;
+    void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb, home::Outputs& out) const;
 
     void take(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
     void start(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
     void move(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
     void freeze(HomeJob& job, Nanos now, home::Outputs& out);
-    void steady(HomeJob& job, Nanos now, home::Outputs& out);  // a step ended: report, then the pending order
-    void fail_order(HomeJob& job, const NodeName& node, std::string why, home::Outputs& out);
+    void steady(HomeJob& job, Nanos now, home::Outputs& out);  // a step ended: report, then what waited for it
+    void fail_order(HomeJob& job, const NodeName& node, const std::string& why, home::Outputs& out);
+    void end_by_cancel(HomeJob& job, Nanos now, home::Outputs& out);
 
-    void send_prepare(HomeJob& job, home::Outputs& out);
-    void send_ship(HomeJob& job, home::Outputs& out);
-    void abort_move(HomeJob& job, const NodeName& blame, std::string why, Nanos now, home::Outputs& out);
+    void ship_when_ready(HomeJob& job, Nanos now, home::Outputs& out);
+    void send_ship(const HomeJob& job, home::Outputs& out) const;
+    void abort_move(HomeJob& job, const NodeName& blame, const std::string& why, Nanos now, home::Outputs& out);
     void commit_move(HomeJob& job, Nanos now, home::Outputs& out);
-    void candidate_lost(HomeJob& job, std::string why, Nanos now, home::Outputs& out);
-    void finish(HomeJob& job, int32_t wait_status, std::string why, Nanos now, home::Outputs& out);
-    void set_running(HomeJob& job, Nanos now);
+    void source_is_dead(HomeJob& job, Nanos now, home::Outputs& out);
+    void arrived(HomeJob& job, Nanos now, home::Outputs& out);
+    void candidate_lost(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    void became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
+    void finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, home::Outputs& out);
+    void back_to_waiting(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    void lost(HomeJob& job, Nanos now, home::Outputs& out);
+    void start_clock(const HomeJob& job, Nanos now);
     void stop_clock(HomeJob& job, Nanos now);
+    void add_place(HomeJob& job) const;
+    static void add_remnant(HomeJob& job, const Peer& peer, Epoch epoch);
 
-    void event_of_owner(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
-    void event_of_candidate(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
-    void event_of_stranger(const HomeJob& job, const NodeName& node, const GuestEvent& event, home::Outputs& out) const;
-    void resend_step(HomeJob& job, const NodeName& node, home::Outputs& out);
+    void owner_starting(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void owner_running(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void owner_freezing(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void owner_frozen(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void source_of_move(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void candidate(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void stranger(HomeJob* job, const NodeName& node, const GuestEvent& event, home::Outputs& out);
+    void overdue(HomeJob& job, Nanos now, home::Outputs& out);
     void trim_finished(home::Outputs& out);
 
     NodeName node_;
@@ -174,6 +195,8 @@ class Home {
     uint64_t next_seq_ = 1;
     std::map<uint64_t, HomeJob> jobs_;
     std::map<uint64_t, Volatile> volatile_;
+    std::map<NodeName, std::string> addresses_;  // as last named by the market or a record
+    std::vector<uint64_t> finished_;             // settled, oldest first
 };
 
 }  // namespace souk

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/core/home.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/check.hpp"
+
+namespace souk {
+
+using namespace home;
+
+Home::Home(NodeName node, Limits limits) : node_(std::move(node)), limits_(limits) { MUST(valid_node_name(node_)); }
+
+void Home::load(HomeJob job) {
+    MUST(job.id.home == node_);
+    next_seq_ = std::max(next_seq_, job.id.seq + 1);
+    if (job.phase == JobPhase::finished && job.settled) finished_.push_back(job.id.seq);
+    jobs_.insert_or_assign(job.id.seq, std::move(job));
+}
+
+void Home::restarted(Nanos now, Outputs& out) {
+    for (auto& [seq, job] : jobs_) {
+        if (job.step == MoveStep::prepare || job.step == MoveStep::transfer)
+            abort_move(job, {}, "the home node restarted during the move", now, out);
+        else if (job.step != MoveStep::none || job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
+            vol(job).deadline = now + limits_.step_patience;
+    }
+}
+
+HomeJob* Home::mutable_job(const JobId& id) {
+    if (id.home != node_) return nullptr;
+    const auto it = jobs_.find(id.seq);
+    return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const HomeJob* Home::find(const JobId& id) const { return const_cast<Home*>(this)->mutable_job(id); }
+
+// ---------------------------------------------------------------------------------------------------- tools
+
+Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
+    if (jobs_.size() >= limits_.jobs_max)
+        return fail("this node keeps " + std::to_string(limits_.jobs_max) + " jobs already; wait until some are done");
+    HomeJob job;
+    job.id = {node_, next_seq_++};
+    job.spec = std::move(s.spec);
+    job.terms = std::move(s.terms);
+    job.name = std::move(s.name);
+    job.user = std::move(s.user);
+    job.submitted = now_unix;
+    const auto it = jobs_.emplace(job.id.seq, std::move(job)).first;
+    persist(it->second, out);
+    report(it->second, out);
+    return it->second.id;
+}
+
+Status Home::change(const JobId& id, const JobTerms& terms, Outputs& out) {
+    HomeJob* job = mutable_job(id);
+    if (!job) return fail("no job " + id.text() + " on this node");
+    if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
+        return fail("job " + id.text() + " has started: its CPUs cannot change");
+    job->terms = terms;
+    persist(*job, out);
+    report(*job, out);
+    return {};
+}
+
+Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
+    HomeJob* job = mutable_job(id);
+    if (!job) return fail("no job " + id.text() + " on this node");
+    if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    job->cancelled = true;
+    persist(*job, out);
+    if (job->step == MoveStep::prepare || job->step == MoveStep::transfer)
+        abort_move(*job, {}, "cancelled", now, out);
+    else
+        end_by_cancel(*job, now, out);
+    return {};
+}
+
+// In a steady phase: ends the job. In a step: that step's end comes back here through steady().
+void Home::end_by_cancel(HomeJob& job, Nanos now, Outputs& out) {
+    if (job.phase == JobPhase::waiting) return finish(job, 0, "cancelled", now, out);
+    if (job.step != MoveStep::none) return;
+    send(job.at, job.id, job.epoch, GuestVerb::kill, out);
+}
+
+Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
+    const HomeJob* job = find(id);
+    if (!job) return fail("no job " + id.text() + " on this node");
+    if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    // A job that moves gets it at the source; what a dump has caught travels with the image as a pending signal.
+    if (job->phase != JobPhase::running && job->phase != JobPhase::moving)
+        return fail("job " + id.text() + " is " + phase_name(job->phase) + ": it cannot take a signal now");
+    GuestCommand c;
+    c.id = job->id;
+    c.epoch = job->epoch;
+    c.verb = GuestVerb::signal;
+    c.signal = signal;
+    out.push_back(ToGuest{job->at, std::move(c)});
+    return {};
+}
+
+// --------------------------------------------------------------------------------------------------- market
+
+JobReport Home::report_of(const HomeJob& job) const {
+    JobReport r;
+    r.id = job.id;
+    r.terms = job.terms;
+    r.uid = job.spec.uid;
+    r.user = job.user;
+    r.name = job.name;
+    for (const std::string& arg : job.spec.argv) {
+        if (r.command.size() + arg.size() > 200) break;
+        r.command += (r.command.empty() ? "" : " ") + arg;
+    }
+    r.submitted = job.submitted;
+    r.phase = job.phase;
+    r.where = job.at.node;
+    r.to = job.to.node;
+    r.epoch = job.epoch;
+    r.order_seq = job.order_seq;
+    r.comment = job.comment;
+    r.stats = job.stats;
+    r.places = job.places;
+    r.cancelled = job.cancelled;
+    r.wait_status = job.wait_status;
+    r.why = job.why;
+    return r;
+}
+
+void Home::report(const HomeJob& job, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job)}); }
+
+void Home::market_up(Outputs& out) {
+    for (const auto& [seq, job] : jobs_)
+        if (!job.settled) report(job, out);
+}
+
+void Home::order(const Order& order, Nanos now, Outputs& out) {
+    HomeJob* job = mutable_job(order.id);
+    if (!job) {
+        JobReport gone;
+        gone.id = order.id;
+        gone.phase = JobPhase::finished;
+        gone.order_seq = order.seq;
+        gone.why = "its home node does not know it";
+        out.push_back(ToMarketMsg{std::move(gone)});
+        return;
+    }
+    if (job->phase == JobPhase::finished) return report(*job, out);
+    if (order.seq <= job->order_seq) return;
+    job->order_seq = order.seq;
+    if (order.kind == Order::Kind::abort) {
+        if (!job->cancelled) (void)cancel(job->id, now, out);
+        return;
+    }
+    const bool steady_now = job->phase == JobPhase::waiting || job->phase == JobPhase::running || job->phase == JobPhase::frozen;
+    if (!steady_now || job->cancelled)
+        vol(*job).pending = order;
+    else
+        take(*job, order, now, out);
+}
+
+void Home::note(const JobNote& note, Outputs& out) {
+    HomeJob* job = mutable_job(note.id);
+    if (!job) return;
+    job->cost = note.cost;
+    if (!note.comment.empty() && note.comment != job->comment) {
+        job->comment = note.comment;
+        out.push_back(Tell{job->id, Tell::What::comment, job->comment});
+    }
+    if (!note.settled || job->settled || job->phase != JobPhase::finished) return;
+    job->settled = true;
+    persist(*job, out);
+    finished_.push_back(job->id.seq);
+    trim_finished(out);
+}
+
+void Home::trim_finished(Outputs& out) {
+    size_t excess = finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
+    std::erase_if(finished_, [&](uint64_t seq) {
+        const auto it = jobs_.find(seq);
+        if (excess == 0 || it == jobs_.end() || !it->second.remnants.empty()) return false;
+        --excess;
+        out.push_back(Erase{it->second.id});
+        jobs_.erase(it);
+        volatile_.erase(seq);
+        return true;
+    });
+}
+
+// ------------------------------------------------------------------------------------------------------ ends
+
+void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& out) {
+    stop_clock(job, now);
+    job.phase = JobPhase::frozen;
+    job.stats.image_bytes = image_bytes;
+    ++job.stats.freezes;
+    persist(job, out);
+    out.push_back(Tell{job.id, Tell::What::frozen, "frozen on " + job.at.node});
+    steady(job, now, out);
+}
+
+void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, Outputs& out) {
+    stop_clock(job, now);
+    if (job.step != MoveStep::none) {
+        const Peer candidate_peer = std::exchange(job.to, Peer{});
+        add_remnant(job, candidate_peer, job.to_epoch);
+        send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
+        job.step = MoveStep::none;
+    }
+    const Peer at = job.at;
+    job.phase = JobPhase::finished;
+    job.wait_status = wait_status;
+    job.why = why;
+    if (!at.node.empty()) add_remnant(job, at, job.epoch);
+    persist(job, out);
+    if (!at.node.empty()) send(at, job.id, job.epoch, GuestVerb::drop, out);
+    out.push_back(Tell{job.id, Tell::What::finished, why});
+    steady(job, now, out);
+}
+
+void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
+    finish(job, 0, "node " + job.at.node + " has lost it", now, out);
+}
+
+void Home::start_clock(const HomeJob& job, Nanos now) {
+    Volatile& v = vol(job);
+    if (v.running_since == Nanos::never()) v.running_since = now;
+}
+
+void Home::stop_clock(HomeJob& job, Nanos now) {
+    Volatile& v = vol(job);
+    if (v.running_since != Nanos::never()) job.stats.run_time += now - v.running_since;
+    v.running_since = Nanos::never();
+}
+
+Nanos Home::run_time(const HomeJob& job, Nanos now) const {
+    const auto it = volatile_.find(job.id.seq);
+    if (it == volatile_.end() || it->second.running_since == Nanos::never()) return job.stats.run_time;
+    return job.stats.run_time + (now - it->second.running_since);
+}
+
+void Home::add_place(HomeJob& job) const {
+    constexpr size_t places_max = 64;
+    if (!job.places.empty() && job.places.back() == job.at.node) return;
+    if (job.places.size() == places_max) job.places.erase(job.places.begin());
+    job.places.push_back(job.at.node);
+}
+
+void Home::add_remnant(HomeJob& job, const Peer& peer, Epoch epoch) {
+    constexpr size_t remnants_max = 64;
+    const Remnant r{peer, epoch};
+    if (std::find(job.remnants.begin(), job.remnants.end(), r) != job.remnants.end()) return;
+    if (job.remnants.size() == remnants_max) job.remnants.erase(job.remnants.begin());
+    job.remnants.push_back(r);
+}
+
+std::set<NodeName> Home::guests_needed() const {
+    std::set<NodeName> nodes;
+    for (const auto& [seq, job] : jobs_) {
+        if (job.phase != JobPhase::finished && !job.at.node.empty()) nodes.insert(job.at.node);
+        if (job.step != MoveStep::none) nodes.insert(job.to.node);
+        for (const Remnant& r : job.remnants) nodes.insert(r.peer.node);
+    }
+    return nodes;
+}
+
+std::optional<Peer> Home::peer_of(const NodeName& node) const {
+    for (const auto& [seq, job] : jobs_) {
+        if (job.at.node == node) return job.at;
+        if (job.to.node == node) return job.to;
+        for (const Remnant& r : job.remnants)
+            if (r.peer.node == node) return r.peer;
+    }
+    return std::nullopt;
+}
+
+}  // namespace souk

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home, third part: what guests say, and what time says. See home.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "agentd/core/home.hpp"
+#include "kernel/base/check.hpp"
+
+namespace souk {
+
+using namespace home;
+
+void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
+    for (const auto& [seq, job] : jobs_) {
+        if (job.phase != JobPhase::finished && job.at.node == node) send(job.at, job.id, job.epoch, GuestVerb::query, out);
+        if (job.step != MoveStep::none && job.to.node == node) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
+        for (const Remnant& r : job.remnants)
+            if (r.peer.node == node) send(r.peer, job.id, r.epoch, GuestVerb::query, out);
+    }
+}
+
+void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
+    HomeJob* job = mutable_job(command.id);
+    if (!job) return;
+    const std::string why = "node " + node + " cannot be reached from its home node " + node_;
+    const bool from_owner = command.epoch == job->epoch && node == job->at.node;
+    if (command.verb == GuestVerb::start && from_owner && job->phase == JobPhase::starting)
+        return back_to_waiting(*job, why, now, out);
+    const bool of_move = command.verb == GuestVerb::prepare || command.verb == GuestVerb::prepare_dump ||
+                         command.verb == GuestVerb::ship || command.verb == GuestVerb::restore_here;
+    const bool current = from_owner || (command.epoch == job->to_epoch && node == job->to.node);
+    if (of_move && current && (job->step == MoveStep::prepare || job->step == MoveStep::transfer))
+        return abort_move(*job, node, why, now, out);
+    if (command.verb == GuestVerb::freeze && from_owner && job->phase == JobPhase::freezing) {
+        job->phase = JobPhase::running;
+        persist(*job, out);
+        fail_order(*job, node, why, out);
+        steady(*job, now, out);
+    }
+}
+
+void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
+    HomeJob* job = mutable_job(expel.id);
+    if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase != JobPhase::running) return;
+    Volatile& v = vol(*job);
+    if (v.expel_at == Nanos::never()) v.expel_at = now + limits_.expel_patience;
+}
+
+void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
+    HomeJob* job = mutable_job(event.id);
+    if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
+    if (job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch)
+        return candidate(*job, event, now, out);
+    if (node != job->at.node || event.epoch != job->epoch) return stranger(job, node, event, out);
+    switch (job->phase) {
+        case JobPhase::starting: return owner_starting(*job, event, now, out);
+        case JobPhase::running: return owner_running(*job, event, now, out);
+        case JobPhase::freezing: return owner_freezing(*job, event, now, out);
+        case JobPhase::frozen: return owner_frozen(*job, event, now, out);
+        case JobPhase::moving:
+        case JobPhase::thawing: return source_of_move(*job, event, now, out);
+        case JobPhase::waiting:
+        case JobPhase::finished: return;
+    }
+}
+
+// A copy that is not (or no longer) the job: end it, then have it forgotten.
+void Home::stranger(HomeJob* job, const NodeName& node, const GuestEvent& event, Outputs& out) {
+    Peer peer{node, {}};
+    if (job) {
+        const auto is_it = [&](const Remnant& r) { return r.peer.node == node && r.epoch == event.epoch; };
+        const auto it = std::find_if(job->remnants.begin(), job->remnants.end(), is_it);
+        if (it != job->remnants.end()) {
+            peer = it->peer;
+            if (event.state == GuestState::unknown) job->remnants.erase(it);
+        }
+    }
+    switch (event.state) {
+        case GuestState::unknown:
+            if (job && job->settled) trim_finished(out);
+            return;
+        case GuestState::failed: return;  // it says itself that nothing is left
+        case GuestState::frozen:
+        case GuestState::exited:
+        case GuestState::killed: return send(peer, event.id, event.epoch, GuestVerb::drop, out);
+        default: return send(peer, event.id, event.epoch, GuestVerb::kill, out);
+    }
+}
+
+// It never ran: as if the order had not come.
+void Home::back_to_waiting(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
+    const NodeName node = std::exchange(job.at, Peer{}).node;
+    job.phase = JobPhase::waiting;
+    persist(job, out);
+    fail_order(job, node, why, out);
+    steady(job, now, out);
+}
+
+void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    switch (e.state) {
+        case GuestState::unknown: return send_with_spec(job, job.at, job.epoch, GuestVerb::start, out);
+        case GuestState::failed:
+            if (e.program_error) return finish(job, 127 << 8, e.why, now, out);
+            return back_to_waiting(job, e.why, now, out);
+        case GuestState::running:
+        case GuestState::exited:
+        case GuestState::killed:
+            job.phase = JobPhase::running;
+            job.comment.clear();
+            add_place(job);
+            start_clock(job, now);
+            out.push_back(Tell{job.id, Tell::What::started, "started on " + job.at.node});
+            if (e.state != GuestState::running) return owner_running(job, e, now, out);
+            persist(job, out);
+            return steady(job, now, out);
+        default: return;
+    }
+}
+
+void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    switch (e.state) {
+        case GuestState::running: {
+            start_clock(job, now);
+            if (job.cancelled) return end_by_cancel(job, now, out);
+            Volatile& v = vol(job);
+            if (v.stopped != e.stopped) {
+                v.stopped = e.stopped;
+                out.push_back(Tell{job.id, e.stopped ? Tell::What::stopped : Tell::What::continued, ""});
+            }
+            return;
+        }
+        case GuestState::exited: return finish(job, e.wait_status, "", now, out);
+        case GuestState::killed: return finish(job, 9, job.cancelled ? "cancelled" : "killed on " + job.at.node, now, out);
+        case GuestState::unknown:
+        case GuestState::failed: return lost(job, now, out);
+        case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
+        case GuestState::starting: return;
+        default: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);  // left over from a move given up
+    }
+}
+
+void Home::owner_freezing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    switch (e.state) {
+        case GuestState::dumping: return stop_clock(job, now);
+        case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
+        case GuestState::running:
+            if (e.why.empty()) return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);  // it never arrived
+            job.phase = JobPhase::running;
+            ++job.stats.failed_moves;
+            start_clock(job, now);
+            persist(job, out);
+            fail_order(job, job.at.node, e.why, out);
+            return steady(job, now, out);
+        case GuestState::exited:
+        case GuestState::killed:
+        case GuestState::unknown:
+        case GuestState::failed: return owner_running(job, e, now, out);
+        default: return;
+    }
+}
+
+void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    switch (e.state) {
+        case GuestState::frozen:
+            if (job.cancelled) end_by_cancel(job, now, out);
+            return;
+        case GuestState::killed: return finish(job, 9, "cancelled", now, out);
+        case GuestState::unknown:
+        case GuestState::failed: return finish(job, 0, "its image on " + job.at.node + " is lost", now, out);
+        default: return;
+    }
+}
+
+void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    const bool decided = job.step == MoveStep::kill_old || job.step == MoveStep::release;
+    if (decided) {
+        if (job.step == MoveStep::release) return;  // it is dead; its image is dropped on arrival
+        switch (e.state) {
+            case GuestState::frozen:
+            case GuestState::killed:
+            case GuestState::exited:
+            case GuestState::failed:
+            case GuestState::unknown: return source_is_dead(job, now, out);
+            default: return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
+        }
+    }
+    switch (e.state) {
+        case GuestState::exited: return finish(job, e.wait_status, "", now, out);
+        case GuestState::killed: return finish(job, 9, job.cancelled ? "cancelled" : "killed on " + job.at.node, now, out);
+        case GuestState::unknown:
+        case GuestState::failed: return job.from_frozen ? finish(job, 0, "its image on " + job.at.node + " is lost", now, out)
+                                                        : lost(job, now, out);
+        case GuestState::dump_ready:
+            v.source_ready = true;
+            return ship_when_ready(job, now, out);
+        case GuestState::dumping:
+        case GuestState::shipped:
+            if (!e.why.empty()) return abort_move(job, job.at.node, e.why, now, out);
+            if (v.frozen_since == Nanos::never()) v.frozen_since = now;
+            return stop_clock(job, now);
+        case GuestState::frozen:
+            if (!job.from_frozen) return;
+            if (!e.why.empty()) return abort_move(job, job.at.node, e.why, now, out);
+            return ship_when_ready(job, now, out);
+        case GuestState::running:
+            if (job.from_frozen) return;
+            if (!e.why.empty() || job.step == MoveStep::transfer) {
+                start_clock(job, now);
+                return abort_move(job, job.at.node, e.why.empty() ? "the dump was interrupted" : e.why, now, out);
+            }
+            start_clock(job, now);
+            return send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out);
+        default: return;
+    }
+}
+
+void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    const bool gone = e.state == GuestState::failed || e.state == GuestState::unknown || e.state == GuestState::killed;
+    const std::string why = e.why.empty() ? "node " + job.to.node + " lost what it had received" : e.why;
+    switch (job.step) {
+        case MoveStep::none: return;
+        case MoveStep::prepare:
+            if (e.state == GuestState::prepared) {
+                vol(job).destination_ready = true;
+                return ship_when_ready(job, now, out);
+            }
+            if (e.state == GuestState::unknown) return send_with_spec(job, job.to, job.to_epoch, GuestVerb::prepare, out);
+            if (gone) abort_move(job, job.to.node, why, now, out);
+            return;
+        case MoveStep::transfer:
+            if (e.state == GuestState::held) return commit_move(job, now, out);
+            if (gone) abort_move(job, job.to.node, why, now, out);
+            return;
+        case MoveStep::kill_old:
+            if (gone) candidate_lost(job, why, now, out);
+            return;
+        case MoveStep::release:
+            if (e.state == GuestState::running) return arrived(job, now, out);
+            if (e.state == GuestState::held) return send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
+            if (e.state == GuestState::exited) {
+                arrived(job, now, out);
+                return owner_running(job, e, now, out);
+            }
+            if (gone) candidate_lost(job, why, now, out);
+            return;
+    }
+}
+
+Nanos Home::tick(Nanos now, Outputs& out) {
+    Nanos next = Nanos::never();
+    for (auto& [seq, job] : jobs_) {
+        const auto it = volatile_.find(seq);
+        if (it == volatile_.end() || job.phase == JobPhase::finished) continue;
+        Volatile& v = it->second;
+        if (v.expel_at <= now) {
+            v.expel_at = Nanos::never();
+            if (job.phase == JobPhase::running && !job.cancelled) freeze(job, now, out);
+        }
+        if (v.deadline <= now) overdue(job, now, out);
+        next = std::min({next, v.expel_at, v.deadline});
+    }
+    return next;
+}
+
+// A step took too long. Before the decision it is given up; after it, or where only the guest knows, it is asked again.
+void Home::overdue(HomeJob& job, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    v.deadline = now + limits_.step_patience;
+    switch (job.step) {
+        case MoveStep::prepare:
+            return abort_move(job, v.destination_ready ? job.at.node : job.to.node, "a node did not get ready in time", now, out);
+        case MoveStep::transfer: return abort_move(job, job.to.node, "the transfer took too long", now, out);
+        case MoveStep::kill_old: return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
+        case MoveStep::release: return send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
+        case MoveStep::none: break;
+    }
+    if (job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
+        send(job.at, job.id, job.epoch, GuestVerb::query, out);
+    else
+        v.deadline = Nanos::never();
+}
+
+}  // namespace souk

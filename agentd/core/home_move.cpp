@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home, second part: carrying out the market's orders. See home.hpp for the steps of a move and who decides.
+#include <algorithm>
+#include <utility>
+
+#include "agentd/core/home.hpp"
+#include "kernel/base/check.hpp"
+
+namespace souk {
+
+using namespace home;
+
+void Home::take(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
+    const bool run = order.kind == Order::Kind::run;
+    if (run && job.phase == JobPhase::waiting) return start(job, order, now, out);
+    if (run && (job.phase == JobPhase::frozen || job.at.node != order.node)) return move(job, order, now, out);
+    if (!run && job.phase == JobPhase::running) return freeze(job, now, out);
+    report(job, out);  // it is so already
+}
+
+void Home::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, Outputs& out) const {
+    GuestCommand c;
+    c.id = id;
+    c.epoch = epoch;
+    c.verb = verb;
+    out.push_back(ToGuest{peer, std::move(c)});
+}
+
+void Home::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb, Outputs& out) const {
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = epoch;
+    c.verb = verb;
+    c.spec = job.spec;
+    c.memory_mb = job.terms.memory_mb;
+    c.cpus = job.terms.cpus;
+    out.push_back(ToGuest{peer, std::move(c)});
+}
+
+void Home::start(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
+    job.at = {order.node, order.address};
+    job.epoch = job.last_epoch = job.last_epoch.next();
+    job.phase = JobPhase::starting;
+    vol(job).deadline = now + limits_.step_patience;
+    persist(job, out);
+    send_with_spec(job, job.at, job.epoch, GuestVerb::start, out);
+}
+
+void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    job.from_frozen = job.phase == JobPhase::frozen;
+    job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
+    job.to = {order.node, order.address};
+    job.to_epoch = job.last_epoch = job.last_epoch.next();
+    job.step = MoveStep::prepare;
+    v.source_ready = job.from_frozen;
+    v.destination_ready = false;
+    v.frozen_since = Nanos::never();
+    v.expel_at = Nanos::never();
+    v.deadline = now + limits_.step_patience;
+    persist(job, out);
+    report(job, out);
+    send_with_spec(job, job.to, job.to_epoch, GuestVerb::prepare, out);
+    if (!job.from_frozen) send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out);
+}
+
+void Home::freeze(HomeJob& job, Nanos now, Outputs& out) {
+    job.phase = JobPhase::freezing;
+    vol(job).expel_at = Nanos::never();
+    vol(job).deadline = now + limits_.transfer_patience;
+    persist(job, out);
+    send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
+}
+
+void Home::steady(HomeJob& job, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    v.deadline = Nanos::never();
+    report(job, out);
+    if (job.phase == JobPhase::finished) return;
+    const std::optional<Order> pending = std::exchange(v.pending, std::nullopt);
+    if (job.cancelled) return end_by_cancel(job, now, out);
+    if (pending) take(job, *pending, now, out);
+}
+
+void Home::fail_order(HomeJob& job, const NodeName& node, const std::string& why, Outputs& out) {
+    job.comment = why;
+    OrderFailed f{job.id, job.order_seq, node, why};
+    out.push_back(ToMarketMsg{std::move(f)});
+    out.push_back(Tell{job.id, Tell::What::comment, why});
+}
+
+// ---------------------------------------------------------------------------------------------------- a move
+
+void Home::ship_when_ready(HomeJob& job, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    if (job.step != MoveStep::prepare || !v.source_ready || !v.destination_ready) return;
+    job.step = MoveStep::transfer;  // not durable on purpose: until the commit every restart goes back
+    v.deadline = now + limits_.transfer_patience;
+    send_ship(job, out);
+}
+
+void Home::send_ship(const HomeJob& job, Outputs& out) const {
+    const bool here = job.at.node == job.to.node;  // thaw where the image lies
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = job.epoch;
+    c.verb = here ? GuestVerb::restore_here : GuestVerb::ship;
+    c.new_epoch = job.to_epoch;
+    c.dest = job.to.node;
+    c.dest_address = job.to.address;
+    out.push_back(ToGuest{job.at, std::move(c)});
+}
+
+// Before the decision only: the source goes on, the candidate is ended.
+void Home::abort_move(HomeJob& job, const NodeName& blame, const std::string& why, Nanos now, Outputs& out) {
+    MUST(job.step == MoveStep::prepare || job.step == MoveStep::transfer);
+    const Peer candidate_peer = std::exchange(job.to, Peer{});
+    const Epoch candidate_epoch = job.to_epoch;
+    job.step = MoveStep::none;
+    job.phase = job.from_frozen ? JobPhase::frozen : JobPhase::running;
+    ++job.stats.failed_moves;
+    add_remnant(job, candidate_peer, candidate_epoch);
+    persist(job, out);
+    send(candidate_peer, job.id, candidate_epoch, GuestVerb::kill, out);
+    send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+    fail_order(job, blame, why, out);
+    steady(job, now, out);
+}
+
+// The decision: durable in this step, before the source hears of it.
+void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
+    job.step = MoveStep::kill_old;
+    vol(job).deadline = now + limits_.step_patience;
+    if (job.from_frozen) return source_is_dead(job, now, out);
+    persist(job, out);
+    send(job.at, job.id, job.epoch, GuestVerb::commit, out);
+}
+
+void Home::source_is_dead(HomeJob& job, Nanos now, Outputs& out) {
+    job.step = MoveStep::release;
+    vol(job).deadline = now + limits_.step_patience;
+    persist(job, out);
+    send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
+}
+
+void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    const Peer old = std::exchange(job.at, std::exchange(job.to, Peer{}));
+    const Epoch old_epoch = std::exchange(job.epoch, job.to_epoch);
+    job.step = MoveStep::none;
+    job.phase = JobPhase::running;
+    std::string text = "moved from " + old.node + " to " + job.at.node;
+    if (job.from_frozen) {
+        ++job.stats.thaws;
+        text = "goes on at " + job.at.node;
+    } else {
+        ++job.stats.migrations;
+        if (v.frozen_since != Nanos::never()) {
+            const Nanos pause = now - v.frozen_since;
+            job.stats.longest_pause = std::max(job.stats.longest_pause, pause);
+            const int64_t tenths = (pause.ns + 50'000) / 100'000;
+            text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+        }
+    }
+    job.comment.clear();
+    add_place(job);
+    add_remnant(job, old, old_epoch);
+    start_clock(job, now);
+    persist(job, out);
+    send(old, job.id, old_epoch, GuestVerb::drop, out);
+    out.push_back(Tell{job.id, Tell::What::moved, std::move(text)});
+    steady(job, now, out);
+}
+
+// After the decision the candidate turned out to be gone: the source's image, kept until now, is the job.
+void Home::candidate_lost(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
+    const NodeName blame = job.to.node;
+    const bool source_dead = job.step == MoveStep::release;
+    add_remnant(job, std::exchange(job.to, Peer{}), job.to_epoch);
+    job.step = MoveStep::none;
+    ++job.stats.failed_moves;
+    stop_clock(job, now);
+    fail_order(job, blame, why, out);
+    if (source_dead) {
+        job.phase = JobPhase::frozen;
+        persist(job, out);
+        steady(job, now, out);
+    } else {  // the commit is still on its way to the source; its answer will be `frozen`
+        job.phase = JobPhase::freezing;
+        vol(job).deadline = now + limits_.step_patience;
+        persist(job, out);
+        send(job.at, job.id, job.epoch, GuestVerb::commit, out);
+    }
+}
+
+}  // namespace souk
