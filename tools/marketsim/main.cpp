@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketsim: the market's algorithms on recorded work. See verbs.hpp.
+#include <cstdio>
+#include <string_view>
+
+#include "tools/marketsim/verbs.hpp"
+
+namespace {
+
+struct Verb {
+    std::string_view name;
+    int (*run)(int argc, char** argv);
+    const char* about;
+};
+
+constexpr Verb verbs[] = {
+    {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
+};
+
+void usage(std::FILE* to) {
+    std::fputs("usage: marketsim VERB [options]   (marketsim VERB --help tells more)\n", to);
+    for (const Verb& verb : verbs) std::fprintf(to, "  %-8s %s\n", verb.name.data(), verb.about);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2) {
+        std::fputs("marketsim: a verb is needed: see marketsim --help\n", stderr);
+        return 2;
+    }
+    const std::string_view name = argv[1];
+    if (name == "--help" || name == "-h" || name == "help") {
+        usage(stdout);
+        return 0;
+    }
+    for (const Verb& verb : verbs)
+        if (verb.name == name) return verb.run(argc - 1, argv + 1);
+    std::fprintf(stderr, "marketsim: no verb '%s': see marketsim --help\n", argv[1]);
+    return 2;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketsim replay: a trace through a policy on one machine of N processors.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "market/sim/files.hpp"
+#include "market/sim/replay.hpp"
+#include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/verbs.hpp"
+
+namespace souk::tools {
+namespace {
+
+using namespace sim;
+
+constexpr const char* conventions = R"(Conventions:
+  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown run time (-1), jobs
+  without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job runs as
+  long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
+  none was requested; allocated: the other way round. --estimates user: the requested time, raised to the run time
+  where it is shorter, the run time where there is none; exact: the run time. Only easy looks at estimates.
+  At one instant jobs end, then arrivals queue, then the policy acts.
+  wait = end - submit - run; slowdown = (end - submit) / run; bounded slowdown = max(1, (end - submit) / max(run, 10 s));
+  makespan: first submit to last end; utilisation: work of all jobs / (cpus x makespan). Means are over all jobs kept.
+  cpu_s is the CPU time of the whole program, reading included; policy_cpu_s that of the policy alone. They are the only
+  figures that differ between two runs.)";
+
+struct Options {
+    std::string trace, json, per_job;
+    std::string policy = "easy", procs = "requested", estimates = "user";
+    int64_t cpus = 0;
+};
+
+struct Outcome {
+    ReplayMetrics metrics;
+    Dropped dropped;
+    Schedule schedule;
+    double policy_cpu_s = 0;
+};
+
+Schedule run_policy(const Options& options, const Workload& workload) {
+    if (options.policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
+    return replay_easy(workload.jobs, options.cpus);
+}
+
+std::string json_text(const Options& options, const Outcome& outcome) {
+    const ReplayMetrics& m = outcome.metrics;
+    const nlohmann::ordered_json json = {
+        {"trace", std::filesystem::path(options.trace).filename().string()},
+        {"policy", options.policy},
+        {"cpus", options.cpus},
+        {"procs", options.procs},
+        {"estimates", options.estimates},
+        {"jobs", m.jobs},
+        {"dropped",
+         {{"unknown_run", outcome.dropped.unknown_run},
+          {"no_procs", outcome.dropped.no_procs},
+          {"too_large", outcome.dropped.too_large}}},
+        {"mean_wait_s", m.mean_wait_s},
+        {"mean_slowdown", m.mean_slowdown},
+        {"mean_bounded_slowdown", m.mean_bounded_slowdown},
+        {"makespan_s", m.makespan_s},
+        {"utilisation", m.utilisation},
+        {"migrations", outcome.schedule.migrations},
+        {"freezes", outcome.schedule.freezes},
+        {"policy_cpu_s", outcome.policy_cpu_s},
+        {"cpu_s", cpu_seconds()}};
+    return json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string human_text(const Options& options, const Outcome& outcome) {
+    const ReplayMetrics& m = outcome.metrics;
+    const Dropped& d = outcome.dropped;
+    return fmt::format(
+        "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of unknown run time, "
+        "{} without processors, {} too large)\nmean wait              {:.2f} s\nmean slowdown          {:.4f}\n"
+        "mean bounded slowdown  {:.4f}\nmakespan               {} s\nutilisation            {:.4f}\n"
+        "migrations             {}\nfreezes and thaws      {}\nCPU time               {:.4f} s ({:.4f} s of it the policy)\n",
+        options.policy, options.cpus, m.jobs, d.total(), d.unknown_run, d.no_procs, d.too_large, m.mean_wait_s,
+        m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation, outcome.schedule.migrations,
+        outcome.schedule.freezes, cpu_seconds(), outcome.policy_cpu_s);
+}
+
+std::string per_job_text(const SwfTrace& trace, const Workload& workload, const Schedule& schedule) {
+    std::string out = "job,submit_s,end_s,run_s,procs\n";
+    for (size_t i = 0; i < workload.jobs.size(); ++i) {
+        const ReplayJob& job = workload.jobs[i];
+        fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", trace.jobs[job.source].id, job.submit_s,
+                       schedule.end_s[i], job.run_s, job.procs);
+    }
+    return out;
+}
+
+Status replay(Options& options) {
+    TRY_ASSIGN(const SwfTrace trace, read_swf(options.trace));
+    if (options.cpus == 0) options.cpus = trace.max_procs;
+    if (options.cpus == 0) return fail(options.trace + ": its header has no MaxProcs: say --cpus");
+    const Workload workload =
+        workload_of(trace, options.cpus, options.procs == "requested" ? Procs::requested : Procs::allocated,
+                    options.estimates == "user" ? Estimates::user : Estimates::exact);
+    Outcome outcome;
+    outcome.dropped = workload.dropped;
+    const double before = cpu_seconds();
+    outcome.schedule = run_policy(options, workload);
+    outcome.policy_cpu_s = cpu_seconds() - before;
+    outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
+    OutputFiles files;
+    const bool json_here = options.json == "-";
+    const std::string json = options.json.empty() ? "" : json_text(options, outcome);
+    if (!options.json.empty() && !json_here) TRY(files.add(options.json, json));
+    if (!options.per_job.empty()) TRY(files.add(options.per_job, per_job_text(trace, workload, outcome.schedule)));
+    TRY(files.commit());
+    std::fputs(json_here ? json.c_str() : human_text(options, outcome).c_str(), stdout);
+    return {};
+}
+
+}  // namespace
+
+int marketsim_replay(int argc, char** argv) {
+    Options options;
+    CLI::App app("A job log straight through a scheduling policy on one machine of N processors.", "marketsim replay");
+    app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")->required();
+    app.add_option("--policy", options.policy, "fcfs, easy")
+        ->check(CLI::IsMember({"fcfs", "easy"}))
+        ->capture_default_str();
+    app.add_option("--cpus", options.cpus, "processors of the machine (default: MaxProcs of the log)")
+        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
+    app.add_option("--procs", options.procs, "which number of processors a job has")
+        ->check(CLI::IsMember({"requested", "allocated"}))
+        ->capture_default_str();
+    app.add_option("--estimates", options.estimates, "which run times the policy expects")
+        ->check(CLI::IsMember({"user", "exact"}))
+        ->capture_default_str();
+    app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
+    app.add_option("--per-job", options.per_job, "write each job's submit, end, run and processors to this file as CSV");
+    app.footer(conventions);
+    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    if (const Status done = replay(options); !done) return failed(app, done.error());
+    return 0;
+}
+
+}  // namespace souk::tools
