@@ -47,11 +47,19 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     job.terms = std::move(s.terms);
     job.name = std::move(s.name);
     job.user = std::move(s.user);
+    job.token = s.token;
     job.submitted = now_unix;
     const auto it = jobs_.emplace(job.id.seq, std::move(job)).first;
     persist(it->second, out);
     report(it->second, out);
     return it->second.id;
+}
+
+const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {
+    if (token == 0) return nullptr;
+    for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it)
+        if (it->second.token == token && it->second.spec.uid == uid) return &it->second;
+    return nullptr;
 }
 
 Status Home::change(const JobId& id, const JobTerms& terms, Outputs& out) {

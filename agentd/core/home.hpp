@@ -69,6 +69,7 @@ struct HomeJob {
     std::string why;
     Money cost;
     bool settled = false;  // the market has closed its account
+    uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
     std::vector<Remnant> remnants;
     bool operator==(const HomeJob&) const = default;
 };
@@ -77,6 +78,7 @@ struct Submission {
     JobSpec spec;
     JobTerms terms;
     std::string name, user;
+    uint64_t token = 0;  // kept in the job
 };
 
 namespace home {
@@ -129,6 +131,8 @@ class Home {
     Nanos tick(Nanos now, home::Outputs& out);
 
     const HomeJob* find(const JobId& id) const;
+    // The job that this user submitted with this token (a request that is sent again); newest first.
+    const HomeJob* find_token(uint32_t uid, uint64_t token) const;
     const std::map<uint64_t, HomeJob>& jobs() const { return jobs_; }
     // Guests that the home needs a connection to now.
     std::set<NodeName> guests_needed() const;

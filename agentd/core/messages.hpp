@@ -62,6 +62,7 @@ struct GuestCommand {
     int64_t memory_mb = 0;     // start, prepare: limit of the capsule; 0 = none
     int32_t cpus = 1;          // start, prepare
     int32_t signal = 0;        // signal
+    bool operator==(const GuestCommand&) const = default;
 };
 
 // Where one (job, epoch) stands on the node that hosts it.
@@ -93,12 +94,15 @@ struct GuestEvent {
     int64_t image_bytes = 0;    // frozen, shipped
     int64_t memory_mb = 0;      // running: resident
     bool stopped = false;       // running: by job control (SIGTSTP)
+    uint64_t output_end[2] = {0, 0};  // exited: bytes that it wrote to stdout and stderr, all of them
+    bool operator==(const GuestEvent&) const = default;
 };
 
 // Guest to home: the owner takes the node back; the job must leave now.
 struct Expel {
     JobId id;
     Epoch epoch;
+    bool operator==(const Expel&) const = default;
 };
 
 }  // namespace souk

@@ -56,6 +56,7 @@ struct JobReport {
     bool cancelled = false;
     int32_t wait_status = 0;   // as of waitpid, when finished
     std::string why;           // when finished without having run to its own end
+    bool operator==(const JobReport&) const = default;
 };
 
 // The provider half of a node to the market.
@@ -85,6 +86,7 @@ struct Order {
     std::string address;  // run: that node's agentd, host:port
     Money price;          // run: what it pays per CPU-hour at first
     std::string reason;   // for people
+    bool operator==(const Order&) const = default;
 };
 
 // Home to market: the order `seq` could not be carried out; the job is as its newest report says.
@@ -93,6 +95,7 @@ struct OrderFailed {
     uint64_t seq = 0;
     NodeName node;    // the node that was meant or that refused
     std::string why;
+    bool operator==(const OrderFailed&) const = default;
 };
 
 // Market to home: what a job pays now and has cost so far. `settled`: it is finished and paid, home may forget it.
@@ -101,12 +104,14 @@ struct JobNote {
     Money price, cost;
     std::string comment;  // why it waits or was moved
     bool settled = false;
+    bool operator==(const JobNote&) const = default;
 };
 
 // Market to provider: what its guests pay and what would take it.
 struct ProviderNote {
     Money current_price, next_price, earned;
     int32_t guests = 0;
+    bool operator==(const ProviderNote&) const = default;
 };
 
 struct Peer {
@@ -117,6 +122,7 @@ struct Peer {
 // Market to agents: every node that is connected.
 struct Directory {
     std::vector<Peer> peers;
+    bool operator==(const Directory&) const = default;
 };
 
 using ToMarket = std::variant<JobReport, ProviderReport, OrderFailed>;

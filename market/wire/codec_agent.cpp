@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Between the agentd of a job's home node and that of its guest.
+#include "market/wire/codec_parts.hpp"
+
+namespace souk::wire {
+namespace {
+
+void fill(const GuestCommand& v, Pb__GuestCommand& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.verb = static_cast<uint32_t>(v.verb);
+    m.new_epoch = v.new_epoch.n;
+    m.dest = fill_string(v.dest, a);
+    m.dest_address = fill_string(v.dest_address, a);
+    if (!v.spec.argv.empty()) m.spec = fill_spec(v.spec, a);
+    m.memory_mb = v.memory_mb;
+    m.cpus = v.cpus;
+    m.signal = v.signal;
+}
+
+GuestCommand take(const Pb__GuestCommand& m, Check& c) {
+    GuestCommand v;
+    v.id = c.job(m.id);
+    v.epoch = c.epoch("epoch", m.epoch);
+    v.verb = c.one_of("verb", m.verb, GuestVerb::query, GuestVerb::signal);
+    v.new_epoch = c.epoch("new_epoch", m.new_epoch);
+    v.dest = c.node_or_none("dest", m.dest);
+    v.dest_address = c.address("dest_address", m.dest_address);
+    const bool needs_spec = v.verb == GuestVerb::start || v.verb == GuestVerb::prepare;
+    if (m.spec || needs_spec) v.spec = take_spec(m.spec, c);
+    if (v.verb == GuestVerb::ship && (v.dest.empty() || v.dest_address.empty())) c.bad("dest", "missing");
+    if ((v.verb == GuestVerb::ship || v.verb == GuestVerb::restore_here) && v.new_epoch <= v.epoch)
+        c.bad("new_epoch", "not newer than the epoch");
+    v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
+    v.cpus = c.cpus("cpus", m.cpus);
+    v.signal = c.in("signal", m.signal, v.verb == GuestVerb::signal ? 1 : 0, 64);
+    return v;
+}
+
+void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.state = static_cast<uint32_t>(v.state);
+    m.wait_status = v.wait_status;
+    m.error = v.error;
+    m.program_error = v.program_error;
+    m.why = fill_line(v.why, a);
+    m.image_bytes = v.image_bytes;
+    m.memory_mb = v.memory_mb;
+    m.stopped = v.stopped;
+    m.stdout_end = v.output_end[0];
+    m.stderr_end = v.output_end[1];
+}
+
+GuestEvent take(const Pb__GuestEvent& m, Check& c) {
+    GuestEvent v;
+    v.id = c.job(m.id);
+    v.epoch = c.epoch("epoch", m.epoch);
+    v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::failed);
+    v.wait_status = m.wait_status;
+    v.error = c.in("error", m.error, 0, 4095);
+    v.program_error = m.program_error;
+    v.why = clean(m.why);
+    v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
+    v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
+    v.stopped = m.stopped;
+    v.output_end[0] = c.count("stdout_end", m.stdout_end);
+    v.output_end[1] = c.count("stderr_end", m.stderr_end);
+    return v;
+}
+
+void fill(const Expel& v, Pb__Expel& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+}
+
+Expel take(const Pb__Expel& m, Check& c) { return {c.job(m.id), c.epoch("epoch", m.epoch)}; }
+
+void fill(const StdioData& v, Pb__StdioData& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.stream = static_cast<uint32_t>(v.stream);
+    m.offset = v.offset;
+    m.data = fill_bytes(v.data);
+}
+
+StdioData take(const Pb__StdioData& m, Check& c) {
+    return {c.job(m.id), c.epoch("epoch", m.epoch), c.one_of("stream", m.stream, Stream::out, Stream::err),
+            c.count("offset", m.offset), c.data("data", m.data, stdio_bytes_max)};
+}
+
+void fill(const StdioAck& v, Pb__StdioAck& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.stream = static_cast<uint32_t>(v.stream);
+    m.offset = v.offset;
+}
+
+StdioAck take(const Pb__StdioAck& m, Check& c) {
+    return {c.job(m.id), c.epoch("epoch", m.epoch), c.one_of("stream", m.stream, Stream::out, Stream::err),
+            c.count("offset", m.offset)};
+}
+
+void fill(const StdioInput& v, Pb__StdioInput& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.offset = v.offset;
+    m.data = fill_bytes(v.data);
+    m.eof = v.eof;
+}
+
+StdioInput take(const Pb__StdioInput& m, Check& c) {
+    return {c.job(m.id), c.epoch("epoch", m.epoch), c.count("offset", m.offset),
+            c.data("data", m.data, stdio_bytes_max), bool(m.eof)};
+}
+
+void fill(const StdioInputAck& v, Pb__StdioInputAck& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.offset = v.offset;
+}
+
+StdioInputAck take(const Pb__StdioInputAck& m, Check& c) {
+    return {c.job(m.id), c.epoch("epoch", m.epoch), c.count("offset", m.offset)};
+}
+
+void fill(const StdioWinch& v, Pb__StdioWinch& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.rows = v.rows;
+    m.cols = v.cols;
+}
+
+StdioWinch take(const Pb__StdioWinch& m, Check& c) {
+    return {c.job(m.id), c.epoch("epoch", m.epoch), c.cells("rows", m.rows), c.cells("cols", m.cols)};
+}
+
+void fill(const ImageBegin& v, Pb__ImageBegin& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.new_epoch = v.new_epoch.n;
+    m.from_epoch = v.from_epoch.n;
+    m.sender = fill_string(v.sender, a);
+}
+
+ImageBegin take(const Pb__ImageBegin& m, Check& c) {
+    ImageBegin v{c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.epoch("from_epoch", m.from_epoch),
+                 c.node("sender", m.sender)};
+    if (v.new_epoch <= v.from_epoch) c.bad("new_epoch", "not newer than the sender's");
+    return v;
+}
+
+void fill(const ImageEnd& v, Pb__ImageEnd& m, Arena&) { m.bytes = v.bytes; }
+
+ImageEnd take(const Pb__ImageEnd& m, Check& c) { return {c.count("bytes", m.bytes)}; }
+
+void fill(const ImageResult& v, Pb__ImageResult& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.epoch = v.epoch.n;
+    m.ok = v.ok;
+    m.why = fill_line(v.why, a);
+}
+
+ImageResult take(const Pb__ImageResult& m, Check& c) {
+    return {c.job(m.id), c.epoch("epoch", m.epoch), bool(m.ok), clean(m.why)};
+}
+
+}  // namespace
+
+SOUK_WIRE_CODEC(GuestCommand, Pb__GuestCommand, pb__guest_command)
+SOUK_WIRE_CODEC(GuestEvent, Pb__GuestEvent, pb__guest_event)
+SOUK_WIRE_CODEC(Expel, Pb__Expel, pb__expel)
+SOUK_WIRE_CODEC(StdioData, Pb__StdioData, pb__stdio_data)
+SOUK_WIRE_CODEC(StdioAck, Pb__StdioAck, pb__stdio_ack)
+SOUK_WIRE_CODEC(StdioInput, Pb__StdioInput, pb__stdio_input)
+SOUK_WIRE_CODEC(StdioInputAck, Pb__StdioInputAck, pb__stdio_input_ack)
+SOUK_WIRE_CODEC(StdioWinch, Pb__StdioWinch, pb__stdio_winch)
+SOUK_WIRE_CODEC(ImageBegin, Pb__ImageBegin, pb__image_begin)
+SOUK_WIRE_CODEC(ImageEnd, Pb__ImageEnd, pb__image_end)
+SOUK_WIRE_CODEC(ImageResult, Pb__ImageResult, pb__image_result)
+
+}  // namespace souk::wire

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/wire/codec_parts.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "kernel/base/check.hpp"
+
+namespace souk::wire {
+
+void* Arena::allocate(size_t bytes) {
+    constexpr size_t align = alignof(std::max_align_t), block = 4096;
+    if (bytes > left_ || bytes > SIZE_MAX / 2) return nullptr;
+    bytes = (bytes + align - 1) / align * align;
+    if (bytes > in_block_) {
+        const size_t size = std::max(bytes, block);
+        blocks_.push_back(std::make_unique<char[]>(size));  // zeroed, aligned as operator new aligns
+        next_ = blocks_.back().get();
+        in_block_ = size;
+    }
+    void* result = next_;
+    next_ += bytes;
+    in_block_ -= bytes;
+    left_ -= std::min(left_, bytes);
+    return result;
+}
+
+void Check::bad(const char* field, std::string what) {
+    if (error_.empty()) error_ = std::string(message_) + ": " + field + ": " + what;
+}
+
+NodeName Check::node(const char* field, const char* name) {
+    if (!valid_node_name(name)) bad(field, "not a node name");
+    return name;
+}
+
+std::string Check::address(const char* field, const char* text) {
+    const std::string_view all = text;
+    if (all.empty()) return {};
+    const auto colon = all.rfind(':');
+    unsigned port = 0;
+    const bool printable = std::all_of(all.begin(), all.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+    if (printable && all.size() <= name_max && colon != std::string_view::npos && colon > 0) {
+        const auto [end, error] = std::from_chars(all.data() + colon + 1, all.data() + all.size(), port);
+        if (error == std::errc{} && end == all.data() + all.size() && port > 0 && port < 65'536) return text;
+    }
+    bad(field, "not an address: host:port is wanted");
+    return {};
+}
+
+JobId Check::job(const Pb__JobId* id) {
+    if (!id) {
+        bad("id", "missing");
+        return {};
+    }
+    return {node("id", id->home), in<uint64_t>("id", id->seq, 1, counter_max)};
+}
+
+std::string Check::strategy(const char* field, const char* text) {
+    const std::string_view all = text;
+    const bool clean = std::all_of(all.begin(), all.end(), [](char c) {
+        return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != '\'' && c != '"';
+    });
+    if (all.size() > 31 || !clean) bad(field, "at most 31 characters and no quote");
+    return text;
+}
+
+std::string Check::data(const char* field, const ProtobufCBinaryData& bytes, size_t n_max) {
+    if (bytes.len > n_max) {
+        bad(field, std::to_string(bytes.len) + " bytes, at most " + std::to_string(n_max));
+        return {};
+    }
+    return bytes.len ? std::string(reinterpret_cast<const char*>(bytes.data), bytes.len) : std::string();
+}
+
+std::string Check::c_string(const char* field, const ProtobufCBinaryData& bytes, size_t n_max) {
+    std::string text = data(field, bytes, n_max);
+    if (text.find('\0') != std::string::npos) bad(field, "a NUL byte inside");
+    return text;
+}
+
+std::string clean(std::string_view text, size_t n_max) {
+    size_t n = std::min(text.size(), n_max);
+    for (int i = 0; i < 3 && n > 0 && n < text.size() && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80; ++i) --n;
+    std::string out(text.substr(0, n));
+    for (size_t i = 0; i < out.size(); ++i) {
+        const auto c = static_cast<unsigned char>(out[i]);
+        if (c < 0x20 || c == 0x7f) out[i] = ' ';
+        // C1 controls, which some terminals obey: U+0080 to U+009F.
+        if (c == 0xc2 && i + 1 < out.size() && (static_cast<unsigned char>(out[i + 1]) & 0xe0) == 0x80)
+            out[i] = out[i + 1] = ' ';
+    }
+    return out;
+}
+
+char* fill_string(const std::string& text, Arena&) { return const_cast<char*>(text.c_str()); }
+
+char* fill_line(std::string_view text, Arena& arena, size_t n_max) {
+    const std::string line = clean(text, n_max);
+    char* copy = arena.array<char>(line.size() + 1);
+    std::memcpy(copy, line.data(), line.size());
+    return copy;
+}
+
+ProtobufCBinaryData fill_bytes(std::string_view bytes) {
+    return {bytes.size(), reinterpret_cast<uint8_t*>(const_cast<char*>(bytes.data()))};
+}
+
+Pb__JobId* fill_id(const JobId& id, Arena& arena) {
+    auto* m = make(arena, pb__job_id__init);
+    m->home = fill_string(id.home, arena);
+    m->seq = id.seq;
+    return m;
+}
+
+Pb__Peer* fill_peer(const Peer& peer, Arena& arena) {
+    auto* m = make(arena, pb__peer__init);
+    m->node = fill_string(peer.node, arena);
+    m->address = fill_string(peer.address, arena);
+    return m;
+}
+
+Peer take_peer_or_none(const char* field, const Pb__Peer* peer, Check& c) {
+    if (!peer) return {};
+    return {c.node_or_none(field, peer->node), c.address(field, peer->address)};
+}
+
+Pb__JobTerms* fill_terms(const JobTerms& terms, Arena& arena) {
+    auto* m = make(arena, pb__job_terms__init);
+    m->max_price = terms.max_price.micro;
+    m->budget = terms.budget.micro;
+    m->memory_mb = terms.memory_mb;
+    m->cpus = terms.cpus;
+    m->finish = terms.finish.ns;
+    m->strategy = fill_string(terms.strategy, arena);
+    return m;
+}
+
+JobTerms take_terms(const Pb__JobTerms* m, Check& c) {
+    if (!m) {
+        c.bad("terms", "missing");
+        return {};
+    }
+    JobTerms terms;
+    terms.max_price = c.price("max_price", m->max_price, 1);
+    terms.budget = c.price("budget", m->budget);
+    terms.memory_mb = c.megabytes("memory_mb", m->memory_mb);
+    terms.cpus = c.cpus("cpus", m->cpus);
+    terms.finish = c.span("finish", m->finish);
+    terms.strategy = c.strategy("strategy", m->strategy);
+    return terms;
+}
+
+Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {
+    auto* m = make(arena, pb__job_stats__init);
+    m->freezes = stats.freezes;
+    m->thaws = stats.thaws;
+    m->migrations = stats.migrations;
+    m->failed_moves = stats.failed_moves;
+    m->run_time = stats.run_time.ns;
+    m->longest_pause = stats.longest_pause.ns;
+    m->image_bytes = stats.image_bytes;
+    return m;
+}
+
+JobStats take_stats(const Pb__JobStats* m, Check& c) {
+    if (!m) return {};
+    JobStats stats;
+    stats.freezes = m->freezes;
+    stats.thaws = m->thaws;
+    stats.migrations = m->migrations;
+    stats.failed_moves = m->failed_moves;
+    stats.run_time = c.span("run_time", m->run_time);
+    stats.longest_pause = c.span("longest_pause", m->longest_pause);
+    stats.image_bytes = c.in<int64_t>("image_bytes", m->image_bytes, 0, bytes_max);
+    return stats;
+}
+
+Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
+    auto* m = make(arena, pb__job_spec__init);
+    const auto strings = [&](const std::vector<std::string>& from, size_t& n, ProtobufCBinaryData*& to) {
+        n = from.size();
+        to = arena.array<ProtobufCBinaryData>(n);
+        for (size_t i = 0; i < n; ++i) to[i] = fill_bytes(from[i]);
+    };
+    strings(spec.argv, m->n_argv, m->argv);
+    strings(spec.env, m->n_env, m->env);
+    m->path = fill_bytes(spec.path);
+    m->cwd = fill_bytes(spec.cwd);
+    m->umask = spec.umask;
+    m->n_rlimits = spec.rlimits.size();
+    m->rlimits = arena.array<Pb__ResourceLimit*>(spec.rlimits.size());
+    for (size_t i = 0; i < spec.rlimits.size(); ++i) {
+        m->rlimits[i] = make(arena, pb__resource_limit__init);
+        m->rlimits[i]->resource = spec.rlimits[i].resource;
+        m->rlimits[i]->soft = spec.rlimits[i].soft;
+        m->rlimits[i]->hard = spec.rlimits[i].hard;
+    }
+    m->uid = spec.uid;
+    m->gid = spec.gid;
+    m->n_groups = spec.groups.size();
+    m->groups = const_cast<uint32_t*>(spec.groups.data());
+    m->tty = spec.tty;
+    m->rows = spec.rows;
+    m->cols = spec.cols;
+    return m;
+}
+
+namespace {
+void take_strings(const char* field, size_t n, const ProtobufCBinaryData* from, std::vector<std::string>& to,
+                  size_t& bytes_left, Check& c) {
+    if (n > strings_max) return c.bad(field, std::to_string(n) + " entries, at most " + std::to_string(strings_max));
+    to.reserve(n);
+    for (size_t i = 0; i < n && c.ok(); ++i) {
+        to.push_back(c.c_string(field, from[i], bytes_left));
+        bytes_left -= std::min(bytes_left, to.back().size() + 1);
+    }
+}
+}  // namespace
+
+JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
+    if (!m) {
+        c.bad("spec", "missing");
+        return {};
+    }
+    constexpr size_t path_max = 4095;
+    JobSpec spec;
+    size_t bytes_left = spec_bytes_max;
+    take_strings("argv", m->n_argv, m->argv, spec.argv, bytes_left, c);
+    take_strings("env", m->n_env, m->env, spec.env, bytes_left, c);
+    if (spec.argv.empty()) c.bad("argv", "empty");
+    spec.path = c.c_string("path", m->path, path_max);
+    spec.cwd = c.c_string("cwd", m->cwd, path_max);
+    if (!spec.path.starts_with('/')) c.bad("path", "not absolute");
+    if (!spec.cwd.starts_with('/')) c.bad("cwd", "not absolute");
+    spec.umask = c.in<uint32_t>("umask", m->umask, 0, 0777);
+    if (m->n_rlimits > RLIM_NLIMITS) {
+        c.bad("rlimits", "more than the kernel has");
+        return spec;
+    }
+    for (size_t i = 0; i < m->n_rlimits; ++i) {
+        const Pb__ResourceLimit& r = *m->rlimits[i];
+        if (r.soft > r.hard) c.bad("rlimits", "a soft limit above its hard one");
+        spec.rlimits.push_back({c.in<int32_t>("rlimits", r.resource, 0, RLIM_NLIMITS - 1), r.soft, r.hard});
+    }
+    spec.uid = m->uid;
+    spec.gid = m->gid;
+    if (m->n_groups > groups_max) c.bad("groups", "too many");
+    else if (m->n_groups) spec.groups.assign(m->groups, m->groups + m->n_groups);
+    spec.tty = m->tty;
+    spec.rows = c.cells("rows", m->rows);
+    spec.cols = c.cells("cols", m->cols);
+    return spec;
+}
+
+void fill_places(const std::vector<NodeName>& places, size_t& n, char**& out, Arena& arena) {
+    const size_t first = places.size() > places_max ? places.size() - places_max : 0;
+    n = places.size() - first;
+    out = arena.array<char*>(n);
+    for (size_t i = 0; i < n; ++i) out[i] = fill_string(places[first + i], arena);
+}
+
+std::vector<NodeName> take_places(size_t n, char* const* places, Check& c) {
+    std::vector<NodeName> out;
+    if (n > places_max) c.bad("places", std::to_string(n) + " entries, at most " + std::to_string(places_max));
+    for (size_t i = 0; i < n && c.ok(); ++i) out.push_back(c.node("places", places[i]));
+    return out;
+}
+
+std::string serialize(const ProtobufCMessage& message) {
+    std::string bytes(protobuf_c_message_get_packed_size(&message), '\0');
+    const size_t n = protobuf_c_message_pack(&message, reinterpret_cast<uint8_t*>(bytes.data()));
+    MUST(n == bytes.size());
+    return bytes;
+}
+
+// The decoder's own bookkeeping and the structs of a message take up to about 25 bytes for each of the shortest fields.
+size_t arena_bytes_for(size_t message_bytes) { return 64 * 1024 + 32 * message_bytes; }
+
+const ProtobufCMessage* parse_into(Arena& arena, const ProtobufCMessageDescriptor& descriptor, std::string_view bytes) {
+    ProtobufCAllocator allocator{
+        [](void* data, size_t size) { return static_cast<Arena*>(data)->allocate(size); }, [](void*, void*) {}, &arena};
+    return protobuf_c_message_unpack(&descriptor, &allocator, bytes.size(),
+                                     reinterpret_cast<const uint8_t*>(bytes.data()));
+}
+
+}  // namespace souk::wire

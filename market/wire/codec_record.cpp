@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The records that an agentd keeps on disk, one for each job.
+#include "market/wire/codec_parts.hpp"
+
+namespace souk::wire {
+namespace {
+
+void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.spec = fill_spec(v.spec, a);
+    m.terms = fill_terms(v.terms, a);
+    m.name = fill_line(v.name, a, name_max);
+    m.user = fill_line(v.user, a, name_max);
+    m.submitted = v.submitted.ns;
+    m.phase = static_cast<uint32_t>(v.phase);
+    m.at = fill_peer(v.at, a);
+    m.epoch = v.epoch.n;
+    m.to = fill_peer(v.to, a);
+    m.to_epoch = v.to_epoch.n;
+    m.last_epoch = v.last_epoch.n;
+    m.step = static_cast<uint32_t>(v.step);
+    m.from_frozen = v.from_frozen;
+    m.order_seq = v.order_seq;
+    m.cancelled = v.cancelled;
+    m.stats = fill_stats(v.stats, a);
+    fill_places(v.places, m.n_places, m.places, a);
+    m.comment = fill_line(v.comment, a);
+    m.wait_status = v.wait_status;
+    m.why = fill_line(v.why, a);
+    m.cost = v.cost.micro;
+    m.settled = v.settled;
+    m.token = v.token;
+    m.n_remnants = v.remnants.size();
+    m.remnants = a.array<Pb__Remnant*>(v.remnants.size());
+    for (size_t i = 0; i < v.remnants.size(); ++i) {
+        m.remnants[i] = make(a, pb__remnant__init);
+        m.remnants[i]->peer = fill_peer(v.remnants[i].peer, a);
+        m.remnants[i]->epoch = v.remnants[i].epoch.n;
+    }
+}
+
+HomeJob take(const Pb__HomeJob& m, Check& c) {
+    HomeJob v;
+    v.id = c.job(m.id);
+    v.spec = take_spec(m.spec, c);
+    v.terms = take_terms(m.terms, c);
+    v.name = clean(m.name, name_max);
+    v.user = clean(m.user, name_max);
+    v.submitted = c.time("submitted", m.submitted);
+    v.phase = c.one_of("phase", m.phase, JobPhase::waiting, JobPhase::finished);
+    v.at = take_peer_or_none("at", m.at, c);
+    v.epoch = c.epoch("epoch", m.epoch);
+    v.to = take_peer_or_none("to", m.to, c);
+    v.to_epoch = c.epoch("to_epoch", m.to_epoch);
+    v.last_epoch = c.epoch("last_epoch", m.last_epoch);
+    v.step = c.one_of("step", m.step, MoveStep::none, MoveStep::release);
+    v.from_frozen = m.from_frozen;
+    v.order_seq = c.count("order_seq", m.order_seq);
+    v.cancelled = m.cancelled;
+    v.stats = take_stats(m.stats, c);
+    v.places = take_places(m.n_places, m.places, c);
+    v.comment = clean(m.comment);
+    v.wait_status = m.wait_status;
+    v.why = clean(m.why);
+    v.cost = c.amount("cost", m.cost);
+    v.settled = m.settled;
+    v.token = m.token;
+    for (size_t i = 0; i < m.n_remnants; ++i)
+        v.remnants.push_back({take_peer_or_none("remnants", m.remnants[i]->peer, c),
+                              c.epoch("remnants", m.remnants[i]->epoch)});
+    return v;
+}
+
+void fill(const GuestJob& v, Pb__GuestJob& m, Arena& a) {
+    m.id = fill_id(v.key.id, a);
+    m.epoch = v.key.epoch.n;
+    m.spec = fill_spec(v.spec, a);
+    m.memory_mb = v.memory_mb;
+    m.cpus = v.cpus;
+    m.state = static_cast<uint32_t>(v.state);
+    m.from_image = v.from_image;
+    m.image_bytes = v.image_bytes;
+    m.wait_status = v.wait_status;
+}
+
+GuestJob take(const Pb__GuestJob& m, Check& c) {
+    GuestJob v;
+    v.key = {c.job(m.id), c.epoch("epoch", m.epoch)};
+    v.spec = take_spec(m.spec, c);
+    v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
+    v.cpus = c.cpus("cpus", m.cpus);
+    v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::failed);
+    v.from_image = m.from_image;
+    v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
+    v.wait_status = m.wait_status;
+    return v;
+}
+
+}  // namespace
+
+SOUK_WIRE_CODEC(HomeJob, Pb__HomeJob, pb__home_job)
+SOUK_WIRE_CODEC(GuestJob, Pb__GuestJob, pb__guest_job)
+
+}  // namespace souk::wire

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The messages that only connections know, as plain values; those of the machines are in market/core/messages.hpp and
+// agentd/core/messages.hpp. Offsets count the bytes of one stream from its beginning.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agentd/core/home.hpp"
+#include "agentd/core/messages.hpp"
+#include "market/core/messages.hpp"
+#include "market/wire/types.hpp"
+
+namespace souk::wire {
+
+enum class Role : uint8_t { agent = 1, tool, image };
+
+struct Hello {
+    uint32_t magic = hello_magic;
+    uint32_t version = protocol_version;
+    Role role = Role::tool;
+    NodeName node;        // agent, image: who it is
+    std::string address;  // agent: where its own agentd listens, host:port
+    bool operator==(const Hello&) const = default;
+};
+struct Welcome {
+    uint32_t version = protocol_version;
+    std::string name;  // the node's or the market's
+    bool operator==(const Welcome&) const = default;
+};
+struct ErrorText {
+    std::string text;
+    bool operator==(const ErrorText&) const = default;
+};
+struct Ok {
+    bool operator==(const Ok&) const = default;
+};
+// One question of pvdctl or marketctl. `request` pairs it with its reply; `uid` is set by the agentd that relays it.
+struct CtlRequest {
+    uint64_t request = 0;
+    uint32_t uid = 0;
+    std::string verb;
+    std::vector<std::string> args;
+    bool operator==(const CtlRequest&) const = default;
+};
+struct CtlReply {
+    uint64_t request = 0;
+    bool ok = false;
+    std::string error;  // one line
+    std::string json;   // tools/common/replies.md says which keys
+    bool operator==(const CtlReply&) const = default;
+};
+
+enum class Stream : uint8_t { out = 1, err = 2 };
+
+struct StdioData {
+    JobId id;
+    Epoch epoch;
+    Stream stream = Stream::out;
+    uint64_t offset = 0;
+    std::string data;
+    bool operator==(const StdioData&) const = default;
+};
+struct StdioAck {
+    JobId id;
+    Epoch epoch;
+    Stream stream = Stream::out;
+    uint64_t offset = 0;
+    bool operator==(const StdioAck&) const = default;
+};
+struct StdioInput {
+    JobId id;
+    Epoch epoch;
+    uint64_t offset = 0;
+    std::string data;
+    bool eof = false;  // after `data`
+    bool operator==(const StdioInput&) const = default;
+};
+struct StdioInputAck {
+    JobId id;
+    Epoch epoch;
+    uint64_t offset = 0;
+    bool operator==(const StdioInputAck&) const = default;
+};
+struct StdioWinch {
+    JobId id;
+    Epoch epoch;
+    uint16_t rows = 0, cols = 0;
+    bool operator==(const StdioWinch&) const = default;
+};
+
+struct ImageBegin {
+    JobId id;
+    Epoch new_epoch;   // whom the image is for
+    Epoch from_epoch;  // whose it is
+    NodeName sender;
+    bool operator==(const ImageBegin&) const = default;
+};
+struct ImageEnd {
+    uint64_t bytes = 0;  // of all chunks
+    bool operator==(const ImageEnd&) const = default;
+};
+struct ImageResult {
+    JobId id;
+    Epoch epoch;
+    bool ok = false;
+    std::string why;
+    bool operator==(const ImageResult&) const = default;
+};
+
+// A new job. `token` is a random number of the caller: after a connection that broke before `submitted` came, the same
+// request is sent again with `retry` set, and the job that has this token (and uid) already is the answer.
+struct Submit {
+    JobSpec spec;  // uid, gid and groups are replaced by what the kernel says of the caller
+    JobTerms terms;
+    std::string name;
+    bool attach = false;
+    uint64_t token = 0;
+    bool retry = false;
+    bool operator==(const Submit&) const = default;
+};
+struct Submitted {
+    JobId id;
+    bool operator==(const Submitted&) const = default;
+};
+// resume: the caller has each stream up to its offset and wants the rest; else it takes what is still kept.
+struct Attach {
+    JobId id;
+    bool resume = false;
+    uint64_t offset[2] = {0, 0};  // stdout, stderr
+    bool operator==(const Attach&) const = default;
+};
+// Input goes on at `input_offset` (what lies before it is safe), output at `offset`.
+struct Attached {
+    JobId id;
+    JobPhase phase = JobPhase::waiting;
+    bool tty = false;
+    uint64_t input_offset = 0;
+    uint64_t offset[2] = {0, 0};
+    bool operator==(const Attached&) const = default;
+};
+// Which of the terms change; bit N-1 is field N of JobTerms in souk.proto.
+struct Change {
+    enum Field : uint32_t { max_price = 1, budget = 2, memory_mb = 4, cpus = 8, finish = 16, strategy = 32, all = 63 };
+    JobId id;
+    uint32_t fields = 0;
+    JobTerms terms;  // what `fields` does not name is at its default
+    bool operator==(const Change&) const = default;
+};
+// `terms` with the named fields replaced.
+JobTerms changed(JobTerms terms, const Change& change);
+
+struct Output {
+    Stream stream = Stream::out;
+    uint64_t offset = 0;
+    std::string data;
+    bool operator==(const Output&) const = default;
+};
+struct OutputAck {
+    Stream stream = Stream::out;
+    uint64_t offset = 0;
+    bool operator==(const OutputAck&) const = default;
+};
+struct Input {
+    uint64_t offset = 0;
+    std::string data;
+    bool eof = false;  // after `data`
+    bool operator==(const Input&) const = default;
+};
+struct InputAck {
+    uint64_t offset = 0;
+    bool operator==(const InputAck&) const = default;
+};
+struct Winch {
+    uint16_t rows = 0, cols = 0;
+    bool operator==(const Winch&) const = default;
+};
+struct Signal {
+    int32_t number = 0;
+    bool operator==(const Signal&) const = default;
+};
+struct Notice {
+    home::Tell::What kind = home::Tell::What::comment;
+    std::string text;
+    bool operator==(const Notice&) const = default;
+};
+// The last frame about a job: every byte of its output was sent before.
+struct Exit {
+    int32_t wait_status = 0;  // as of waitpid; counts where `why` is empty
+    bool cancelled = false;   // ended from outside
+    std::string why;          // it did not run to its own end
+    std::string summary;      // JSON, tools/common/replies.md
+    bool operator==(const Exit&) const = default;
+};
+
+}  // namespace souk::wire

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tests/unit/wire_samples.hpp"
+
+namespace souk::unit {
+namespace {
+
+using namespace wire;
+
+struct Dice {
+    Rng& rng;
+    bool flag() { return rng.chance(0.5); }
+    uint64_t counter() { return flag() ? rng.below(1000) : rng.next() >> 2; }
+    uint32_t u32() { return static_cast<uint32_t>(rng.next()); }
+    int32_t i32() { return static_cast<int32_t>(u32()); }
+    int64_t up_to(int64_t max) { return flag() ? rng.between(0, std::min<int64_t>(max, 300)) : rng.between(0, max); }
+    NodeName node() {
+        NodeName name(1, static_cast<char>('a' + rng.below(26)));
+        for (uint64_t n = rng.below(32); n > 0; --n) name += "abcxyz019-"[rng.below(10)];
+        return name;
+    }
+    NodeName node_or_none() { return flag() ? node() : NodeName(); }
+    std::string address() { return node() + ":" + std::to_string(rng.between(1, 65'535)); }
+    std::string line(size_t n_max = 1024) {
+        std::string text;
+        for (uint64_t n = rng.below(flag() ? 20 : n_max + 1); n > 0; --n) text += static_cast<char>(rng.between(0x20, 0x7e));
+        return text;
+    }
+    std::string bytes(size_t n_max, char lo = '\0') {
+        std::string text(rng.below(n_max + 1), '\0');
+        for (char& c : text) c = static_cast<char>(lo + rng.below(255));
+        return text;
+    }
+    JobId id() { return {node(), 1 + (rng.next() >> 3)}; }
+    Epoch epoch() { return {counter()}; }
+    Stream stream() { return flag() ? Stream::out : Stream::err; }
+    Peer peer() { return flag() ? Peer{node(), address()} : Peer{}; }
+    template <class E>
+    E any(E first, E last) {
+        return static_cast<E>(rng.between(static_cast<int64_t>(first), static_cast<int64_t>(last)));
+    }
+    std::vector<NodeName> places() {
+        std::vector<NodeName> all(rng.below(40));
+        for (auto& name : all) name = node();
+        return all;
+    }
+    JobTerms terms() {
+        JobTerms t;
+        t.max_price = {1 + up_to(money_max.micro - 1)};
+        t.budget = {up_to(money_max.micro)};
+        t.memory_mb = up_to(1 << 30);
+        t.cpus = static_cast<int32_t>(rng.between(1, 65'536));
+        t.finish = {up_to(1'000'000'000'000'000)};
+        t.strategy = flag() ? "eager-2" : "";
+        return t;
+    }
+    JobStats stats() {
+        return {u32(), u32(), u32(), u32(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}, up_to(int64_t{1} << 60)};
+    }
+    JobSpec spec() {
+        JobSpec s;
+        s.argv.resize(1 + rng.below(20));
+        for (auto& arg : s.argv) arg = bytes(30, 1);
+        s.env.resize(rng.below(20));
+        for (auto& entry : s.env) entry = "K=" + bytes(30, 1);
+        s.path = "/bin/" + bytes(20, 1);
+        s.cwd = "/" + bytes(20, 1);
+        s.umask = static_cast<uint32_t>(rng.below(01000));
+        for (int32_t i = 0; i < static_cast<int32_t>(rng.below(16)); ++i) {
+            const uint64_t soft = rng.next();
+            s.rlimits.push_back({i, soft, flag() ? soft : UINT64_MAX});
+        }
+        s.uid = u32();
+        s.gid = u32();
+        s.groups.resize(rng.below(10));
+        for (auto& group : s.groups) group = u32();
+        s.tty = flag();
+        s.rows = static_cast<uint16_t>(u32());
+        s.cols = static_cast<uint16_t>(u32());
+        return s;
+    }
+};
+
+}  // namespace
+
+#define SAMPLE(T)                         \
+    template <>                           \
+    T sample<T>([[maybe_unused]] Rng& r) { \
+        [[maybe_unused]] Dice d{r};
+#define END }
+
+SAMPLE(Hello)
+    const Role role = d.any(Role::agent, Role::image);
+    return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(), d.address()};
+END
+SAMPLE(Welcome) return {d.u32(), d.line(255)}; END
+SAMPLE(ErrorText) return {d.line()}; END
+SAMPLE(Ok) return {}; END
+SAMPLE(CtlRequest)
+    CtlRequest v{r.next(), d.u32(), d.line(), {}};
+    v.args.resize(r.below(17));
+    for (auto& arg : v.args) arg = d.line();
+    return v;
+END
+SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000)}; END
+SAMPLE(JobReport)
+    return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
+            d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
+            d.line(), d.stats(), d.places(), d.flag(), d.i32(), d.line()};
+END
+SAMPLE(ProviderReport)
+    return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),
+            static_cast<int32_t>(r.between(1, 65'536)), d.up_to(1 << 30), d.up_to(1 << 30),
+            static_cast<int32_t>(r.between(0, 1000)), static_cast<int32_t>(r.between(0, 100'000)), d.line(255),
+            d.line(255), d.line(255), d.line()};
+END
+SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()}; END
+SAMPLE(Order)
+    const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::abort);
+    return {d.id(), d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)}, d.line()};
+END
+SAMPLE(JobNote) return {d.id(), {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(), d.flag()}; END
+SAMPLE(ProviderNote)
+    return {{d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
+            static_cast<int32_t>(r.between(0, INT32_MAX))};
+END
+SAMPLE(Directory)
+    Directory v;
+    v.peers.resize(r.below(50));
+    for (auto& peer : v.peers) peer = {d.node(), d.address()};
+    return v;
+END
+SAMPLE(GuestCommand)
+    GuestCommand v{d.id(), d.epoch(), d.any(GuestVerb::query, GuestVerb::signal), {}, d.node(), d.address(), {},
+                   d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)), static_cast<int32_t>(r.between(1, 64))};
+    v.new_epoch = {v.epoch.n + 1 + r.below(9)};
+    if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || d.flag()) v.spec = d.spec();
+    return v;
+END
+SAMPLE(GuestEvent)
+    return {d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::failed), d.i32(),
+            static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
+            d.flag(), {d.counter(), d.counter()}};
+END
+SAMPLE(Expel) return {d.id(), d.epoch()}; END
+SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)}; END
+SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter()}; END
+SAMPLE(StdioInput) return {d.id(), d.epoch(), d.counter(), d.bytes(500), d.flag()}; END
+SAMPLE(StdioInputAck) return {d.id(), d.epoch(), d.counter()}; END
+SAMPLE(StdioWinch) return {d.id(), d.epoch(), static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
+SAMPLE(ImageBegin)
+    const Epoch from = d.epoch();
+    return {d.id(), {from.n + 1}, from, d.node()};
+END
+SAMPLE(ImageEnd) return {d.counter()}; END
+SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
+SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()}; END
+SAMPLE(Submitted) return {d.id()}; END
+SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}}; END
+SAMPLE(Attached)
+    return {d.id(), d.any(JobPhase::waiting, JobPhase::finished), d.flag(), d.counter(), {d.counter(), d.counter()}};
+END
+SAMPLE(Change)
+    Change v{d.id(), static_cast<uint32_t>(r.between(1, Change::all)), {}};
+    const JobTerms terms = d.terms();
+    v.terms = changed(v.terms, Change{v.id, v.fields, terms});
+    return v;
+END
+SAMPLE(Output) return {d.stream(), d.counter(), d.bytes(500)}; END
+SAMPLE(OutputAck) return {d.stream(), d.counter()}; END
+SAMPLE(Input) return {d.counter(), d.bytes(500), d.flag()}; END
+SAMPLE(InputAck) return {d.counter()}; END
+SAMPLE(Winch) return {static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
+SAMPLE(Signal) return {static_cast<int32_t>(r.between(1, 64))}; END
+SAMPLE(Notice) return {d.any(home::Tell::What::started, home::Tell::What::finished), d.line()}; END
+SAMPLE(Exit) return {d.i32(), d.flag(), d.line(), "{\"id\":\"" + d.line() + "\"}"}; END
+SAMPLE(HomeJob)
+    HomeJob v{d.id(), d.spec(), d.terms(), d.line(255), d.line(255), {d.up_to(INT64_MAX / 4)},
+            d.any(JobPhase::waiting, JobPhase::finished), d.peer(), d.epoch(), d.peer(), d.epoch(), d.epoch(),
+            d.any(MoveStep::none, MoveStep::release), d.flag(), d.counter(), d.flag(), d.stats(), d.places(), d.line(),
+            d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, d.flag(), r.next(), {}};
+    for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
+    return v;
+END
+SAMPLE(GuestJob)
+    return {{d.id(), d.epoch()}, d.spec(), d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)),
+            d.any(GuestState::unknown, GuestState::failed), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
+END
+
+}  // namespace souk::unit
