@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <vector>
+
+#include "agentd/core/provider.hpp"
+#include "kernel/base/rng.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+
+namespace {
+
+constexpr int32_t hour = 3600, day = 24 * hour;
+constexpr int64_t monday_unix = 4 * day;  // 1970-01-05 was a Monday; the tests live in UTC
+WallTime at(int d, int h, int m = 0, int week = 0) {
+    const int32_t s = d * day + h * hour + m * 60;
+    return {monday_unix + int64_t{week} * week_s + s, s};
+}
+
+Provider make(const std::string& frames = "always", bool on = true) {
+    ProviderRecord record;
+    record.reserve = Money::units(10);
+    record.cpus = 4;
+    record.memory_mb = 1000;
+    record.frames = frames;
+    record.on_market = on;
+    auto p = Provider::create("n1", Machine{4, 8000, "6.18", "4.2"}, record);
+    ck_assert(p.has_value());
+    return std::move(*p);
+}
+
+// What a step put out: P persist, R report, + accepting, - not accepting, in order.
+std::string shape(const provider::Outputs& out) {
+    std::string s;
+    for (const auto& o : out) {
+        if (std::holds_alternative<provider::Persist>(o)) s += 'P';
+        if (std::holds_alternative<provider::Report>(o)) s += 'R';
+        if (const auto* a = std::get_if<provider::Accepting>(&o)) s += a->accepting ? '+' : '-';
+    }
+    return s;
+}
+
+}  // namespace
+
+START_TEST(frames_say_when_they_hold_and_when_that_ends) {
+    const auto f = TimeFrames::parse(" daily 08:00-22:00 ");
+    ck_assert(f.has_value());
+    ck_assert_text(f->text(), "daily 08:00-22:00");
+    ck_assert(!f->contains(8 * hour - 1));
+    ck_assert(f->contains(8 * hour));
+    ck_assert(f->contains(6 * day + 22 * hour - 1));
+    ck_assert(!f->contains(6 * day + 22 * hour));
+    ck_assert_int_eq(f->to_next_edge(0), 8 * hour);
+    ck_assert_int_eq(f->to_next_edge(8 * hour), 14 * hour);
+    ck_assert_int_eq(f->to_next_edge(6 * day + 23 * hour), 9 * hour);  // over the end of the week
+}
+END_TEST
+
+START_TEST(frames_cross_midnight_and_the_end_of_the_week) {
+    const auto f = TimeFrames::parse("fri-sun 22:00-06:00; tue,thu 12:00-24:00;wed 00:00-01:30");
+    ck_assert(f.has_value());
+    ck_assert(f->contains(6 * day + 23 * hour));
+    ck_assert(f->contains(5 * hour));  // Monday, from Sunday's frame
+    ck_assert(!f->contains(6 * hour));
+    ck_assert(!f->contains(1 * day + 5 * hour));
+    ck_assert_int_eq(f->to_next_edge(6 * day + 22 * hour), 8 * hour);  // Sunday midnight is no edge
+    ck_assert_int_eq(f->to_next_edge(1 * day + 12 * hour), 13 * hour + 1800);  // Tuesday's touches Wednesday's
+}
+END_TEST
+
+START_TEST(frames_that_cover_the_week_are_always) {
+    for (const char* text : {"always", "daily 00:00-24:00", "00:00-00:00", "daily 12:00-12:00", "daily 00:00-13:00;12:00-24:00"}) {
+        const auto f = TimeFrames::parse(text);
+        ck_assert_msg(f.has_value() && f->always(), "%s", text);
+        ck_assert_int_eq(f->to_next_edge(1234), 0);
+    }
+}
+END_TEST
+
+START_TEST(edges_agree_with_a_walk_over_the_week) {
+    // For random frames and times: nothing changes before the edge, and at the edge it does.
+    Rng rng(7);
+    const char* days[] = {"mon", "tue", "wed", "thu", "fri", "sat", "sun"};
+    for (int i = 0; i < 300; ++i) {
+        std::string text;
+        for (int64_t n = rng.between(1, 3); n > 0; --n) {
+            char frame[64];
+            snprintf(frame, sizeof frame, "%s-%s %02d:%02d-%02d:%02d", days[rng.below(7)], days[rng.below(7)],
+                     int(rng.below(24)), int(rng.below(60)), int(rng.below(24)), int(rng.below(60)));
+            text += (text.empty() ? "" : ";") + std::string(frame);
+        }
+        const auto f = TimeFrames::parse(text);
+        ck_assert_msg(f.has_value(), "%s", text.c_str());
+        if (f->always()) continue;
+        const int32_t from = int32_t(rng.below(week_s));
+        const int32_t edge = f->to_next_edge(from);
+        for (int32_t s = 0; s < edge; s += 30)
+            ck_assert_msg(f->contains((from + s) % week_s) == f->contains(from), "%s at %d", text.c_str(), from);
+        ck_assert(f->contains((from + edge - 1) % week_s) == f->contains(from));
+        ck_assert(f->contains((from + edge) % week_s) != f->contains(from));
+    }
+}
+END_TEST
+
+START_TEST(bad_frames_are_refused_with_the_part_that_is_wrong) {
+    for (const char* text : {"", " ", ";", "daily", "daily 8:00-22:00", "08:00", "08:00-25:00", "24:00-08:00", "08:60-09:00",
+                             "daily 08:00-22:00;", "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00",
+                             "mon--tue 08:00-09:00", "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
+        ck_assert_msg(!TimeFrames::parse(text).has_value(), "took '%s'", text);
+    ck_assert_text(TimeFrames::parse("mon-funday 08:00-22:00").error().message,
+                   "'funday' is no day; days are mon tue wed thu fri sat sun, or daily");
+    ck_assert(!TimeFrames::parse(std::string(5000, 'x')).has_value());
+}
+END_TEST
+
+START_TEST(the_edges_of_a_frame_switch_the_market_on_and_off) {
+    Provider p = make("daily 08:00-22:00");
+    provider::Outputs out;
+    p.started(at(0, 3), out);
+    ck_assert_text(shape(out), "PR-");
+    out.clear();
+    ck_assert_int_eq(p.tick(at(0, 3), out), hour);  // at most an hour: the clock may be set
+    ck_assert_int_eq(p.tick(at(0, 7, 30), out), 1800);
+    ck_assert_text(shape(out), "");
+    ck_assert_int_eq(p.tick(at(0, 8), out), hour);
+    ck_assert_text(shape(out), "PR+");
+    ck_assert(p.record().on_market && !p.record().by_hand);
+    out.clear();
+    p.tick(at(0, 22), out);
+    ck_assert_text(shape(out), "PR-");
+    ck_assert(!std::get<provider::Accepting>(out.back()).why.empty());
+}
+END_TEST
+
+START_TEST(a_word_by_hand_holds_until_the_next_edge) {
+    Provider p = make("daily 08:00-22:00");
+    provider::Outputs out;
+    p.started(at(0, 9), out);
+    p.market(false, at(0, 9, 30), out);
+    p.tick(at(0, 10), out);
+    ck_assert(!p.record().on_market);
+    p.tick(at(0, 22), out);  // an edge, though nothing changes by it
+    ck_assert(!p.record().on_market && !p.record().by_hand);
+    p.market(true, at(0, 23), out);
+    p.tick(at(1, 7), out);
+    ck_assert(p.record().on_market);
+    p.tick(at(1, 22), out);
+    ck_assert(!p.record().on_market);
+}
+END_TEST
+
+START_TEST(a_word_by_hand_outlives_a_restart_but_not_an_edge) {
+    Provider p = make("daily 08:00-22:00");
+    provider::Outputs out;
+    p.started(at(0, 9), out);
+    p.market(false, at(0, 9, 30), out);
+    const auto again = [&](WallTime wall) {
+        auto q = Provider::create("n1", p.machine(), p.record());
+        ck_assert(q.has_value());
+        provider::Outputs unused;
+        q->started(wall, unused);
+        return q->record().on_market;
+    };
+    ck_assert(!again(at(0, 21)));
+    ck_assert(again(at(1, 9)));        // down over two edges: inside again, by itself
+    ck_assert(again(at(0, 9, 0, 3)));  // weeks later
+}
+END_TEST
+
+START_TEST(without_frames_the_owners_word_stays) {
+    Provider p = make();
+    provider::Outputs out;
+    p.started(at(0, 9), out);
+    ck_assert_text(shape(out), "R+");
+    p.market(false, at(0, 9), out);
+    ck_assert_int_eq(p.tick(at(3, 9), out), 0);
+    ck_assert(!p.record().on_market && !p.record().by_hand);
+}
+END_TEST
+
+START_TEST(setters_take_what_the_machine_has_and_nothing_else) {
+    Provider p = make();
+    provider::Outputs out;
+    const auto refused = [&](const Status& s, const char* text) {
+        ck_assert(!s.has_value());
+        ck_assert_text(s.error().message, text);
+    };
+    refused(p.set_price(Money{-1}, out), "price -0.000001 is not from 0 to 1000000000");
+    refused(p.set_price(money_max + Money{1}, out), "price 1000000000.000001 is not from 0 to 1000000000");
+    refused(p.set_speed(0, out), "speed 0 is not from 1 to 1000000; 100 is a standard machine");
+    refused(p.set_speed(1'000'001, out), "speed 1000001 is not from 1 to 1000000; 100 is a standard machine");
+    refused(p.set_cpus(5, out), "cpus 5 is not from 1 to 4, which is what this machine has");
+    refused(p.set_memory(8001, out), "memory 8001 is not from 1 to 8000 MB, which is what this machine has");
+    ck_assert(!p.set_frames("sometimes", at(0, 0), out).has_value());
+    ck_assert_text(shape(out), "");
+    ck_assert(p.record() == make().record());
+    ck_assert(p.set_price(Money{}, out) && p.set_speed(1'000'000, out) && p.set_cpus(1, out) && p.set_memory(8000, out));
+    ck_assert_text(shape(out), "PRPRPRPR");
+    ck_assert(p.set_memory(8000, out));
+    ck_assert_text(shape(out), "PRPRPRPR");  // no change, no word
+    ck_assert(p.set_frames("daily 08:00-22:00", at(0, 23), out));
+    ck_assert_text(shape(out), "PRPRPRPRPR-");
+}
+END_TEST
+
+START_TEST(a_record_of_a_larger_machine_is_cut_down) {
+    ProviderRecord record;
+    record.cpus = 64;
+    record.memory_mb = 1 << 20;
+    const auto p = Provider::create("n1", Machine{2, 4000, "", ""}, record);
+    ck_assert(p.has_value());
+    ck_assert_int_eq(p->record().cpus, 2);
+    ck_assert_int_eq(p->record().memory_mb, 4000);
+    record.speed = 0;
+    ck_assert(!Provider::create("n1", Machine{2, 4000, "", ""}, record).has_value());
+}
+END_TEST
+
+START_TEST(load_is_reported_when_it_is_worth_it) {
+    Provider p = make();
+    provider::Outputs out;
+    const auto told = [&](LoadReading load, int64_t ms) {
+        out.clear();
+        p.set_load(load, Nanos::from_ms(ms), out);
+        return shape(out) == "R";
+    };
+    ck_assert(told({4000, 100, 0, "bpf"}, 0));
+    ck_assert(!told({4000, 900, 0, "bpf"}, 500));    // too soon
+    ck_assert(told({4000, 900, 0, "bpf"}, 1000));
+    ck_assert(!told({4000, 910, 0, "bpf"}, 3000));   // not worth it
+    ck_assert(told({4000, 910, 0, "bpf"}, 31'000));  // but every half minute
+    ck_assert(!told({4000, 910, 0, "bpf"}, 90'000));
+    ck_assert(told({3500, 910, 0, "bpf"}, 91'000));
+    ck_assert(told({3500, 910, 0, "proc"}, 92'000));
+    out.clear();
+    p.market_up(out);
+    const auto& r = std::get<provider::Report>(out.at(0)).report;
+    ck_assert_int_eq(r.free_mb, 1000);  // never more than is offered
+    ck_assert_int_eq(r.load_permille, 910);
+    ck_assert_text(r.kernel, "6.18");
+}
+END_TEST
+
+START_TEST(a_node_that_cannot_take_jobs_says_so_and_takes_none) {
+    Provider p = make();
+    provider::Outputs out;
+    p.started(at(0, 0), out);
+    out.clear();
+    p.set_cannot("no CRIU", out);
+    p.set_cannot("no CRIU", out);
+    ck_assert_text(shape(out), "R-");
+    ck_assert_text(std::get<provider::Accepting>(out.back()).why, "no CRIU");
+    out.clear();
+    p.set_cannot("", out);
+    ck_assert_text(shape(out), "R+");
+}
+END_TEST
+
+UNIT_SUITE(provider, frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
+           frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
+           bad_frames_are_refused_with_the_part_that_is_wrong, the_edges_of_a_frame_switch_the_market_on_and_off,
+           a_word_by_hand_holds_until_the_next_edge, a_word_by_hand_outlives_a_restart_but_not_an_edge,
+           without_frames_the_owners_word_stays, setters_take_what_the_machine_has_and_nothing_else,
+           a_record_of_a_larger_machine_is_cut_down, load_is_reported_when_it_is_worth_it,
+           a_node_that_cannot_take_jobs_says_so_and_takes_none);
