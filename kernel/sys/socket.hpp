@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Sockets: addresses (TCP and unix), listening, the peer's identity by the kernel's word, and descriptors in
+// flight (SCM_RIGHTS). Every fd is close-on-exec. Nothing here waits, except resolve() on a host name.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/bytes.hpp"
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+
+// Where to connect or listen. Text forms: "127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock", "/run/x.sock",
+// "unix:@name" (the abstract namespace).
+class Address {
+  public:
+    // Numeric and unix addresses only; errors say what is wrong with the text.
+    static Result<Address> parse(std::string_view text);
+    // The same, and host names by the resolver, which may block for seconds: for start-up only.
+    static Result<Address> resolve(std::string_view text);
+    static Address of(const sockaddr* address, socklen_t bytes);
+    // Of a socket's own end, or of its peer.
+    static Result<Address> local(int fd);
+    static Result<Address> peer(int fd);
+
+    bool is_unix() const { return storage_.ss_family == AF_UNIX; }
+    int family() const { return storage_.ss_family; }
+    uint16_t port() const;  // 0 for unix
+    std::string text() const;
+    const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+    socklen_t raw_bytes() const { return bytes_; }
+
+  private:
+    static Result<Address> parse_host_port(std::string_view text, bool names);
+    static Result<Address> parse_path(std::string_view path);
+    sockaddr_storage storage_{};
+    socklen_t bytes_ = 0;
+};
+
+// A listening stream socket. TCP: SO_REUSEADDR. A unix path: a socket left over by a dead process is replaced, one that
+// answers is an error ("in use"); `mode` is set on it before anybody can connect.
+Result<Fd> listen_stream(const Address& address, int backlog = 1024, mode_t mode = 0600);
+
+// TCP_NODELAY (a no-op on unix sockets).
+Status set_no_delay(int fd);
+
+struct PeerCred {
+    pid_t pid = 0;
+    uid_t uid = 0;
+    gid_t gid = 0;
+};
+// Who connected a unix socket, as of connect() (SO_PEERCRED).
+Result<PeerCred> peer_cred(int fd);
+
+enum class PairType { stream, seqpacket };
+Result<std::pair<Fd, Fd>> socket_pair(PairType type);
+
+// One message with descriptors, without waiting. Errors carry errno: EAGAIN when the peer's queue is full.
+inline constexpr size_t message_fds_max = 16;
+Status send_message(int fd, ByteView bytes, const std::vector<int>& fds = {});
+
+struct Message {
+    Bytes bytes;  // empty: the peer closed
+    std::vector<Fd> fds;
+};
+// The next message, without waiting (EAGAIN when none is there). A message longer than `bytes_max`, or with more than
+// message_fds_max descriptors, is an error and lost; no descriptor leaks.
+Result<Message> receive_message(int fd, size_t bytes_max);
+
+}  // namespace souk
