@@ -67,7 +67,7 @@ help:                ## list the targets
 check: all           ## build, then pass every test
 	@scripts/check $(BUILD)
 
-check-unit: $(UNIT)  ## the unit tests alone
+check-unit: $(UNIT) $(filter %/souk-init,$(BINS))  ## the unit tests alone
 	$(UNIT)
 
 check-layers:        ## no include that points up, no effect in a core

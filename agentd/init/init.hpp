@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk-init: PID 1 of a capsule. A small static program that outlives agentd: it starts the job or receives a restored
+// one, owns its pipes or its terminal, reaps, writes the exit record, and serves one agentd connection at a time. Plain C
+// inside: no exception, no destructor, no library but libc. Everything it would tell is kept as state and told again
+// after a reconnect, so a lost connection loses nothing.
+//
+// Needs of the kernel: 5.9 (close_range). Everything here is one thread and one poll loop.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "kernel/sys/init_protocol.h"
+#include "kernel/sys/init_spec.hpp"
+
+namespace souk::init {
+
+// A byte queue at absolute offsets: holds [base, base + len). Memory is taken by the page when used.
+struct Queue {
+    char* data;
+    size_t cap, head, len;
+    uint64_t base;
+};
+
+bool queue_open(Queue* q, size_t cap, uint64_t base);
+// Makes room for `extra` more bytes.
+bool queue_grow(Queue* q, size_t extra);
+void queue_put(Queue* q, const char* bytes, size_t n);
+void queue_drop(Queue* q, size_t n);
+// The longest piece from offset `from` that lies in one part; its length in *n.
+const char* queue_at(const Queue* q, uint64_t from, size_t* n);
+
+struct Output {
+    Queue kept;
+    int fd;         // our end, or -1
+    uint64_t sent;  // told to the present connection
+    bool eof, eof_told;
+};
+
+struct Input {
+    Queue wait;       // taken, not yet written to the job
+    int fd;           // our end, or -1; the terminal's master with a terminal
+    int kept_read;    // a second description of the job's end (pipes)
+    uint64_t eof_at;  // UINT64_MAX while input goes on
+    bool told;        // taken and limit were told
+};
+
+struct Init {
+    int dir, listen, conn, child_signals, exec_pipe;
+    souk_state state;
+    bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, welcome_told;
+    bool children_left;
+    bool blocked;  // a record waits for the socket
+    pid_t root;
+    int master, slave;  // terminal
+    uint64_t tty_rdev, tty_dev;
+    int job_end[3];  // copies of the job's ends between PREPARE and RESTORED, else -1
+    uint64_t pipe_inode[3];
+    uint32_t uid, gid;
+    Input in;
+    Output out[SOUK_STREAMS];
+    int last_pid;  // to be written back, 0 = nothing
+    bool root_dead;
+    int root_status, stop_signal;
+    struct rusage root_usage;
+    souk_exit exit;
+    int failure_code;
+    bool failure_program;
+    char failure[SOUK_WHAT_MAX];
+};
+
+extern Init g;
+
+// util.cpp
+void say(const char* what, int code);  // one line into DIR/init.log
+bool write_all(int fd, const void* data, size_t n);
+bool read_all(int fd, void* data, size_t n);
+long read_number(const char* path);              // -errno
+int write_number(const char* path, long value);  // errno
+void set_nonblocking(int fd);
+
+// setup.cpp: namespaces are fresh; mounts, network, control socket. What fails ends the program.
+void set_up(bool own_net);
+// Sends one record outside of the ordinary flow; false if it did not fit.
+bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit, const void* bytes,
+                 size_t n, const int* fds = nullptr, int nfds = 0);
+
+// job.cpp
+void start_job(int spec_fd);
+void on_exec_pipe();
+void on_child();      // reaps
+void finish_root();   // the root is dead and not by a dump: ends the job
+void send_signal(int number, uint32_t target);
+
+// stdio.cpp
+const char* make_pipes();               // null, or what failed (errno set); the job's ends go to g.job_end
+const char* make_terminal(int rows, int cols);
+void close_job_ends();
+void read_output(Output* o, bool all);  // until full (unless all), empty or ended
+bool input_waits();  // for the job's end to take it
+void write_input();
+void check_ends();  // streams that can give nothing more
+// While the job is frozen: what it has not yet read, which stays where it is. False if it could not be had (errno).
+bool copy_pipe_input(Queue* unread);
+bool copy_typed_ahead(Queue* typed, bool* canonical);
+bool put_typed_ahead(const Queue* typed, bool canonical);
+
+// move.cpp; each answers by itself
+void drain(int image_dir);
+void undrain();
+void prepare(bool tty);
+void load(int image_dir);
+void restored();
+void helpers_enter(bool restore);
+void helpers_leave();
+
+// shm.cpp: the private /dev/shm to and from one file. Null, or what failed (errno set).
+const char* shm_save(int image_dir);
+const char* shm_load(int image_dir);
+
+// serve.cpp
+void on_connect();
+void on_record();
+void flush();  // tells what there is to tell, as far as the socket takes it
+
+}  // namespace souk::init

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The job's first start, its signals and its end.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agentd/init/init.hpp"
+
+namespace souk::init {
+namespace {
+enum Step : int { in_terminal, in_stdio, in_limits, in_credentials, in_cwd, in_exec };
+const char* const step_names[] = {"take the terminal", "set up stdio", "set resource limits",
+                                  "set credentials",   "go to",        "run"};
+struct StepError {
+    int step, code;
+};
+
+struct Launch {  // the specification, mapped as long as the job starts
+    void* data;
+    size_t size;
+    SpecView view;
+    char** vectors;
+};
+Launch launch;
+
+void not_started(int code, bool program, const char* what, const char* subject) {
+    snprintf(g.failure, sizeof g.failure, "%s%s%s", what, *subject ? " " : "", subject);
+    g.failure_code = code;
+    g.failure_program = program;
+    g.state = SOUK_NOT_STARTED;
+}
+
+void forget_launch() {
+    if (launch.data) munmap(launch.data, launch.size);
+    free(launch.vectors);
+    launch = {};
+}
+
+// Maps the specification that agentd wrote into an anonymous file.
+const char* read_launch(int fd) {
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0 || st.st_size > SOUK_SPEC_MAX) return "no launch specification";
+    launch.size = static_cast<size_t>(st.st_size);
+    launch.data = mmap(nullptr, launch.size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    if (launch.data == MAP_FAILED) {
+        launch.data = nullptr;
+        return "cannot map the launch specification";
+    }
+    if (const char* wrong = parse_spec(launch.data, launch.size, &launch.view)) return wrong;
+    const souk_spec* s = launch.view.head;
+    launch.vectors = static_cast<char**>(malloc((size_t{s->argc} + s->envc + 2) * sizeof(char*)));
+    if (!launch.vectors) return "out of memory";
+    spec_vectors(launch.view, launch.vectors);
+    return nullptr;
+}
+
+[[noreturn]] void child_failed(int report, Step step) {
+    const StepError e = {step, errno};
+    (void)!write(report, &e, sizeof e);
+    _exit(127);
+}
+
+// Hard limits above our own need CAP_SYS_RESOURCE, which root in a container may lack: then as much as may be.
+bool set_limit(const souk_rlimit& wish) {
+    struct rlimit want = {wish.soft, wish.hard}, own;
+    const auto which = static_cast<__rlimit_resource>(wish.resource);
+    if (setrlimit(which, &want) == 0) return true;
+    if (errno != EPERM || getrlimit(which, &own) != 0) return false;
+    if (want.rlim_max > own.rlim_max) want.rlim_max = own.rlim_max;
+    if (want.rlim_cur > want.rlim_max) want.rlim_cur = want.rlim_max;
+    return setrlimit(which, &want) == 0;
+}
+
+[[noreturn]] void run_child(int report) {
+    const SpecView& v = launch.view;
+    const souk_spec* s = v.head;
+    setsid();
+    if (s->tty && ioctl(g.slave, TIOCSCTTY, 0) != 0) child_failed(report, in_terminal);
+    for (int i = 0; i < 3; ++i)
+        if (dup2(s->tty ? g.slave : g.job_end[i], i) < 0) child_failed(report, in_stdio);
+    for (uint32_t i = 0; i < s->rlimits; ++i)
+        if (!set_limit(v.rlimits[i])) child_failed(report, in_limits);
+    // Daemons that leave their parent stay below the job's root, so that they move with it.
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    umask(s->umask);
+    if (setgroups(s->groups, v.groups) != 0 || setresgid(s->gid, s->gid, s->gid) != 0 ||
+        setresuid(s->uid, s->uid, s->uid) != 0)
+        child_failed(report, in_credentials);
+    if (chdir(v.cwd) != 0) child_failed(report, in_cwd);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execve(v.path, launch.vectors, launch.vectors + s->argc + 1);
+    child_failed(report, in_exec);
+}
+
+void write_exit_record() {
+    const int fd = openat(g.dir, SOUK_EXIT_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool good = fd >= 0 && write_all(fd, &g.exit, sizeof g.exit) && (!g.durable || fsync(fd) == 0);
+    if (fd >= 0) close(fd);
+    good = good && renameat(g.dir, SOUK_EXIT_NAME ".tmp", g.dir, SOUK_EXIT_NAME) == 0 && (!g.durable || fsync(g.dir) == 0);
+    if (!good) say("write the exit record", errno);
+}
+
+// The parent of a process of this namespace, -1 if there is no such process.
+int parent_of(int pid) {
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return -1;
+    text[n] = 0;
+    const char* end = strrchr(text, ')');  // the name may hold anything
+    int parent = -1;
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+}
+
+// Whoever came from outside (CRIU, a helper) has no ancestor here; it is not the job's.
+bool of_the_job(int pid) {
+    for (int hops = 0; pid > 1 && hops < 4096; ++hops) pid = parent_of(pid);
+    return pid == 1;
+}
+}  // namespace
+
+void start_job(int spec_fd) {
+    if (g.state != SOUK_FRESH) return say("ignored a second start", 0);
+    const char* wrong = read_launch(spec_fd);
+    const souk_spec* s = launch.view.head;
+    if (!wrong) wrong = s->tty ? make_terminal(static_cast<int>(s->rows), static_cast<int>(s->cols)) : make_pipes();
+    if (wrong) return not_started(errno, false, wrong, ""), forget_launch();
+    g.uid = s->uid;
+    g.gid = s->gid;
+    g.durable = s->durable != 0;
+    // Owned by the job's user, so that /dev/stdout and /dev/tty can be opened.
+    if (g.tty) fchown(g.slave, s->uid, static_cast<gid_t>(-1)) == 0 ? void() : say("chown the terminal", errno);
+    for (const int fd : g.job_end)
+        if (fd >= 0 && fchown(fd, s->uid, s->gid) != 0) say("chown a pipe", errno);
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0) return not_started(errno, false, "make a pipe", ""), forget_launch();
+    const pid_t pid = fork();
+    if (pid == 0) run_child(report[1]);
+    close(report[1]);
+    close_job_ends();
+    if (pid < 0) {
+        close(report[0]);
+        return not_started(errno, false, "fork", ""), forget_launch();
+    }
+    set_nonblocking(report[0]);
+    g.root = pid;
+    g.exec_pipe = report[0];
+    g.state = SOUK_STARTING;
+    g.children_left = true;
+}
+
+void on_exec_pipe() {
+    StepError e;
+    const ssize_t n = read(g.exec_pipe, &e, sizeof e);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    close(g.exec_pipe);
+    g.exec_pipe = -1;
+    if (n == sizeof e && e.step >= 0 && e.step <= in_exec) {
+        const char* subject = e.step == in_exec ? launch.view.path : e.step == in_cwd ? launch.view.cwd : "";
+        not_started(e.code, e.step == in_exec, step_names[e.step], subject);
+    } else {
+        g.state = SOUK_RUNNING;
+    }
+    forget_launch();
+}
+
+void finish_root() {
+    if (g.state == SOUK_STARTING) on_exec_pipe();
+    if (g.state == SOUK_NOT_STARTED) return;
+    kill(-1, SIGKILL);  // the job is its root: what it left behind ends with it
+    g.exit.magic = SOUK_EXIT_MAGIC;
+    g.exit.version = SOUK_INIT_VERSION;
+    g.exit.wait_status = g.root_status;
+    const struct rusage& u = g.root_usage;
+    g.exit.user_us = static_cast<uint64_t>(u.ru_utime.tv_sec) * 1000000 + static_cast<uint64_t>(u.ru_utime.tv_usec);
+    g.exit.system_us = static_cast<uint64_t>(u.ru_stime.tv_sec) * 1000000 + static_cast<uint64_t>(u.ru_stime.tv_usec);
+    g.exit.rss_max_kib = static_cast<uint64_t>(u.ru_maxrss);
+    g.exit.faults_minor = static_cast<uint64_t>(u.ru_minflt);
+    g.exit.faults_major = static_cast<uint64_t>(u.ru_majflt);
+    write_exit_record();
+    g.state = SOUK_ENDED;
+}
+
+void on_child() {
+    char drop[128 * 16];
+    while (read(g.child_signals, drop, sizeof drop) > 0) {
+    }
+    for (;;) {
+        int status;
+        struct rusage usage;
+        const pid_t pid = wait4(-1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage);
+        if (pid < 0 && errno == EINTR) continue;
+        if (pid <= 0) {
+            g.children_left = pid == 0;
+            return;
+        }
+        if (pid != g.root) continue;
+        if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+            g.stopped = WIFSTOPPED(status);
+            g.stop_signal = g.stopped ? WSTOPSIG(status) : 0;
+            g.stop_told = false;
+            continue;
+        }
+        g.root_dead = true;
+        g.root_status = status;
+        g.root_usage = usage;
+        // Killed by the dump, or dead between a restore and its word: agentd decides what that means.
+        if (g.state == SOUK_STARTING || g.state == SOUK_RUNNING) finish_root();
+    }
+}
+
+void send_signal(int number, uint32_t target) {
+    if (g.root <= 1 || g.root_dead || number < 1 || number >= NSIG) return;
+    pid_t group = 0;
+    switch (target) {
+        case SOUK_TO_ROOT: kill(g.root, number); return;
+        case SOUK_TO_FOREGROUND:
+            if (g.master < 0 || ioctl(g.master, TIOCGPGRP, &group) != 0 || group <= 1) group = g.root;
+            kill(-group, number);
+            return;
+        default: break;
+    }
+    DIR* proc = opendir("/proc");
+    if (!proc) return say("open /proc", errno);
+    while (struct dirent* entry = readdir(proc)) {
+        const int pid = atoi(entry->d_name);
+        if (pid > 1 && of_the_job(pid)) kill(pid, number);
+    }
+    closedir(proc);
+}
+
+}  // namespace souk::init

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk-init [net]: started by agentd as PID 1 of fresh namespaces, with the state directory as fd 3 and the first
+// connection as fd 4. It is of no use elsewhere.
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agentd/init/init.hpp"
+
+namespace souk::init {
+
+Init g = {};
+
+namespace {
+void begin() {
+    g.dir = 3;
+    g.conn = 4;
+    fcntl(g.dir, F_SETFD, FD_CLOEXEC);
+    fcntl(g.conn, F_SETFD, FD_CLOEXEC);
+    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = -1;
+    for (int& fd : g.job_end) fd = -1;
+    g.in.eof_at = UINT64_MAX;
+    g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = true;
+    bool good = queue_open(&g.in.wait, SOUK_INPUT_WINDOW, 0);
+    for (Output& o : g.out) {
+        o.fd = -1;
+        good = queue_open(&o.kept, SOUK_OUTPUT_WINDOW, 0) && good;
+    }
+    if (!good) _exit(1);
+}
+
+[[noreturn]] void loop() {
+    for (;;) {
+        enum { signals, door, agent, exec, input, output, error, count };
+        struct pollfd p[count];
+        for (pollfd& one : p) one = {-1, 0, 0};
+        p[signals] = {g.child_signals, POLLIN, 0};
+        p[door] = {g.listen, POLLIN, 0};
+        // What could not be told is told when the socket takes more.
+        p[agent] = {g.conn, static_cast<short>(POLLIN | (g.blocked ? POLLOUT : 0)), 0};
+        p[exec] = {g.exec_pipe, POLLIN, 0};
+        if (input_waits()) p[input] = {g.in.fd, POLLOUT, 0};
+        for (int i = 0; i < SOUK_STREAMS; ++i)
+            if (g.out[i].kept.len < SOUK_OUTPUT_WINDOW) p[output + i] = {g.out[i].fd, POLLIN, 0};
+        if (poll(p, count, -1) < 0) continue;
+        for (int i = 0; i < SOUK_STREAMS; ++i)
+            if (p[output + i].revents) read_output(&g.out[i], false);
+        if (p[exec].revents) on_exec_pipe();
+        if (p[signals].revents) on_child();
+        if (p[agent].revents & ~POLLOUT) on_record();
+        if (p[door].revents) on_connect();
+        if (input_waits()) write_input();
+        check_ends();
+        flush();
+    }
+}
+}  // namespace
+}  // namespace souk::init
+
+int main(int argc, char** argv) {
+    using namespace souk::init;
+    if (getpid() != 1) {
+        fprintf(stderr, "souk-init: is started by agentd as the first process of a capsule; use srun to run a program\n");
+        return 2;
+    }
+    close_range(5, ~0U, 0);
+    begin();
+    set_up(argc > 1 && strcmp(argv[1], "net") == 0);
+    loop();
+}

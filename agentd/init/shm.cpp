@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The private /dev/shm to and from one file: CRIU takes what is open or mapped there as files that exist on both sides.
+// Format: records {ShmEntry, name, then for a file pieces {offset, length, bytes} ended by a piece of length 0}; a
+// directory's entries follow it and end with kind 0. Holes stay holes. Sockets are left to CRIU.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agentd/init/init.hpp"
+
+namespace souk::init {
+namespace {
+struct ShmEntry {
+    uint32_t kind;  // 0 end of directory, else S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO
+    uint32_t mode, uid, gid;
+    uint64_t size;  // of a link: length of the target, which follows the name
+    int64_t mtime_s, mtime_ns;
+    uint32_t name_len, pad;
+};
+struct ShmPiece {
+    uint64_t offset, length;
+};
+constexpr int depth_max = 64;
+
+bool copy_bytes(int out, int in, off_t* in_offset, uint64_t n) {
+    while (n > 0) {
+        const ssize_t done = sendfile(out, in, in_offset, n > (64 << 20) ? (64 << 20) : static_cast<size_t>(n));
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) {
+            if (done == 0) errno = EIO;
+            return false;
+        }
+        n -= static_cast<uint64_t>(done);
+    }
+    return true;
+}
+
+bool save_pieces(int out, int file, off_t size) {
+    ShmPiece piece = {};
+    for (off_t at = 0; at < size;) {
+        const off_t data = lseek(file, at, SEEK_DATA);
+        if (data < 0) {
+            if (errno == ENXIO) break;  // a hole up to the end
+            return false;
+        }
+        const off_t hole = lseek(file, data, SEEK_HOLE);
+        if (hole < 0) return false;
+        piece = {static_cast<uint64_t>(data), static_cast<uint64_t>(hole - data)};
+        off_t from = data;
+        if (!write_all(out, &piece, sizeof piece) || !copy_bytes(out, file, &from, piece.length)) return false;
+        at = hole;
+    }
+    piece = {};
+    return write_all(out, &piece, sizeof piece);
+}
+
+bool save_dir(int out, int dir_fd, int depth, bool* any);
+
+bool save_entry(int out, int dir, const char* name, int depth, bool* any) {
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    const uint32_t kind = st.st_mode & S_IFMT;
+    if (kind != S_IFREG && kind != S_IFDIR && kind != S_IFLNK && kind != S_IFIFO) return true;
+    char target[4096];
+    ssize_t target_len = 0;
+    if (kind == S_IFLNK && (target_len = readlinkat(dir, name, target, sizeof target)) < 0) return false;
+    ShmEntry e = {};
+    e.kind = kind;
+    e.mode = st.st_mode & 07777;
+    e.uid = st.st_uid;
+    e.gid = st.st_gid;
+    e.size = kind == S_IFLNK ? static_cast<uint64_t>(target_len) : static_cast<uint64_t>(st.st_size);
+    e.mtime_s = st.st_mtim.tv_sec;
+    e.mtime_ns = st.st_mtim.tv_nsec;
+    e.name_len = static_cast<uint32_t>(strlen(name));
+    *any = true;
+    if (!write_all(out, &e, sizeof e) || !write_all(out, name, e.name_len)) return false;
+    if (kind == S_IFLNK) return write_all(out, target, static_cast<size_t>(target_len));
+    if (kind == S_IFIFO) return true;
+    const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (kind == S_IFDIR ? O_DIRECTORY : 0));
+    if (fd < 0) return false;
+    if (kind == S_IFDIR) return save_dir(out, fd, depth + 1, any);
+    const bool good = save_pieces(out, fd, st.st_size);
+    close(fd);
+    return good;
+}
+
+// Closes `dir_fd`.
+bool save_dir(int out, int dir_fd, int depth, bool* any) {
+    DIR* dir = depth < depth_max ? fdopendir(dir_fd) : nullptr;
+    if (!dir) {
+        close(dir_fd);
+        errno = ELOOP;
+        return false;
+    }
+    bool good = true;
+    while (struct dirent* entry = good ? readdir(dir) : nullptr) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        good = save_entry(out, dirfd(dir), entry->d_name, depth, any);
+    }
+    closedir(dir);
+    const ShmEntry end = {};
+    return good && write_all(out, &end, sizeof end);
+}
+
+bool load_pieces(int in, int file, uint64_t size) {
+    if (ftruncate(file, static_cast<off_t>(size)) != 0) return false;
+    for (;;) {
+        ShmPiece piece;
+        if (!read_all(in, &piece, sizeof piece)) return false;
+        if (piece.length == 0) return true;
+        if (piece.offset > size || piece.length > size - piece.offset) return errno = EINVAL, false;
+        if (lseek(file, static_cast<off_t>(piece.offset), SEEK_SET) < 0 || !copy_bytes(file, in, nullptr, piece.length))
+            return false;
+    }
+}
+
+bool load_dir(int in, int dir, int depth);
+
+bool load_entry(int in, int dir, const ShmEntry& e, int depth) {
+    char name[256] = {}, target[4097] = {};
+    errno = EINVAL;
+    if (e.name_len == 0 || e.name_len > 255 || !read_all(in, name, e.name_len)) return false;
+    errno = EINVAL;
+    if (strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return false;
+    bool good = false;
+    int fd = -1;
+    if (e.kind == S_IFLNK) {
+        good = e.size < sizeof target && read_all(in, target, e.size) && symlinkat(target, dir, name) == 0;
+    } else if (e.kind == S_IFIFO) {
+        good = mkfifoat(dir, name, 0600) == 0;
+    } else if (e.kind == S_IFDIR) {
+        good = depth < depth_max && mkdirat(dir, name, 0700) == 0 &&
+               (fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0 && load_dir(in, fd, depth + 1);
+    } else if (e.kind == S_IFREG) {
+        fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        good = fd >= 0 && load_pieces(in, fd, e.size);
+    }
+    if (fd >= 0) close(fd);
+    if (!good || fchownat(dir, name, e.uid, e.gid, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    if (e.kind != S_IFLNK && fchmodat(dir, name, e.mode, 0) != 0) return false;
+    const struct timespec times[2] = {{0, UTIME_OMIT}, {e.mtime_s, e.mtime_ns}};
+    return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool load_dir(int in, int dir, int depth) {
+    for (;;) {
+        ShmEntry e;
+        if (!read_all(in, &e, sizeof e)) return false;
+        if (e.kind == 0) return true;
+        if (!load_entry(in, dir, e, depth)) return false;
+    }
+}
+}  // namespace
+
+const char* shm_save(int image_dir) {
+    const int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) return "open /dev/shm";
+    const int out = openat(image_dir, SOUK_SHM_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (out < 0) {
+        close(dir);
+        return "create the copy of /dev/shm";
+    }
+    bool any = false;
+    const bool good = save_dir(out, dir, 0, &any);
+    const int code = errno;
+    close(out);
+    if (!any || !good) unlinkat(image_dir, SOUK_SHM_NAME, 0);
+    errno = code;
+    return good ? nullptr : "copy /dev/shm";
+}
+
+const char* shm_load(int image_dir) {
+    const int in = openat(image_dir, SOUK_SHM_NAME, O_RDONLY | O_CLOEXEC);
+    if (in < 0) return errno == ENOENT ? nullptr : "open the copy of /dev/shm";
+    const int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool good = dir >= 0 && load_dir(in, dir, 0);
+    const int code = errno;
+    close(in);
+    if (dir >= 0) close(dir);
+    errno = code;
+    return good ? nullptr : "fill /dev/shm";
+}
+
+}  // namespace souk::init

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/capsule.hpp"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "kernel/sys/init_codec.hpp"
+
+namespace souk {
+namespace {
+struct StatLine {
+    std::string name;
+    char state = '?';
+    pid_t parent = 0;
+    uint64_t start_ticks = 0, resident_pages = 0;
+};
+
+// proc(5), /proc/PID/stat. The name may hold blanks and brackets: it ends at the last one.
+bool parse_stat(const std::string& text, StatLine& out) {
+    const auto open = text.find('('), close = text.rfind(')');
+    if (open == std::string::npos || close == std::string::npos || close < open) return false;
+    out.name = text.substr(open + 1, close - open - 1);
+    long parent;
+    unsigned long start, pages;
+    const int n = std::sscanf(text.c_str() + close + 1,
+                              " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lu %*u %lu",
+                              &out.state, &parent, &start, &pages);
+    out.parent = static_cast<pid_t>(parent);
+    out.start_ticks = start;
+    out.resident_pages = pages;
+    return n == 4;
+}
+
+// In the new process, before its exec: system calls only. Moves what souk-init gets to fds 3 and 4.
+void become_init(const CapsuleOptions& o, int connection, char* const* argv) {
+    const auto give_up = [connection](const char* what) {
+        const int code = errno;
+        struct {
+            souk_msg head;
+            char text[SOUK_WHAT_MAX];
+        } record = {};
+        const size_t n = std::strlen(what);
+        record.head = {SOUK_INIT_VERSION, SOUK_FAILED, static_cast<uint32_t>(sizeof record.head + n), 0, code, 0, 0};
+        std::memcpy(record.text, what, n);
+        (void)!::write(connection, &record, record.head.length);
+        ::_exit(1);
+    };
+    for (const int procs : o.cgroup_v1)
+        if (::write(procs, "0", 1) != 1) give_up("join a cgroup");
+    const int null = ::open("/dev/null", O_RDWR);
+    const int dir = ::fcntl(o.dir, F_DUPFD, 10), conn = ::fcntl(connection, F_DUPFD, 10);
+    if (null < 0 || dir < 0 || conn < 0) give_up("arrange file descriptors");
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    if (::dup2(dir, 3) < 0 || ::dup2(conn, 4) < 0) give_up("arrange file descriptors");
+    connection = 4;
+    ::syscall(SYS_close_range, 5U, ~0U, 0U);
+    char* const no_environment[] = {nullptr};
+    ::execve(argv[0], argv, no_environment);
+    give_up("run souk-init");
+}
+}  // namespace
+
+Result<ProcessId> process_id(pid_t pid) {
+    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat"));
+    StatLine line;
+    if (!parse_stat(text, line)) return fail("/proc/" + std::to_string(pid) + "/stat: unexpected text");
+    return ProcessId{pid, line.start_ticks};
+}
+
+Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+    Fd ours(pair[0]), theirs(pair[1]);
+    // Everything that allocates comes before the clone.
+    std::string path = options.init_path, net = "net";
+    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, nullptr};
+    int pidfd = -1;
+    struct clone_args args = {};
+    args.flags = CLONE_PIDFD | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    if (options.own_net) args.flags |= CLONE_NEWNET;
+    args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
+    args.exit_signal = SIGCHLD;
+    if (options.cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = static_cast<uint64_t>(options.cgroup);
+    }
+    const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0) become_init(options, theirs.get(), argv);
+    if (pid < 0) return fail_errno("make a capsule: clone3", errno);
+    Capsule capsule;
+    capsule.pidfd_ = Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
+    auto id = process_id(static_cast<pid_t>(pid));
+    if (!id) {
+        (void)capsule.kill();
+        return wrap("make a capsule", std::move(id).error());
+    }
+    capsule.id_ = *id;
+    capsule.connection_ = std::move(ours);
+    return capsule;
+}
+
+Result<Fd> Capsule::connect(int dir) {
+    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd) return fail_errno("socket", errno);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    // Through the held directory: a state directory may have any depth, a socket address only 108 bytes.
+    std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" SOUK_CTL_NAME, dir);
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+        return fail_errno("connect to souk-init", errno);
+    return fd;
+}
+
+Result<Capsule> Capsule::reconnect(int dir, ProcessId init) {
+    Capsule capsule;
+    TRY_ASSIGN(capsule.pidfd_, Pidfd::open(init.pid));
+    const auto now = process_id(init.pid);
+    if (!now || *now != init) return fail_errno("souk-init " + std::to_string(init.pid), ESRCH);
+    capsule.id_ = init;
+    TRY_ASSIGN(capsule.connection_, connect(dir));
+    return capsule;
+}
+
+Result<Fd> Capsule::open_inside(const std::string& path, int flags) const {
+    return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/root" + path, flags);
+}
+
+Result<std::string> read_exit_record(int dir) { return read_file(dir, SOUK_EXIT_NAME, sizeof(souk_exit)); }
+
+Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
+    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const auto names, list_dir(proc.get(), "."));
+    std::vector<CapsuleProcess> processes;
+    for (const std::string& name : names) {
+        pid_t pid = 0;
+        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+        if (error != std::errc{} || end != name.data() + name.size()) continue;
+        const auto text = read_file(proc.get(), name + "/stat");
+        StatLine line;
+        if (text && parse_stat(*text, line))  // else it ended meanwhile
+            processes.push_back({pid, line.parent, line.state, line.name, line.resident_pages});
+    }
+    if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
+    return processes;
+}
+
+Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
+    std::map<pid_t, const CapsuleProcess*> by_pid;
+    for (const CapsuleProcess& p : processes) by_pid[p.pid] = &p;
+    if (!by_pid.contains(root)) return fail("cannot move: the job's root process is gone");
+    for (const CapsuleProcess& p : processes) {
+        if (p.pid == 1) continue;
+        pid_t at = p.pid, above = p.parent;
+        while (at != root && above > 1 && by_pid.contains(above)) {
+            at = above;
+            above = by_pid[at]->parent;
+        }
+        // Parent 0: it came in from outside (CRIU, a helper). A zombie of PID 1 is about to be reaped.
+        if (at == root || above == 0 || (p.state == 'Z' && p.parent == 1)) continue;
+        return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name +
+                    ") has left the job's process tree and would be left behind; end it or start it in the foreground");
+    }
+    return {};
+}
+
+}  // namespace souk

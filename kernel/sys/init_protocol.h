@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What agentd and souk-init (PID 1 of a capsule) say to each other, as plain C structs: one struct souk_msg and at most
+// SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both ends are on one machine). RESIDUE and `exit`,
+// the two files that souk-init writes, are laid out here too; RESIDUE travels to another machine of the same kind.
+//
+// Bytes have absolute offsets per stream since the job began, over all its capsules. souk-init keeps output until it is
+// acknowledged and takes input only up to the limit that it announced, so a connection may be cut and made again anywhere.
+#pragma once
+
+#include <stdint.h>
+
+enum {
+    SOUK_INIT_VERSION = 1,
+    SOUK_DATA_MAX = 64 * 1024,          // bytes after a souk_msg
+    SOUK_OUTPUT_WINDOW = 256 * 1024,    // unacknowledged bytes per stream; then the job's pipe is read no further
+    SOUK_INPUT_WINDOW = 64 * 1024,      // bytes taken and not yet written to the job
+    SOUK_SPEC_MAX = 8 * 1024 * 1024,    // a whole launch specification
+    SOUK_RESIDUE_MAX = 64 * 1024 * 1024,
+    SOUK_WHAT_MAX = 256,                // text of a failure
+    SOUK_FDS_MAX = 3,
+    SOUK_STREAMS = 2,                   // outputs: 1 stdout (or the terminal), 2 stderr
+};
+#define SOUK_RESIDUE_NAME "souk-residue"
+#define SOUK_SHM_NAME "souk-shm"
+#define SOUK_CTL_NAME "ctl.sock"
+#define SOUK_EXIT_NAME "exit"
+#define SOUK_LOG_NAME "init.log"
+
+// Field use is written beside each type; fields not named are 0. "+x" is what follows the struct.
+enum souk_type {
+    // agentd to souk-init
+    SOUK_HELLO = 1,        // offset, limit: resend stdout / stderr from there. First record of a connection
+    SOUK_START,            // + fd: launch specification (souk_spec). Answer: STARTED or EXEC_FAILED
+    SOUK_ACK,              // stream, offset: everything before offset is safe
+    SOUK_INPUT,            // offset +bytes; bytes before what was taken and after the limit are ignored
+    SOUK_INPUT_EOF,        // offset: input ends there
+    SOUK_WINCH,            // stream = rows, value = columns
+    SOUK_SIGNAL,           // value = signal, stream = enum souk_target
+    SOUK_HELPERS_ENTER,    // value: 0 beside a running job, 1 before a restore. Raises ns_last_pid. Answer: HELPERS_READY
+    SOUK_HELPERS_LEAVE,    // puts it back
+    SOUK_DRAIN,            // + fd: image directory; only while the job is frozen. Answer: DRAINED
+    SOUK_UNDRAIN,          // the dump is off: input goes back, the job is watched as before
+    SOUK_PREPARE,          // value = 1 terminal, 0 pipes: makes the ends of a job to be restored. Answer: PREPARED
+    SOUK_LOAD,             // + fd: image directory, before the restore. Answer: LOADED
+    SOUK_RESTORED,         // the restore is over: ns_last_pid as it was, copies of the job's ends closed. Answer: STARTED
+    SOUK_QUIT,             // end, and with it whatever is left in the namespace
+    // souk-init to agentd
+    SOUK_WELCOME = 64,     // + souk_welcome: answer to HELLO
+    SOUK_STARTED,          // value = pid of the root inside
+    SOUK_EXEC_FAILED,      // value = errno +text: what failed; stream = 1: the program itself (no other node would mend it)
+    SOUK_OUTPUT,           // stream, offset +bytes
+    SOUK_OUTPUT_EOF,       // stream, offset: the stream ends there
+    SOUK_INPUT_TAKEN,      // offset: taken so far; limit: may be sent up to there
+    SOUK_EXITED,           // + souk_exit; the output may still follow
+    SOUK_STOPPED,          // value = signal that stopped the root, 0 = it goes on
+    SOUK_HELPERS_READY,    // value = errno +text
+    SOUK_DRAINED,          // value = errno (0 done) +text; then souk-residue (and souk-shm) are in the directory
+    SOUK_PREPARED,         // value = errno +text, or fds: the job's stdin, stdout, stderr; or its terminal
+    SOUK_LOADED,           // value = errno +text, or +souk_residue
+    SOUK_FAILED,           // value = errno +text: the capsule could not be set up; souk-init ends
+};
+
+enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };
+
+enum souk_state {
+    SOUK_FRESH = 0,  // nothing started yet
+    SOUK_STARTING,   // forked, exec not yet seen
+    SOUK_RUNNING,
+    SOUK_DRAINED_STATE,  // frozen by a dump, or killed by it
+    SOUK_PREPARED_STATE, // ends made, waits for a restore
+    SOUK_LOADED_STATE,   // residue loaded, waits for RESTORED
+    SOUK_ENDED,          // exit record written
+    SOUK_NOT_STARTED,    // EXEC_FAILED
+};
+
+struct souk_msg {
+    uint16_t version, type;
+    uint32_t length;  // of the record, with this
+    uint32_t stream;
+    int32_t value;
+    uint64_t offset, limit;
+};
+
+struct souk_stream_state {
+    uint64_t base, end;  // kept bytes: [base, end)
+    uint32_t eof, pad;
+};
+
+struct souk_welcome {
+    uint32_t state;
+    int32_t root_pid;
+    uint32_t tty, stopped;
+    uint64_t tty_rdev, tty_dev;  // names the terminal for CRIU: tty[RDEV:DEV]
+    uint64_t input_taken, input_limit;
+    struct souk_stream_state out[SOUK_STREAMS];
+};
+
+// The exit record: DIR/exit, and payload of EXITED.
+struct souk_exit {
+    uint32_t magic, version;
+    int32_t wait_status;
+    uint32_t pad;
+    uint64_t user_us, system_us, rss_max_kib, faults_minor, faults_major;
+};
+#define SOUK_EXIT_MAGIC 0x54495845u
+
+struct souk_rlimit {
+    int32_t resource;
+    uint32_t pad;
+    uint64_t soft, hard;
+};
+
+// Launch specification: this, souk_rlimit[rlimits], uint32_t[groups], then NUL-ended strings: path, cwd, argv, env.
+struct souk_spec {
+    uint32_t magic, version, length;
+    uint32_t tty, durable;  // durable: the exit record is fsynced
+    uint32_t uid, gid, umask;
+    uint32_t rows, cols;
+    uint32_t rlimits, groups, argc, envc;
+};
+#define SOUK_SPEC_MAGIC 0x43455053u
+
+// Residue: this, then input_len, out[0].end - out[0].base, out[1]..., typed_len bytes.
+struct souk_residue {
+    uint32_t magic, version;
+    int32_t root_pid, last_pid;
+    uint32_t tty, uid, gid, durable;
+    uint64_t pipe_inode[3];      // without tty: names the old pipes for CRIU: pipe:[INODE]
+    uint64_t tty_rdev, tty_dev;  // with tty
+    uint64_t input_offset, input_len;  // not yet read by the job
+    uint64_t input_eof_at;             // UINT64_MAX = input goes on
+    struct souk_stream_state out[SOUK_STREAMS];
+    uint32_t typed_len;      // terminal: typed ahead, already through the line discipline (part of no offset above)
+    uint32_t typed_canonical;
+};
+#define SOUK_RESIDUE_MAGIC 0x44495352u
+
+// The header of a record of `length` bytes, or NULL if it is none.
+static inline const struct souk_msg* souk_msg_check(const void* record, uint64_t length) {
+    const struct souk_msg* m = (const struct souk_msg*)record;
+    if (length < sizeof *m || length > sizeof *m + SOUK_DATA_MAX) return 0;
+    if (m->version != SOUK_INIT_VERSION || m->length != length) return 0;
+    return m;
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Capsules and souk-init for real: each test makes its own namespaces and leaves nothing.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "kernel/base/rng.hpp"
+#include "tests/unit/capsule_rig.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk {
+namespace {
+using unit::CapsuleRig;
+using unit::JobOutput;
+
+#define NEEDS_CAPSULES()                                                      \
+    if (const char* why = unit::capsules_impossible()) {                      \
+        std::fprintf(stderr, "skipped: a test of capsules %s\n", why);        \
+        return;                                                               \
+    }
+
+START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    LaunchSpec spec = unit::shell("pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $$\"; ps -o pid= | wc -w; ls /proc/self/fd | wc -l; echo err >&2; exit 7");
+    spec.argv.insert(spec.argv.end(), {"zero", "one two"});
+    spec.env.push_back("WORD=three");
+    spec.cwd = "/usr";
+    spec.umask = 027;
+    spec.uid = spec.gid = 1234;
+    spec.groups = {1234, 4321};
+    spec.rlimits = {{7, 333, 444}};  // RLIMIT_NOFILE
+    rig.start(spec);
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_text(output.text[0], "/usr\n0027\n333\n1234\n1234 4321\nzero one two three 2\n3\n4\n");
+    ck_assert_text(output.text[1], "err\n");
+    ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 7);
+    const auto record = read_exit_record(rig.dir.fd.get());
+    ck_assert(record.has_value() && decode_exit(*record)->wait_status == rig.exit->wait_status);
+}
+END_TEST
+
+START_TEST(a_program_that_does_not_exist_is_named_and_a_missing_directory_too) {
+    NEEDS_CAPSULES();
+    for (const bool program : {true, false}) {
+        JobOutput output;
+        CapsuleRig rig(output);
+        LaunchSpec spec = unit::shell("true");
+        (program ? spec.path : spec.cwd) = "/no/such";
+        rig.start(spec);
+        ck_assert(rig.until([&] { return rig.failure.has_value(); }));
+        ck_assert_text(*rig.failure, program ? "run /no/such: No such file or directory" : "go to /no/such: No such file or directory");
+        ck_assert_int_eq(rig.program_failure, program);
+    }
+}
+END_TEST
+
+START_TEST(a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("cat; echo end >&2"));
+    Rng rng(7);
+    std::string text;
+    for (int i = 0; i < 60'000; ++i) text += "line " + std::to_string(i) + "\n";
+    ck_assert(rig.until([&] { return rig.started; }));
+    rig.send_input(text);
+    for (int cut = 0; cut < 40; ++cut) {
+        for (uint64_t n = rng.below(6); n > 0; --n) rig.pump(20);
+        rig.drop_connection();
+        rig.connect_again();
+        ck_assert(rig.until([&] { return rig.welcomed; }));
+        rig.input_sent = rig.welcome.input_taken;
+        rig.typed = text.substr(rig.input_sent);
+        rig.send_input("");
+    }
+    ck_assert(rig.until([&] { return rig.input_taken == text.size(); }));
+    ck_assert(rig.client.input_eof(text.size()).has_value());
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert(output.text[0] == text);
+    ck_assert_text(output.text[1], "end\n");
+}
+END_TEST
+
+START_TEST(output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.acknowledge = false;
+    rig.start(unit::shell("seq 1 200000"));
+    ck_assert(rig.until([&] { return output.text[0].size() == SOUK_OUTPUT_WINDOW; }));
+    rig.pump(50);
+    ck_assert_uint_eq(output.text[0].size(), SOUK_OUTPUT_WINDOW);
+    rig.acknowledge = true;
+    ck_assert(rig.client.ack(1, output.text[0].size()).has_value());
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    std::string expected;
+    for (int i = 1; i <= 200'000; ++i) expected += std::to_string(i) + "\n";
+    ck_assert(output.text[0] == expected);
+}
+END_TEST
+
+START_TEST(a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("read x; echo got $x; exit 3"));
+    ck_assert(rig.until([&] { return rig.started && rig.welcomed; }));
+    rig.send_input("word\n");
+    rig.drop_connection();
+    while (!read_exit_record(rig.dir.fd.get())) ::usleep(1000);
+    rig.connect_again();
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 3);
+    ck_assert_text(output.text[0], "got word\n");
+    ck_assert(rig.client.quit().has_value());
+    ck_assert(rig.capsule.pidfd().exited_within(Nanos::from_s(10)).value());
+}
+END_TEST
+
+START_TEST(what_the_root_leaves_behind_ends_with_it) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("sleep 1000 & (setsid sleep 1000 &) ; echo done"));
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_text(output.text[0], "done\n");
+    ck_assert_uint_eq(capsule_processes(rig.capsule)->size(), 1);
+}
+END_TEST
+
+START_TEST(a_terminal_has_a_size_echo_signals_and_job_control) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    LaunchSpec spec = unit::shell("trap 'echo resized; stty size' WINCH; tty >/dev/null && stty size; echo ready; while :; do read -r x && echo \"<$x>\"; done");
+    spec.tty = true;
+    spec.rows = 31;
+    spec.cols = 77;
+    rig.start(spec);
+    const auto shown = [&](const char* text) { return rig.until([&] { return output.text[0].find(text) != std::string::npos; }); };
+    ck_assert(shown("31 77\r\nready\r\n"));
+    rig.send_input("hello\n");
+    ck_assert(shown("hello\r\n<hello>\r\n"));
+    ck_assert(rig.client.window_size(10, 20).has_value());
+    rig.send_input("again\n");
+    ck_assert(shown("10 20\r\n"));
+    ck_assert(rig.client.signal(SIGSTOP, SOUK_TO_ROOT).has_value());
+    ck_assert(rig.until([&] { return rig.stopped == SIGSTOP; }));
+    ck_assert(rig.client.signal(SIGCONT, SOUK_TO_ROOT).has_value());
+    ck_assert(rig.until([&] { return rig.stopped == 0; }));
+    rig.send_input("\x03");  // Ctrl-C
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert(WIFSIGNALED(rig.exit->wait_status) && WTERMSIG(rig.exit->wait_status) == SIGINT);
+}
+END_TEST
+
+START_TEST(signals_reach_the_root_the_foreground_or_the_whole_job) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("(trap 'echo child; exit' USR1; echo up; while :; do sleep 0.02; done) & trap 'echo root' USR1; while ! wait; do :; done; while :; do sleep 0.02; done"));
+    ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+    ck_assert(rig.client.signal(SIGUSR1, SOUK_TO_ROOT).has_value());
+    ck_assert(rig.until([&] { return output.text[0] == "up\nroot\n"; }));
+    ck_assert(rig.client.signal(SIGTERM, SOUK_TO_ALL).has_value());
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_int_eq(WTERMSIG(rig.exit->wait_status), SIGTERM);
+}
+END_TEST
+
+START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("(setsid sleep 1000 >/dev/null 2>&1 &); echo up; read x"));
+    ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+    auto processes = capsule_processes(rig.capsule);
+    ck_assert(processes.has_value());
+    const Status good = check_movable(*processes, rig.root);
+    ck_assert_msg(good.has_value(), "%s", good ? "" : good.error().message.c_str());
+    processes->push_back({4242, 1, 'S', "stray one", 1});
+    const Status bad = check_movable(*processes, rig.root);
+    ck_assert(!bad.has_value());
+    ck_assert_text(bad.error().message.substr(0, 47), "cannot move: process 4242 (stray one) has left ");
+}
+END_TEST
+
+START_TEST(a_process_inside_cannot_command_souk_init) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::python("import socket\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\ns.connect('" + rig.dir.path +
+                           "/ctl.sock')\nprint(len(s.recv(100)))"));
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_text(output.text[0], "0\n");
+}
+END_TEST
+
+START_TEST(a_capsule_that_is_gone_is_not_taken_for_another_process) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    ck_assert(rig.until([&] { return rig.welcomed; }));
+    ProcessId other = rig.capsule.id();
+    other.start_ticks += 1;
+    const auto again = Capsule::reconnect(rig.dir.fd.get(), other);
+    ck_assert(!again.has_value() && again.error().code == ESRCH);
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE(capsule, a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
+           a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
+           a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,
+           output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
+           a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one, what_the_root_leaves_behind_ends_with_it,
+           a_terminal_has_a_size_echo_signals_and_job_control, signals_reach_the_root_the_foreground_or_the_whole_job,
+           a_daemon_stays_below_the_root_and_what_does_not_is_named, a_process_inside_cannot_command_souk_init,
+           a_capsule_that_is_gone_is_not_taken_for_another_process);
+
+}  // namespace souk
