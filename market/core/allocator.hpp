@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Allocator: who runs where. Jobs choose in rank order (value, then arrival, then key): each takes a place on the
+// fastest machine (at equal speed: of the lowest reserve) where it fits beside those that rank above it. That is the
+// greedy migration of Amar, Mu'alem and Stoesser ("On the importance of migration for fairness in online grid markets",
+// Grid 2008), with CPUs and memory as hard constraints. Owned by the Solver.
+//
+// Properties, plain rules (tests/unit/test_allocator.cpp checks each on random markets):
+//  1. No justified envy: a job that runs slower than another, lower-ranked one (or not at all) would not fit on that
+//     one's machine even if everything ranked below it were taken off. So no job fares worse than one of lower value
+//     whose needs are at least its own. (A bar is the job's own exception.)
+//  2. No provider below its reserve: a job runs only where reserve <= value. So no job pays above its value.
+//  3. No two decisions cancel: at most one change a job; nobody moves between machines of one class (equal speed and
+//     reserve) unless the own one has no room left beside those ranked above.
+//  4. Fewest moved bytes: of all allocations that give each job the same class, none moves fewer bytes of running jobs.
+//     Exact where every job needs one CPU and memory does not bind. With mixed needs the choice inside a class is first
+//     fit for free room, else the machine whose strongest displaced guest is the weakest; at the end jobs that moved
+//     inside their class take their place back from guests whose staying saves fewer bytes. Packing for fewest bytes
+//     is NP-hard, so there it is a heuristic; rules 1 to 3 hold all the same.
+//  5. Bid-monotone: raising a value never slows its job, if the others are placed from nothing.
+//
+// Migration-aware rules (Rules below):
+//  - horizon H > 0: a running job leaves a place where it may stay only for a gain over H of at least the cost:
+//    value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte cost. So envy is bounded: a job that
+//    envies another forgoes less than the cost of one move in any H. Displaced jobs move in any case.
+//  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless its provider leaves or
+//    shrinks or its bars or pin change. So a job is placed at most once in any S, and justified envy lasts at most S
+//    after a placement.
+//  - moves_max N: at most N voluntary moves in any window W. Displaced jobs use up the same tokens but are not refused.
+//
+// Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for jobs after a cursor).
+// solve() takes them up in rank order; every job not taken up would have stayed, because nothing that it could use
+// changed. So the result is that of one pass over all jobs (solve_all, the definition), at the cost of the change.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "market/core/job_order.hpp"
+#include "market/core/key_map.hpp"
+#include "market/core/machine_order.hpp"
+#include "market/core/rank.hpp"
+#include "market/core/types.hpp"
+
+namespace souk::market {
+
+struct Rules {
+    Nanos horizon;
+    int64_t link_bytes_per_s = 100'000'000;
+    Money byte_cost_per_gb;
+    Nanos min_stay;
+    int32_t moves_max = 0;
+    Nanos moves_window = Nanos::from_s(60);
+};
+
+// What a move of this job carries and how long it stands still meanwhile: one round of pre-copy where the dirty rate is
+// known (the pause carries what was dirtied during the round), else all of it in the pause.
+struct MoveCost {
+    int64_t bytes = 0;
+    Nanos pause;
+};
+MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s);
+
+class Allocator {
+  public:
+    static constexpr uint32_t none = UINT32_MAX;
+
+    struct Job {
+        Rank rank;
+        Money value;
+        int64_t memory_mb = 0;
+        Nanos arrival;
+        int64_t move_bytes = -1;
+        int64_t dirty_bytes_per_s = -1;
+        ProviderKey place;        // where it runs or is frozen, as told or decided
+        JobKey key;               // 0: this index is not in use
+        ClassKey bound = class_none;  // it would leave for any machine of a class before this
+        Nanos stay_until{INT64_MIN};
+        std::unique_ptr<std::vector<ProviderKey>> barred;
+        JobKey by;                // who displaced it since the last solve
+        Money by_value;
+        uint32_t user = 0;
+        int32_t cpus = 1;
+        uint32_t at = none;       // the machine it physically runs on
+        uint32_t slot = none;     // the machine it is to be on
+        JobState state = JobState::waiting;
+        Pin pin = Pin::free;
+        Cause cause = Cause::placed;
+        bool held = false;        // protected by min_stay: its guest entry ranks on top
+        bool competing = false;   // in the order
+        bool staged = false;      // will be in the order at the next flush
+        bool touched = false;
+        bool voluntary = false;
+    };
+    struct Guest {
+        Rank rank;                // top: pinned or held
+        int64_t memory_mb = 0;
+        uint32_t job = 0;
+        int32_t cpus = 0;
+    };
+    struct Machine {
+        ProviderKey key;          // 0: this index is not in use
+        ProviderSpec spec;
+        ClassKey cls = class_none;
+        int64_t free_mb = 0;
+        int32_t free_cpus = 0;
+        bool open = false;
+        Rank cursor;              // open: jobs after this may find room here
+        Rank wake;                // open: its place in the heap
+        std::vector<Guest> guests;  // by rank
+    };
+
+    void set_rules(const Rules& rules);
+    // By index; the caller has checked the keys and ranges.
+    void add_job(JobKey key, const JobSpec& spec);
+    void change_job(uint32_t j, const JobSpec& spec);
+    void change_value(uint32_t j, Money value);
+    void remove_job(uint32_t j);
+    void add_provider(ProviderKey key, const ProviderSpec& spec);
+    void change_provider(uint32_t m, const ProviderSpec& spec);
+    void remove_provider(uint32_t m);
+
+    // Repairs the allocation and leaves the changes in changes(). solve_all takes up every job, whatever changed.
+    void solve(Nanos now);
+    void solve_all(Nanos now);
+    // The same with the jobs in this order instead of by value (every competing job once), and nobody moves of its own
+    // will. Until rank_by_value() new jobs rank last.
+    void solve_in_order(const std::vector<uint32_t>& jobs, Nanos now);
+    void rank_by_value();
+    // Makes the allocation exactly this: slots[j] for every job that is not pinned. The caller has checked it.
+    void adopt(const std::vector<uint32_t>& slots, Nanos now);
+    const std::vector<Change>& changes() const { return changes_; }
+    Nanos next_wake() const;
+
+    uint32_t find_job(JobKey key) const { return job_index_.find(key.n); }
+    uint32_t find_machine(ProviderKey key) const { return machine_index_.find(key.n); }
+    const std::vector<Job>& jobs() const { return jobs_; }
+    const std::vector<Machine>& machines() const { return machines_; }
+    size_t job_count() const { return jobs_.size() - free_jobs_.size(); }
+    size_t machine_count() const { return machines_.size() - free_machines_.size(); }
+    const JobOrder& order() { flush(); return order_; }
+    const MachineOrder& machine_order() const { return machine_order_; }
+    // The speed of the fastest accepting machine; 0 if there is none.
+    int32_t speed_top() const;
+    // Counts up with everything that could change an allocation or a price.
+    uint64_t version() const { return version_; }
+    bool plain() const { return rules_.horizon.ns == 0 && rules_.min_stay.ns == 0 && rules_.moves_max == 0; }
+
+    // Could run there if the machine were empty of all but those that cannot be displaced (reserve, bars, acceptance).
+    bool eligible(const Machine& m, const Job& j) const;
+    static int64_t bytes_of(const Job& j) { return j.move_bytes >= 0 ? j.move_bytes : j.memory_mb * 1'000'000; }
+    // The rank of the strongest guest that must go for this need, all guests after `rank` being displaceable; top: none
+    // need go (fits) when free room suffices; the second is false if it cannot fit.
+    std::pair<Rank, bool> displaced(const Machine& m, int32_t cpus, int64_t memory_mb, const Rank& rank) const;
+
+  private:
+    struct Due {
+        Rank rank;
+        uint32_t index;
+        bool operator>(const Due& o) const { return rank != o.rank ? rank > o.rank : index > o.index; }
+    };
+    using Heap = std::priority_queue<Due, std::vector<Due>, std::greater<>>;
+    struct Expiry {
+        Nanos at;
+        JobKey job;
+    };
+
+    // allocator.cpp: the pass
+    void run();
+    void pass();
+    void process(uint32_t j);
+    uint32_t choose(const Job& j, ClassKey cls);
+    void settle();
+    void take_back(uint32_t d);
+    void swap_places(uint32_t x, uint32_t y);
+    const JobOrder::Entry* next_candidate(Machine& m);
+    void seat(uint32_t j, uint32_t m);
+    void unseat(uint32_t j);
+    void evict(uint32_t j, Cause cause, uint32_t by);
+    void refresh(uint32_t m);
+    void open(uint32_t m, const Rank& cursor);
+    void set_bound(Job& j, ClassKey bound);
+    ClassKey bound_at(const Job& j, const Machine& m) const;
+    void touch(uint32_t j);
+
+    // allocator_events.cpp: what happened, and what came of it
+    Rank rank_of(const Job& j) const;
+    void fill(Job& j, JobKey key, const JobSpec& spec);
+    void attach(uint32_t j);
+    void detach(uint32_t j);
+    bool orphan(const Job& j) const;
+    void enter_order(uint32_t j);
+    void leave_order(uint32_t j);
+    void flush();
+    void trim(uint32_t m);
+    void hold(uint32_t j);
+    void unhold(uint32_t j);
+    void expel(uint32_t m, bool pinned_too, Cause cause);
+    void begin(Nanos now);
+    void emit(Nanos now);
+    void rebound_all();
+
+    std::vector<Job> jobs_;
+    std::vector<Machine> machines_;
+    std::vector<uint32_t> free_jobs_, free_machines_;
+    KeyMap job_index_, machine_index_;
+    JobOrder order_;
+    MachineOrder machine_order_;
+    std::vector<uint32_t> staged_;
+    Rules rules_;
+    bool assigned_ = false;       // ranks are places in a turn (solve_in_order)
+    int64_t last_turn_ = 0;
+
+    std::vector<uint32_t> dirty_, touched_;
+    std::vector<uint32_t> orphans_;  // running or pinned on a provider that is not known
+    Heap queue_, open_;
+    bool all_dirty_ = false;
+    bool in_pass_ = false;
+    bool suppressed_ = false;     // the cap kept somebody from moving
+    int32_t tokens_ = 0;
+    ClassKey fastest_ = class_none;  // at the last solve
+    std::deque<Nanos> moves_;     // times of the moves in the window, oldest first
+    std::deque<Expiry> stays_;
+    Nanos now_{INT64_MIN};
+    uint64_t version_ = 0;
+    std::vector<Change> changes_;
+};
+
+}  // namespace souk::market

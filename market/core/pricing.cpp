@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/pricing.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace souk::market {
+
+namespace {
+using Wide = __int128;
+using Job = Allocator::Job;
+using Machine = Allocator::Machine;
+
+// A machine as the competing jobs find it before the first of them is placed.
+struct Place {
+    uint32_t machine;
+    int32_t speed;
+    int32_t cpus;
+    int64_t memory_mb;
+    Money reserve;
+};
+
+std::vector<Place> empty_places(const Allocator& market) {
+    std::vector<Place> places;
+    market.machine_order().each([&](const MachineOrder::Entry& e) {
+        const Machine& m = market.machines()[e.machine];
+        Place p{e.machine, m.spec.speed, m.spec.cpus, m.spec.memory_mb, m.spec.reserve};
+        for (const auto& g : m.guests) {
+            if (!g.rank.is_top()) break;
+            p.cpus -= g.cpus;
+            p.memory_mb -= g.memory_mb;
+        }
+        places.push_back(p);
+        return true;
+    });
+    return places;
+}
+
+bool takes(const Allocator& market, const Place& p, const Job& j) {
+    return p.cpus >= j.cpus && p.memory_mb >= j.memory_mb && p.reserve <= j.value &&
+           (!j.barred || market.eligible(market.machines()[p.machine], j));
+}
+
+bool is_running(const Job& j) { return j.key.n != 0 && j.slot != Allocator::none; }
+
+Money bounded(Wide numerator, int32_t speed_top, const Machine& m, const Job& j) {
+    const Money price{speed_top > 0 ? static_cast<int64_t>(numerator / speed_top) : 0};
+    return std::min(std::max(price, m.spec.reserve), j.value);
+}
+
+// The jobs of the order as the greedy from nothing reads them.
+struct Bids {
+    std::vector<uint32_t> jobs;
+    std::vector<Rank> ranks;
+};
+
+// First fit over places in order; `first` skips those that are full. SIZE_MAX: nowhere.
+size_t first_fit(const Allocator& market, const std::vector<Place>& places, size_t& first, const Job& j) {
+    while (first < places.size() && places[first].cpus < 1) ++first;
+    for (size_t p = first; p < places.size(); ++p)
+        if (takes(market, places[p], j)) return p;
+    return SIZE_MAX;
+}
+
+// What `q` pays: the greedy goes on without it, from bid `next` and the room left in `places`.
+Money integral(const Allocator& market, const Job& q, std::vector<Place> places, size_t first, const Bids& bids,
+               size_t next, int32_t speed_top) {
+    const Machine& own = market.machines()[q.slot];
+    const int32_t speed = std::min(own.spec.speed, speed_top);
+    size_t best = 0;
+    auto best_speed = [&]() -> int32_t {
+        while (best < places.size() && !takes(market, places[best], q)) ++best;
+        return best < places.size() ? places[best].speed : 0;
+    };
+    int32_t within = std::min(speed, best_speed());
+    Wide sum = static_cast<Wide>(speed - within) * q.value.micro;  // more than its bid could win (pinned, held)
+    for (; next < bids.jobs.size() && within > 0; ++next) {
+        const Job& j = market.jobs()[bids.jobs[next]];
+        if (&j == &q) continue;
+        const size_t p = first_fit(market, places, first, j);
+        if (p == SIZE_MAX) continue;
+        places[p].cpus -= j.cpus;
+        places[p].memory_mb -= j.memory_mb;
+        if (p != best) continue;
+        const int32_t left = std::min(speed, best_speed());
+        sum += static_cast<Wide>(within - left) * j.value.micro;
+        within = left;
+    }
+    return bounded(sum, speed_top, own, q);
+}
+
+// Machines of one class, and which jobs the greedy from nothing gives them.
+struct Class {
+    ClassKey cls;
+    int32_t speed;
+    Money reserve;
+    int64_t slots = 0;
+    bool contested = false;   // full, and the next job in line would have taken a slot
+    Money threshold;          // contested: that job's bid
+};
+
+// The classes in order if the market is ranked: one-CPU jobs, no bars, memory never in the way.
+std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
+    int64_t memory_max = 0;
+    bool simple = true;
+    market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
+        simple = e.cpus == 1 && !market.jobs()[e.job].barred;
+        memory_max = std::max(memory_max, e.memory_mb);
+        return simple;
+    });
+    if (!simple) return std::nullopt;
+    std::vector<Class> classes;
+    for (const Place& p : empty_places(market)) {
+        if (p.cpus <= 0) continue;
+        if (p.memory_mb / p.cpus < memory_max) return std::nullopt;
+        const ClassKey cls = class_of(p.speed, p.reserve);
+        if (classes.empty() || classes.back().cls != cls) classes.push_back({cls, p.speed, p.reserve, 0, false, {}});
+        classes.back().slots += p.cpus;
+    }
+    return classes;
+}
+
+// The closed form, in one walk down the ranks. A class is contested, or it has room (at least after one of its jobs is
+// gone) for whoever meets its reserve: then the sum of such a job ends there.
+void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<Money>& prices, std::vector<bool>& done) {
+    struct Seated {
+        uint32_t job;
+        size_t cls;
+    };
+    std::vector<Seated> seated;
+    size_t c = 0;
+    int64_t used = 0;
+    market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
+        const Money value = market.jobs()[e.job].value;
+        for (; c < classes.size() && (used == classes[c].slots || value < classes[c].reserve); ++c, used = 0) {
+            classes[c].contested = used == classes[c].slots && value >= classes[c].reserve;
+            classes[c].threshold = value;
+        }
+        if (c == classes.size()) return false;
+        seated.push_back({e.job, c});
+        ++used;
+        return true;
+    });
+
+    // below[c]: the sum over the contested classes from c to the last one, each step down to the next contested class.
+    std::vector<Wide> below(classes.size() + 1, 0);
+    std::vector<size_t> next_contested(classes.size() + 1, classes.size()), last_contested(classes.size() + 1, SIZE_MAX);
+    for (size_t i = classes.size(); i-- > 0;) {
+        const size_t n = next_contested[i + 1];
+        const int32_t speed_next = n < classes.size() ? classes[n].speed : 0;
+        next_contested[i] = classes[i].contested ? i : n;
+        below[i] = classes[i].contested
+                       ? below[i + 1] + static_cast<Wide>(classes[i].speed - speed_next) * classes[i].threshold.micro
+                       : below[i + 1];
+    }
+    for (size_t i = 0; i < classes.size(); ++i)
+        last_contested[i + 1] = classes[i].contested ? i : last_contested[i];
+
+    size_t end = 0;  // the first class at or after the job's that is not contested and within its bid
+    for (const Seated& s : seated) {
+        const Job& q = market.jobs()[s.job];
+        end = std::max(end, s.cls);
+        while (end < classes.size() && (classes[end].contested || classes[end].reserve > q.value)) ++end;
+        if (!is_running(q) || market.machines()[q.slot].cls != classes[s.cls].cls) continue;
+        Wide sum = 0;
+        if (classes[s.cls].contested) {
+            sum = below[s.cls];
+            if (end < classes.size()) {  // the last step before `end` ends at its speed, and nothing comes after
+                const size_t last = last_contested[end];
+                sum -= below[last];
+                sum += static_cast<Wide>(classes[last].speed - classes[end].speed) * classes[last].threshold.micro;
+            }
+        }
+        prices[s.job] = bounded(sum, market.speed_top(), market.machines()[q.slot], q);
+        done[s.job] = true;
+    }
+}
+
+void integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done) {
+    Bids bids;
+    market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
+        bids.jobs.push_back(e.job);
+        bids.ranks.push_back(e.rank);
+        return true;
+    });
+    std::vector<uint32_t> payers;
+    for (uint32_t j = 0; j < market.jobs().size(); ++j)
+        if (is_running(market.jobs()[j]) && !done[j]) payers.push_back(j);
+    std::sort(payers.begin(), payers.end(),
+              [&](uint32_t a, uint32_t b) { return market.jobs()[a].rank < market.jobs()[b].rank; });
+    std::vector<Place> places = empty_places(market);
+    size_t first = 0, next = 0;
+    for (const uint32_t q : payers) {
+        const Job& job = market.jobs()[q];
+        for (; next < bids.jobs.size() && bids.ranks[next] < job.rank; ++next) {
+            const Job& j = market.jobs()[bids.jobs[next]];
+            const size_t p = first_fit(market, places, first, j);
+            if (p == SIZE_MAX) continue;
+            places[p].cpus -= j.cpus;
+            places[p].memory_mb -= j.memory_mb;
+        }
+        std::vector<Place> without = places;
+        size_t from = first;
+        if (!job.competing)  // its room is not among the free: it is what it would compete for
+            for (size_t p = 0; p < without.size(); ++p)
+                if (without[p].machine == job.slot) {
+                    without[p].cpus += job.cpus;
+                    without[p].memory_mb += job.memory_mb;
+                    from = std::min(from, p);
+                }
+        prices[q] = integral(market, job, std::move(without), from, bids, next, market.speed_top());
+    }
+}
+}  // namespace
+
+std::vector<Money> critical_prices(Allocator& market) {
+    std::vector<Money> prices(market.jobs().size());
+    std::vector<bool> done(market.jobs().size(), false);
+    if (auto classes = ranked_classes(market)) ranked_prices(market, *classes, prices, done);
+    integral_prices(market, prices, done);
+    return prices;
+}
+
+std::vector<Money> critical_prices_by_integral(Allocator& market) {
+    std::vector<Money> prices(market.jobs().size());
+    integral_prices(market, prices, std::vector<bool>(market.jobs().size(), false));
+    return prices;
+}
+
+std::vector<Money> first_prices(const Allocator& market) {
+    std::vector<Money> prices(market.jobs().size());
+    for (size_t j = 0; j < prices.size(); ++j) prices[j] = market.jobs()[j].value;
+    return prices;
+}
+
+std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
+    Money bid = money_max, reserve;
+    for (const Job& j : market.jobs()) {
+        if (!is_running(j)) continue;
+        bid = std::min(bid, j.value);
+        reserve = std::max(reserve, market.machines()[j.slot].spec.reserve);
+    }
+    const Wide part = static_cast<Wide>(bid.micro - reserve.micro) * k_permille / 1000;
+    const Money one = reserve + Money{static_cast<int64_t>(part)};
+    std::vector<Money> prices(market.jobs().size());
+    for (size_t j = 0; j < prices.size(); ++j) {
+        const Job& job = market.jobs()[j];
+        if (is_running(job)) prices[j] = std::min(std::max(one, market.machines()[job.slot].spec.reserve), job.value);
+    }
+    return prices;
+}
+
+Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
+    const int32_t top = market.speed_top();
+    Surplus s;
+    for (size_t j = 0; j < market.jobs().size(); ++j) {
+        const Job& job = market.jobs()[j];
+        if (!is_running(job)) continue;
+        const ProviderSpec& p = market.machines()[job.slot].spec;
+        const Money worth{top > 0 ? static_cast<int64_t>(static_cast<Wide>(job.value.micro) * std::min(p.speed, top) / top)
+                                  : job.value.micro};
+        s.consumers.micro += (worth - prices[j]).micro * job.cpus;
+        s.providers.micro += (prices[j] - p.reserve).micro * job.cpus;
+    }
+    s.welfare = s.consumers + s.providers;
+    return s;
+}
+
+}  // namespace souk::market

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Pricing: what each running job pays per CPU-hour. Pure functions of an allocation; the Solver caches them.
+//
+// critical: for every step of speed that the job has, the bid that it had to beat for that step. With x(b) the speed
+// that a job would get for bid b, the others unchanged, it pays the sum over the jumps of x up to its speed of
+// b x jump / s_1 (Myerson, "Optimal auction design", 1981: v x(v) - integral of x), raised to its provider's reserve,
+// never above its bid. Where one-CPU jobs meet machines ranked by speed that is
+//     sum over k >= i of (s_k - s_{k+1}) / s_1 x v_{k+1},
+// the generalised Vickrey payment of ranked slots; with equal speeds it is the highest losing bid. With mixed CPUs and
+// memory the jumps are found by running the greedy without the job, from nothing, and noting each placement that takes
+// the job's best remaining speed away. That makes the price a function of the other bids alone, whatever the history.
+//
+// The theorem (no job gains by misreporting its value, under worth v x s / s_1) needs: one decision, jobs placed from
+// nothing, and reserves that do not raise a payment, or raise all alike (equal speeds and equal reserves). It stops
+// holding over time (a bid now changes what is free later; a job that stays where it is may sit elsewhere than the
+// greedy would put it), where reserves differ, where a reserve meets different speeds, for pinned jobs, and for users
+// who split themselves into several jobs or lie about CPUs and memory.
+//
+// first: the own bid. uniform (k-pricing): one price for all, R + k x (B - R) with B the lowest bid that runs and R the
+// highest reserve in use, held for each job between its provider's reserve and its bid.
+#pragma once
+
+#include <vector>
+
+#include "market/core/allocator.hpp"
+
+namespace souk::market {
+
+// Price per CPU-hour by job index; meaningless for jobs that do not run. O(jobs placed + classes) for one-CPU jobs
+// where memory does not bind and nobody is barred, else O(running jobs x jobs).
+std::vector<Money> critical_prices(Allocator& market);
+std::vector<Money> first_prices(const Allocator& market);
+std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille);
+
+// The general method for every job, also where the closed form holds (the tests compare them).
+std::vector<Money> critical_prices_by_integral(Allocator& market);
+
+Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices);
+
+}  // namespace souk::market

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/solver.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "market/core/allocator.hpp"
+#include "market/core/pricing.hpp"
+#include "market/core/share.hpp"
+
+namespace souk::market {
+
+namespace {
+enum class Algorithm { greedy_migration, proportional_share };
+enum class PricingRule { critical, first, uniform };
+// In the order of the enumerations.
+constexpr std::array<std::string_view, 2> algorithm_names{"greedy_migration", "proportional_share"};
+constexpr std::array<std::string_view, 3> pricing_names{"critical", "first", "uniform"};
+
+template <size_t N>
+Result<size_t> find_name(std::string_view what, const std::array<std::string_view, N>& names, const std::string& name) {
+    for (size_t i = 0; i < N; ++i)
+        if (names[i] == name) return i;
+    std::string known;
+    for (const auto n : names) known += (known.empty() ? "" : ", ") + std::string(n);
+    return fail(std::string(what) + " '" + name + "' is not known (" + known + ")");
+}
+
+bool valid(Money m) { return m.micro >= 0 && m <= money_max; }
+
+bool valid(const JobSpec& s) {
+    return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max &&
+           s.move_bytes >= -1 && s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
+           (s.place.n != 0 || (s.state != JobState::running && s.pin != Pin::stay));
+}
+
+bool valid(const ProviderSpec& s) {
+    return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 && s.cpus <= cpus_max &&
+           s.memory_mb >= 0 && s.memory_mb <= memory_mb_max;
+}
+
+// The next whole unit: beats a bid whoever came first, and reads well.
+Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); }
+}  // namespace
+
+struct Solver::Impl {
+    SolverOptions options;
+    Algorithm algorithm = Algorithm::greedy_migration;
+    PricingRule pricing = PricingRule::critical;
+    Allocator market;
+    Share share;
+    std::vector<Money> prices;  // by job index, of market.version() == priced
+    uint64_t priced = UINT64_MAX;
+
+    const std::vector<Money>& current_prices() {
+        if (priced == market.version()) return prices;
+        prices = pricing == PricingRule::critical  ? critical_prices(market)
+                 : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
+                                                   : first_prices(market);
+        priced = market.version();
+        return prices;
+    }
+    // Runs where the plan says; not merely told to have run on a place that it must leave.
+    const Allocator::Job* running(JobKey key) const {
+        const uint32_t j = market.find_job(key);
+        if (j == Allocator::none || market.jobs()[j].slot == Allocator::none) return nullptr;
+        return &market.jobs()[j];
+    }
+};
+
+Solver::Solver() : impl_(std::make_unique<Impl>()) {}
+Solver::~Solver() = default;
+Solver::Solver(Solver&&) noexcept = default;
+Solver& Solver::operator=(Solver&&) noexcept = default;
+
+std::span<const std::string_view> Solver::algorithms() { return algorithm_names; }
+std::span<const std::string_view> Solver::pricings() { return pricing_names; }
+const SolverOptions& Solver::options() const { return impl_->options; }
+
+Status Solver::set_options(const SolverOptions& o) {
+    TRY_ASSIGN(const size_t algorithm, find_name("algorithm", algorithm_names, o.algorithm));
+    TRY_ASSIGN(const size_t pricing, find_name("pricing", pricing_names, o.pricing));
+    if (o.k_permille < 0 || o.k_permille > 1000) return fail("k_permille must be 0 to 1000");
+    if (o.link_bytes_per_s < 1) return fail("link_bytes_per_s must be at least 1");
+    if (!valid(o.byte_cost_per_gb)) return fail("byte_cost_per_gb must be 0 to " + format_money(money_max));
+    if (o.horizon.ns < 0 || o.min_stay.ns < 0 || o.moves_max < 0) return fail("horizon, min_stay and moves_max must be at least 0");
+    if (o.moves_window.ns < 1 || o.quantum.ns < 1) return fail("moves_window and quantum must be above 0");
+    Impl& s = *impl_;
+    s.options = o;
+    s.pricing = static_cast<PricingRule>(pricing);
+    s.priced = UINT64_MAX;
+    s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max, o.moves_window});
+    if (s.algorithm != static_cast<Algorithm>(algorithm)) {
+        s.algorithm = static_cast<Algorithm>(algorithm);
+        s.share.clear();
+        if (s.algorithm == Algorithm::greedy_migration) s.market.rank_by_value();
+    }
+    return {};
+}
+
+bool Solver::add_job(JobKey key, const JobSpec& spec) {
+    if (key.n == 0 || !valid(spec) || impl_->market.find_job(key) != Allocator::none) return false;
+    impl_->market.add_job(key, spec);
+    return true;
+}
+
+bool Solver::change_job(JobKey key, const JobSpec& spec) {
+    const uint32_t j = impl_->market.find_job(key);
+    if (j == Allocator::none || !valid(spec)) return false;
+    impl_->market.change_job(j, spec);
+    return true;
+}
+
+bool Solver::change_value(JobKey key, Money value) {
+    const uint32_t j = impl_->market.find_job(key);
+    if (j == Allocator::none || !valid(value)) return false;
+    impl_->market.change_value(j, value);
+    return true;
+}
+
+bool Solver::remove_job(JobKey key) {
+    const uint32_t j = impl_->market.find_job(key);
+    if (j == Allocator::none) return false;
+    impl_->market.remove_job(j);
+    return true;
+}
+
+bool Solver::add_provider(ProviderKey key, const ProviderSpec& spec) {
+    if (key.n == 0 || !valid(spec) || impl_->market.find_machine(key) != Allocator::none) return false;
+    impl_->market.add_provider(key, spec);
+    return true;
+}
+
+bool Solver::change_provider(ProviderKey key, const ProviderSpec& spec) {
+    const uint32_t m = impl_->market.find_machine(key);
+    if (m == Allocator::none || !valid(spec)) return false;
+    impl_->market.change_provider(m, spec);
+    return true;
+}
+
+bool Solver::remove_provider(ProviderKey key) {
+    const uint32_t m = impl_->market.find_machine(key);
+    if (m == Allocator::none) return false;
+    impl_->market.remove_provider(m);
+    return true;
+}
+
+void Solver::clear() {
+    const SolverOptions options = impl_->options;
+    impl_ = std::make_unique<Impl>();
+    (void)set_options(options);  // they were taken before
+}
+
+std::optional<JobSpec> Solver::job(JobKey key) const {
+    const uint32_t i = impl_->market.find_job(key);
+    if (i == Allocator::none) return std::nullopt;
+    const auto& j = impl_->market.jobs()[i];
+    JobSpec s;
+    s.value = j.value;
+    s.memory_mb = j.memory_mb;
+    s.cpus = j.cpus;
+    s.user = j.user;
+    s.arrival = j.arrival;
+    s.state = j.state;
+    s.place = j.place;
+    s.move_bytes = j.move_bytes;
+    s.dirty_bytes_per_s = j.dirty_bytes_per_s;
+    s.pin = j.pin;
+    if (j.barred) s.barred = *j.barred;
+    return s;
+}
+
+std::optional<ProviderSpec> Solver::provider(ProviderKey key) const {
+    const uint32_t m = impl_->market.find_machine(key);
+    if (m == Allocator::none) return std::nullopt;
+    return impl_->market.machines()[m].spec;
+}
+
+size_t Solver::jobs() const { return impl_->market.job_count(); }
+size_t Solver::providers() const { return impl_->market.machine_count(); }
+
+std::vector<JobKey> Solver::guests(ProviderKey key) const {
+    std::vector<JobKey> keys;
+    const uint32_t m = impl_->market.find_machine(key);
+    if (m != Allocator::none)
+        for (const auto& g : impl_->market.machines()[m].guests) keys.push_back(impl_->market.jobs()[g.job].key);
+    return keys;
+}
+
+std::span<const Change> Solver::solve(Nanos now) {
+    if (impl_->algorithm == Algorithm::proportional_share)
+        impl_->share.solve(impl_->market, now, impl_->options.quantum);
+    else
+        impl_->market.solve(now);
+    return impl_->market.changes();
+}
+
+Nanos Solver::next_wake() const {
+    const Nanos wake = impl_->market.next_wake();
+    return impl_->algorithm == Algorithm::proportional_share ? std::min(wake, impl_->share.next_wake()) : wake;
+}
+
+Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> allocation, Nanos now) {
+    Allocator& market = impl_->market;
+    std::vector<uint32_t> slots(market.jobs().size(), Allocator::none);
+    std::vector<bool> named(market.jobs().size(), false);
+    std::vector<int64_t> cpus, memory_mb;
+    for (const auto& m : market.machines()) {
+        cpus.push_back(m.spec.cpus);
+        memory_mb.push_back(m.spec.memory_mb);
+        for (const auto& g : m.guests)
+            if (market.jobs()[g.job].pin == Pin::stay) {
+                cpus.back() -= g.cpus;
+                memory_mb.back() -= g.memory_mb;
+            }
+    }
+    for (const Assignment& a : allocation) {
+        const std::string line = "job " + std::to_string(a.job.n) + " on provider " + std::to_string(a.provider.n);
+        const uint32_t j = market.find_job(a.job);
+        if (j == Allocator::none) return fail(line + ": no such job");
+        if (named[j]) return fail(line + ": the job has an allocation already");
+        named[j] = true;
+        const auto& job = market.jobs()[j];
+        if (job.pin != Pin::free) {
+            const ProviderKey pinned = job.pin == Pin::stay ? job.place : ProviderKey{};
+            if (a.provider != pinned) return fail(line + ": the job is pinned elsewhere");
+            continue;
+        }
+        if (a.provider.n == 0) continue;
+        const uint32_t m = market.find_machine(a.provider);
+        if (m == Allocator::none) return fail(line + ": no such provider");
+        if (!market.eligible(market.machines()[m], job))
+            return fail(line + ": not accepting, above the job's value, or barred");
+        cpus[m] -= job.cpus;
+        memory_mb[m] -= job.memory_mb;
+        if (cpus[m] < 0) return fail(line + ": no CPU left there");
+        if (memory_mb[m] < 0) return fail(line + ": no memory left there");
+        slots[j] = m;
+    }
+    market.adopt(slots, now);
+    return std::span<const Change>(market.changes());
+}
+
+std::optional<Money> Solver::price(JobKey key) const {
+    const Allocator::Job* job = impl_->running(key);
+    if (!job) return std::nullopt;
+    return impl_->current_prices()[static_cast<size_t>(job - impl_->market.jobs().data())];
+}
+
+std::vector<Payment> Solver::payments() const {
+    const auto& jobs = impl_->market.jobs();
+    const auto& prices = impl_->current_prices();
+    std::vector<Payment> all;
+    for (size_t j = 0; j < jobs.size(); ++j)
+        if (jobs[j].key.n != 0 && jobs[j].slot != Allocator::none)
+            all.push_back({jobs[j].key, impl_->market.machines()[jobs[j].slot].key, prices[j]});
+    std::sort(all.begin(), all.end(), [](const Payment& a, const Payment& b) { return a.job < b.job; });
+    return all;
+}
+
+Surplus Solver::surplus() const { return surplus_of(impl_->market, impl_->current_prices()); }
+
+std::optional<Money> Solver::winning_bid(JobKey key) const {
+    const Allocator& market = impl_->market;
+    const uint32_t i = market.find_job(key);
+    if (i == Allocator::none || impl_->algorithm != Algorithm::greedy_migration) return std::nullopt;
+    const auto& job = market.jobs()[i];
+    if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
+    std::optional<Money> least;
+    market.machine_order().each([&](const MachineOrder::Entry& e) {
+        const auto& m = market.machines()[e.machine];
+        if (job.barred && std::find(job.barred->begin(), job.barred->end(), m.key) != job.barred->end()) return true;
+        const auto [strongest, fits] = market.displaced(m, job.cpus, job.memory_mb, Rank::top());
+        if (!fits) return true;
+        Money bid = m.spec.reserve;
+        if (!strongest.is_top()) bid = std::max(bid, above(Money{-strongest.first}));
+        if (bid <= money_max && (!least || bid < *least)) least = bid;
+        return true;
+    });
+    return least;
+}
+
+std::optional<Money> Solver::next_price(ProviderKey key) const {
+    const Allocator& market = impl_->market;
+    const uint32_t i = market.find_machine(key);
+    if (i == Allocator::none || !market.machines()[i].spec.accepting) return std::nullopt;
+    const auto& m = market.machines()[i];
+    const auto [strongest, fits] = market.displaced(m, 1, 0, Rank::top());
+    if (!fits) return std::nullopt;
+    if (strongest.is_top() || impl_->algorithm != Algorithm::greedy_migration) return m.spec.reserve;
+    const Money bid = std::max(m.spec.reserve, above(Money{-strongest.first}));
+    if (bid > money_max) return std::nullopt;
+    return bid;
+}
+
+std::string Solver::reason(const Change& c, const Names& names) const {
+    const std::string from = c.from.n != 0 ? names.provider(c.from) : "";
+    const std::string to = c.to.n != 0 ? names.provider(c.to) : "";
+    const auto job = this->job(c.job);
+    const std::string bid = job ? format_money(job->value) : "?";
+    const auto win = winning_bid(c.job);
+    const std::string back = win ? "; " + format_money(*win) + " would win it back" : "";
+    auto speed_of = [&](ProviderKey key) {
+        const auto p = provider(key);
+        return p ? std::to_string(p->speed) : std::string("?");
+    };
+    switch (c.cause) {
+        case Cause::placed: {
+            const auto p = provider(c.to);
+            return "its bid " + bid + " takes " + to + (p ? " (reserve " + format_money(p->reserve) + ")" : "");
+        }
+        case Cause::faster:
+            if (speed_of(c.from) == speed_of(c.to)) return to + " has a lower reserve than " + from;
+            return to + " runs at speed " + speed_of(c.to) + ", " + from + " at " + speed_of(c.from);
+        case Cause::displaced:
+            return "displaced by job " + names.job(c.other) + " at " + format_money(c.other_value) + back;
+        case Cause::share: return "the turn of job " + names.job(c.other) + " by its user's share";
+        case Cause::below_reserve: {
+            const auto p = provider(c.from);
+            return "its bid " + bid + " is below the reserve of " + from + (p ? ", " + format_money(p->reserve) : "") + back;
+        }
+        case Cause::provider_gone: return from + " has left the market" + back;
+        case Cause::no_room: return from + " offers less than its guests need" + back;
+        case Cause::barred: return "it may not run on " + from + " for now" + back;
+        case Cause::pinned: return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
+        case Cause::adopted: return "decided by the external solver";
+    }
+    return "";
+}
+
+}  // namespace souk::market
