@@ -61,6 +61,7 @@ struct Init {
     uint32_t uid, gid;
     Input in;
     Output out[SOUK_STREAMS];
+    uint64_t safe_from[SOUK_STREAMS];  // of the last HELLO: what agentd has is not sent again
     int last_pid;  // to be written back, 0 = nothing
     bool root_dead;
     int root_status, stop_signal;
@@ -123,6 +124,7 @@ const char* shm_load(int image_dir);
 // serve.cpp
 void on_connect();
 void on_record();
+void send_from(Output* o, uint64_t from);
 void flush();  // tells what there is to tell, as far as the socket takes it
 
 }  // namespace souk::init

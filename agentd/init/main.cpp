@@ -43,7 +43,8 @@ void begin() {
         p[agent] = {g.conn, static_cast<short>(POLLIN | (g.blocked ? POLLOUT : 0)), 0};
         p[exec] = {g.exec_pipe, POLLIN, 0};
         if (input_waits()) p[input] = {g.in.fd, POLLOUT, 0};
-        for (int i = 0; i < SOUK_STREAMS; ++i)
+        // When the dump kills the job its pipes end, which is no end of the job's output.
+        for (int i = 0; i < SOUK_STREAMS && g.state != SOUK_DRAINED_STATE; ++i)
             if (g.out[i].kept.len < SOUK_OUTPUT_WINDOW) p[output + i] = {g.out[i].fd, POLLIN, 0};
         if (poll(p, count, -1) < 0) continue;
         for (int i = 0; i < SOUK_STREAMS; ++i)

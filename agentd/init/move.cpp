@@ -87,10 +87,10 @@ const char* read_residue(int fd, souk_residue* r) {
         const souk_stream_state& s = r->out[i];
         munmap(o->kept.data, o->kept.cap);
         if (!read_queue(fd, &o->kept, s.base, s.end - s.base, SOUK_OUTPUT_WINDOW)) return "read the residue";
-        o->sent = s.base;
         if (s.eof && !g.tty) close(o->fd);
         if (s.eof) o->fd = -1;
         o->eof = s.eof != 0;
+        send_from(o, g.safe_from[i]);
     }
     Queue typed;
     if (!read_queue(fd, &typed, 0, r->typed_len, 4096)) return "read the residue";
@@ -101,6 +101,7 @@ const char* read_residue(int fd, souk_residue* r) {
     g.gid = r->gid;
     g.durable = r->durable != 0;
     g.in.eof_at = r->input_eof_at;
+    g.in.told = false;
     g.last_pid = r->last_pid;
     return nullptr;
 }

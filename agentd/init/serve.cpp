@@ -24,13 +24,9 @@ void drop_connection() {
 
 // A new agentd: everything is to be told again.
 void hello(const souk_msg* m) {
-    const uint64_t from[SOUK_STREAMS] = {m->offset, m->limit};
-    for (int i = 0; i < SOUK_STREAMS; ++i) {
-        Output* o = &g.out[i];
-        const uint64_t end = o->kept.base + o->kept.len;
-        o->sent = from[i] < o->kept.base ? o->kept.base : from[i] > end ? end : from[i];
-        o->eof_told = false;
-    }
+    g.safe_from[0] = m->offset;
+    g.safe_from[1] = m->limit;
+    for (int i = 0; i < SOUK_STREAMS; ++i) send_from(&g.out[i], g.safe_from[i]);
     g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = false;
     g.stop_told = !g.stopped;
     souk_welcome w = {};
@@ -130,6 +126,12 @@ bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset
     if (g.conn >= 0 && sendmsg(g.conn, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     g.blocked = true;
     return false;
+}
+
+void send_from(Output* o, uint64_t from) {
+    const uint64_t end = o->kept.base + o->kept.len;
+    o->sent = from < o->kept.base ? o->kept.base : from > end ? end : from;
+    o->eof_told = false;
 }
 
 void on_connect() {

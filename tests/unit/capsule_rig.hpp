@@ -52,6 +52,7 @@ class CapsuleRig {
     CapsuleClient client;
     bool closed = false, welcomed = false, started = false, helpers_ready = false, loaded = false, prepared = false;
     bool acknowledge = true;
+    bool tty = false;
     int root = 0;
     std::optional<int> drained;
     std::optional<souk_exit> exit;

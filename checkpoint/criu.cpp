@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "checkpoint/criu.hpp"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "checkpoint/rpc.pb-c.h"
+#include "kernel/base/check.hpp"
+
+namespace souk {
+namespace {
+constexpr int socket_fd = 3, images_fd = 200, first_end_fd = 201;  // inside CRIU
+constexpr size_t record_max = 64 * 1024;
+constexpr const char* facts_name = "criu.kdat";
+
+template <class T>
+void set(protobuf_c_boolean& has, T& field, T value) {
+    has = 1;
+    field = value;
+}
+
+Status send_request(int socket, const CriuReq& request) {
+    std::string packed(criu_req__get_packed_size(&request), '\0');
+    criu_req__pack(&request, reinterpret_cast<uint8_t*>(packed.data()));
+    if (::send(socket, packed.data(), packed.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return fail_errno("ask CRIU", errno);
+    return {};
+}
+
+// In the new process, already in the capsule's pid namespace and in the cgroups: the other namespaces, fds, exec. System
+// calls only. CRIU must hold nothing but its own end of the socket, or it would never notice that agentd is gone.
+struct CriuExec {
+    int capsule, socket, images;
+    const int* ends;
+    size_t end_count;
+    const int* cgroup_v1;
+    size_t cgroup_count;
+    char* const* argv;
+};
+
+void become_criu(const CriuExec& e) {
+    for (size_t i = 0; i < e.cgroup_count; ++i)
+        if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
+    if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
+    constexpr int high = 400;  // out of the way of the final numbers
+    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
+    int ends[8];
+    for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0) ::_exit(126);
+    for (size_t i = 0; i < e.end_count; ++i)
+        if (::dup2(ends[i], first_end_fd + static_cast<int>(i)) < 0) ::_exit(126);
+    ::syscall(SYS_close_range, 4U, 199U, 0U);
+    ::syscall(SYS_close_range, static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
+    ::setsid();
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::signal(SIGPIPE, SIG_DFL);
+    char* const environment[] = {nullptr};
+    ::execve(e.argv[0], e.argv, environment);
+    ::_exit(127);
+}
+
+// A child of ours inside the capsule's pid namespace: children go where the pid namespace of the moment is set.
+Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
+    TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/self/ns/pid", O_RDONLY));
+    if (::setns(capsule, CLONE_NEWPID) != 0) return fail_errno("enter the capsule", errno);
+    int pidfd = -1;
+    clone_args args{};
+    args.flags = CLONE_PIDFD;
+    args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
+    args.exit_signal = SIGCHLD;
+    if (cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = static_cast<uint64_t>(cgroup);
+    }
+    const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0) become_criu(exec);
+    const int code = errno;
+    MUST(::setns(own.get(), CLONE_NEWPID) == 0);
+    if (pid < 0) return fail_errno("start CRIU: clone3", code);
+    return Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
+}
+
+// What dump and restore have in common. Strings must outlive the packing.
+void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
+    o.images_dir_fd = -1;
+    o.images_dir = images;
+    o.log_file = log;
+    set<int32_t>(o.has_log_level, o.log_level, 2);  // errors and warnings
+    set<protobuf_c_boolean>(o.has_notify_scripts, o.notify_scripts, 1);
+    set<protobuf_c_boolean>(o.has_file_locks, o.file_locks, 1);
+    set<protobuf_c_boolean>(o.has_link_remap, o.link_remap, 1);
+    set<uint32_t>(o.has_ghost_limit, o.ghost_limit, 1U << 30);
+    set(o.has_manage_cgroups_mode, o.manage_cgroups_mode, CRIU_CG_MODE__IGNORE);
+    set(o.has_network_lock, o.network_lock, CRIU_NETWORK_LOCK_METHOD__SKIP);
+    set<protobuf_c_boolean>(o.has_tcp_skip_in_flight, o.tcp_skip_in_flight, 1);
+    if (tcp == TcpPolicy::close) set<protobuf_c_boolean>(o.has_tcp_close, o.tcp_close, 1);
+}
+}  // namespace
+
+Result<CriuTool> find_criu(const std::string& prefix) {
+    std::error_code error;
+    const std::string own = prefix + "/usr/sbin/criu";
+    for (const auto& dir : std::filesystem::directory_iterator(prefix + "/usr/lib", error))
+        for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
+            if (file.path().filename().string().starts_with("ld-linux") && ::access(own.c_str(), X_OK) == 0)
+                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own}, {}};
+    for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
+        if (::access(path, X_OK) == 0) return CriuTool{{path}, {}};
+    return fail("no CRIU in " + prefix + " or the system: run 'make deps'");
+}
+
+Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
+    MUST(how.job_ends.size() <= 8);
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+    CriuSession s;
+    s.tool_ = &tool;
+    s.socket_ = Fd(pair[0]);
+    const Fd theirs(pair[1]);
+    TRY_ASSIGN(s.images_, duplicate(how.images));
+    TRY_ASSIGN(s.run_, how.capsule->open_inside("/run", O_RDONLY | O_DIRECTORY));
+    if (!tool.kernel_facts.empty() && ::faccessat(s.run_.get(), facts_name, F_OK, 0) != 0) {
+        const auto file = open_at(s.run_.get(), facts_name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (file && ::write(file->get(), tool.kernel_facts.data(), tool.kernel_facts.size()) < 0)
+            ::unlinkat(s.run_.get(), facts_name, 0);  // no cache then
+    }
+    std::vector<std::string> words = tool.command;
+    words.insert(words.end(), {"swrk", std::to_string(socket_fd)});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),          how.images,
+                        how.job_ends.data(),        how.job_ends.size(),   how.cgroup_v1.data(),
+                        how.cgroup_v1.size(),       argv.data()};
+    TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));
+    s.ends_ = how.job_ends.size();
+    s.phase_ = CriuPhase::starting;
+    TRY(s.ask(CRIU_REQ_TYPE__VERSION, true));
+    return s;
+}
+
+Status CriuSession::ask(int type, bool keep_open) {
+    CriuReq request = CRIU_REQ__INIT;
+    CriuFeatures features = CRIU_FEATURES__INIT;
+    request.type = static_cast<CriuReqType>(type);
+    request.has_keep_open = request.keep_open = keep_open;
+    request.features = &features;
+    return send_request(socket_.get(), request);
+}
+
+Status CriuSession::dump(const DumpOptions& options) {
+    MUST(phase_ == CriuPhase::ready);
+    log_name_ = "dump.log";
+    std::string images = "/proc/self/fd/" + std::to_string(images_fd), terminal = options.terminal;
+    char* external[] = {terminal.data()};
+    CriuOpts o = CRIU_OPTS__INIT;
+    common_options(o, images.data(), log_name_.data(), options.tcp);
+    set<int32_t>(o.has_pid, o.pid, options.root);
+    if (!terminal.empty()) {
+        o.n_external = 1;
+        o.external = external;
+    }
+    CriuReq request = CRIU_REQ__INIT;
+    request.type = CRIU_REQ_TYPE__DUMP;
+    request.opts = &o;
+    phase_ = CriuPhase::dumping;
+    return send_request(socket_.get(), request);
+}
+
+Status CriuSession::restore(const RestoreOptions& options) {
+    MUST(phase_ == CriuPhase::ready && options.keys.size() == ends_);
+    log_name_ = "restore.log";
+    std::string images = "/proc/self/fd/" + std::to_string(images_fd);
+    std::vector<std::string> keys = options.keys;
+    std::vector<InheritFd> inherit(keys.size());
+    std::vector<InheritFd*> pointers;
+    for (size_t i = 0; i < keys.size(); ++i) {
+        inherit[i] = INHERIT_FD__INIT;
+        inherit[i].key = keys[i].data();
+        inherit[i].fd = first_end_fd + static_cast<int>(i);
+        pointers.push_back(&inherit[i]);
+    }
+    CriuOpts o = CRIU_OPTS__INIT;
+    common_options(o, images.data(), log_name_.data(), options.tcp);
+    o.n_inherit_fd = pointers.size();
+    o.inherit_fd = pointers.data();
+    CriuReq request = CRIU_REQ__INIT;
+    request.type = CRIU_REQ_TYPE__RESTORE;
+    request.opts = &o;
+    phase_ = CriuPhase::restoring;
+    return send_request(socket_.get(), request);
+}
+
+Status CriuSession::answer_notify(bool ok) {
+    CriuReq request = CRIU_REQ__INIT;
+    request.type = CRIU_REQ_TYPE__NOTIFY;
+    request.has_notify_success = 1;
+    request.notify_success = ok;
+    return send_request(socket_.get(), request);
+}
+
+Status CriuSession::answer(bool go_on) {
+    MUST(phase_ == CriuPhase::dump_held || phase_ == CriuPhase::restore_held);
+    refusing_ = !go_on;
+    phase_ = phase_ == CriuPhase::dump_held ? CriuPhase::dump_ending : CriuPhase::restore_ending;
+    return answer_notify(go_on);
+}
+
+std::vector<CriuEvent> CriuSession::on_readable() {
+    std::vector<CriuEvent> events;
+    std::string record(record_max, '\0');
+    while (socket_) {
+        const ssize_t n = ::recv(socket_.get(), record.data(), record.size(), MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) break;
+        if (n > 0)
+            on_record(record.data(), static_cast<size_t>(n), events);
+        else
+            end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
+    }
+    return events;
+}
+
+void CriuSession::end(CriuEventKind kind, std::string message, std::vector<CriuEvent>& events) {
+    phase_ = CriuPhase::over;
+    events.push_back({kind, std::move(message), root_});
+    socket_.reset();  // CRIU exits, and what it restored becomes a child of souk-init
+}
+
+void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& events) {
+    CriuResp* r = criu_resp__unpack(nullptr, n, reinterpret_cast<const uint8_t*>(data));
+    if (!r) return end(CriuEventKind::lost, "CRIU gave an answer that is none", events);
+    const std::string first_error = r->cr_errmsg ? r->cr_errmsg : "";
+    const bool success = r->success;
+    if (r->type == CRIU_REQ_TYPE__NOTIFY && r->notify) {
+        on_notify(r->notify->script ? r->notify->script : "", r->notify->has_pid ? r->notify->pid : 0, events);
+    } else if (r->type == CRIU_REQ_TYPE__VERSION && r->version && phase_ == CriuPhase::starting) {
+        version_ = std::to_string(r->version->major_number) + "." + std::to_string(r->version->minor_number);
+        if (r->version->has_sublevel) version_ += "." + std::to_string(r->version->sublevel);
+        // Any question about features makes CRIU probe the kernel and write down what it finds, if nobody did before.
+        if (const Status s = ask(CRIU_REQ_TYPE__FEATURE_CHECK, true); !s)
+            end(CriuEventKind::lost, s.error().message, events);
+    } else if (r->type == CRIU_REQ_TYPE__FEATURE_CHECK && phase_ == CriuPhase::starting) {
+        phase_ = CriuPhase::ready;
+        if (tool_->kernel_facts.empty())
+            if (auto facts = read_file(run_.get(), facts_name)) tool_->kernel_facts = std::move(*facts);
+        events.push_back({CriuEventKind::ready, version_, 0});
+    } else {
+        on_final(success, first_error, r->restore ? r->restore->pid : 0, events);
+    }
+    criu_resp__free_unpacked(r, nullptr);
+}
+
+void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<CriuEvent>& events) {
+    if (pid > 0) root_ = pid;
+    if (script == "post-dump" && phase_ == CriuPhase::dumping) {
+        phase_ = CriuPhase::dump_held;
+        events.push_back({CriuEventKind::dump_held, {}, 0});
+        return;
+    }
+    if (script == "post-restore" && phase_ == CriuPhase::restoring) {
+        phase_ = CriuPhase::restore_held;
+        events.push_back({CriuEventKind::restore_held, {}, root_});
+        return;
+    }
+    if (script == "pre-dump") events.push_back({CriuEventKind::pre_dump, {}, 0});
+    if (const Status s = answer_notify(true); !s) end(CriuEventKind::lost, s.error().message, events);
+}
+
+void CriuSession::on_final(bool success, const std::string& first_error, pid_t root, std::vector<CriuEvent>& events) {
+    if (success && root > 0) root_ = root;
+    if (success && phase_ == CriuPhase::dump_ending && !refusing_) return end(CriuEventKind::dumped, {}, events);
+    if (success && phase_ == CriuPhase::restore_ending && !refusing_) return end(CriuEventKind::restored, {}, events);
+    if (!success && refusing_) return end(CriuEventKind::refused, {}, events);
+    const char* verb = phase_ == CriuPhase::restoring || phase_ == CriuPhase::restore_ending ? "restore" : "dump";
+    end(CriuEventKind::failed, std::string("CRIU cannot ") + verb + why_failed(first_error), events);
+}
+
+// ": " and what CRIU itself said, in one line.
+std::string CriuSession::why_failed(const std::string& first_error) const {
+    std::string why;
+    struct statvfs fs;
+    if (::fstatvfs(images_.get(), &fs) == 0 && (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
+        why = ": no space left in the image directory";
+    std::string lines;
+    if (const auto log = read_file(images_.get(), log_name_)) lines = criu_error_lines(*log);
+    if (lines.empty()) lines = criu_error_lines(first_error.empty() ? "" : "Error " + first_error);
+    return lines.empty() ? why : why + ": " + lines;
+}
+
+}  // namespace souk

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// CriuSession: one dump or one restore by CRIU's RPC, driven by events; never blocks. `criu swrk` is started inside the
+// capsule beforehand (start, then `ready`), so that its start is no part of the job's pause. Poll fd() for reading and
+// call on_readable until it gives nothing.
+//
+// Dump:    start .. ready .. dump() .. pre_dump .. dump_held: the job is frozen, its image complete.
+//          answer(true)  .. dumped: the job is dead, the image is the job.
+//          answer(false) .. refused: the job goes on as if nothing had been.
+// Restore: start .. ready .. restore() .. restore_held: whole, not yet running.
+//          answer(true)  .. restored: it runs.
+//          answer(false) .. refused: nothing of it is left.
+// `failed` may come instead at any time, and `lost` if CRIU died without a word. After a failed dump the job goes on; after
+// a lost one ask souk-init; after a failed or lost restore kill the capsule and use the image again in a fresh one.
+//
+// What a time limit may do (never_kill): a dump that is under way must not be killed (it can kill the job with it), only
+// refused at dump_held; dropping the session while held refuses too. A restore may be ended at any time, with its capsule.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/capsule.hpp"
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+
+// How CRIU is called on this machine.
+struct CriuTool {
+    std::vector<std::string> command;  // words before "swrk"
+    std::string kernel_facts;          // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
+};
+// CRIU in the private prefix, else the system's. Error: there is none.
+Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);
+
+enum class TcpPolicy : uint8_t {
+    refuse,  // an established connection stops the dump
+    close,   // the job finds its connections closed
+};
+
+struct CriuStart {
+    const Capsule* capsule = nullptr;  // souk-init must have answered helpers_ready
+    int images = -1;                   // image directory
+    int cgroup = -1;                   // as in CapsuleOptions: a restored job is born in CRIU's groups
+    std::vector<int> cgroup_v1;
+    std::vector<int> job_ends;         // restore: what souk-init gave with `prepared`
+};
+
+struct DumpOptions {
+    pid_t root = 0;        // inside
+    std::string terminal;  // tty_key, if the job has one
+    TcpPolicy tcp = TcpPolicy::refuse;
+};
+
+struct RestoreOptions {
+    std::vector<std::string> keys;  // stdio_keys of the residue, one per job end
+    TcpPolicy tcp = TcpPolicy::refuse;
+};
+
+enum class CriuEventKind : uint8_t { ready, pre_dump, dump_held, dumped, restore_held, restored, refused, failed, lost };
+struct CriuEvent {
+    CriuEventKind kind{};
+    std::string message;  // ready: CRIU's version; failed, lost: one line why
+    pid_t root = 0;       // restore_held, restored: inside
+};
+
+enum class CriuPhase : uint8_t { starting, ready, dumping, dump_held, dump_ending, restoring, restore_held, restore_ending, over };
+
+class CriuSession {
+  public:
+    CriuSession() = default;
+    // `tool` gets kernel_facts from the first session and gives them to the next.
+    static Result<CriuSession> start(CriuTool& tool, const CriuStart& how);
+
+    int fd() const { return socket_.get(); }
+    explicit operator bool() const { return static_cast<bool>(socket_); }
+    CriuPhase phase() const { return phase_; }
+    bool never_kill() const { return phase_ == CriuPhase::dumping || phase_ == CriuPhase::dump_ending; }
+    // CRIU itself, a child of this process: to be reaped after the last event.
+    const Pidfd& pidfd() const { return pidfd_; }
+
+    // In phase ready.
+    Status dump(const DumpOptions& options);
+    Status restore(const RestoreOptions& options);
+    // In phase dump_held or restore_held.
+    Status answer(bool go_on);
+    // What happened; empty when there is nothing to read yet.
+    std::vector<CriuEvent> on_readable();
+
+  private:
+    void on_record(const char* data, size_t n, std::vector<CriuEvent>& events);
+    void end(CriuEventKind kind, std::string message, std::vector<CriuEvent>& events);
+    void on_notify(const std::string& script, pid_t pid, std::vector<CriuEvent>& events);
+    void on_final(bool success, const std::string& message, pid_t root, std::vector<CriuEvent>& events);
+    Status ask(int request_type, bool keep_open);
+    Status answer_notify(bool ok);
+    std::string why_failed(const std::string& first_error) const;
+
+    CriuTool* tool_ = nullptr;
+    Fd socket_, images_, run_;
+    Pidfd pidfd_;
+    CriuPhase phase_ = CriuPhase::over;
+    bool refusing_ = false;
+    std::string version_, log_name_;
+    pid_t root_ = 0;
+    size_t ends_ = 0;
+};
+
+// CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200 characters. Pure.
+std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
+
+// After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets its first expiry to
+// 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto, images/timerfd.proto.
+Result<int> arm_expired_timerfds(int images);
+// Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such image.
+Result<std::vector<size_t>> expired_timerfds(std::string_view files_image);
+
+}  // namespace souk

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Freeze and thaw of a CapsuleRig's job by CriuSession, step by step as agentd does it, with a plain poll loop.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/criu.hpp"
+#include "tests/unit/capsule_rig.hpp"
+
+namespace souk::unit {
+
+const char* moves_impossible();  // null, or why tests that move must be skipped
+CriuTool& test_criu();
+
+struct SessionRig {
+    SessionRig(CapsuleRig& where, int images);
+    ~SessionRig();
+    // Waits for an event of that kind; false on another final one, which is kept in `last`.
+    bool until(CriuEventKind kind);
+    CapsuleRig& rig;
+    CriuSession session;
+    CriuEvent last;
+
+  private:
+    std::vector<CriuEvent> pending_;
+};
+
+// Each returns an empty string, or why not. freeze leaves a dead job and its image; with `refuse` a running one.
+std::string freeze(CapsuleRig& rig, int images, bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse);
+// A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse` at restore_held.
+std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse = false);
+// freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
+void hop(std::unique_ptr<CapsuleRig>& rig);
+
+}  // namespace souk::unit

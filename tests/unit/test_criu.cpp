@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What a program computes and
+// prints over its hops is compared with what it must be.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "tests/unit/move_rig.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk {
+namespace {
+using unit::CapsuleRig;
+using unit::JobOutput;
+
+#define NEEDS_MOVES()                                                      \
+    if (const char* why_not = unit::moves_impossible()) {                  \
+        std::fprintf(stderr, "skipped: a test of moves %s\n", why_not);    \
+        return;                                                            \
+    }
+
+std::string numbers(int from, int to, const std::string& before = "") {
+    std::string out;
+    for (int i = from; i <= to; ++i) out += before + std::to_string(i) + "\n";
+    return out;
+}
+
+START_TEST(a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    // One line for one line of input, so that the test decides what lies between two hops.
+    rig->start(unit::python(R"(
+import hashlib, sys
+memory = bytearray(hashlib.sha256(b'seed').digest() * 8192)
+for n, line in enumerate(sys.stdin, 1):
+    for i in range(n % 7, len(memory), 4099): memory[i] ^= n & 255
+    print(n, line.strip(), flush=True)
+    print('e', n, file=sys.stderr, flush=True)
+print(hashlib.sha256(memory).hexdigest())
+sys.exit(42))"));
+    ck_assert(rig->until([&] { return rig->started; }));
+    std::string expected, errors;
+    int n = 0;
+    for (int hops = 0; hops < 30; ++hops) {
+        // Some lines are read before the hop, some wait in the pipe during it.
+        std::string lines;
+        for (int i = 0; i < 20; ++i) {
+            lines += "word" + std::to_string(++n) + "\n";
+            expected += std::to_string(n) + " word" + std::to_string(n) + "\n";
+            errors += "e " + std::to_string(n) + "\n";
+        }
+        rig->send_input(lines);
+        if (hops % 2 == 0) ck_assert(rig->until([&] { return output.text[0].size() >= expected.size() / 2; }));
+        unit::hop(rig);
+    }
+    ck_assert(rig->until([&] { return rig->input_taken == rig->input_sent && rig->typed.empty(); }));
+    ck_assert(rig->client.input_eof(rig->input_sent).has_value());
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert_int_eq(WEXITSTATUS(rig->exit->wait_status), 42);
+    ck_assert_text(output.text[0].substr(0, expected.size()), expected);
+    ck_assert_text(output.text[1], errors);
+    // The same work without a hop.
+    JobOutput still;
+    CapsuleRig other(still);
+    other.start(unit::python(R"(
+import hashlib
+memory = bytearray(hashlib.sha256(b'seed').digest() * 8192)
+for n in range(1, 601):
+    for i in range(n % 7, len(memory), 4099): memory[i] ^= n & 255
+print(hashlib.sha256(memory).hexdigest()))"));
+    ck_assert(other.until([&] { return other.ended(); }));
+    ck_assert_text(output.text[0].substr(expected.size()), still.text[0]);
+}
+END_TEST
+
+START_TEST(a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(unit::shell("seq 1 400000 | while read -r n; do echo $n; done | cat | sed 's/^/x/'; exit 5"));
+    ck_assert(rig->until([&] { return rig->started; }));
+    for (int hops = 0; hops < 10; ++hops) {
+        const size_t before = output.text[0].size();
+        ck_assert(rig->until([&] { return output.text[0].size() > before + 10'000; }));
+        unit::hop(rig);
+    }
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert_int_eq(WEXITSTATUS(rig->exit->wait_status), 5);
+    ck_assert(output.text[0] == numbers(1, 400'000, "x"));
+}
+END_TEST
+
+START_TEST(threads_and_their_locks_go_on_over_ten_hops) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(unit::python(R"(
+import threading, queue, sys
+work, done, lock = queue.Queue(4), [], threading.Lock()
+def worker():
+    while (n := work.get()) is not None:
+        with lock: done.append(n * n)
+stop = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.readline(), stop.set())).start()
+threads = [threading.Thread(target=worker) for _ in range(4)]
+for t in threads: t.start()
+n = 0
+while not stop.is_set():
+    work.put(n)
+    if n % 1000 == 0: print(n, flush=True)
+    n += 1
+for t in threads: work.put(None)
+for t in threads: t.join()
+print(len(done) == n and sorted(done) == [i * i for i in range(n)]))"));
+    for (int hops = 0; hops < 10; ++hops) {
+        const size_t before = output.text[0].size();
+        ck_assert(rig->until([&] { return output.text[0].size() > before; }));
+        unit::hop(rig);
+    }
+    rig->send_input("stop\n");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert(output.text[0].ends_with("000\nTrue\n"));
+}
+END_TEST
+
+START_TEST(a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    LaunchSpec spec = unit::shell("stty -echo; echo ready; while read -r x; do echo \"<$x>\"; [ \"$x\" = wait ] && { until [ -e /dev/shm/go ]; do sleep 0.01; done; rm /dev/shm/go; }; done");
+    spec.tty = true;
+    rig->tty = true;
+    rig->start(spec);
+    const auto shown = [&](const std::string& text) {
+        return rig->until([&] { return output.text[0].find(text) != std::string::npos; });
+    };
+    ck_assert(shown("ready\r\n"));
+    rig->drop_connection();  // the terminal's name comes with the next welcome
+    rig->connect_again();
+    ck_assert(rig->until([&] { return rig->welcomed; }));
+    for (int hops = 0; hops < 6; ++hops) {
+        const std::string h = std::to_string(hops);
+        rig->send_input("wait\n");
+        ck_assert(rig->until([&] { return output.text[0].ends_with("<wait>\r\n"); }));
+        rig->send_input("typed " + h + "\nahead " + h + "\nhalf");
+        ck_assert(rig->until([&] { return rig->input_taken == rig->input_sent; }));
+        unit::hop(rig);
+        rig->drop_connection();
+        rig->connect_again();
+        ck_assert(rig->until([&] { return rig->welcomed; }));
+        const auto go = rig->capsule.open_inside("/dev/shm/go", O_CREAT | O_WRONLY);
+        rig->send_input("way " + h + "\n");
+        ck_assert_msg(shown("<typed " + h + ">\r\n<ahead " + h + ">\r\n<halfway " + h + ">\r\n"), "%s", output.text[0].c_str());
+    }
+    ck_assert(output.text[0].find("way 0\r\n<") == std::string::npos);  // stty -echo has moved too
+    rig->send_input("\x03");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert_int_eq(WTERMSIG(rig->exit->wait_status), SIGINT);
+}
+END_TEST
+
+START_TEST(a_dump_that_is_refused_leaves_the_job_as_it_was) {
+    NEEDS_MOVES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("while read -r x; do echo \"<$x>\"; done; exit 9"));
+    ck_assert(rig.until([&] { return rig.started; }));
+    std::string expected;
+    for (int i = 0; i < 5; ++i) {
+        rig.send_input(numbers(i, i));
+        expected += "<" + std::to_string(i) + ">\n";
+        const unit::TempDir images;
+        const std::string why = unit::freeze(rig, images.fd.get(), true);
+        ck_assert_msg(why.empty(), "%s", why.c_str());
+    }
+    ck_assert(rig.client.input_eof(rig.input_sent).has_value());
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_text(output.text[0], expected);
+    ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 9);
+}
+END_TEST
+
+START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(unit::shell("read -r x; echo \"<$x>\""));
+    ck_assert(rig->until([&] { return rig->started; }));
+    const unit::TempDir images;
+    std::string why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig.reset();
+    auto refused = unit::thaw(output, images.fd.get(), why, true);
+    ck_assert_msg(refused != nullptr, "%s", why.c_str());
+    ck_assert(refused->until([&] { return capsule_processes(refused->capsule)->size() == 1; }));
+    refused.reset();
+    rig = unit::thaw(output, images.fd.get(), why);
+    ck_assert_msg(rig != nullptr, "%s", why.c_str());
+    rig->send_input("word\n");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert_text(output.text[0], "<word>\n");
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE_LONG(criu, 120, a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own,
+                a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops, threads_and_their_locks_go_on_over_ten_hops,
+                a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
+                a_dump_that_is_refused_leaves_the_job_as_it_was,
+                a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good);
+
+}  // namespace souk
