@@ -70,6 +70,8 @@ class Stream : public Handle {
     // on_drain tells when to go on). The Bytes form queues a big buffer without a copy.
     Status send(ByteView bytes);
     Status send(Bytes&& bytes);
+    // What send() would say to so many bytes; a refusal counts as one for on_drain.
+    Status may_send(size_t bytes);
     // Bytes that the kernel has not taken yet.
     size_t queued() const;
     // No on_data and no on_eof until resume_reading; the kernel's socket buffer fills and holds the peer back.

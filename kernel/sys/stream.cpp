@@ -291,6 +291,11 @@ Status Stream::send(Bytes&& bytes) {
     return {};
 }
 
+Status Stream::may_send(size_t bytes) {
+    MUST(core_ != nullptr);
+    return core_->get<StreamObject>(key_).may_send(bytes);
+}
+
 size_t Stream::queued() const { return core_ == nullptr ? 0 : core_->get<StreamObject>(key_).queued(); }
 
 void Stream::pause_reading() {

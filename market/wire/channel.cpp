@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/wire/channel.hpp"
+
+#include <cerrno>
+
+#include "kernel/base/check.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk::wire {
+namespace {
+
+class PlainTransport final : public Transport {
+  public:
+    Result<ByteView> open(ByteView wire, Bytes&) override { return wire; }
+    Result<Bytes> seal(Bytes&& clear) override { return std::move(clear); }
+};
+
+constexpr unsigned pings_max = 3;  // unanswered
+
+}  // namespace
+
+std::unique_ptr<Transport> plain_transport() { return std::make_unique<PlainTransport>(); }
+
+Channel::Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options, std::unique_ptr<Transport> transport)
+    : loop_(loop), handlers_(std::make_shared<ChannelHandlers>(std::move(handlers))), options_(options), transport_(std::move(transport)),
+      decoder_(options.side) {
+    MUST(handlers_->on_frame && handlers_->on_closed);
+}
+
+Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHandlers handlers, ChannelOptions options,
+                                               std::unique_ptr<Transport> transport) {
+    std::unique_ptr<Channel> channel(new Channel(loop, std::move(handlers), options, std::move(transport)));
+    Channel* self = channel.get();
+    StreamHandlers stream{[self](ByteView wire) { self->received(wire); }, [self] { self->peer_ended(); },
+                          [self](const Error& error) { self->end(error); },
+                          [self] {
+                              const auto held = self->handlers_;
+                              if (held->on_drain) held->on_drain();
+                          }};
+    TRY_ASSIGN(channel->stream_,
+               loop.stream(std::move(socket), std::move(stream), {.send_queue_bytes_max = options.send_queue_bytes_max}));
+    channel->heard_ = Loop::now();
+    channel->first_frame_timer_ = loop.after(options.first_frame_limit, [self] {
+        self->end(Error{ETIMEDOUT, "the peer connected and said nothing"});
+    });
+    if (options.keepalive > Nanos{0}) channel->watch_silence(channel->heard_ + options.keepalive);
+    return channel;
+}
+
+Channel::~Channel() {
+    if (gone_ != nullptr) *gone_ = true;
+}
+
+// ---- sending
+
+size_t Channel::room() const {
+    if (closed()) return 0;
+    const size_t taken = stream_.queued() + frame_header_bytes;
+    return taken >= options_.send_queue_bytes_max ? 0 : options_.send_queue_bytes_max - taken;
+}
+
+Status Channel::may_send(FrameType type, size_t body_bytes) {
+    if (closed()) return fail("the connection is closed");
+    if (body_bytes > frame_bytes_max(type))
+        return fail("a message of " + std::to_string(body_bytes) + " bytes is longer than its type may be");
+    return stream_.may_send(frame_header_bytes + body_bytes);
+}
+
+Status Channel::send(FrameType type, std::string_view body) {
+    TRY(may_send(type, body.size()));
+    TRY_ASSIGN(Bytes wire, transport_->seal(encode_frame(type, body)));
+    return stream_.send(std::move(wire));
+}
+
+Status Channel::send(FrameType type, Bytes&& body) {
+    TRY(may_send(type, body.size()));
+    const auto head = frame_header(type, body.size());
+    TRY_ASSIGN(Bytes wire_head, transport_->seal(Bytes(head.begin(), head.end())));
+    TRY_ASSIGN(Bytes wire_body, transport_->seal(std::move(body)));
+    TRY(stream_.send(std::move(wire_head)));
+    return stream_.send(std::move(wire_body));
+}
+
+// ---- receiving
+
+void Channel::received(ByteView wire) {
+    heard_ = Loop::now();
+    unanswered_ = 0;
+    Bytes reply;
+    auto clear = transport_->open(wire, reply);
+    if (!clear) return end(clear.error());
+    if (!reply.empty())
+        if (Status sent = stream_.send(std::move(reply)); !sent) return end(sent.error());
+    decode(*clear);
+}
+
+// Hands out every whole frame, unless a callback closes, pauses or destroys the channel.
+void Channel::decode(ByteView clear) {
+    MUST(gone_ == nullptr && held_.empty());
+    bool gone = false;
+    gone_ = &gone;
+    while (!clear.empty()) {
+        const auto frame = decoder_.next(clear);
+        if (!frame) {
+            gone_ = nullptr;
+            return end_telling(frame.error());
+        }
+        if (!*frame) break;
+        take(**frame);
+        if (gone) return;
+        if (closed()) break;
+        if (paused_) {
+            held_.assign(clear.begin(), clear.end());
+            break;
+        }
+    }
+    gone_ = nullptr;
+}
+
+void Channel::take(const Frame& frame) {
+    if (!std::exchange(opened_, true)) first_frame_timer_.cancel();
+    if (frame.type == frame_pong) return;
+    if (frame.type == frame_ping) {
+        (void)send(frame_pong, std::string_view());  // refused by a full queue: that peer does not read anyway
+        return;
+    }
+    const auto handlers = handlers_;  // lives through the call, whatever the callback does to the channel
+    handlers->on_frame(frame);
+}
+
+void Channel::pause_reading() {
+    if (closed() || paused_) return;
+    paused_ = true;
+    resume_timer_.cancel();
+    stream_.pause_reading();
+}
+
+// Not at once: the caller may be on_frame itself.
+void Channel::resume_reading() {
+    if (closed() || !paused_ || resume_timer_.waiting()) return;
+    resume_timer_ = loop_.after(Nanos{0}, [this] {
+        paused_ = false;
+        heard_ = Loop::now();
+        const Bytes held = std::exchange(held_, {});
+        stream_.resume_reading();
+        decode(held);
+    });
+}
+
+// ---- the end
+
+void Channel::peer_ended() {
+    end(Error{0, decoder_.between_frames() ? "the peer closed the connection"
+                                           : "the peer closed the connection in the middle of a message"});
+}
+
+void Channel::finish() {
+    first_frame_timer_.cancel();
+    keepalive_timer_.cancel();
+    resume_timer_.cancel();
+    stream_.close_after_send(options_.linger);
+}
+
+void Channel::refuse(std::string_view line) {
+    (void)send(FrameType::error, pack(ErrorText{std::string(line)}));  // closing is what counts
+    finish();
+}
+
+void Channel::end(const Error& error) {
+    finish();
+    const auto handlers = handlers_;
+    handlers->on_closed(error);  // may destroy this
+}
+
+void Channel::end_telling(const Error& error) {
+    const Error copy = error;
+    (void)send(FrameType::error, pack(ErrorText{copy.message}));
+    end(copy);
+}
+
+void Channel::watch_silence(Nanos at) {
+    keepalive_timer_ = loop_.at(at, [this] {
+        const Nanos now = Loop::now();
+        if (paused_) heard_ = now;  // not listening is no silence
+        const Nanos silent = now - heard_;
+        if (silent >= options_.keepalive) {
+            // By pings, not by time alone: after a sleep of this machine the peer gets its chance to answer.
+            if (unanswered_ == pings_max)
+                return end(Error{ETIMEDOUT, "the peer has been silent for " + std::to_string(silent.ns / 1'000'000'000) + " s"});
+            ++unanswered_;
+            (void)send(frame_ping, std::string_view());
+        }
+        watch_silence((silent >= options_.keepalive ? now : heard_) + options_.keepalive);
+    });
+}
+
+}  // namespace souk::wire

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Channel: frames over a connected socket, on the event loop. Owned by whoever handles the connection, as a
+// unique_ptr that may be dropped at any time, inside the channel's own callbacks too; after that none is called.
+// It ends with one on_closed: the peer left, the socket broke, the first frame did not come in time, the peer
+// fell silent, or sent what is no frame (then it is told so in an error frame first).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernel/sys/loop.hpp"
+#include "market/wire/frame.hpp"
+#include "market/wire/transport.hpp"
+
+namespace souk::wire {
+
+struct ChannelHandlers {
+    std::function<void(const Frame&)> on_frame;      // the body is valid during the call only
+    std::function<void(const Error&)> on_closed;     // the last callback
+    std::function<void()> on_drain;                  // as StreamHandlers::on_drain; may be empty
+};
+
+struct ChannelOptions {
+    Side side = Side::acceptor;
+    Nanos first_frame_limit = Nanos::from_s(5);
+    // Ping a peer of which nothing came for that long, give it up after three pings without answer; 0: never (local sockets).
+    Nanos keepalive = Nanos{0};
+    size_t send_queue_bytes_max = 4 << 20;           // at least a frame of the biggest type that is sent here
+    Nanos linger = Nanos::from_s(2);                 // for last words, when closed by finish() or refuse()
+};
+
+class Channel {
+  public:
+    static Result<std::unique_ptr<Channel>> open(Loop& loop, Fd socket, ChannelHandlers handlers,
+                                                 ChannelOptions options,
+                                                 std::unique_ptr<Transport> transport = plain_transport());
+    ~Channel();
+    Channel(const Channel&) = delete;
+
+    // Queues a frame for the end of this iteration. All or nothing: an error (code ENOBUFS when the queue is full, the
+    // body is longer than its type may be, or the connection is gone) queues nothing.
+    Status send(FrameType type, std::string_view body);
+    // Without copying a big body.
+    Status send(FrameType type, Bytes&& body);
+    size_t queued() const { return stream_.queued(); }
+    // The longest body that send() takes now.
+    size_t room() const;
+
+    // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for shorter than its patience.
+    void pause_reading();
+    void resume_reading();
+
+    // Sends what is queued, then closes; no callback any more.
+    void finish();
+    // The same after an error frame with this line.
+    void refuse(std::string_view line);
+    bool closed() const { return !stream_; }
+    int fd() const { return stream_.fd(); }
+
+  private:
+    Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options, std::unique_ptr<Transport> transport);
+    Status may_send(FrameType type, size_t body_bytes);
+    void received(ByteView wire);
+    void decode(ByteView clear);
+    void take(const Frame& frame);
+    void peer_ended();
+    void end(const Error& error);
+    void end_telling(const Error& error);
+    void watch_silence(Nanos at);
+
+    Loop& loop_;
+    std::shared_ptr<ChannelHandlers> handlers_;
+    ChannelOptions options_;
+    std::unique_ptr<Transport> transport_;
+    FrameDecoder decoder_;
+    Stream stream_;
+    Timer first_frame_timer_, keepalive_timer_, resume_timer_;
+    bool opened_ = false;
+    bool paused_ = false;
+    Bytes held_;               // clear bytes that were not decoded yet when reading was paused
+    Nanos heard_;              // when anything came last
+    unsigned unanswered_ = 0;  // pings since
+    bool* gone_ = nullptr;     // set true by the destructor, for the callback on the stack
+};
+
+}  // namespace souk::wire

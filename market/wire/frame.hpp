@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Frames over a byte stream: a header of 8 bytes {u32 length of the body, u16 type, u16 flags = 0}, little-endian, then
+// the body (a packed message, or raw bytes for image_chunk). FrameDecoder is pure: bytes in, frames or one error out.
+// Nothing of a body is kept before its header has passed: a known type, no longer than that type may be
+// (types.hpp), flags 0, and as the first frame of a connection only what may open one.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/bytes.hpp"
+#include "market/wire/types.hpp"
+
+namespace souk::wire {
+
+inline constexpr size_t frame_header_bytes = 8;
+
+// The channel's own frames (channel.hpp), without a body: whoever gets a ping answers with a pong.
+inline constexpr FrameType frame_ping{0xff00};
+inline constexpr FrameType frame_pong{0xff01};
+
+struct Frame {
+    FrameType type{};
+    std::string_view body;
+};
+
+// Who this end is, hence what may come first: to an acceptor a hello, to a connector a welcome or an error.
+enum class Side : uint8_t { acceptor, connector };
+
+class FrameDecoder {
+  public:
+    explicit FrameDecoder(Side side) : side_(side) {}
+
+    // Takes bytes from the front of `input` until a frame is whole; nothing if `input` ended before. The frame's
+    // body lies in `input` or in the decoder, and is valid until the next call. After an error the stream cannot be
+    // read on: every further call returns the same error.
+    Result<std::optional<Frame>> next(ByteView& input);
+    // Whether the stream ended between two frames (true), or inside one.
+    bool between_frames() const { return head_bytes_ == 0 && !in_body_; }
+    // Bytes held for a frame that is not whole yet.
+    size_t held() const { return head_bytes_ + body_.size(); }
+
+  private:
+    Status check_header();
+    Side side_;
+    bool opened_ = false;
+    bool in_body_ = false;
+    bool gave_body_ = false;  // body_ was given out by the last call
+    size_t head_bytes_ = 0;
+    std::array<uint8_t, frame_header_bytes> head_{};
+    uint32_t length_ = 0;
+    FrameType type_{};
+    Bytes body_;
+    std::optional<Error> error_;
+};
+
+// The header of a frame whose body has that many bytes; more than the type may have is a bug of the caller.
+std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body_bytes);
+// Header and body in one.
+Bytes encode_frame(FrameType type, std::string_view body);
+
+// Whether this program can talk with a peer of that version (hello and welcome carry it); the error names both.
+Status check_version(uint32_t version);
+
+}  // namespace souk::wire

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Frames: the decoder as a pure function of bytes (any split gives the same frames), and channels over real sockets.
+#include "market/wire/frame.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "market/wire/channel.hpp"
+#include "market/wire/codec.hpp"
+#include "tests/unit/loop_fixture.hpp"
+
+using namespace souk;
+using namespace souk::unit;
+using namespace souk::wire;
+
+namespace {
+
+std::string wire_of(FrameType type, std::string_view body) {
+    const Bytes bytes = encode_frame(type, body);
+    return std::string(text_of(bytes));
+}
+
+std::string raw_header(uint32_t bytes, unsigned type, unsigned flags) {
+    std::string out;
+    for (int shift = 0; shift < 32; shift += 8) out += static_cast<char>(bytes >> shift);
+    out += {static_cast<char>(type), static_cast<char>(type >> 8), static_cast<char>(flags), static_cast<char>(flags >> 8)};
+    return out;
+}
+
+std::string error_of(Side side, std::string_view bytes) {
+    FrameDecoder decoder(side);
+    ByteView input = bytes_of(bytes);
+    while (true) {
+        auto frame = decoder.next(input);
+        if (!frame) {
+            ByteView more = bytes_of("more");
+            ck_assert_text(decoder.next(more).error().message, frame.error().message);
+            ck_assert_uint_eq(more.size(), 4);
+            return frame.error().message;
+        }
+        if (!*frame) return "";
+    }
+}
+
+// A channel and what came of it.
+struct End {
+    std::unique_ptr<Channel> channel;
+    std::vector<std::string> frames;
+    std::string closed;
+    int drains = 0;
+    ChannelHandlers handlers() {
+        return {[this](const Frame& f) {
+                    frames.push_back(std::to_string(static_cast<unsigned>(f.type)) + ":" + std::string(f.body));
+                },
+                [this](const Error& e) { closed = e.message; }, [this] { ++drains; }};
+    }
+    void open(Loop& loop, Fd fd, ChannelOptions options) {
+        auto opened = Channel::open(loop, std::move(fd), handlers(), options);
+        OK(opened);
+        channel = std::move(*opened);
+    }
+};
+
+struct Ends {
+    Loop loop = open_loop();
+    End server, client;
+    Ends(ChannelOptions server_options = {}, ChannelOptions client_options = {}) {
+        auto [a, b] = pair_of_sockets();
+        client_options.side = Side::connector;
+        server.open(loop, std::move(a), server_options);
+        client.open(loop, std::move(b), client_options);
+    }
+    void greet() {
+        OK(client.channel->send(FrameType::hello, "h"));
+        OK(server.channel->send(FrameType::welcome, "w"));
+        UNTIL(loop, server.frames.size() == 1 && client.frames.size() == 1);
+        server.frames.clear();
+        client.frames.clear();
+    }
+};
+
+}  // namespace
+
+START_TEST(any_split_of_the_bytes_gives_the_same_frames) {
+    const std::string big = pattern(200'000, 5);
+    const std::string all = wire_of(FrameType::hello, "hello") + wire_of(FrameType::ok, "") +
+                            wire_of(FrameType::image_chunk, big) + wire_of(FrameType::order, pattern(300, 6)) +
+                            wire_of(frame_ping, "");
+    Rng rng(8);
+    for (int round = 0; round < 60; ++round) {
+        FrameDecoder decoder(Side::acceptor);
+        std::string seen;
+        const size_t step_max = round < 20 ? 12 : 1 + rng.below(100'000);
+        size_t given = 0;
+        while (given < all.size()) {
+            const size_t part = std::min<size_t>(all.size() - given, 1 + rng.below(step_max));
+            // A copy of its own, so that a view into bytes that are gone shows under the sanitizer.
+            const std::string piece = all.substr(given, part);
+            given += part;
+            ByteView input = bytes_of(piece);
+            for (;;) {
+                auto frame = decoder.next(input);
+                OK(frame);
+                if (!*frame) break;
+                seen += wire_of((*frame)->type, (*frame)->body);
+            }
+            ck_assert_uint_eq(input.size(), 0);
+            if (round < 3 && given > 5000) break;  // byte by byte: the beginning is enough
+        }
+        ck_assert(all.starts_with(seen));
+        if (round >= 3) ck_assert(seen == all && decoder.between_frames());
+    }
+}
+END_TEST
+
+START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
+    const std::string hello = wire_of(FrameType::hello, "x");
+    ck_assert_text(error_of(Side::acceptor, "GET / HTTP/1.1\r\n"), "this is not souk's protocol");
+    ck_assert_text(error_of(Side::acceptor, std::string(64, '\0')), "this is not souk's protocol");
+    ck_assert_text(error_of(Side::acceptor, raw_header(1, 32, 0)),
+                   "the connection begins with a frame of type 32, not with a hello");
+    ck_assert_text(error_of(Side::connector, hello), "the connection begins with a frame of type 1, not with a hello");
+    ck_assert_text(error_of(Side::acceptor, raw_header(16 * 1024 + 1, 1, 0)),
+                   "a frame of type 1 with 16385 bytes, over its limit of 16384");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0xffffffff, 65, 0)),
+                   "a frame of type 65 with 4294967295 bytes, over its limit of 1048576");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 999, 0)), "a frame of unknown type 999");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 32, 256)), "a frame of type 32 with unknown flags 256");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(1, 0xff00, 0)),
+                   "a frame of type 65280 with 1 bytes, over its limit of 0");
+    ck_assert_text(error_of(Side::acceptor, hello + hello), "");
+    // An announced megabyte of which nothing has come costs nothing.
+    FrameDecoder decoder(Side::acceptor);
+    const std::string announced = hello + raw_header(1 << 20, 65, 0);
+    ByteView input = bytes_of(announced);
+    OK(decoder.next(input));
+    OK(decoder.next(input));
+    ck_assert_uint_eq(decoder.held(), 0);
+    ck_assert(!decoder.between_frames());
+}
+END_TEST
+
+START_TEST(versions_must_agree_and_the_error_names_both) {
+    OK(check_version(protocol_version));
+    ck_assert_text(check_version(7).error().message,
+                   "the peer speaks version 7 of souk's protocol, this program version 1: install the same release on both");
+}
+END_TEST
+
+START_TEST(frames_pass_between_two_channels_in_order_the_big_ones_too) {
+    Ends ends;
+    ends.greet();
+    const std::string big = pattern(chunk_bytes_max, 9);
+    OK(ends.client.channel->send(FrameType::order, "first"));
+    OK(ends.client.channel->send(FrameType::image_chunk, Bytes(big.begin(), big.end())));
+    OK(ends.client.channel->send(FrameType::order, "last"));
+    UNTIL(ends.loop, ends.server.frames.size() == 3);
+    ck_assert_text(ends.server.frames[0], "32:first");
+    ck_assert(ends.server.frames[1] == "65:" + big);
+    ck_assert_text(ends.server.frames[2], "32:last");
+    Status longer = ends.client.channel->send(FrameType::image_chunk, Bytes(chunk_bytes_max + 1));
+    ck_assert_text(longer.error().message, "a message of 1048577 bytes is longer than its type may be");
+    ends.client.channel->finish();
+    UNTIL(ends.loop, !ends.server.closed.empty());
+    ck_assert_text(ends.server.closed, "the peer closed the connection");
+    ck_assert(ends.server.channel->closed());
+    ck_assert(!ends.server.channel->send(FrameType::ok, std::string_view()));
+}
+END_TEST
+
+START_TEST(a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on) {
+    Ends ends({}, {.send_queue_bytes_max = 2 << 20});
+    ends.greet();
+    ends.server.channel->pause_reading();
+    size_t sent = 0;
+    bool full = false;
+    UNTIL_PEER(ends.loop, [&] {
+        for (;;) {
+            Status status = ends.client.channel->send(FrameType::image_chunk, Bytes(500'000, static_cast<uint8_t>(sent)));
+            if (!status) {
+                ck_assert_int_eq(status.error().code, ENOBUFS);
+                full = ends.client.channel->queued() > 1'500'000;
+                return full;
+            }
+            ++sent;
+        }
+    }());
+    ck_assert_uint_eq(ends.server.frames.size(), 0);
+    ends.client.drains = 0;
+    ends.server.channel->resume_reading();
+    UNTIL(ends.loop, ends.server.frames.size() == sent);
+    ck_assert_int_ge(ends.client.drains, 1);
+    for (size_t i = 0; i < sent; ++i)
+        ck_assert(ends.server.frames[i] == "65:" + std::string(500'000, static_cast<char>(i)));
+}
+END_TEST
+
+START_TEST(a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_resumed) {
+    Loop loop = open_loop();
+    auto [ours, theirs] = pair_of_sockets();
+    std::vector<std::string> frames;
+    std::unique_ptr<Channel> channel;
+    std::string closed;
+    auto opened = Channel::open(loop, std::move(ours), {[&](const Frame& f) {
+                                    frames.emplace_back(f.body);
+                                    channel->pause_reading();
+                                }, [&](const Error& e) { closed = e.message; }, {}}, {});
+    OK(opened);
+    channel = std::move(*opened);
+    std::string all = wire_of(FrameType::hello, "0");
+    for (int i = 1; i < 5; ++i) all += wire_of(FrameType::order, std::to_string(i));
+    write_all(theirs.get(), all);
+    theirs.reset();
+    for (size_t n = 1; n <= 5; ++n) {
+        UNTIL(loop, frames.size() == n);
+        OK(loop.run_until([] { return false; }, Nanos::from_ms(2)));
+        ck_assert_uint_eq(frames.size(), n);
+        ck_assert_text(frames.back(), std::to_string(n - 1));
+        ck_assert_text(closed, "");  // the end comes after the frames
+        channel->resume_reading();
+    }
+    UNTIL(loop, closed == "the peer closed the connection");
+}
+END_TEST
+
+START_TEST(garbage_is_answered_with_one_line_and_the_end) {
+    Rng rng(21);
+    Loop loop = open_loop();
+    for (int round = 0; round < 50; ++round) {
+        auto [ours, theirs] = pair_of_sockets();
+        End server;
+        server.open(loop, std::move(ours), {});
+        std::string garbage = pattern(8 + rng.below(5000), static_cast<uint64_t>(round));
+        garbage[4] = '\x63';  // no type that opens a connection
+        write_all(theirs.get(), garbage);
+        std::string answer;
+        bool eof = false;
+        UNTIL_PEER(loop, (answer += read_some(theirs.get(), &eof), eof));
+        ck_assert_uint_eq(server.frames.size(), 0);
+        FrameDecoder decoder(Side::connector);
+        ByteView input = bytes_of(answer);
+        auto frame = decoder.next(input);
+        ck_assert(frame && *frame && (*frame)->type == FrameType::error);
+        ck_assert_text(unpack<ErrorText>((*frame)->body)->text, server.closed);
+    }
+    UNTIL(loop, loop.objects() == 0);
+}
+END_TEST
+
+START_TEST(a_silent_opening_and_a_torn_frame_end_the_connection) {
+    Loop loop = open_loop();
+    auto [a, silent] = pair_of_sockets();
+    End server;
+    server.open(loop, std::move(a), {.first_frame_limit = Nanos::from_ms(10)});
+    UNTIL(loop, server.closed == "the peer connected and said nothing");
+    auto [b, torn] = pair_of_sockets();
+    End other;
+    other.open(loop, std::move(b), {});
+    write_all(torn.get(), wire_of(FrameType::hello, "hello").substr(0, 10));
+    torn.reset();
+    UNTIL(loop, other.closed == "the peer closed the connection in the middle of a message");
+}
+END_TEST
+
+START_TEST(a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up) {
+    Ends ends({.keepalive = Nanos::from_ms(10)});
+    ends.greet();
+    const Nanos start = Loop::now();  // ten times as long as silence is suffered
+    UNTIL(ends.loop, Loop::now() - start > Nanos::from_ms(300) || !ends.server.closed.empty());
+    ck_assert_text(ends.server.closed, "");
+    ck_assert_uint_eq(ends.client.frames.size() + ends.server.frames.size(), 0);
+    Loop loop = open_loop();
+    auto [ours, dead] = pair_of_sockets();
+    End server;
+    server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
+    write_all(dead.get(), wire_of(FrameType::hello, "h"));
+    UNTIL(loop, !server.closed.empty());
+    ck_assert_text(server.closed, "the peer has been silent for 0 s");
+}
+END_TEST
+
+START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
+    Loop loop = open_loop();
+    for (int when = 0; when < 3; ++when) {
+        auto [ours, theirs] = pair_of_sockets();
+        std::unique_ptr<Channel> channel;
+        int calls = 0;
+        auto opened = Channel::open(loop, std::move(ours), {[&](const Frame&) {
+                                        ++calls;
+                                        if (when == 0) channel.reset();
+                                        if (when == 1) channel->refuse("no");
+                                    }, [&](const Error&) { ++calls, channel.reset(); }, {}}, {});
+        OK(opened);
+        channel = std::move(*opened);
+        if (when == 2) write_all(theirs.get(), "this is garbage");
+        else write_all(theirs.get(), wire_of(FrameType::hello, "0") + wire_of(FrameType::ok, "") + wire_of(FrameType::ok, ""));
+        bool eof = false;
+        std::string seen;
+        UNTIL_PEER(loop, (seen += read_some(theirs.get(), &eof), eof));
+        ck_assert_int_eq(calls, 1);
+        ck_assert_int_eq(channel != nullptr, when == 1);
+        if (when == 1) ck_assert(seen == wire_of(FrameType::error, pack(ErrorText{"no"})));
+    }
+    UNTIL(loop, loop.objects() <= 1);
+}
+END_TEST
+
+UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
+           a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept,
+           versions_must_agree_and_the_error_names_both, frames_pass_between_two_channels_in_order_the_big_ones_too,
+           a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on,
+           a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_resumed,
+           garbage_is_answered_with_one_line_and_the_end, a_silent_opening_and_a_torn_frame_end_the_connection,
+           a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up, a_channel_may_be_dropped_in_its_own_callbacks);
