@@ -12,10 +12,10 @@ BPFTOOL   ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 PYTHON    ?= /usr/bin/python3
 CRIU_ROOT ?= /opt/souk/criu
 
-ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/sim checkpoint agentd/core bpf
+ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
-               $(foreach t,$(notdir $(wildcard tools/*)),$(t)=tools/$(t)), \
+               $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
                $(if $(wildcard $(lastword $(subst =, ,$(p)))/*.cpp),$(p)))
 PROG_NAME  = $(firstword $(subst =, ,$(1)))
 PROG_DIR   = $(lastword $(subst =, ,$(1)))
@@ -49,7 +49,7 @@ BENCH_SRCS := $(wildcard tests/bench/*.cpp)
 BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
 
 .DEFAULT_GOAL := all
-.PHONY: all bins deps help check check-unit check-layers check-cluster check-fuzz demo bench bench-build tidy clean
+.PHONY: all bins deps help check check-unit check-layers check-tools check-cluster check-fuzz demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -75,6 +75,9 @@ check-layers:        ## no include that points up, no effect in a core
 
 check-cluster: bins  ## real daemons in network namespaces (root)
 	$(PYTHON) -m pytest -q tests/cluster
+
+check-tools: bins    ## the tools against an agentd of the tests' own
+	$(PYTHON) -m pytest -q tests/tools
 
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
@@ -103,6 +106,11 @@ $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 # PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the job's file system.
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
+# srun and testload are started for every job: static, they come up in half the time.
+LDFLAGS_srun      := $(if $(SAN),,-static -Wl,--gc-sections)
+LDLIBS_srun       := -lprotobuf-c
+LDFLAGS_testload  := $(if $(SAN),,-static -Wl,--gc-sections)
+LDLIBS_testload   := -lxxhash
 
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)

@@ -21,7 +21,7 @@ struct ResourceLimit {
 
 // What to run, as the submitter had it: taken by srun, and its credentials from the kernel.
 struct JobSpec {
-    std::vector<std::string> argv;  // argv[0] is the path that was found
+    std::vector<std::string> argv;  // argv[0] as the user typed it
     std::string path;               // absolute path of the program
     std::vector<std::string> env;
     std::string cwd;

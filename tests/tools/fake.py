@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An agentd of the tests' own: frames and protobuf by hand (so that the wire format is checked twice), scripted by the
+test. Every wait has a limit."""
+import os
+import select
+import socket
+import struct
+import time
+
+LIMIT = 20.0
+MAGIC = 0x4B554F53
+TYPES = {
+    "hello": 1, "welcome": 2, "error": 3, "ok": 4, "ctl_request": 5, "ctl_reply": 6, "submit": 80, "submitted": 81,
+    "attach": 82, "attached": 83, "change": 84, "output": 85, "output_ack": 86, "input": 87, "input_ack": 88,
+    "winch": 89, "signal": 90, "notice": 91, "exit": 92,
+}
+NAMES = {number: name for name, number in TYPES.items()}
+# home::Tell::What
+STARTED, FROZEN, MOVED, COMMENT, STOPPED, CONTINUED, FINISHED = range(7)
+WAITING, RUNNING, FINISHED_PHASE = 1, 3, 8
+
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = b""
+    while n > 0x7F:
+        out += bytes([n & 0x7F | 0x80])
+        n >>= 7
+    return out + bytes([n])
+
+
+def encode(fields):
+    """{field number: int | bool | bytes | str | dict | list of them}"""
+    out = b""
+    for number, value in fields.items():
+        for v in value if isinstance(value, list) else [value]:
+            if isinstance(v, dict):
+                v = encode(v)
+            if isinstance(v, str):
+                v = v.encode()
+            if isinstance(v, bytes):
+                out += varint(number << 3 | 2) + varint(len(v)) + v
+            else:
+                out += varint(number << 3) + varint(int(v))
+    return out
+
+
+def decode(data):
+    """{field number: list of int | bytes}"""
+    at, out = 0, {}
+
+    def number():
+        nonlocal at
+        n = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            n |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return n
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            value = number()
+        elif key & 7 == 1:
+            value = struct.unpack_from("<Q", data, at)[0]
+            at += 8
+        elif key & 7 == 5:
+            value = struct.unpack_from("<I", data, at)[0]
+            at += 4
+        else:
+            n = number()
+            value = data[at:at + n]
+            at += n
+        out.setdefault(key >> 3, []).append(value)
+    return out
+
+
+class Connection:
+    def __init__(self, sock):
+        self.sock = sock
+        self.sock.settimeout(LIMIT)
+        self.buffer = b""
+
+    def _fill(self, n):
+        while len(self.buffer) < n:
+            data = self.sock.recv(65536)
+            if not data:
+                raise EOFError("the tool closed the connection")
+            self.buffer += data
+
+    def receive(self):
+        self._fill(8)
+        n, number, flags = struct.unpack_from("<IHH", self.buffer)
+        assert flags == 0
+        self._fill(8 + n)
+        body, self.buffer = self.buffer[8:8 + n], self.buffer[8 + n:]
+        return NAMES[number], decode(body)
+
+    def expect(self, name):
+        """The next frame of this type; acknowledgements of output are passed over."""
+        while True:
+            kind, fields = self.receive()
+            if kind == name:
+                return fields
+            assert kind == "output_ack", f"{kind} {fields} instead of {name}"
+
+    def send(self, name, fields=None):
+        body = encode(fields or {})
+        self.sock.sendall(struct.pack("<IHH", len(body), TYPES[name], 0) + body)
+
+    def welcome(self, node="n1"):
+        hello = self.expect("hello")
+        assert hello[1] == [MAGIC] and hello[2] == [1] and hello[3] == [2]
+        self.send("welcome", {1: 1, 2: node})
+
+    def accept_job(self, running=True):
+        """Takes a submission as job n1.7; returns it."""
+        self.welcome()
+        submit = self.expect("submit")
+        self.send("submitted", {1: {1: "n1", 2: 7}})
+        if running:
+            self.send("notice", {1: STARTED, 2: "started on n2 at 24.5"})
+        return submit
+
+    def output(self, stream, offset, data):
+        self.send("output", {1: stream, 2: offset, 3: data})
+
+    def exit(self, status=0, why="", cancelled=False, summary='{"id":"n1.7"}'):
+        self.send("exit", {1: status, 2: cancelled, 3: why, 4: summary})
+
+    def close(self):
+        self.sock.close()
+
+
+class Agentd:
+    def __init__(self, path):
+        self.path = str(path)
+        self.connections = []
+        self.listen()
+
+    def listen(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.bind(self.path)
+        self.sock.listen(16)
+        self.sock.settimeout(LIMIT)
+
+    def accept(self):
+        connection = Connection(self.sock.accept()[0])
+        self.connections.append(connection)
+        return connection
+
+    def die(self):
+        """As after kill -9: every connection is gone, nobody listens."""
+        self.close()
+        os.unlink(self.path)
+
+    def close(self):
+        for connection in self.connections:
+            connection.close()
+        self.connections.clear()
+        self.sock.close()
+
+
+def read_until(fd, wanted, limit=LIMIT):
+    """Reads until `wanted` (bytes) has come, or the end when it is None."""
+    data, until = b"", time.monotonic() + limit
+    while wanted is None or wanted not in data:
+        left = until - time.monotonic()
+        assert left > 0 and select.select([fd], [], [], left)[0], f"still waiting for {wanted} after {data}"
+        try:
+            piece = os.read(fd, 65536)
+        except OSError:  # a terminal whose other side is gone
+            piece = b""
+        if not piece:
+            assert wanted is None, f"ended without {wanted}: {data}"
+            break
+        data += piece
+    return data

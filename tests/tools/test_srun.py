@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""srun without a terminal, against a scripted agentd."""
+import json
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from fake import COMMENT, FROZEN, LIMIT, RUNNING, decode, read_until
+
+
+@pytest.mark.parametrize("args, words", [
+    ([], "--max-price is missing"),
+    (["true"], "--max-price is missing"),
+    (["-p", "0", "true"], "--max-price: it must be more than 0"),
+    (["-p", "-3", "true"], "--max-price: '-3' is not an amount"),
+    (["-p", "3eur", "true"], "--max-price: '3eur' is not an amount"),
+    (["-p", "3"], "the program to run is missing"),
+    (["-p", "3", "-m", "12k", "true"], "--memory: '12k' is not a whole number"),
+    (["-p", "3", "-c", "0", "true"], "--cpus: '0' is not a whole number"),
+    (["-p", "3", "-b", "0", "true"], "--budget: it must be more than 0"),
+    (["-p", "3", "-f", "soon", "true"], "--finish: 'soon' is not a number of hours"),
+    (["-p", "3", "-s", "it's", "true"], "--strategy: a name of at most 31 characters"),
+    (["-p", "3", "--name", "a\nb", "true"], "--name: a name of at most 255 printable"),
+    (["--bogus", "true"], "unknown or ambiguous option '--bogus'"),
+    (["-p"], "'-p' needs a value"),
+    (["--quiet=3", "-p", "3", "true"], "'--quiet=3' takes no value"),
+    (["-J", "n1.7"], "--job: no term to change was given"),
+    (["-J", "seven", "-p", "3"], "'seven' is not a job id"),
+    (["-J", "n1.7", "-p", "3", "true"], "'true': a program is only for a new job"),
+    (["--attach", "n1.7", "-p", "3"], "--attach changes no terms"),
+])
+def test_a_mistake_on_the_command_line_is_one_line_and_exit_2(tool, args, words):
+    status, out, err = tool("srun", *args)
+    assert (status, out) == (2, "")
+    assert err.startswith("srun: ") and words in err and err.count("\n") == 1
+
+
+def test_what_cannot_be_run_or_reached_is_one_line_and_exit_1(tool, start, agentd, tmp_path):
+    (tmp_path / "plain").write_text("x")
+    for program, words in [("no-such-program", "no-such-program: no such program in PATH"),
+                           ("./plain", "./plain: Permission denied"), ("/tmp", "/tmp: Is a directory")]:
+        process = start("srun", "-p", "3", program, cwd=tmp_path)
+        assert process.communicate(timeout=LIMIT) == (b"", f"srun: {words}\n".encode())
+        assert process.returncode == 1
+    status, _, err = tool("srun", "-p", "3", "true", env={**os.environ, "SOUK_RUN": str(tmp_path), "SOUK_NODE": ""})
+    assert status == 1 and "no agentd runs on this machine" in err and err.count("\n") == 1
+    status, _, err = tool("srun", "--node", "n9", "-p", "3", "true", env={**os.environ, "SOUK_RUN": str(tmp_path)})
+    assert status == 1 and "no node 'n9' here" in err
+    process = start("srun", "-p", "3", "true", "x" * 100_000, env={**os.environ, "A": "x" * 120_000, "B": "x" * 120_000,
+                                                                 "C": "x" * 120_000, "D": "x" * 120_000})
+    assert b"KiB; a job may have 512" in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
+
+
+def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
+    def limits():
+        os.umask(0o027)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 4096))
+    process = start("srun", "-p", "40.5", "-b", "9", "-m", "180", "-c", "2", "-f", "1.5", "-s", "eager", "--name", "my job",
+                    "sh", "-c", "exit 3", "--help", cwd=tmp_path, preexec_fn=limits,
+                    env={"PATH": "/nowhere:/bin", "ODD": b"\xff\xfe"})
+    connection = agentd.accept()
+    submit = connection.accept_job()
+    spec, terms = decode(submit[1][0]), decode(submit[2][0])
+    assert spec[1] == [b"sh", b"-c", b"exit 3", b"--help"] and spec[2] == [b"/bin/sh"]
+    assert sorted(spec[3]) == [b"ODD=\xff\xfe", b"PATH=/nowhere:/bin"]
+    assert spec[4] == [str(tmp_path).encode()] and spec[5] == [0o027]
+    core = [decode(r) for r in spec[6] if decode(r).get(1, [0]) == [resource.RLIMIT_CORE]]
+    assert core[0].get(2, [0]) == [0] and core[0][3] == [4096]
+    assert terms == {1: [40_500_000], 2: [9_000_000], 3: [180], 4: [2], 5: [5400 * 10**9], 6: [b"eager"]}
+    assert submit[3] == [b"my job"] and submit[4] == [1] and 10 not in spec
+    connection.exit(3 << 8)
+    assert process.wait(LIMIT) == 3
+
+
+@pytest.mark.parametrize("message, status, words", [
+    (dict(status=0), 0, ""), (dict(status=7 << 8), 7, ""), (dict(status=15), 143, "job n1.7: Terminated"),
+    (dict(status=9), 137, "job n1.7: Killed"), (dict(status=13), 141, ""), (dict(status=2), 130, ""),
+    (dict(why="cancelled by root", cancelled=True), 255, "job n1.7: cancelled by root"),
+    (dict(why="/bin/x: Exec format error"), 1, "job n1.7: /bin/x: Exec format error"),
+])
+def test_the_exit_status_is_the_jobs(start, agentd, message, status, words):
+    process = start("srun", "-p", "3", "true")
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.exit(**message)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == status
+    assert (out, err.decode()) == (b"", f"srun: {words}\n" if words else "")
+
+
+def test_a_refused_job_is_one_line_and_exit_1(start, agentd):
+    process = start("srun", "-p", "3", "true")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("submit")
+    connection.send("error", {1: "this node keeps 100000 jobs already\nreally"})
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: this node keeps 100000 jobs already really\n"
+    assert process.returncode == 1
+
+
+def test_output_comes_whole_in_order_and_once(start, agentd):
+    process = start("srun", "-p", "3", "true")
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.output(1, 0, b"hello ")
+    connection.output(2, 0, b"oops\n")
+    connection.output(1, 0, b"hello wor")  # again, and more
+    connection.output(1, 2, b"llo")        # again, nothing new
+    connection.output(1, 9, b"ld\n")
+    connection.exit()
+    assert process.communicate(timeout=LIMIT) == (b"hello world\n", b"oops\n")
+    acks = {}
+    try:
+        while True:
+            kind, fields = connection.receive()
+            if kind == "output_ack":
+                acks[fields[1][0]] = fields[2][0]
+    except EOFError:
+        pass
+    assert acks == {1: 12, 2: 5}
+
+
+def test_nothing_is_lost_or_doubled_when_the_agentd_dies_and_returns(start, agentd):
+    process = start("srun", "-p", "3", "cat", stdin=subprocess.PIPE)
+    connection = agentd.accept()
+    connection.accept_job()
+    process.stdin.write(b"abcdef")
+    process.stdin.flush()
+    assert connection.expect("input")[2] == [b"abcdef"]
+    connection.send("input_ack", {1: 2})
+    connection.output(1, 0, b"line 1\nli")
+    assert read_until(process.stdout.fileno(), b"li") == b"line 1\nli"
+    agentd.die()
+    process.stdin.write(b"ghi")
+    process.stdin.close()
+    process.stdin = None
+    process.send_signal(signal.SIGUSR1)  # while nobody is there
+    agentd.listen()
+    for _ in range(2):  # and a second time, before the first attach is answered
+        connection = agentd.accept()
+        connection.welcome()
+        attach = connection.expect("attach")
+        assert attach[2] == [1] and attach[3] == [9] and attach.get(4, [0]) == [0]
+        if _ == 0:
+            connection.close()
+    connection.send("attached", {1: {1: "n1", 2: 7}, 2: RUNNING, 4: 4, 5: 7})
+    again = connection.expect("input")
+    assert again[1] == [4] and again[2] == [b"ef"]
+    rest, ended = b"", False
+    signals = []
+    while not ended or len(rest) < 3 or not signals:
+        kind, fields = connection.receive()
+        if kind == "signal":
+            signals.append(fields[1][0])
+        if kind == "input":
+            rest += fields.get(2, [b""])[0]
+            ended = ended or 3 in fields
+    assert rest == b"ghi" and signals == [signal.SIGUSR1]
+    connection.output(1, 7, b"line 2\n")
+    connection.exit()
+    assert process.communicate(timeout=LIMIT) == (b"ne 2\n", b"")
+    assert process.returncode == 0
+
+
+def test_a_submission_whose_answer_was_lost_is_asked_for_again_not_doubled(start, agentd):
+    process = start("srun", "-p", "3", "true")
+    connection = agentd.accept()
+    connection.welcome()
+    first = connection.expect("submit")
+    connection.close()
+    connection = agentd.accept()
+    connection.welcome()
+    second = connection.expect("submit")
+    assert second[5] == first[5] and second[5] != [0] and 6 not in first and second[6] == [1]
+    connection.send("submitted", {1: {1: "n1", 2: 7}})
+    attach = connection.expect("attach")
+    assert attach[2] == [1] and 3 not in attach
+    connection.send("attached", {1: {1: "n1", 2: 7}, 2: RUNNING})
+    connection.output(1, 0, b"once\n")
+    connection.exit()
+    assert process.communicate(timeout=LIMIT) == (b"once\n", b"")
+
+
+def test_an_agentd_that_stays_away_ends_srun_and_names_the_job(start, agentd):
+    process = start("srun", "--patience", "0.3", "-p", "3", "true")
+    agentd.accept().accept_job()
+    agentd.die()
+    assert b"The job goes on: srun --attach n1.7" in process.communicate(timeout=LIMIT)[1]
+    assert process.returncode == 1
+
+
+def test_signals_reach_a_job_that_runs(start, agentd):
+    process = start("srun", "-p", "3", "-v", "sleep", "9")
+    connection = agentd.accept()
+    connection.accept_job()
+    read_until(process.stderr.fileno(), b"started on n2")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+                   signal.SIGTSTP, signal.SIGCONT):
+        process.send_signal(number)
+        while True:
+            kind, fields = connection.receive()
+            if kind == "signal":
+                assert fields[1] == [number]
+                break
+            assert kind == "input"  # the end of stdin
+    connection.exit(15)
+    assert process.wait(LIMIT) == 143
+
+
+def cancelled_by_then(connection, process):
+    while True:
+        kind, fields = connection.receive()
+        if kind == "ctl_request":
+            break
+        assert kind == "input"  # the end of stdin
+    assert fields[3] == [b"cancel"] and fields[4] == [b"n1.7"]
+    connection.exit(why="cancelled", cancelled=True)
+    assert process.wait(LIMIT) == 130
+
+
+def test_a_job_that_waits_says_why_and_is_cancelled_by_one_signal(start, agentd):
+    process = start("srun", "-p", "3", "sleep", "9")
+    connection = agentd.accept()
+    connection.accept_job(running=False)
+    connection.send("notice", {1: COMMENT, 2: "no machine has 2 CPUs"})
+    assert read_until(process.stderr.fileno(), b"\n") == b"srun: job n1.7 waits: no machine has 2 CPUs\n"
+    process.send_signal(signal.SIGINT)
+    cancelled_by_then(connection, process)
+
+
+def test_a_frozen_job_says_why_and_is_cancelled_when_asked_twice(start, agentd):
+    process = start("srun", "-p", "3", "sleep", "9")
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.send("notice", {1: FROZEN, 2: "outbid"})
+    assert read_until(process.stderr.fileno(), b"\n") == b"srun: job n1.7 is frozen: outbid\n"
+    process.send_signal(signal.SIGINT)
+    assert b"once more to cancel it" in read_until(process.stderr.fileno(), b"\n")
+    process.send_signal(signal.SIGINT)
+    cancelled_by_then(connection, process)
+
+
+def test_input_keeps_within_its_window(start, agentd, tmp_path):
+    data = os.urandom(1_000_000)
+    (tmp_path / "data").write_bytes(data)
+    with open(tmp_path / "data", "rb") as stdin:
+        process = start("srun", "-p", "3", "cat", stdin=stdin)
+    connection = agentd.accept()
+    connection.accept_job()
+    got, acked, ended = b"", 0, False
+    while not ended:
+        fields = connection.expect("input")
+        assert fields.get(1, [0])[0] == len(got)
+        got += fields.get(2, [b""])[0]
+        ended = 3 in fields
+        assert len(got) - acked <= 300_000
+        if len(got) - acked > 200_000:
+            acked = len(got)
+            connection.send("input_ack", {1: acked})
+    assert got == data
+    connection.exit()
+    assert process.wait(LIMIT) == 0
+
+
+def test_a_reader_that_goes_away_is_a_broken_pipe_for_the_job(start, agentd):
+    process = start("srun", "-p", "3", "yes")
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.output(1, 0, b"y\n")
+    assert os.read(process.stdout.fileno(), 2) == b"y\n"
+    process.stdout.close()
+    process.stdout = None
+    connection.output(1, 2, b"y\n" * 1000)
+    while True:
+        kind, fields = connection.receive()
+        if kind == "signal":
+            assert fields[1] == [signal.SIGPIPE]
+            break
+    connection.exit(13)
+    assert process.communicate(timeout=LIMIT)[1] == b"" and process.returncode == 141
+
+
+def test_a_full_disk_at_stdout_leaves_the_job_and_says_how_to_go_on(start, agentd):
+    with open("/dev/full", "w") as full:
+        process = start("srun", "-p", "3", "true", stdout=full)
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.output(1, 0, b"x\n")
+    err = process.communicate(timeout=LIMIT)[1]
+    assert err == b"srun: stdout: No space left on device; job n1.7 goes on: srun --attach n1.7\n"
+    assert process.returncode == 1
+
+
+def test_json_summaries(start, agentd, tmp_path):
+    for args, where in [(["--json"], None), ([f"--json={tmp_path}/out.json"], tmp_path / "out.json")]:
+        process = start("srun", "-p", "3", *args, "true")
+        connection = agentd.accept()
+        connection.accept_job()
+        connection.exit(summary='{"id":"n1.7","exit":0}')
+        out, err = process.communicate(timeout=LIMIT)
+        assert out == b"" and json.loads(where.read_text() if where else err) == {"id": "n1.7", "exit": 0}
+    process = start("srun", "-p", "3", "--json=/nowhere/out.json", "true")
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: /nowhere/out.json: No such file or directory\n"
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("args, printed", [(["-d"], b"n1.7\n"), (["-d", "--json"], b'{"id":"n1.7"}\n')])
+def test_a_detached_submission_prints_the_id(start, agentd, args, printed):
+    process = start("srun", *args, "-p", "3", "true")
+    submit = agentd.accept().accept_job()
+    assert 4 not in submit
+    assert process.communicate(timeout=LIMIT) == (printed, b"") and process.returncode == 0
+
+
+def test_terms_of_a_running_job_change_and_a_bare_number_is_a_job_of_the_node(start, agentd):
+    process = start("srun", "-J", "7", "-p", "50", "-m", "10")
+    connection = agentd.accept()
+    connection.welcome("node-x")
+    change = connection.expect("change")
+    assert decode(change[1][0]) == {1: [b"node-x"], 2: [7]} and change[2] == [1 | 4]
+    assert decode(change[3][0])[1] == [50_000_000] and decode(change[3][0])[3] == [10]
+    connection.send("ok")
+    assert process.wait(LIMIT) == 0
+    process = start("srun", "-J", "n2.9", "-p", "50")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("change")
+    connection.send("error", {1: "no job n2.9 on this node"})
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: no job n2.9 on this node\n" and process.returncode == 1
+
+
+def test_attach_goes_on_where_the_job_is(start, agentd):
+    process = start("srun", "--attach", "n1.7", stdin=subprocess.PIPE)
+    connection = agentd.accept()
+    connection.welcome()
+    attach = connection.expect("attach")
+    assert 2 not in attach
+    connection.send("attached", {1: {1: "n1", 2: 7}, 2: RUNNING, 4: 100, 5: 50, 6: 0})
+    connection.output(1, 50, b"late\n")
+    process.stdin.write(b"in")
+    process.stdin.flush()
+    given = connection.expect("input")
+    assert given[1] == [100] and given[2] == [b"in"]
+    connection.exit()
+    assert process.communicate(timeout=LIMIT) == (b"late\n", b"") and process.returncode == 0
+
+
+def test_garbage_from_the_daemon_is_one_line(start, agentd):
+    process = start("srun", "-p", "3", "true")
+    connection = agentd.accept()
+    connection.expect("hello")
+    connection.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: the daemon speaks another protocol\n"
+    assert process.returncode == 1
+
+
+def test_a_daemon_of_another_version_is_named(start, agentd):
+    process = start("srun", "-p", "3", "true")
+    connection = agentd.accept()
+    connection.expect("hello")
+    connection.send("welcome", {1: 9, 2: "n1"})
+    assert b"speaks version 9 of the protocol" in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
+
+
+def test_closed_standard_descriptors_do_no_harm(start, agentd):
+    def close():
+        for fd in (0, 1, 2):
+            os.close(fd)
+    process = start("srun", "-p", "3", "true", preexec_fn=close)
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.output(1, 0, b"lost\n")
+    connection.exit(5 << 8)
+    assert process.wait(LIMIT) == 5

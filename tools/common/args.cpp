@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/common/args.hpp"
+
+#include <getopt.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+
+namespace souk::tools {
+namespace {
+
+constexpr int help_value = 1000, version_value = 1001, first_value = 2000;
+
+void print_help(const CommandLine& line) {
+    std::string text = std::string("usage: ") + line.tool + " " + line.synopsis + "\n" + line.summary + "\n\n";
+    const auto row = [&](char letter, const std::string& name, const char* help) {
+        std::string left = letter ? std::string("  -") + letter + ", " : "      ";
+        left += "--" + name;
+        left.append(left.size() < 28 ? 28 - left.size() : 0, ' ');
+        text += left + "  " + help + "\n";
+    };
+    for (const Option& o : line.options)
+        row(o.letter, std::string(o.name) + (!o.value ? "" : *o.value == '[' ? o.value : std::string(" ") + o.value),
+            o.help);
+    row('h', "help", "show this and exit");
+    row(0, "version", "show the version and exit");
+    text += line.footer;
+    std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace
+
+void complain(const char* tool, std::string_view text) {
+    const std::string all = std::string(tool) + ": " + std::string(text) + "\n";
+    if (write(STDERR_FILENO, all.data(), all.size()) < 0) return;  // nobody is there to be told
+}
+
+Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest) {
+    std::string letters = line.mixed ? ":h" : "+:h";
+    std::vector<option> longs;
+    for (size_t i = 0; i < line.options.size(); ++i) {
+        const Option& o = line.options[i];
+        const int takes = !o.value ? no_argument : *o.value == '[' ? optional_argument : required_argument;
+        longs.push_back({o.name, takes, nullptr, first_value + static_cast<int>(i)});
+        if (!o.letter) continue;
+        letters += o.letter;
+        if (takes == required_argument) letters += ':';
+    }
+    longs.push_back({"help", no_argument, nullptr, help_value});
+    longs.push_back({"version", no_argument, nullptr, version_value});
+    longs.push_back({});
+    const auto failed = [&](const std::string& why) {
+        complain(line.tool, why + " (see " + line.tool + " --help)");
+        return Parsed::failed;
+    };
+
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        const int value = getopt_long(argc, argv, letters.c_str(), longs.data(), nullptr);
+        if (value == -1) break;
+        if (value == 'h' || value == help_value) {
+            print_help(line);
+            return Parsed::done;
+        }
+        if (value == version_value) {
+            std::printf("%s (souk) 0.1\n", line.tool);
+            return Parsed::done;
+        }
+        const bool by_letter = optopt > 0 && optopt < 256;
+        const std::string given = by_letter ? std::string("-") + static_cast<char>(optopt) : argv[optind - 1];
+        if (value == ':') return failed("'" + given + "' needs a value");
+        if (value == '?') {
+            if (optopt >= help_value) return failed("'" + given + "' takes no value");
+            return failed("unknown or ambiguous option '" + given + "'");
+        }
+        for (size_t i = 0; i < line.options.size(); ++i) {
+            const Option& o = line.options[i];
+            if (value != o.letter && value != first_value + static_cast<int>(i)) continue;
+            if (auto status = o.set(optarg); !status) return failed(std::string("--") + o.name + ": " + status.error().message);
+            break;
+        }
+    }
+    rest = std::span<char*>(argv + optind, argv + argc);
+    return Parsed::go;
+}
+
+std::function<Status(const char*)> set_flag(bool& flag) {
+    return [&flag](const char*) -> Status {
+        flag = true;
+        return {};
+    };
+}
+
+std::function<Status(const char*)> set_text(std::string& text) {
+    return [&text](const char* value) -> Status {
+        text = value;
+        return {};
+    };
+}
+
+Result<int64_t> parse_whole(std::string_view text, int64_t lo, int64_t hi) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error != std::errc{} || end != text.data() + text.size() || n < lo || n > hi)
+        return fail("'" + std::string(text) + "' is not a whole number from " + std::to_string(lo) + " to " + std::to_string(hi));
+    return n;
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Command lines from a table, over getopt_long: one row for each option, and --help is made from the rows. Costs a tool
+// no start-up time. Errors are one line that names the tool and the option; the caller exits 2.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+struct Option {
+    char letter;             // 0: none
+    const char* name;        // long name
+    const char* value;       // what it takes, as help shows it; null: nothing; "[=FILE]": may be left out
+    const char* help;
+    std::function<Status(const char*)> set;  // null when an optional value was left out, or for a flag
+};
+
+struct CommandLine {
+    const char* tool;
+    const char* synopsis;  // "[options] PROGRAM [ARGS]"
+    const char* summary;   // one line
+    std::vector<Option> options;
+    const char* footer = "";
+    bool mixed = false;    // options may stand after arguments too
+};
+
+enum class Parsed { go, done, failed };  // done: help or version was printed
+
+// `rest`: what is not an option. Adds --help and --version.
+Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
+
+// One line on stderr: "tool: text".
+void complain(const char* tool, std::string_view text);
+
+// Ready-made setters.
+std::function<Status(const char*)> set_flag(bool& flag);
+std::function<Status(const char*)> set_text(std::string& text);
+// A whole number in [lo, hi], decimal digits alone.
+Result<int64_t> parse_whole(std::string_view text, int64_t lo, int64_t hi);
+
+}  // namespace souk::tools

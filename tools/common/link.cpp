@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/common/link.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+namespace souk::tools {
+namespace {
+
+// A frame's head: length of the body (32 bits), type (16 bits), zero (16 bits), all little-endian.
+constexpr size_t head_bytes = 8;
+
+int64_t monotonic_ms() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+}  // namespace
+
+Result<Link> Link::open(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) return fail("socket " + path + ": the path is too long");
+    std::memcpy(address.sun_path, path.data(), path.size());
+    Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd) return fail_errno("socket", errno);
+    // A daemon whose queue is full makes connect wait; it waits this long at most.
+    const timeval patience{30, 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
+        return fail_errno("cannot reach the daemon at " + path, errno);
+    if (fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0) return fail_errno("fcntl", errno);
+    Link link(std::move(fd));
+    link.queue(wire::Hello{});
+    return link;
+}
+
+void Link::queue(wire::FrameType type, std::string_view body) {
+    const auto n = static_cast<uint32_t>(body.size());
+    const auto t = static_cast<uint16_t>(type);
+    const unsigned char head[head_bytes] = {
+        static_cast<unsigned char>(n),       static_cast<unsigned char>(n >> 8), static_cast<unsigned char>(n >> 16),
+        static_cast<unsigned char>(n >> 24), static_cast<unsigned char>(t),      static_cast<unsigned char>(t >> 8)};
+    out_.append(reinterpret_cast<const char*>(head), head_bytes).append(body);
+}
+
+Status Link::flush() {
+    while (sent_ < out_.size()) {
+        const ssize_t n = send(fd_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return {};
+        if (n < 0) return fail_errno("the daemon's connection", errno);
+        sent_ += static_cast<size_t>(n);
+    }
+    out_.clear();
+    sent_ = 0;
+    return {};
+}
+
+// One read at a time: what a frame is views this buffer until the next.
+Result<bool> Link::receive() {
+    in_.erase(0, taken_);
+    taken_ = 0;
+    char buffer[64 * 1024];
+    for (;;) {
+        const ssize_t n = recv(fd_.get(), buffer, sizeof buffer, 0);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return true;
+        if (n < 0) return fail_errno("the daemon's connection", errno);
+        in_.append(buffer, static_cast<size_t>(n));
+        return n > 0;
+    }
+}
+
+Result<bool> Link::own(const Frame& frame) {
+    if (frame.type != wire::FrameType::welcome) return false;
+    TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(frame.body));
+    if (welcome.version != wire::protocol_version)
+        return fail("the daemon speaks version " + std::to_string(welcome.version) + " of the protocol, this tool " +
+                    std::to_string(wire::protocol_version));
+    name_ = welcome.name;
+    return true;
+}
+
+Result<std::optional<Link::Frame>> Link::next() {
+    for (;;) {
+        if (in_.size() - taken_ < head_bytes) return std::nullopt;
+        const auto* head = reinterpret_cast<const unsigned char*>(in_.data() + taken_);
+        const uint32_t n = head[0] | head[1] << 8 | head[2] << 16 | static_cast<uint32_t>(head[3]) << 24;
+        const auto type = static_cast<wire::FrameType>(head[4] | head[5] << 8);
+        if (n > wire::frame_bytes_max(type)) return fail("the daemon speaks another protocol");
+        if (in_.size() - taken_ - head_bytes < n) return std::nullopt;
+        const Frame frame{type, std::string_view(in_).substr(taken_ + head_bytes, n)};
+        taken_ += head_bytes + n;
+        TRY_ASSIGN(const bool mine, own(frame));
+        if (!mine) return frame;
+    }
+}
+
+Status Link::wait(int64_t until_ms) {
+    for (;;) {
+        TRY(flush());
+        const int64_t left = until_ms - monotonic_ms();
+        pollfd poller{fd_.get(), static_cast<short>(POLLIN | (has_queued() ? POLLOUT : 0)), 0};
+        if (left <= 0 || poll(&poller, 1, static_cast<int>(left)) == 0) return fail("no answer from the daemon");
+        if (!(poller.revents & ~POLLOUT)) continue;
+        TRY_ASSIGN(const bool open, receive());
+        if (!open) return fail("the daemon has closed the connection");
+        return {};
+    }
+}
+
+Result<Link::Frame> Link::await(Nanos limit) {
+    const int64_t until_ms = monotonic_ms() + limit.ns / 1'000'000;
+    for (;;) {
+        TRY_ASSIGN(const auto frame, next());
+        if (frame && frame->type == wire::FrameType::error) {
+            TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
+            return fail(error.text);
+        }
+        if (frame) return *frame;
+        TRY(wait(until_ms));
+    }
+}
+
+Result<std::string> Link::peer_name(Nanos limit) {
+    const int64_t until_ms = monotonic_ms() + limit.ns / 1'000'000;
+    while (!name_) {
+        TRY_ASSIGN(const auto frame, next());
+        if (frame && frame->type == wire::FrameType::error) {
+            TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
+            return fail(error.text);
+        }
+        if (frame) return fail("an unexpected answer from the daemon");
+        if (!name_) TRY(wait(until_ms));
+    }
+    return *name_;
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/srun/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace souk::tools {
+namespace {
+
+constexpr double hours_max = 250'000;
+
+Result<Money> positive_money(const char* text) {
+    TRY_ASSIGN(const Money money, parse_money(text));
+    if (money.micro == 0) return fail("it must be more than 0");
+    return money;
+}
+
+Result<Nanos> parse_span(std::string_view text, double seconds_per_unit, double max, const char* unit) {
+    double n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n, std::chars_format::fixed);
+    if (error != std::errc{} || end != text.data() + text.size() || !(n > 0) || n > max)
+        return fail("'" + std::string(text) + "' is not a number of " + unit);
+    return Nanos{static_cast<int64_t>(n * seconds_per_unit * 1e9)};
+}
+
+Status check_strategy(std::string_view text) {
+    const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != '\'' && c != '"';
+    });
+    if (text.empty() || text.size() > 31 || !plain) return fail("a name of at most 31 characters without a quote is wanted");
+    return {};
+}
+
+Status check_name(std::string_view text) {
+    const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; });
+    if (text.empty() || text.size() > 255 || !plain) return fail("a name of at most 255 printable characters is wanted");
+    return {};
+}
+
+CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
+    using wire::Change;
+    const auto term = [&o](Change::Field field, auto parse) {
+        return [&o, field, parse](const char* text) -> Status {
+            o.given |= field;
+            return parse(text);
+        };
+    };
+    const auto whole = [](auto& to, int64_t hi) {
+        return [&to, hi](const char* text) -> Status {
+            TRY_ASSIGN(to, parse_whole(text, 1, hi));
+            return {};
+        };
+    };
+    return {
+        srun,
+        "[options] -p PRICE PROGRAM [ARGS]  |  srun -J ID [terms]  |  srun --attach ID",
+        "Runs a program on the market and stays its terminal; or changes, or attaches to, a job that runs.",
+        {
+            {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
+             term(Change::max_price, [&o](const char* t) -> Status { TRY_ASSIGN(o.terms.max_price, positive_money(t)); return {}; })},
+            {'b', "budget", "AMOUNT", "the most that the job may cost in all",
+             term(Change::budget, [&o](const char* t) -> Status { TRY_ASSIGN(o.terms.budget, positive_money(t)); return {}; })},
+            {'f', "finish", "HOURS", "the time by which it should be done, from now",
+             term(Change::finish, [&o](const char* t) -> Status {
+                 TRY_ASSIGN(o.terms.finish, parse_span(t, 3600, hours_max, "hours"));
+                 return {};
+             })},
+            {'m', "memory", "MB", "memory that it will need", term(Change::memory_mb, whole(o.terms.memory_mb, 1 << 30))},
+            {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)", term(Change::cpus, whole(o.terms.cpus, 65'536))},
+            {'s', "strategy", "NAME", "economic strategy",
+             term(Change::strategy, [&o](const char* t) -> Status { o.terms.strategy = t; return check_strategy(t); })},
+            {0, "name", "NAME", "what to call the job in lists",
+             [&o](const char* t) -> Status { o.name = t; return check_name(t); }},
+            {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
+            {'J', "job", "ID", "change the terms of this job", set_text(change)},
+            {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
+            {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)", set_text(o.node)},
+            {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
+            {0, "json", "[=FILE]", "write a summary as JSON into FILE, or as the last line of stderr;\n"
+             "                              with --detach print {\"id\": ID}",
+             [&o](const char* file) -> Status {
+                 o.json = true;
+                 if (file) o.json_file = file;
+                 return {};
+             }},
+            {0, "patience", "SECONDS", "how long to try again when the agentd is gone (default 300)",
+             [&o](const char* t) -> Status { TRY_ASSIGN(o.patience, parse_span(t, 1, 1e7, "seconds")); return {}; }},
+            {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
+            {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
+        },
+        "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was cancelled, or ended by the\n"
+        "market. 1: it could not be submitted or started, or the agentd stayed away; 2: a mistake on the command line.\n"
+        "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is cancelled by Ctrl-C.\n"};
+}
+
+Parsed usage(const std::string& why) {
+    complain(srun, why + " (see srun --help)");
+    return Parsed::failed;
+}
+
+}  // namespace
+
+Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
+    std::string change, attach;
+    const CommandLine line = command_line(o, change, attach);
+    if (const Parsed parsed = parse(line, argc, argv, o.program); parsed != Parsed::go) return parsed;
+    if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
+    if (!change.empty() || !attach.empty()) {
+        o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
+        o.job = change.empty() ? attach : change;
+        if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
+        if (o.detach || !o.name.empty()) return usage("--detach and --name are only for a new job");
+        if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
+        if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
+        return Parsed::go;
+    }
+    if (!(o.given & wire::Change::max_price)) return usage("--max-price is missing: say what you pay per CPU-hour at most");
+    if (o.program.empty()) return usage("the program to run is missing");
+    return Parsed::go;
+}
+
+}  // namespace souk::tools

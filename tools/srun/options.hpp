@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What srun was asked to do.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "kernel/base/time.hpp"
+#include "market/wire/messages.hpp"
+#include "tools/common/args.hpp"
+
+namespace souk::tools {
+
+inline constexpr const char* srun = "srun";
+
+struct SrunOptions {
+    enum class Mode { submit, change, attach } mode = Mode::submit;
+    uint32_t given = 0;  // of the terms: wire::Change::Field
+    JobTerms terms;
+    std::string name, job, node, socket;
+    bool detach = false, json = false, quiet = false, verbose = false;
+    std::string json_file;  // empty: stderr (an attached job) or stdout
+    Nanos patience = Nanos::from_s(300);
+    std::span<char*> program;
+};
+
+// As parse(): on failed it has said why.
+Parsed parse_srun(int argc, char** argv, SrunOptions& options);
+
+}  // namespace souk::tools

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The loop, the connection, and the way out. What the agentd says and what the user does are in session_events.cpp.
+#include "tools/srun/session.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/srun/clock.hpp"
+#include "tools/srun/summary.hpp"
+
+namespace souk::tools {
+namespace {
+
+constexpr Nanos backoff_min = Nanos::from_ms(50), backoff_max = Nanos::from_s(2);
+constexpr Nanos farewell_max = Nanos::from_s(1);
+constexpr size_t link_queue_max = 1 << 20;
+constexpr int signals_taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH};
+
+Result<Fd> take_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : signals_taken) {
+        // What was ignored when we began (nohup) stays ignored.
+        struct sigaction old {};
+        sigaction(number, nullptr, &old);
+        if (old.sa_handler != SIG_IGN || number == SIGCONT || number == SIGWINCH) sigaddset(&set, number);
+    }
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+    Fd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd) return fail_errno("signalfd", errno);
+    return fd;
+}
+
+}  // namespace
+
+int Session::submit(wire::Submit request) {
+    tty_ = request.spec.tty;
+    request_ = std::move(request);
+    submitted_here_ = true;
+    return run();
+}
+
+int Session::attach(JobId id) {
+    id_ = std::move(id);
+    return run();
+}
+
+Status Session::connect() {
+    TRY_ASSIGN(Link link, Link::open(socket_));
+    link_ = std::move(link);
+    if (id_) {
+        ask_to_attach();
+    } else {
+        link_->queue(*request_);
+        // From the second time on: is it there already, and if so where does it stand?
+        request_->retry = true;
+        request_->attach = false;
+        state_ = State::opening;
+    }
+    return link_->flush();
+}
+
+void Session::ask_to_attach() {
+    wire::Attach message;
+    message.id = *id_;
+    message.resume = submitted_here_ || began_;
+    for (const auto stream : {wire::Stream::out, wire::Stream::err})
+        message.offset[stream == wire::Stream::out ? 0 : 1] = output_.received(stream);
+    link_->queue(message);
+    state_ = State::attaching;
+}
+
+// Also after a failed attempt: the next one waits longer, until the patience has run out.
+void Session::lost(const std::string& why) {
+    const Nanos now = monotonic_now();
+    link_.reset();
+    state_ = State::away;
+    if (exit_) return;  // all that it had to say has come
+    if (lost_at_ == Nanos::never()) {
+        lost_at_ = now;
+        lost_why_ = why;
+        backoff_ = backoff_min;
+    }
+    if (now - lost_at_ >= options_.patience)
+        return give_up(1, (id_ ? "job " + id_->text() + ": " : std::string()) + lost_why_ + "; it was tried again for " +
+                              std::to_string(options_.patience.ns / 1'000'000'000) + " s" +
+                              (id_ ? ". The job goes on: srun --attach " + id_->text() : ""));
+    retry_at_ = std::min(now + backoff_, lost_at_ + options_.patience);
+    backoff_ = std::min(Nanos{backoff_.ns * 2}, backoff_max);
+}
+
+Nanos Session::next_time() const { return std::min(link_ ? Nanos::never() : retry_at_, attention_at_); }
+
+void Session::on_time(Nanos now) {
+    if (!link_ && now >= retry_at_) {
+        if (!said_lost_ && now - lost_at_ > Nanos::from_s(1)) {
+            says(true, lost_why_ + "; trying again");
+            said_lost_ = true;
+        }
+        if (const Status status = connect(); !status) lost(status.error().message);
+    }
+    if (now >= attention_at_) {
+        attention_at_ = Nanos::never();
+        if (!running_ && id_ && !options_.verbose)
+            says(true, "job " + id_->text() + (was_running_ ? " is frozen" : " waits") +
+                           (comment_.empty() ? "" : ": " + comment_));
+    }
+}
+
+int Session::run() {
+    auto signals = take_signals();
+    if (!signals) {
+        say(signals.error().message);
+        return 1;
+    }
+    signals_ = std::move(*signals);
+    if (const Status status = connect(); !status) {
+        say(status.error().message);  // none to begin with: not worth a wait
+        return 1;
+    }
+    if (tty_) terminal_.raw();
+    while (!status_ && !(exit_ && output_.empty())) {
+        enum : size_t { from_link, from_signals, from_stdin, to_output, n_polled };
+        std::array<pollfd, n_polled> polled;
+        polled.fill({-1, 0, 0});
+        polled[from_signals] = {signals_.get(), POLLIN, 0};
+        if (link_)
+            polled[from_link] = {link_->fd(), static_cast<short>((output_.full() ? 0 : POLLIN) | (link_->has_queued() ? POLLOUT : 0)), 0};
+        const bool may_type = !tty_ || Terminal::foreground();
+        if (state_ == State::attached && link_->queued_bytes() < link_queue_max && !input_.ended() && !input_.full() && may_type)
+            polled[from_stdin] = {STDIN_FILENO, POLLIN, 0};
+        if (!output_.empty()) polled[to_output] = {output_.fd(), POLLOUT, 0};
+
+        const Nanos due = next_time(), left = due == Nanos::never() ? due : std::max(due - monotonic_now(), Nanos{});
+        const timespec limit{left.ns / 1'000'000'000, left.ns % 1'000'000'000};
+        if (ppoll(polled.data(), polled.size(), due == Nanos::never() ? nullptr : &limit, nullptr) < 0 && errno != EINTR) {
+            give_up(1, std::string("poll: ") + std::strerror(errno));
+            break;
+        }
+        if (polled[from_signals].revents) {
+            signalfd_siginfo info{};
+            while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
+        }
+        if (polled[to_output].revents) write_output();
+        if (polled[from_stdin].revents) read_stdin();
+        if (link_ && polled[from_link].revents & ~POLLOUT) read_link();
+        on_time(monotonic_now());
+        acknowledge();
+        if (link_ && link_->has_queued())
+            if (const Status status = link_->flush(); !status) lost(status.error().message);
+    }
+    return finish();
+}
+
+// The last acknowledgements are worth a moment; then the terminal is as it was, and only then words.
+int Session::finish() {
+    const Nanos until = monotonic_now() + farewell_max;
+    while (link_ && link_->has_queued() && link_->flush() && link_->has_queued()) {
+        const Nanos left = until - monotonic_now();
+        pollfd wait{link_->fd(), POLLOUT, 0};
+        if (left.ns <= 0 || poll(&wait, 1, static_cast<int>(left.ns / 1'000'000)) <= 0) break;
+    }
+    terminal_.restore();
+    if (status_) return *status_;
+    const int status = exit_status(*exit_, cancel_signal_);
+    if (!exit_->why.empty()) {
+        if (cancel_signal_ == 0) say("job " + id_->text() + ": " + exit_->why);
+    } else if (WIFSIGNALED(exit_->wait_status) && !options_.quiet) {
+        const int number = WTERMSIG(exit_->wait_status);
+        if (number != SIGINT && number != SIGPIPE) say("job " + id_->text() + ": " + strsignal(number));
+    }
+    if (options_.json)
+        if (const Status written = write_summary(options_.json_file, exit_->summary); !written) {
+            say(written.error().message);
+            return 1;
+        }
+    return status;
+}
+
+void Session::give_up(int status, const std::string& text) {
+    terminal_.restore();
+    say(text);
+    status_ = status;
+}
+
+void Session::says(bool important, const std::string& text) const {
+    if (options_.verbose || (important && !options_.quiet)) say(text);
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tools/srun/clock.hpp"
+#include "tools/srun/session.hpp"
+
+namespace souk::tools {
+
+using wire::FrameType;
+
+// ---- what the agentd says
+
+void Session::read_link() {
+    const Result<bool> open = link_->receive();
+    for (;;) {
+        auto frame = open ? link_->next() : Result<std::optional<Link::Frame>>(std::nullopt);
+        if (!frame) return give_up(1, frame.error().message);
+        if (!*frame) break;
+        on_frame(**frame);
+        if (!link_ || status_) return;
+    }
+    if (!open) return lost(open.error().message);
+    if (!*open) lost("the agentd has gone away");
+}
+
+void Session::on_frame(const Link::Frame& frame) {
+    const auto with = [&]<class T>(void (Session::*handle)(const T&)) {
+        const auto message = wire::unpack<T>(frame.body);
+        if (message) (this->*handle)(*message);
+        else give_up(1, message.error().message);
+    };
+    switch (frame.type) {
+        case FrameType::submitted: return with(&Session::on_submitted);
+        case FrameType::attached: return with(&Session::on_attached);
+        case FrameType::notice: return with(&Session::on_notice);
+        case FrameType::error:
+            if (const auto message = wire::unpack<wire::ErrorText>(frame.body)) on_error(message->text);
+            return;
+        case FrameType::output:
+            if (const auto message = wire::unpack<wire::Output>(frame.body)) {
+                const uint64_t missing = output_.take(message->stream, message->offset, message->data);
+                if (missing) says(true, std::to_string(missing) + " bytes of output are lost");
+            }
+            return;
+        case FrameType::input_ack:
+            if (const auto message = wire::unpack<wire::InputAck>(frame.body)) input_.acknowledge(message->offset);
+            return;
+        case FrameType::ctl_reply:  // only a cancel is asked for
+            if (const auto message = wire::unpack<wire::CtlReply>(frame.body); message && !message->ok)
+                says(true, "cancel: " + message->error);
+            return;
+        case FrameType::exit:
+            if (auto message = wire::unpack<wire::Exit>(frame.body)) exit_ = std::move(*message);
+            return;
+        default: return;  // ok, and what a later agentd may add
+    }
+}
+
+void Session::on_submitted(const wire::Submitted& message) {
+    id_ = message.id;
+    says(false, "job " + id_->text());
+    attention_at_ = monotonic_now() + Nanos::from_s(1);
+    // A submission that was sent twice may have a history: ask where it stands.
+    if (lost_at_ != Nanos::never()) return ask_to_attach();
+    settle();
+}
+
+void Session::on_attached(const wire::Attached& message) {
+    const bool first = !submitted_here_ && !began_;
+    if (first) {
+        output_.begin(message.offset);
+        acked_[0] = message.offset[0];
+        acked_[1] = message.offset[1];
+        tty_ = message.tty && Terminal::present();
+        if (tty_) terminal_.raw();
+    }
+    input_.resume(message.input_offset, first);
+    running_ = message.phase == JobPhase::running || message.phase == JobPhase::moving;
+    was_running_ |= message.phase != JobPhase::waiting && message.phase != JobPhase::starting;
+    if (!running_ && message.phase != JobPhase::finished) attention_at_ = monotonic_now() + Nanos::from_s(1);
+    settle();
+}
+
+void Session::settle() {
+    if (said_lost_) says(true, "connected again");
+    lost_at_ = retry_at_ = Nanos::never();
+    said_lost_ = false;
+    const bool again = began_;
+    began_ = true;
+    state_ = State::attached;
+    if (tty_ && (again || !submitted_here_)) send_size();
+    // What was not confirmed goes again, in pieces that a frame holds.
+    std::string_view rest = input_.unconfirmed();
+    for (uint64_t offset = input_.base(); !rest.empty();) {
+        const std::string_view piece = rest.substr(0, wire::stdio_bytes_max);
+        send_input(offset, piece, false);
+        offset += piece.size();
+        rest.remove_prefix(piece.size());
+    }
+    if (input_.ended()) send_input(input_.end(), {}, true);
+    std::vector<int> numbers;
+    numbers.swap(pending_signals_);
+    for (const int number : numbers) on_signal(number);
+}
+
+void Session::on_notice(const wire::Notice& message) {
+    using What = home::Tell::What;
+    if (message.kind != What::comment || !message.text.empty()) says(false, id_->text() + ": " + message.text);
+    switch (message.kind) {
+        case What::started:
+        case What::moved:
+        case What::continued:
+            running_ = was_running_ = true;
+            warned_frozen_ = false;
+            comment_.clear();
+            attention_at_ = Nanos::never();
+            break;
+        case What::frozen:
+            running_ = false;
+            waits(message.text);
+            break;
+        case What::comment:
+            if (!running_ && message.text != comment_) waits(message.text);
+            break;
+        case What::stopped: stop_self(); break;
+        case What::finished: break;  // the exit follows
+    }
+}
+
+void Session::waits(const std::string& comment) {
+    comment_ = comment;
+    if (attention_at_ == Nanos::never()) attention_at_ = monotonic_now() + Nanos::from_s(1);
+}
+
+void Session::on_error(const std::string& text) {
+    if (state_ == State::attached) return says(true, text);
+    give_up(1, text);
+}
+
+// ---- output and input
+
+void Session::write_output() {
+    const wire::Stream stream = output_.next_stream();
+    const Status status = output_.write_some();
+    if (status) return;
+    if (status.error().code == EPIPE || stream == wire::Stream::err) {
+        // Nobody reads: the job learns it as a writer to a closed pipe does.
+        output_.close(stream);
+        if (stream == wire::Stream::out) forward(SIGPIPE);
+        return;
+    }
+    give_up(1, status.error().message + (id_ ? "; job " + id_->text() + " goes on: srun --attach " + id_->text() : ""));
+}
+
+void Session::acknowledge() {
+    if (!link_ || state_ != State::attached) return;
+    for (const auto stream : {wire::Stream::out, wire::Stream::err}) {
+        uint64_t& acked = acked_[stream == wire::Stream::out ? 0 : 1];
+        if (output_.written(stream) <= acked) continue;
+        acked = output_.written(stream);
+        link_->queue(wire::OutputAck{stream, acked});
+    }
+}
+
+void Session::read_stdin() {
+    char buffer[32 * 1024];
+    const ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n > 0) {
+        const std::string_view data(buffer, static_cast<size_t>(n));
+        return send_input(input_.add(data), data, false);
+    }
+    // The end, or a stdin that cannot be read (a terminal that hung up): both end the job's input.
+    input_.set_ended();
+    send_input(input_.end(), {}, true);
+}
+
+void Session::send_input(uint64_t offset, std::string_view data, bool eof) {
+    if (link_) link_->queue(wire::Input{offset, std::string(data), eof});
+}
+
+// ---- signals
+
+void Session::on_signal(int number) {
+    if (number == SIGWINCH) return tty_ ? send_size() : void();
+    if (number == SIGCONT && tty_) {
+        terminal_.raw();
+        send_size();
+    }
+    if (state_ != State::attached) {
+        // Before the job has an id there is nothing to signal; while the agentd is away it waits, within a bound.
+        if (number == SIGTSTP) return stop_self();
+        if (pending_signals_.size() < 16) pending_signals_.push_back(number);
+        return;
+    }
+    const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+    if (!running_ && ends) return cancel(number);
+    if (!running_ && number == SIGTSTP) return stop_self();
+    if (!running_ && number == SIGCONT) return;
+    forward(number);
+}
+
+void Session::forward(int number) {
+    if (link_) link_->queue(wire::Signal{number});
+}
+
+// There is no process that could take the signal. What never ran is cancelled at once, what is frozen when asked twice.
+void Session::cancel(int number) {
+    if (was_running_ && !warned_frozen_ && number == SIGINT) {
+        warned_frozen_ = true;
+        return says(true, "job " + id_->text() + " is frozen; once more to cancel it");
+    }
+    if (cancel_signal_) return;
+    cancel_signal_ = number;
+    link_->queue(wire::CtlRequest{1, 0, "cancel", {id_->text()}});
+}
+
+void Session::stop_self() {
+    terminal_.restore();
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    // On a terminal of our own the key reached the job alone: stop with all of our process group, as the key would
+    // have done. The signal is delivered when it is unblocked, and we are back when we are continued.
+    kill(tty_ ? 0 : getpid(), SIGTSTP);
+    sigset_t before;
+    sigprocmask(SIG_UNBLOCK, &stop, &before);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (tty_) terminal_.raw();
+    // The SIGCONT that woke us is told to the job when it is read. If none is there, the kernel did not stop us (nobody
+    // could continue an orphaned process group): then the job may not stay stopped either.
+    sigset_t waiting;
+    if (sigpending(&waiting) == 0 && !sigismember(&waiting, SIGCONT) && running_) forward(SIGCONT);
+}
+
+void Session::send_size() {
+    if (!link_ || state_ != State::attached) return;
+    const Terminal::Size size = Terminal::size();
+    link_->queue(wire::Winch{size.rows, size.cols});
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/srun/summary.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "kernel/sys/fd.hpp"
+
+namespace souk::tools {
+
+int exit_status(const wire::Exit& exit, int cancel_signal) {
+    if (!exit.why.empty() && cancel_signal) return 128 + cancel_signal;
+    if (!exit.why.empty()) return exit.cancelled ? 255 : 1;
+    if (WIFSIGNALED(exit.wait_status)) return 128 + WTERMSIG(exit.wait_status);
+    return WEXITSTATUS(exit.wait_status);
+}
+
+Status check_summary_file(const std::string& file) {
+    if (file.empty()) return {};
+    TRY(open_at(AT_FDCWD, file, O_WRONLY | O_CREAT, 0666));
+    return {};
+}
+
+Status write_summary(const std::string& file, const std::string& json) {
+    const std::string line = json + "\n";
+    if (file.empty()) {
+        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return fail_errno("stderr", errno);
+        return {};
+    }
+    TRY_ASSIGN(const Fd fd, open_at(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0666));
+    if (write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+        return fail_errno("write " + file, errno);
+    return {};
+}
+
+}  // namespace souk::tools

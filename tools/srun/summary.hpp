@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The end of a job as srun's caller sees it.
+#pragma once
+
+#include <string>
+
+#include "kernel/base/result.hpp"
+#include "market/wire/messages.hpp"
+
+namespace souk::tools {
+
+// The job's own status; 128+N if signal N ended it; 255 if it was cancelled or ended by the market (128+N if our user's
+// signal N made us cancel it); 1 if it could not be started.
+int exit_status(const wire::Exit& exit, int cancel_signal);
+
+// One line of JSON into the file, or on stderr if `file` is empty.
+Status write_summary(const std::string& file, const std::string& json);
+// The file can be written: said before a job is submitted.
+Status check_summary_file(const std::string& file);
+
+}  // namespace souk::tools

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// testload: a job for tests and demonstrations. It works in steps; each mixes a number for a fraction of a millisecond
+// and checks and rewrites a few pages of the memory that it holds. What it prints depends on the options and the number
+// of steps alone, never on time or place, so that a run that was frozen and moved must end like one that was not.
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "kernel/base/rng.hpp"
+#include "kernel/base/time.hpp"
+#include "tools/common/args.hpp"
+
+namespace souk::tools {
+namespace {
+
+constexpr const char* tool = "testload";
+constexpr size_t page_bytes = 4096, pages_per_step = 16;
+constexpr int rounds_per_step = 250'000;
+
+struct Options {
+    double cpu_s = 10;
+    int64_t memory_mb = 0, steps = 0, seed = 1, print_every = 0;
+    bool digest = false;
+};
+
+// CPU time of this process that only grows: after a restore the kernel's count begins again at zero.
+class CpuClock {
+  public:
+    Nanos spent() {
+        timespec now{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        const Nanos t{now.tv_sec * 1'000'000'000 + now.tv_nsec};
+        if (t > last_) sum_ += t - last_;
+        last_ = t;
+        return sum_;
+    }
+
+  private:
+    Nanos sum_, last_;
+};
+
+// Pages whose content follows from (seed, page, generation); the hash of each is kept beside it.
+class Memory {
+  public:
+    Memory(int64_t megabytes, uint64_t seed) : seed_(seed), pages_(static_cast<size_t>(megabytes) * 256) {
+        if (pages_ == 0) return;
+        void* at = mmap(nullptr, pages_ * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) {
+            errno_ = errno;
+            return;
+        }
+        bytes_ = static_cast<unsigned char*>(at);
+        hashes_.resize(pages_);
+        for (size_t page = 0; page < pages_; ++page) fill(page, 0);
+    }
+    ~Memory() {
+        if (bytes_) munmap(bytes_, pages_ * page_bytes);
+    }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+
+    int error() const { return errno_; }
+    // The first damaged page from `first` on, of n; -1 if all are well.
+    int64_t damaged(size_t first, size_t n) const {
+        for (size_t page = first; page < first + n; ++page)
+            if (hash(page) != hashes_[page]) return static_cast<int64_t>(page);
+        return -1;
+    }
+    // Checks the pages whose turn it is and writes them anew.
+    int64_t step(uint64_t number) {
+        for (size_t i = 0; i < pages_per_step && i < pages_; ++i) {
+            const uint64_t turn = number * pages_per_step + i;
+            const size_t page = turn % pages_;
+            if (damaged(page, 1) >= 0) return static_cast<int64_t>(page);
+            fill(page, 1 + turn / pages_);
+        }
+        return -1;
+    }
+    int64_t damaged() const { return damaged(0, pages_); }
+    uint64_t digest() const { return XXH3_64bits(hashes_.data(), hashes_.size() * sizeof(uint64_t)); }
+
+  private:
+    uint64_t hash(size_t page) const { return XXH3_64bits(bytes_ + page * page_bytes, page_bytes); }
+    void fill(size_t page, uint64_t generation) {
+        Rng rng(seed_ ^ (page * 0x9e3779b97f4a7c15) ^ (generation << 40));
+        for (size_t at = 0; at < page_bytes; at += sizeof(uint64_t)) {
+            const uint64_t word = rng.next();
+            std::memcpy(bytes_ + page * page_bytes + at, &word, sizeof word);
+        }
+        hashes_[page] = hash(page);
+    }
+
+    uint64_t seed_;
+    size_t pages_;
+    unsigned char* bytes_ = nullptr;
+    int errno_ = 0;
+    std::vector<uint64_t> hashes_;
+};
+
+bool print(const std::string& line) {
+    for (size_t done = 0; done < line.size();) {
+        const ssize_t n = write(STDOUT_FILENO, line.data() + done, line.size() - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            complain(tool, std::string("stdout: ") + std::strerror(errno));
+            return false;
+        }
+        done += static_cast<size_t>(n);
+    }
+    return true;
+}
+
+int damaged(int64_t page, uint64_t step) {
+    complain(tool, "memory is damaged: page " + std::to_string(page) + ", found in step " + std::to_string(step));
+    return 1;
+}
+
+int burn(const Options& options) {
+    const auto seed = static_cast<uint64_t>(options.seed);
+    Memory memory(options.memory_mb, seed);
+    if (memory.error()) {
+        complain(tool, std::to_string(options.memory_mb) + " MB of memory: " + std::strerror(memory.error()));
+        return 1;
+    }
+    CpuClock clock;
+    const Nanos wanted{static_cast<int64_t>(options.cpu_s * 1e9)};
+    Rng rng(seed);
+    uint64_t mixed = 0, step = 0, lines = 0;
+    const auto goes_on = [&] {
+        return options.steps > 0 ? step < static_cast<uint64_t>(options.steps) : clock.spent() < wanted;
+    };
+    while (goes_on()) {
+        for (int round = 0; round < rounds_per_step; ++round) mixed = (mixed << 5 | mixed >> 59) ^ rng.next();
+        if (const int64_t page = memory.step(step); page >= 0) return damaged(page, step);
+        ++step;
+        if (options.print_every > 0 && step % static_cast<uint64_t>(options.print_every) == 0)
+            if (!print("line " + std::to_string(++lines) + " step " + std::to_string(step) + "\n")) return 1;
+    }
+    if (const int64_t page = memory.damaged(); page >= 0) return damaged(page, step);
+    if (!options.digest) return 0;
+    char text[64];
+    std::snprintf(text, sizeof text, "digest %016llx steps %llu\n",
+                  static_cast<unsigned long long>(mixed ^ memory.digest()), static_cast<unsigned long long>(step));
+    return print(text) ? 0 : 1;
+}
+
+std::function<Status(const char*)> set_whole(int64_t& number, int64_t lo, int64_t hi) {
+    return [&number, lo, hi](const char* text) -> Status {
+        TRY_ASSIGN(number, parse_whole(text, lo, hi));
+        return {};
+    };
+}
+
+Status set_seconds(double& seconds, std::string_view text) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
+    if (error != std::errc{} || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e8)
+        return fail("'" + std::string(text) + "' is not a number of seconds");
+    return {};
+}
+
+int run(int argc, char** argv) {
+    Options o;
+    const CommandLine line{
+        tool,
+        "[options]",
+        "Burns CPU time, checking its own memory and numbers all along; exit 1 if any of it is damaged.",
+        {{'t', "time", "SECONDS", "CPU time to burn (default 10)", [&](const char* s) { return set_seconds(o.cpu_s, s); }},
+         {'m', "memory", "MB", "memory to hold, filled, rewritten and verified", set_whole(o.memory_mb, 0, 1 << 24)},
+         {'n', "steps", "N", "so many steps instead of a time", set_whole(o.steps, 1, INT64_MAX)},
+         {'s', "seed", "N", "seed of all content (default 1)", set_whole(o.seed, 0, INT64_MAX)},
+         {'e', "print-every", "N", "print a numbered line after each N steps", set_whole(o.print_every, 1, INT64_MAX)},
+         {'d', "digest", nullptr, "print a digest of the whole work at the end", set_flag(o.digest)}},
+        "\nA step takes about half a millisecond. With --steps, all that is printed is the same in every run.\n",
+        true};
+    std::span<char*> rest;
+    switch (parse(line, argc, argv, rest)) {
+        case Parsed::done: return 0;
+        case Parsed::failed: return 2;
+        case Parsed::go: break;
+    }
+    if (!rest.empty()) {
+        complain(tool, std::string("unexpected argument '") + rest[0] + "' (see testload --help)");
+        return 2;
+    }
+    return burn(o);
+}
+
+}  // namespace
+}  // namespace souk::tools
+
+int main(int argc, char** argv) { return souk::tools::run(argc, argv); }
