@@ -145,6 +145,7 @@ START_TEST(a_terminal_has_a_size_echo_signals_and_job_control) {
     ck_assert(rig.client.window_size(10, 20).has_value());
     rig.send_input("again\n");
     ck_assert(shown("10 20\r\n"));
+    ck_assert(shown("<again>\r\n"));  // a shell that waits for a child does not end by Ctrl-C
     ck_assert(rig.client.signal(SIGSTOP, SOUK_TO_ROOT).has_value());
     ck_assert(rig.until([&] { return rig.stopped == SIGSTOP; }));
     ck_assert(rig.client.signal(SIGCONT, SOUK_TO_ROOT).has_value());
