@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market, first part: life (records, agents, what leaves each step). See market.hpp.
+#include "market/core/market.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/check.hpp"
+
+namespace souk::market {
+
+namespace {
+constexpr uint64_t seq_block = 1024;              // orders between two writes of the limit
+constexpr Nanos note_pace = Nanos::from_s(1);     // between two notes to one provider, or two directories
+constexpr size_t directory_small = 64;            // up to so many nodes a directory goes out at once
+}  // namespace
+
+Market::Market(MarketOptions options) : options_(std::move(options)) {
+    const Status taken = solver_.set_options(options_.solver);
+    MUST(taken);  // the caller checks them with Solver::set_options before
+}
+
+Status Market::set_solver(const SolverOptions& options) {
+    TRY(solver_.set_options(options));
+    options_.solver = options;
+    dirty_ = true;
+    return {};
+}
+
+void Market::load(MetaRecord meta) {
+    meta_ = std::move(meta);
+    next_seq_ = meta_.seq_limit;
+}
+
+void Market::load(JobRecord record) {
+    Job job;
+    const JobId id = record.report.id;
+    job.record = std::move(record);
+    job.stored = true;
+    job.run_base = job.record.billed;
+    next_seq_ = std::max(next_seq_, job.record.report.order_seq + 1);
+    if (job.record.order) next_seq_ = std::max(next_seq_, job.record.order->seq + 1);
+    jobs_.insert_or_assign(id, std::move(job));
+}
+
+void Market::load(NodeRecord record) { node_of(record.node).record = std::move(record); }
+
+void Market::started(Nanos now) {
+    meta_.seq_limit = std::max(meta_.seq_limit, next_seq_);
+    std::vector<Job*> order;
+    for (auto& [id, job] : jobs_) order.push_back(&job);
+    std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
+        return std::pair(a->record.report.submitted, a->id()) < std::pair(b->record.report.submitted, b->id());
+    });
+    for (Job* job : order) {
+        if (job->phase() == JobPhase::finished) {
+            meta_.finish_seq = std::max(meta_.finish_seq, job->record.finish_seq);
+            finished_.emplace(job->record.finish_seq, job->id());
+            continue;
+        }
+        job->key = {next_key_++};
+        job_names_.emplace(job->key.n, job->id());
+        job->ordered_at = now;
+        claim(*job);
+        touch(*job);
+        set_alarm(*job);
+    }
+    for (auto& [name, node] : nodes_) {
+        node.lost_at = now;
+        touch(node);
+    }
+    settling_ = true;
+    settle_end_ = now + options_.settle;
+}
+
+const Job* Market::find(const JobId& id) const {
+    const auto it = jobs_.find(id);
+    return it == jobs_.end() ? nullptr : &it->second;
+}
+Job* Market::mutable_job(const JobId& id) { return const_cast<Job*>(find(id)); }
+
+const Node* Market::find_node(const NodeName& name) const {
+    const auto it = nodes_.find(name);
+    return it == nodes_.end() ? nullptr : &it->second;
+}
+
+Node& Market::node_of(const NodeName& name) {
+    const auto [it, is_new] = nodes_.try_emplace(name);
+    if (is_new) {
+        it->second.record.node = name;
+        it->second.record.report.node = name;
+        it->second.key = {next_key_++};
+        node_names_.emplace(it->second.key.n, name);
+    }
+    return it->second;
+}
+
+void Market::touch(Job& job) {
+    touched_.insert(job.id());
+    dirty_ = true;
+}
+
+void Market::touch(Node& node) {
+    touched_nodes_.insert(node.record.node);
+    noting_nodes_.insert(node.record.node);
+    dirty_ = true;
+}
+
+void Market::touch_jobs_of(const NodeName& home) {
+    for (auto it = jobs_.lower_bound({home, 0}); it != jobs_.end() && it->first.home == home; ++it)
+        if (it->second.phase() != JobPhase::finished) touch(it->second);
+}
+
+// ------------------------------------------------------------------------------------------------------ agents
+
+Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
+    if (!nodes_.contains(name) && nodes_.size() >= options_.nodes_max)
+        return fail("the market has " + std::to_string(options_.nodes_max) + " nodes already");
+    Node& node = node_of(name);
+    if (node.connected) agent_lost(name, now);
+    node.connected = true;
+    if (node.record.address != address) {
+        node.record.address = address;
+        if (node.record.has_report) unsaved_nodes_.insert(name);
+    }
+    node.noted = {};
+    node.noted_at = {INT64_MIN / 2};
+    touch(node);
+    for (const JobId& id : node.jobs) touch(jobs_.at(id));
+    // Its jobs are believed when it reports them; one that it does not report any more it has lost.
+    for (auto it = jobs_.lower_bound({name, 0}); it != jobs_.end() && it->first.home == name; ++it) {
+        Job& job = it->second;
+        if (job.phase() == JobPhase::finished) continue;
+        job.reported = false;
+        job.doubt_since = now;
+        touch(job);
+        set_alarm(job);
+    }
+    directory_due_ = true;
+    return {};
+}
+
+void Market::agent_lost(const NodeName& name, Nanos now) {
+    const auto it = nodes_.find(name);
+    if (it == nodes_.end() || !it->second.connected) return;
+    Node& node = it->second;
+    node.connected = false;
+    node.lost_at = now;
+    touch(node);
+    for (const JobId& id : node.jobs) {
+        Job& job = jobs_.at(id);
+        touch(job);
+        set_alarm(job);
+    }
+    for (auto job = jobs_.lower_bound({name, 0}); job != jobs_.end() && job->first.home == name; ++job) {
+        if (job->second.phase() == JobPhase::finished) continue;
+        job->second.reported = false;
+        job->second.doubt_since = Nanos::never();
+        touch(job->second);
+        set_alarm(job->second);
+    }
+    directory_due_ = true;
+}
+
+Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
+    const auto it = nodes_.find(name);
+    if (it == nodes_.end() || !it->second.connected) return fail("node " + name + " is not connected");
+    if (const auto* job = std::get_if<JobReport>(&message)) return job_report(name, *job, now);
+    if (const auto* failed = std::get_if<OrderFailed>(&message)) return order_failed(name, *failed, now);
+    const auto& r = std::get<ProviderReport>(message);
+    if (r.node != name) return fail("node " + name + " reports as provider " + r.node);
+    Node& node = it->second;
+    const ProviderReport old = std::exchange(node.record.report, r);
+    const bool first = !std::exchange(node.record.has_report, true);
+    // What changes by the second is shown, and decides nothing unless it changes what fits.
+    ProviderReport comparable = old;
+    comparable.free_mb = r.free_mb;
+    comparable.load_permille = r.load_permille;
+    comparable.wait_permille = r.wait_permille;
+    const bool terms_changed = first || !(comparable == r);
+    // What is free beside its jobs; by 64 MB, so that a breath of the owner's programs decides nothing.
+    const int64_t beside = r.free_mb + node.used_mb;
+    node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
+    if (terms_changed) unsaved_nodes_.insert(name);
+    if (old.criu != r.criu) {
+        std::set<std::string> versions;
+        for (const auto& [other, n] : nodes_)
+            if (!n.record.report.criu.empty()) versions.insert(n.record.report.criu);
+        mixed_criu_ = versions.size() > 1;
+        for (auto& [id, job] : jobs_)
+            if (job.phase() != JobPhase::finished) touch(job);
+    }
+    const auto known = solver_.provider(node.key);
+    if (terms_changed || !known || known->memory_mb != memory_of(node)) {
+        touch(node);
+        for (const JobId& id : node.jobs) touch(jobs_.at(id));
+    }
+    return {};
+}
+
+void Market::end_settling(Nanos now) {
+    if (!settling_) return;
+    const auto awaited = [this](const auto& entry) {
+        const Node& node = entry.second;
+        return !node.connected && (!node.jobs.empty() || (node.record.has_report && node.record.report.on_market));
+    };
+    const auto unreported = [](const auto& entry) {
+        return entry.second.phase() != JobPhase::finished && !entry.second.reported;
+    };
+    if (now < settle_end_ &&
+        (nodes_.empty() || std::any_of(nodes_.begin(), nodes_.end(), awaited) ||
+         std::any_of(jobs_.begin(), jobs_.end(), unreported)))
+        return;
+    settling_ = false;
+    dirty_ = true;
+}
+
+// ------------------------------------------------------------------------------------------- what leaves a step
+
+Nanos Market::next_call() const {
+    if (dirty_) return {0};
+    Nanos next = settling_ ? settle_end_ : solver_.next_wake();
+    if (!alarms_.empty()) next = std::min(next, alarms_.begin()->first);
+    for (const NodeName& name : noting_nodes_) next = std::min(next, nodes_.at(name).noted_at + note_pace);
+    if (directory_due_) next = std::min(next, directory_at_ + note_pace);
+    if (comments_due_) next = std::min(next, comments_at_ + note_pace);
+    if (prices_due_) next = std::min(next, prices_at_ + note_pace);
+    return next;
+}
+
+void Market::flush(Nanos now, Outputs& out) {
+    while (finished_.size() > options_.finished_max) {
+        const JobId id = finished_.begin()->second;
+        finished_.erase(finished_.begin());
+        meta_.retired += jobs_.at(id).record.account.amount;
+        meta_unsaved_ = true;
+        jobs_.erase(id);
+        unsaved_.erase(id);
+        noted_.erase(id);
+        erased_.push_back(id);
+    }
+    for (const JobId& id : std::exchange(unsaved_, {})) {
+        Job& job = jobs_.at(id);
+        const JobRecord& r = job.record;
+        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting || r.account.amount.micro > 0 ||
+                                 r.account.rest > 0 || r.hold != Hold::none || r.cancel || r.order;
+        if (!of_interest) continue;
+        job.stored = true;
+        out.store.push_back(r);
+    }
+    for (const NodeName& name : std::exchange(unsaved_nodes_, {})) out.store.push_back(nodes_.at(name).record);
+    for (const JobId& id : std::exchange(erased_, {})) out.store.push_back(EraseJob{id});
+    if (std::exchange(meta_unsaved_, false)) {
+        while (meta_.seq_limit < next_seq_) meta_.seq_limit += seq_block;
+        out.store.push_back(meta_);
+    }
+    send_notes(now, out);
+}
+
+void Market::send_notes(Nanos now, Outputs& out) {
+    for (const JobId& id : std::exchange(noted_, {})) {
+        Job& job = jobs_.at(id);
+        const Node* home = find_node(id.home);
+        if (!home || !home->connected) continue;
+        const bool settled = job.phase() == JobPhase::finished;
+        std::string text = settled ? "" : comment(job);
+        if (!job.note_due && !settled && text == job.noted_comment && job.record.price == job.noted_price) continue;
+        job.note_due = false;
+        job.noted_comment = text;
+        job.noted_price = job.record.price;
+        out.send.push_back({id.home, JobNote{id, job.record.price, cost(job, now), std::move(text), settled}});
+    }
+    for (auto it = noting_nodes_.begin(); it != noting_nodes_.end();) {
+        Node& node = nodes_.at(*it);
+        if (node.connected && now < node.noted_at + note_pace) {
+            ++it;
+            continue;
+        }
+        const ProviderNote note = prices(node);
+        const auto same = [](const ProviderNote& a, const ProviderNote& b) {
+            return a.current_price == b.current_price && a.next_price == b.next_price && a.earned == b.earned &&
+                   a.guests == b.guests;
+        };
+        if (node.connected && node.record.has_report && !same(note, node.noted)) {
+            node.noted = note;
+            node.noted_at = now;
+            out.send.push_back({node.record.node, note});
+        }
+        it = noting_nodes_.erase(it);
+    }
+    const bool small = nodes_.size() <= directory_small;
+    if (directory_due_ && (small || now >= directory_at_ + note_pace)) {
+        directory_due_ = false;
+        directory_at_ = now;
+        Directory all;
+        for (const auto& [name, node] : nodes_)
+            if (node.connected) all.peers.push_back({name, node.record.address});
+        for (const Peer& peer : all.peers) out.send.push_back({peer.node, all});
+    }
+}
+
+}  // namespace souk::market

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: the market as one pure machine. It is fed what agents report and operators ask, and answers with what to
+// store and what to send; its shell makes everything in Outputs::store durable before the first message of the same
+// Outputs leaves. No clock: every input brings `now` (never steps back within one life).
+//
+// The shell calls inputs as they come and solve() once when it has read all it has: so a burst is one decision. Then
+// nothing is left to do until the next input or next_call().
+//
+// What a job's home node says is true; the market only wishes. A wish is an order, one per job at a time, with a number
+// (`seq`) that grows for ever. It is outstanding until the home reports the wished-for state, says that it failed, or is
+// silent for too long. From order to report the job is in transit: it counts as taken where it goes and where it
+// comes from, and nothing else is decided about it (only a cancel may overtake). What does not fit yet waits for those
+// that leave; two jobs that want each other's places go by way of a freeze of the lesser one.
+//
+// What is not to be decided about is pinned for the solver: jobs in transit, jobs whose home or place is not connected,
+// jobs that refused to be frozen or moved a moment ago (back-off, doubling, bounded), jobs that an operator holds.
+//
+// Money: a job pays its price for the time that it ran, by its home's clock. While it runs the market reckons with its own
+// and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays is
+// credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()).
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "market/core/account.hpp"
+#include "market/core/messages.hpp"
+#include "market/core/solver.hpp"
+
+namespace souk::market {
+
+// What an operator fixed by --hold, until `release`.
+enum class Hold : uint8_t { none = 0, at_node, frozen, stay };  // stay: at_node of wherever it runs next
+
+// One job as it is stored. A job that waits and has cost nothing is not: its home has it.
+struct JobRecord {
+    JobReport report;  // the newest
+    Account account;   // what it has cost
+    Nanos billed;      // the part of its run time that the account holds
+    Nanos skew;        // run time that its home forgot (it restarted): run time is what it reports, and this
+    Money price;       // per CPU-hour, now or when it last ran
+    NodeName payee;    // where it ran when it was last billed
+    std::optional<Order> order;  // outstanding: stored before it leaves, as it takes room elsewhere
+    Hold hold = Hold::none;
+    NodeName hold_node;
+    bool cancel = false;         // asked for; its home has not confirmed it
+    bool out_of_budget = false;  // until the budget grows
+    uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
+};
+
+struct NodeRecord {
+    NodeName node;
+    std::string address;
+    bool has_report = false;
+    ProviderReport report;  // the newest
+    Money earned;
+};
+
+struct MetaRecord {
+    uint64_t seq_limit = 1;   // every order so far has a seq below this
+    uint64_t finish_seq = 0;  // of the job that finished last
+    Money retired;            // the cost of the jobs whose records were erased
+};
+
+struct EraseJob { JobId id; };
+using StoreOp = std::variant<JobRecord, NodeRecord, MetaRecord, EraseJob>;
+struct Send {
+    NodeName node;
+    FromMarket message;
+};
+struct Outputs {
+    std::vector<StoreOp> store;
+    std::vector<Send> send;
+    bool ask_solver = false;  // set_external: work out an allocation of problem() and bring it to adopt()
+};
+
+struct Backoff {
+    bool active = false;
+    Nanos until;
+    uint32_t failures = 0;
+    std::string why;
+};
+
+// One job as the market sees it.
+struct Job {
+    JobRecord record;
+    JobKey key;
+    bool reported = false;  // since its home connected
+    Nanos ordered_at, doubt_since = Nanos::never();
+    std::map<NodeName, Backoff> bars;  // not there now
+    Backoff stuck;                     // cannot be frozen or moved from where it is
+    std::optional<NodeName> once;      // an operator's order without hold; "" = freeze
+    NodeName via;                      // being frozen only to get there
+    Nanos run_base, run_since = Nanos::never();  // its run time is run_base, plus what passed since run_since
+    std::string comment;               // why it waits, or why it is where it is
+    std::string noted_comment;
+    Money noted_price;
+    std::array<NodeName, 2> claims;    // nodes where its CPUs and memory count as taken
+    NodeName lies_on;                  // the node that runs it or keeps its image
+    int32_t claim_cpus = 0;
+    int64_t claim_mb = 0;
+    bool in_solver = false, unsaved = false, stored = false, note_due = false;
+    Nanos alarm = Nanos::never();
+
+    const JobId& id() const { return record.report.id; }
+    JobPhase phase() const { return record.report.phase; }
+};
+
+struct Node {
+    NodeRecord record;
+    ProviderKey key;
+    bool connected = false;
+    Nanos lost_at;                // when it was last connected
+    std::set<JobId> jobs;         // that claim room here, or whose image lies here
+    int64_t used_cpus = 0, used_mb = 0;
+    bool in_solver = false, unsaved = false, note_due = false;
+    ProviderNote noted;
+    Nanos noted_at{INT64_MIN / 2};
+    int64_t room_mb = 0;          // what its newest report left to jobs, those that were there included
+};
+
+struct MarketOptions {
+    SolverOptions solver;
+    Nanos settle = Nanos::from_s(3);       // after a restart: wait this long for agents before anything is moved
+    Nanos grace = Nanos::from_s(60);       // a lost provider's jobs count as running for this long
+    Nanos order_patience = Nanos::from_s(1'200);
+    Nanos doubt_patience = Nanos::from_s(2);  // a home took an order, and is neither there nor says that it failed
+    Nanos forgotten_patience = Nanos::from_s(60);  // a home is back and does not report a job that it had
+    Nanos backoff_min = Nanos::from_s(1), backoff_max = Nanos::from_s(300);
+    size_t jobs_max = 1'000'000, nodes_max = 10'000, finished_max = 1'000;
+};
+
+struct Totals {
+    size_t waiting = 0, running = 0, frozen = 0, in_transit = 0, finished = 0;
+    Surplus surplus;
+    Money paid, earned;  // equal
+};
+
+class Market {
+  public:
+    explicit Market(MarketOptions options);
+    // Any time; takes all or none (solver.hpp).
+    Status set_solver(const SolverOptions& options);
+
+    // Before anything else, in any order; then started().
+    void load(MetaRecord meta);
+    void load(JobRecord job);
+    void load(NodeRecord node);
+    void started(Nanos now);
+
+    // From agents. An error: the agent breaks the rules (another node's job) or a bound is reached; nothing changed.
+    Status agent_connected(const NodeName& node, const std::string& address, Nanos now);
+    void agent_lost(const NodeName& node, Nanos now);
+    Status report(const NodeName& node, const ToMarket& message, Nanos now);
+
+    // From people: one line for them, or why not. `uid` is the caller's, by the kernel's word.
+    Result<std::string> cancel(const JobId& id, uint32_t uid);
+    Result<std::string> move(const JobId& id, const NodeName& node, bool hold, uint32_t uid);
+    Result<std::string> freeze(const JobId& id, bool hold, uint32_t uid);
+    Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold, uint32_t uid);
+    Result<std::string> release(const JobId& id, uint32_t uid);
+
+    // Decides on everything that came in, and on what time made due. Cheap if that is nothing.
+    void solve(Nanos now, Outputs& out);
+    // When solve() must be called at the latest; never() if nothing waits.
+    Nanos next_call() const;
+
+    // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is none, use_own() (once),
+    // then solve() as usual.
+    void set_external(bool on) { external_ = on; asking_ = ask_again_ = false; dirty_ = true; }
+    struct Problem {
+        struct Place { ProviderKey key; ProviderSpec spec; };  // with what pinned jobs leave
+        struct Bid { JobKey key; JobSpec spec; };
+        std::vector<Place> providers;
+        std::vector<Bid> jobs;  // the free ones
+    };
+    Problem problem() const;
+    Status adopt(std::vector<Solver::Assignment> allocation, Nanos now);
+    void use_own();
+
+    // To look at.
+    const std::map<JobId, Job>& jobs() const { return jobs_; }
+    const std::map<NodeName, Node>& nodes() const { return nodes_; }
+    const Job* find(const JobId& id) const;
+    const Node* find_node(const NodeName& name) const;
+    const SolverOptions& solver_options() const { return solver_.options(); }
+    bool settling() const { return settling_; }
+    Totals totals(Nanos now) const;
+    // What the job has cost by now, and for how long it has run.
+    Money cost(const Job& job, Nanos now) const;
+    Nanos run_time(const Job& job, Nanos now) const;
+    // "off", "lost", "disconnected", "unable", "busy" or "free".
+    const char* provider_state(const Node& node, Nanos now) const;
+    ProviderNote prices(const Node& node) const;
+    // Why it is where it is, as of now.
+    std::string comment(const Job& job) const;
+    // The first invariant that does not hold, empty if all do. For tests.
+    std::string audit() const;
+
+  private:
+    struct Wish {
+        JobState state = JobState::waiting;
+        NodeName place;
+        Pin pin = Pin::free;
+    };
+
+    // market_jobs.cpp: reports, orders, back-off
+    Status job_report(const NodeName& node, const JobReport& report, Nanos now);
+    Status order_failed(const NodeName& node, const OrderFailed& failed, Nanos now);
+    void judge_order(Job& job, bool fresh, Nanos now);
+    void refused(Job& job, const Order& order, const NodeName& blame, const std::string& why, Nanos now);
+    void finish(Job& job);
+    void job_alarm(Job& job, Nanos now);
+    void set_alarm(Job& job);
+    void list_at(const Job& job, const NodeName& node, bool add);
+    Result<Job*> job_to_report(const JobReport& report);
+    void claim(Job& job);
+    bool in_transit(const Job& job) const;
+    NodeName heading_for(const Job& job) const;
+    void back_off(Backoff& b, const std::string& why, Nanos now) const;
+
+    // market_pay.cpp: run time and money
+    void bill(Job& job, Nanos run_time);
+    void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
+    Nanos account_until(Job& job, Nanos ran);
+    Nanos budget_end(const Job& job) const;
+    void set_price(Job& job, Money price, Nanos now);
+    void refresh_prices(Nanos now);
+
+    // market_solve.cpp: the solver, and from its answer to orders
+    Wish wish(const Job& job) const;
+    bool cannot_leave(const Job& job) const;
+    bool may_run_at(const Job& job, const NodeName& node) const;
+    std::vector<ProviderKey> barred(const Job& job) const;
+    void sync_jobs();
+    void sync_nodes();
+    void take_changes(std::span<const Change> changes);
+    void place(Nanos now, Outputs& out);
+    bool place_one(Job& job, Nanos now, Outputs& out);
+    NodeName target_of(const Job& job) const;
+    bool will_give_room(const NodeName& node, std::set<NodeName>& seen) const;
+    void break_cycle(const Job& blocked, Nanos now, Outputs& out);
+    bool fits(const Job& job, const Node& node) const;
+    void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now, Outputs& out);
+    bool usable(const Node& node) const;
+    bool keeps_guests(const Node& node) const;
+    int64_t memory_of(const Node& node) const;
+    Names names() const;
+
+    // market_comment.cpp
+    std::string why_waiting(const Job& job) const;
+    std::string why_no_provider(const Job& job) const;
+    std::string pinned_comment(const Job& job) const;
+    void refresh_comments(Nanos now);
+
+    // market.cpp
+    void flush(Nanos now, Outputs& out);
+    void send_notes(Nanos now, Outputs& out);
+    void end_settling(Nanos now);
+    Job* mutable_job(const JobId& id);
+    Node& node_of(const NodeName& name);
+    void touch(Job& job);
+    void touch(Node& node);
+    void touch_jobs_of(const NodeName& home);
+    Result<Job*> operated(const JobId& id, uint32_t uid);
+    Result<const Node*> destination(const Job& job, const NodeName& name) const;
+
+    MarketOptions options_;
+    Solver solver_;
+    MetaRecord meta_;
+    uint64_t next_seq_ = 1;
+    bool meta_unsaved_ = false;
+    std::map<JobId, Job> jobs_;
+    std::map<NodeName, Node> nodes_;
+    std::map<uint64_t, JobId> job_names_;        // by key
+    std::map<uint64_t, NodeName> node_names_;    // by key
+    uint64_t next_key_ = 1;
+    std::map<uint64_t, JobId> finished_;         // by finish_seq
+    std::vector<JobId> erased_;                  // to be told to the store
+    std::set<JobId> touched_, unsaved_, noted_, pending_;
+    std::set<JobId> displaced_;                  // their comment says by whom, and is kept until they run
+    bool mixed_criu_ = false;                    // not all providers have the same version
+    std::set<NodeName> touched_nodes_, unsaved_nodes_, noting_nodes_;
+    std::set<std::pair<Nanos, JobId>> alarms_;
+    Nanos settle_end_ = Nanos::never();
+    bool settling_ = false;
+    bool dirty_ = false;
+    bool directory_due_ = false;
+    Nanos directory_at_{INT64_MIN / 2};
+    bool comments_due_ = false;
+    Nanos comments_at_{INT64_MIN / 2};
+    JobId comments_next_;
+    bool prices_due_ = false;
+    Nanos prices_at_{INT64_MIN / 2};
+    bool external_ = false, asking_ = false, ask_again_ = false, own_once_ = false;
+};
+
+}  // namespace souk::market

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market, fifth part: one line for people about every job that is not simply running. See market.hpp.
+#include <algorithm>
+
+#include "market/core/market.hpp"
+
+namespace souk::market {
+
+// What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
+std::string Market::why_no_provider(const Job& job) const {
+    const JobTerms& t = job.record.report.terms;
+    int32_t cpus = 0;
+    int64_t memory = 0;
+    bool any = false, both = false;
+    std::optional<Money> least_reserve;
+    for (const auto& [name, node] : nodes_) {
+        if (!usable(node)) continue;
+        const ProviderReport& r = node.record.report;
+        any = true;
+        cpus = std::max(cpus, r.cpus);
+        memory = std::max(memory, r.memory_mb);
+        if (r.cpus < t.cpus || r.memory_mb < t.memory_mb) continue;
+        both = true;
+        if (!least_reserve || r.reserve < *least_reserve) least_reserve = r.reserve;
+    }
+    if (!any) return "no provider is on the market";
+    if (t.cpus > cpus)
+        return "needs " + std::to_string(t.cpus) + " CPUs; no provider has more than " + std::to_string(cpus);
+    if (t.memory_mb > memory)
+        return "needs " + std::to_string(t.memory_mb) + " MB; no provider offers more than " + std::to_string(memory);
+    if (!both)
+        return "no provider has both " + std::to_string(t.cpus) + " CPUs and " + std::to_string(t.memory_mb) + " MB";
+    if (*least_reserve > t.max_price)
+        return "its price " + format_money(t.max_price) + " is below every reservation price; " +
+               format_money(*least_reserve) + " is the least";
+    return {};
+}
+
+// Why a job that is free to run has no place.
+std::string Market::why_waiting(const Job& job) const {
+    std::string impossible = why_no_provider(job);
+    if (!impossible.empty()) return impossible;
+    const auto bid = solver_.winning_bid(job.key);
+    if (displaced_.contains(job.id())) {  // by whom stays true; what would win it back is as of now
+        const std::string by_whom = job.comment.substr(0, job.comment.find("; "));
+        return bid ? by_whom + "; " + format_money(*bid) + " would win it back" : by_whom;
+    }
+    for (const auto& [name, bar] : job.bars)
+        if (bar.active) return name + " could not take it: " + bar.why + "; tried again later";
+    if (bid) return "outbid; " + format_money(*bid) + " would win a place";
+    return "waits for room";
+}
+
+// Why nothing is decided about it now. Empty if it is free.
+std::string Market::pinned_comment(const Job& job) const {
+    const JobRecord& r = job.record;
+    const bool running = job.phase() == JobPhase::running, frozen = job.phase() == JobPhase::frozen;
+    const std::string& where = r.report.where;
+    const Node* home = find_node(job.id().home);
+    if (r.cancel) return home && home->connected ? "is being cancelled" : "cancelled as soon as " + job.id().home + " is back";
+    if (!home || !home->connected)
+        return "its home node " + job.id().home + " is not connected" + (running ? "; it stays on " + where : "");
+    if (!job.reported) return "its home node " + job.id().home + " has not reported it yet";
+    const Node* at = find_node(where);
+    if (running && at && !at->connected) return where + " is not connected; it stays there";
+    if (running && at && keeps_guests(*at)) return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
+    if (frozen && at && !at->connected) return "its image is on " + where + ", which is not connected";
+    if (job.stuck.active) return "cannot leave " + where + ": " + job.stuck.why + "; tried again later";
+    if (r.out_of_budget)
+        return "its budget of " + format_money(r.report.terms.budget) + " is used up; a larger one (srun -J " +
+               job.id().text() + " -b MORE) wakes it";
+    if (r.hold == Hold::frozen) return "held frozen by the operator";
+    if (r.hold == Hold::at_node) {
+        if (running && where == r.hold_node) return "held on " + where + " by the operator";
+        return "held for " + r.hold_node + " by the operator" +
+               (may_run_at(job, r.hold_node) ? "" : ", which cannot take it now");
+    }
+    return {};
+}
+
+std::string Market::comment(const Job& job) const {
+    if (job.phase() == JobPhase::finished) return job.record.report.why;
+    std::string pinned = pinned_comment(job);
+    if (in_transit(job)) return pinned.empty() || !job.record.cancel ? (job.record.order ? job.record.order->reason : job.comment) : pinned;
+    if (!pinned.empty()) return pinned;
+    if (settling_) return job.phase() == JobPhase::running ? "" : "the market has just started and waits for its nodes";
+    const NodeName target = target_of(job);
+    const bool running = job.phase() == JobPhase::running;
+    if (target.empty()) return running ? job.comment : why_waiting(job);
+    if (running && target == job.record.report.where) return job.comment;
+    return "waits for room on " + target + (job.comment.empty() ? "" : " (" + job.comment + ")");
+}
+
+// What would win a place changes with every bid of others: brought up to date once a second, a bounded number at a time.
+void Market::refresh_comments(Nanos now) {
+    constexpr Nanos pace = Nanos::from_s(1);
+    constexpr size_t scan_max = 4'096, refresh_max = 256;
+    if (!comments_due_ || now < comments_at_ + pace) return;
+    comments_at_ = now;
+    size_t refreshed = 0;
+    auto it = jobs_.lower_bound(comments_next_);
+    for (size_t scanned = 0; scanned < scan_max && refreshed < refresh_max && it != jobs_.end(); ++scanned, ++it) {
+        const JobPhase phase = it->second.phase();
+        if (phase != JobPhase::waiting && phase != JobPhase::frozen) continue;
+        noted_.insert(it->first);
+        ++refreshed;
+    }
+    comments_due_ = it != jobs_.end();
+    comments_next_ = it != jobs_.end() ? it->first : JobId{};
+}
+
+}  // namespace souk::market

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market, sixth part: what people ask for, and what is shown to them. See market.hpp.
+#include <algorithm>
+
+#include "market/core/market.hpp"
+
+namespace souk::market {
+namespace {
+constexpr uint32_t root_uid = 0;
+}
+
+// A job that an operator may act upon.
+Result<Job*> Market::operated(const JobId& id, uint32_t uid) {
+    if (uid != root_uid) return fail("only root may move, freeze, thaw or release a job");
+    Job* job = mutable_job(id);
+    if (!job) return fail("no such job: " + id.text());
+    if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    if (job->record.cancel) return fail("job " + id.text() + " is being cancelled");
+    return job;
+}
+
+Result<const Node*> Market::destination(const Job& job, const NodeName& name) const {
+    const Node* node = find_node(name);
+    if (!node) return fail("no such node: " + name);
+    const ProviderReport& r = node->record.report;
+    const JobTerms& t = job.record.report.terms;
+    if (!node->connected) return fail("node " + name + " is not connected");
+    if (!node->record.has_report || !r.on_market) return fail("node " + name + " is not on the market");
+    if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
+    if (t.cpus > r.cpus)
+        return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " + job.id().text() + " needs " +
+                    std::to_string(t.cpus));
+    if (t.memory_mb > r.memory_mb)
+        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " + job.id().text() + " needs " +
+                    std::to_string(t.memory_mb));
+    if (r.reserve > t.max_price)
+        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " + job.id().text() + " pays at most " +
+                    format_money(t.max_price));
+    return node;
+}
+
+Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
+    Job* job = mutable_job(id);
+    if (!job) return fail("no such job: " + id.text());
+    if (uid != root_uid && uid != job->record.report.uid) return fail("job " + id.text() + " belongs to another user");
+    if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    job->record.cancel = true;
+    unsaved_.insert(id);
+    noted_.insert(id);
+    touch(*job);
+    const Node* home = find_node(id.home);
+    if (!home || !home->connected)
+        return "job " + id.text() + " is cancelled as soon as its home node " + id.home + " is connected";
+    return "job " + id.text() + " is being cancelled";
+}
+
+Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hold, uint32_t uid) {
+    TRY_ASSIGN(Job* const job, operated(id, uid));
+    TRY(destination(*job, name));
+    if (job->bars.contains(name)) job->bars.erase(name);  // the operator knows better
+    job->stuck.active = false;
+    job->record.hold = hold ? Hold::at_node : Hold::none;
+    job->record.hold_node = hold ? name : NodeName{};
+    job->once.reset();
+    if (!hold) job->once = name;
+    job->comment = "moved by the operator";
+    unsaved_.insert(id);
+    touch(*job);
+    if (job->phase() == JobPhase::running && job->record.report.where == name && !in_transit(*job)) {
+        job->once.reset();
+        return "job " + id.text() + " runs on " + name + (hold ? " and is held there" : " already");
+    }
+    return "job " + id.text() + " goes to " + name + (hold ? " and is held there" : "");
+}
+
+Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
+    TRY_ASSIGN(Job* const job, operated(id, uid));
+    job->stuck.active = false;
+    job->via.clear();
+    job->record.hold = hold ? Hold::frozen : Hold::none;
+    job->record.hold_node.clear();
+    job->once.reset();
+    const JobPhase phase = job->phase();
+    const bool still = (phase == JobPhase::waiting || phase == JobPhase::frozen) && !job->record.order;
+    if (!hold && !still) job->once = NodeName{};
+    job->comment = "frozen by the operator";
+    displaced_.erase(id);
+    unsaved_.insert(id);
+    touch(*job);
+    if (still) return "job " + id.text() + " is " + phase_name(phase) + (hold ? " and is held" : " already");
+    return "job " + id.text() + " is being frozen" + (hold ? " and held" : "");
+}
+
+Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hold, uint32_t uid) {
+    if (!name.empty()) {
+        auto moved = move(id, name, hold, uid);
+        if (moved) mutable_job(id)->comment = "thawed by the operator";
+        return moved;
+    }
+    TRY_ASSIGN(Job* const job, operated(id, uid));
+    const bool running = job->phase() == JobPhase::running;
+    job->record.hold = hold ? (running ? Hold::at_node : Hold::stay) : Hold::none;
+    job->record.hold_node = hold && running ? job->record.report.where : NodeName{};
+    job->once.reset();
+    job->stuck.active = false;
+    for (auto& [node, bar] : job->bars) bar.active = false;
+    unsaved_.insert(id);
+    touch(*job);
+    return "job " + id.text() + (running ? " runs on " + job->record.report.where : " goes on where its bid wins a place");
+}
+
+Result<std::string> Market::release(const JobId& id, uint32_t uid) {
+    TRY_ASSIGN(Job* const job, operated(id, uid));
+    if (job->record.hold == Hold::none) return fail("job " + id.text() + " is not held");
+    job->record.hold = Hold::none;
+    job->record.hold_node.clear();
+    job->once.reset();
+    job->comment.clear();
+    unsaved_.insert(id);
+    touch(*job);
+    return "job " + id.text() + " is released";
+}
+
+const char* Market::provider_state(const Node& node, Nanos now) const {
+    const ProviderReport& r = node.record.report;
+    if (!node.connected) return now < node.lost_at + options_.grace ? "disconnected" : "lost";
+    if (!node.record.has_report || !r.on_market) return "off";
+    if (!r.cannot.empty()) return "unable";
+    return node.used_cpus > 0 ? "busy" : "free";
+}
+
+std::string Market::audit() const {
+    std::map<NodeName, std::pair<int64_t, int64_t>> used;
+    Money paid = meta_.retired, earned;
+    for (const auto& [id, job] : jobs_) {
+        const JobRecord& r = job.record;
+        const JobTerms& t = r.report.terms;
+        paid += r.account.amount;
+        if (t.budget.micro > 0 && r.account.amount > t.budget && !r.out_of_budget && r.finish_seq == 0)
+            return id.text() + " has spent more than its budget";
+        for (const NodeName& name : job.claims) {
+            if (name.empty()) continue;
+            used[name].first += job.claim_cpus;
+            used[name].second += job.claim_mb;
+        }
+        if (r.report.phase == JobPhase::finished && (job.record.order || !job.claims[0].empty() || !job.claims[1].empty()))
+            return id.text() + " is finished and holds room or an order";
+    }
+    for (const auto& [name, node] : nodes_) {
+        earned += node.record.earned;
+        const auto& [cpus, mb] = used[name];
+        if (cpus != node.used_cpus || mb != node.used_mb) return name + " counts its guests' room wrong";
+    }
+    if (paid != earned) return "paid " + format_money(paid) + " and earned " + format_money(earned) + " differ";
+    return {};
+}
+
+}  // namespace souk::market

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market, second part: what homes report of their jobs, orders and their ends, back-off. See market.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/check.hpp"
+#include "market/core/market.hpp"
+
+namespace souk::market {
+namespace {
+
+bool steady(JobPhase phase) {
+    return phase == JobPhase::waiting || phase == JobPhase::running || phase == JobPhase::frozen ||
+           phase == JobPhase::finished;
+}
+
+bool fulfils(const JobReport& r, const Order& order) {
+    if (r.phase == JobPhase::finished) return true;
+    switch (order.kind) {
+        case Order::Kind::run: return r.phase == JobPhase::running && r.where == order.node;
+        case Order::Kind::suspend: return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
+        case Order::Kind::abort: return false;
+    }
+    return false;
+}
+
+}  // namespace
+
+bool Market::in_transit(const Job& job) const { return job.record.order.has_value() || !steady(job.phase()); }
+
+// Where a job in transit will run if all goes well; empty: nowhere.
+NodeName Market::heading_for(const Job& job) const {
+    if (job.record.order && job.record.order->kind == Order::Kind::run) return job.record.order->node;
+    if (job.record.order && job.record.order->kind == Order::Kind::suspend) return {};
+    switch (job.phase()) {
+        case JobPhase::starting:
+        case JobPhase::running: return job.record.report.where;
+        case JobPhase::moving:
+        case JobPhase::thawing: return job.record.report.to;
+        default: return {};
+    }
+}
+
+void Market::list_at(const Job& job, const NodeName& name, bool add) {
+    if (name.empty()) return;
+    Node& node = node_of(name);
+    if (add) node.jobs.insert(job.id());
+    else node.jobs.erase(job.id());
+    touch(node);
+}
+
+// Makes its room count where it is and where it goes.
+void Market::claim(Job& job) {
+    const JobReport& r = job.record.report;
+    const bool finished = r.phase == JobPhase::finished;
+    const bool occupies = r.phase == JobPhase::running || r.phase == JobPhase::starting ||
+                          r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
+    std::array<NodeName, 2> places;
+    if (occupies) places[0] = r.where;
+    if (!finished && in_transit(job) && heading_for(job) != places[0]) places[1] = heading_for(job);
+    const NodeName lies_on = finished ? NodeName{} : r.where;
+    if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == r.terms.cpus &&
+        job.claim_mb == r.terms.memory_mb)
+        return;
+    for (const NodeName& name : job.claims) {
+        if (name.empty()) continue;
+        node_of(name).used_cpus -= job.claim_cpus;
+        node_of(name).used_mb -= job.claim_mb;
+        list_at(job, name, false);
+    }
+    list_at(job, job.lies_on, false);
+    job.claims = places;
+    job.lies_on = lies_on;
+    job.claim_cpus = r.terms.cpus;
+    job.claim_mb = r.terms.memory_mb;
+    for (const NodeName& name : job.claims) {
+        if (name.empty()) continue;
+        node_of(name).used_cpus += job.claim_cpus;
+        node_of(name).used_mb += job.claim_mb;
+        list_at(job, name, true);
+    }
+    list_at(job, job.lies_on, true);
+}
+
+void Market::back_off(Backoff& b, const std::string& why, Nanos now) const {
+    if (b.failures > 0 && now > b.until + options_.backoff_max) b.failures = 0;  // long ago
+    Nanos span = options_.backoff_min;
+    for (uint32_t i = 0; i < b.failures && span < options_.backoff_max; ++i) span = span + span;
+    ++b.failures;
+    b.active = true;
+    b.until = now + std::min(span, options_.backoff_max);
+    b.why = why;
+}
+
+// The order is over and was not carried out.
+void Market::refused(Job& job, const Order& order, const NodeName& blame, const std::string& why, Nanos now) {
+    constexpr size_t bars_max = 64;
+    const JobReport& r = job.record.report;
+    job.via.clear();
+    job.once.reset();
+    if (order.kind == Order::Kind::run && (blame != r.where || r.where == order.node || r.where.empty())) {
+        if (job.bars.size() >= bars_max && !job.bars.contains(order.node))
+            job.bars.erase(std::min_element(job.bars.begin(), job.bars.end(), [](const auto& a, const auto& b) {
+                return a.second.until < b.second.until;
+            }));
+        back_off(job.bars[order.node], why, now);
+    } else {
+        back_off(job.stuck, why, now);
+    }
+}
+
+Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nanos now) {
+    if (failed.id.home != node) return fail("node " + node + " reports for job " + failed.id.text() + " of another home");
+    Job* job = mutable_job(failed.id);
+    if (!job || !job->record.order || job->record.order->seq != failed.seq) return {};
+    const Order order = *std::exchange(job->record.order, std::nullopt);
+    job->doubt_since = Nanos::never();
+    refused(*job, order, failed.node, failed.why, now);
+    claim(*job);
+    touch(*job);
+    set_alarm(*job);
+    return {};
+}
+
+// After a report: is the order done, lost, or not carried out? `fresh`: the first report since its home connected, so
+// whatever was under way to the home before has arrived or never will.
+void Market::judge_order(Job& job, bool fresh, Nanos now) {
+    if (!job.record.order) return;
+    const JobReport& r = job.record.report;
+    if (fulfils(r, *job.record.order)) {
+        if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
+        job.stuck = {};
+        if (job.once && (job.once->empty() || *job.once == r.where)) job.once.reset();
+        if (job.via == r.where && r.phase == JobPhase::running) job.via.clear();
+        job.record.order.reset();
+        job.doubt_since = Nanos::never();
+        return;
+    }
+    const bool taken = r.order_seq >= job.record.order->seq;
+    if (fresh && (steady(r.phase) || !taken)) {
+        job.record.order.reset();
+        job.doubt_since = Nanos::never();
+    } else if (!steady(r.phase) || !taken) {
+        job.doubt_since = Nanos::never();
+    } else if (job.doubt_since == Nanos::never()) {
+        job.doubt_since = now;  // what it says next will tell: its failure, or a later phase
+    }
+}
+
+Result<Job*> Market::job_to_report(const JobReport& report) {
+    if (Job* known = mutable_job(report.id)) return known;
+    if (jobs_.size() >= options_.jobs_max)
+        return fail("the market has " + std::to_string(options_.jobs_max) + " jobs already");
+    Job& job = jobs_[report.id];
+    job.record.report.id = report.id;
+    job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
+    job.key = {next_key_++};
+    job_names_.emplace(job.key.n, report.id);
+    return &job;
+}
+
+Status Market::job_report(const NodeName& node, const JobReport& report, Nanos now) {
+    if (report.id.home != node) return fail("node " + node + " reports job " + report.id.text() + " of another home");
+    TRY_ASSIGN(Job* const found, job_to_report(report));
+    Job& job = *found;
+    noted_.insert(job.id());
+    if (job.record.finish_seq > 0) {  // its account is closed: say so again
+        job.note_due = true;
+        dirty_ = true;
+        return {};
+    }
+    const bool fresh = !std::exchange(job.reported, true);
+    if (fresh) job.doubt_since = Nanos::never();
+    const Nanos ran = run_time(job, now);
+    JobReport before = std::exchange(job.record.report, report);
+    if (report.terms.max_price.micro <= 0) {  // its home does not know it: only the end of it is told
+        before.phase = JobPhase::finished;
+        before.why = report.why;
+        job.record.report = std::move(before);
+        account_until(job, ran);
+        finish(job);
+        return {};
+    }
+    // A larger budget wakes it. (That of now may have a rest too small to run for.)
+    const Money budget = report.terms.budget;
+    if (budget != before.terms.budget && (budget.micro == 0 || budget > job.record.account.amount))
+        job.record.out_of_budget = false;
+    clock(job, before, ran, now);
+    next_seq_ = std::max(next_seq_, report.order_seq + 1);
+    judge_order(job, fresh, now);
+    if (report.phase == JobPhase::finished) {
+        finish(job);
+        return {};
+    }
+    if (report.phase == JobPhase::running) {
+        if (job.record.hold == Hold::stay) {
+            job.record.hold = Hold::at_node;
+            job.record.hold_node = report.where;
+        }
+        displaced_.erase(job.id());
+    }
+    claim(job);
+    touch(job);
+    unsaved_.insert(job.id());
+    set_alarm(job);
+    return {};
+}
+
+void Market::finish(Job& job) {
+    job.record.order.reset();
+    job.run_base = job.record.billed;
+    job.run_since = Nanos::never();
+    job.record.hold = Hold::none;
+    job.record.finish_seq = ++meta_.finish_seq;
+    meta_unsaved_ = true;
+    finished_.emplace(job.record.finish_seq, job.id());
+    claim(job);
+    touch(job);
+    set_alarm(job);
+    pending_.erase(job.id());
+    displaced_.erase(job.id());
+    unsaved_.insert(job.id());
+    noted_.insert(job.id());
+    job.note_due = true;
+}
+
+// ---------------------------------------------------------------------------------------------------------- time
+
+// One alarm a job: the first of all that time can change about it.
+void Market::set_alarm(Job& job) {
+    if (job.alarm != Nanos::never()) alarms_.erase({job.alarm, job.id()});
+    Nanos at = Nanos::never();
+    if (job.phase() != JobPhase::finished) {
+        if (job.record.order) at = std::min(at, job.ordered_at + options_.order_patience);
+        if (job.doubt_since != Nanos::never())
+            at = std::min(at, job.doubt_since + (job.reported ? options_.doubt_patience : options_.forgotten_patience));
+        for (const auto& [name, bar] : job.bars)
+            if (bar.active) at = std::min(at, bar.until);
+        if (job.stuck.active) at = std::min(at, job.stuck.until);
+        at = std::min(at, budget_end(job));
+        if (job.run_since != Nanos::never()) {
+            const Node* node = find_node(job.record.report.where);
+            if (node && !node->connected) at = std::min(at, node->lost_at + options_.grace);
+        }
+    }
+    job.alarm = at;
+    if (at != Nanos::never()) alarms_.insert({at, job.id()});
+}
+
+void Market::job_alarm(Job& job, Nanos now) {
+    const JobReport& r = job.record.report;
+    const bool doubtful = job.doubt_since != Nanos::never();
+    if (doubtful && !job.reported && now >= job.doubt_since + options_.forgotten_patience) {
+        account_until(job, run_time(job, now));
+        job.record.report.phase = JobPhase::finished;
+        job.record.report.why = "its home node " + job.id().home + " no longer knows it";
+        return finish(job);
+    }
+    const bool in_doubt = doubtful && job.reported && now >= job.doubt_since + options_.doubt_patience;
+    const bool silent = job.record.order && now >= job.ordered_at + options_.order_patience;
+    if (job.record.order && (in_doubt || silent)) {
+        const Order order = *std::exchange(job.record.order, std::nullopt);
+        job.doubt_since = Nanos::never();
+        const std::string why = in_doubt && !r.comment.empty() ? r.comment : "its home node did not carry it out";
+        refused(job, order, order.node, why, now);
+        claim(job);
+    }
+    const Node* node = find_node(r.where);
+    if (job.run_since != Nanos::never() && node && !node->connected && now >= node->lost_at + options_.grace) {
+        job.run_base = run_time(job, now);
+        account_until(job, job.run_base);
+        job.run_since = Nanos::never();
+    }
+    if (now >= budget_end(job)) {
+        account_until(job, run_time(job, now));
+        job.record.out_of_budget = true;
+    }
+    // A back-off that is over leaves its count behind for a while, so that the next one is longer.
+    for (auto& [name, bar] : job.bars) bar.active = bar.active && now < bar.until;
+    job.stuck.active = job.stuck.active && now < job.stuck.until;
+    touch(job);
+    set_alarm(job);
+}
+
+}  // namespace souk::market

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market, third part: run time, prices and accounts. See market.hpp.
+#include <algorithm>
+
+#include "market/core/market.hpp"
+
+namespace souk::market {
+namespace {
+// A home's clock and the market's reckoning differ by what messages take. A sum that falls short by more is that of a
+// home that restarted and forgot a stretch.
+constexpr Nanos clock_tolerance = Nanos::from_s(2);
+// Up to so many running jobs prices are brought up to date at every change, with more once a second.
+constexpr size_t prices_at_once = 2'000;
+constexpr Nanos prices_pace = Nanos::from_s(1);
+}  // namespace
+
+Nanos Market::run_time(const Job& job, Nanos now) const {
+    if (job.run_since == Nanos::never()) return job.run_base;
+    return job.run_base + std::max(Nanos{0}, now - job.run_since);
+}
+
+Money Market::cost(const Job& job, Nanos now) const {
+    const JobRecord& r = job.record;
+    Account account = r.account;
+    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget);
+    return account.amount;
+}
+
+// Charges the run time up to `ran` (or takes back) and credits whom it ran on.
+Nanos Market::account_until(Job& job, Nanos ran) {
+    JobRecord& r = job.record;
+    const Nanos span = ran - r.billed;
+    if (span.ns == 0 || r.payee.empty()) {
+        r.billed = ran;
+        return ran;
+    }
+    Node& payee = node_of(r.payee);
+    payee.record.earned += r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget);
+    r.billed = ran;
+    unsaved_.insert(job.id());
+    unsaved_nodes_.insert(r.payee);
+    noting_nodes_.insert(r.payee);
+    return ran;
+}
+
+// After a report (`before`: the one that it replaced, `ran`: the run time that the market reckoned with until now).
+void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
+    JobRecord& record = job.record;
+    const JobReport& r = record.report;
+    const bool stopped = r.phase == JobPhase::waiting || r.phase == JobPhase::frozen || r.phase == JobPhase::finished;
+    const bool running = r.phase == JobPhase::running;
+    // The sum that a home reports is complete when the job stands still, and when it runs under a new epoch; in
+    // between it lacks the present stretch.
+    const bool complete = stopped || (running && r.epoch != before.epoch);
+    Nanos sum = r.stats.run_time + record.skew;
+    if (complete && sum + clock_tolerance < ran) {
+        record.skew = ran - r.stats.run_time;
+        sum = ran;
+    }
+    // The terms of the stretch that is accounted are those that were in force.
+    const JobTerms terms = r.terms;
+    if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
+    job.run_base = account_until(job, complete ? sum : std::max(ran, sum));
+    record.report.terms = terms;
+    job.run_since = running ? now : Nanos::never();
+    if (running) {  // whatever the solver says next: never above its bid, nor below the reserve if the bid covers that
+        record.payee = r.where;
+        const Node* at = find_node(r.where);
+        const Money least = std::min(at ? at->record.report.reserve : Money{}, terms.max_price);
+        record.price = std::clamp(record.price, least, terms.max_price);
+    }
+    if (terms.budget.micro > 0 && record.account.amount >= terms.budget) record.out_of_budget = true;
+}
+
+// When a running job's budget is used up; never() if it has none.
+Nanos Market::budget_end(const Job& job) const {
+    const JobRecord& r = job.record;
+    if (job.run_since == Nanos::never() || r.out_of_budget) return Nanos::never();
+    const Nanos left = r.account.left(r.price, r.report.terms.cpus, r.report.terms.budget);
+    if (left == Nanos::never()) return left;
+    const Nanos since_billed = r.billed - job.run_base;  // run time r.billed was at run_since + this
+    return job.run_since + since_billed + left;
+}
+
+void Market::set_price(Job& job, Money price, Nanos now) {
+    if (job.record.price == price) return;
+    account_until(job, run_time(job, now));
+    job.record.price = price;
+    unsaved_.insert(job.id());
+    noted_.insert(job.id());
+    noting_nodes_.insert(job.record.report.where);
+    set_alarm(job);
+}
+
+// Everybody who runs where the solver has it pays what the solver says; one on its way out pays what it paid.
+void Market::refresh_prices(Nanos now) {
+    if (!prices_due_) return;
+    const std::vector<Payment> payments = solver_.payments();
+    if (payments.size() > prices_at_once && now < prices_at_ + prices_pace) return;
+    prices_due_ = false;
+    prices_at_ = now;
+    for (const Payment& p : payments) {
+        const auto id = job_names_.find(p.job.n);
+        const auto node = node_names_.find(p.provider.n);
+        if (id == job_names_.end() || node == node_names_.end()) continue;
+        Job& job = jobs_.at(id->second);
+        if (job.phase() == JobPhase::running && job.record.report.where == node->second) set_price(job, p.price, now);
+    }
+}
+
+ProviderNote Market::prices(const Node& node) const {
+    ProviderNote note;
+    note.earned = node.record.earned;
+    __int128 weighted = 0;
+    int64_t cpus = 0;
+    for (const JobId& id : node.jobs) {
+        const Job& job = jobs_.at(id);
+        if (job.phase() != JobPhase::running || job.record.report.where != node.record.node) continue;
+        ++note.guests;
+        cpus += job.claim_cpus;
+        weighted += static_cast<__int128>(job.record.price.micro) * job.claim_cpus;
+    }
+    if (cpus > 0) note.current_price.micro = static_cast<int64_t>(weighted / cpus);
+    if (const auto next = solver_.next_price(node.key)) note.next_price = *next;
+    return note;
+}
+
+Totals Market::totals(Nanos now) const {
+    Totals t;
+    t.paid = meta_.retired;
+    for (const auto& [id, job] : jobs_) {
+        const Money due = cost(job, now);
+        t.paid += due;
+        t.earned += due - job.record.account.amount;  // credited when it is accounted
+        switch (job.phase()) {
+            case JobPhase::waiting: ++(job.record.order ? t.in_transit : t.waiting); break;
+            case JobPhase::running: ++t.running; break;
+            case JobPhase::frozen: ++t.frozen; break;
+            case JobPhase::finished: ++t.finished; break;
+            default: ++t.in_transit; break;
+        }
+    }
+    for (const auto& [name, node] : nodes_) t.earned += node.record.earned;
+    t.surplus = solver_.surplus();
+    return t;
+}
+
+}  // namespace souk::market

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market, fourth part: what the solver is told, and from its answer to orders. See market.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/check.hpp"
+#include "market/core/market.hpp"
+
+namespace souk::market {
+
+// It may be given new jobs.
+bool Market::usable(const Node& node) const {
+    const ProviderReport& r = node.record.report;
+    return node.connected && node.record.has_report && r.on_market && r.cannot.empty();
+}
+
+// Who runs there stays, although it takes nobody new (an owner who left the market wants them gone instead).
+bool Market::keeps_guests(const Node& node) const {
+    const ProviderReport& r = node.record.report;
+    return !node.connected || !node.record.has_report || (r.on_market && !r.cannot.empty());
+}
+
+// Never below what its jobs have already: what is short of memory takes nobody new, and throws nobody out.
+int64_t Market::memory_of(const Node& node) const {
+    const int64_t offered = node.record.report.memory_mb;
+    return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
+}
+
+bool Market::fits(const Job& job, const Node& node) const {
+    const JobTerms& t = job.record.report.terms;
+    return node.used_cpus + t.cpus <= node.record.report.cpus && node.used_mb + t.memory_mb <= memory_of(node);
+}
+
+// Neither moved nor frozen nor thawed now.
+bool Market::cannot_leave(const Job& job) const {
+    const JobPhase phase = job.phase();
+    if (phase != JobPhase::running && phase != JobPhase::frozen) return false;
+    if (job.stuck.active) return true;
+    const Node* node = find_node(job.record.report.where);
+    return !node || (phase == JobPhase::running ? keeps_guests(*node) : !node->connected);
+}
+
+bool Market::may_run_at(const Job& job, const NodeName& name) const {
+    const Node* node = find_node(name);
+    const auto bar = job.bars.find(name);
+    return node && usable(*node) && (bar == job.bars.end() || !bar->second.active);
+}
+
+std::vector<ProviderKey> Market::barred(const Job& job) const {
+    std::vector<ProviderKey> keys;
+    for (const auto& [name, bar] : job.bars)
+        if (bar.active)
+            if (const Node* node = find_node(name)) keys.push_back(node->key);
+    const Node* at = find_node(job.record.report.where);
+    if (!mixed_criu_ || !at || at->record.report.criu.empty()) return keys;
+    for (const auto& [name, node] : nodes_) {  // an image is for the version that made it
+        const std::string& criu = node.record.report.criu;
+        if (!criu.empty() && criu != at->record.report.criu) keys.push_back(node.key);
+    }
+    return keys;
+}
+
+// What the solver is to take for granted about a job.
+Market::Wish Market::wish(const Job& job) const {
+    const JobRecord& r = job.record;
+    const JobPhase phase = job.phase();
+    Wish w;
+    w.place = r.report.where;
+    w.state = phase == JobPhase::waiting                                  ? JobState::waiting
+              : phase == JobPhase::frozen || phase == JobPhase::thawing   ? JobState::frozen
+                                                                          : JobState::running;
+    const auto as_it_is = [&]() {
+        w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
+        return w;
+    };
+    if (in_transit(job)) {
+        const NodeName to = heading_for(job);
+        if (!to.empty()) return {JobState::running, to, Pin::stay};
+        if (w.state == JobState::running) w.state = JobState::frozen;
+        w.pin = Pin::frozen;
+        return w;
+    }
+    if (!job.reported || r.cancel || cannot_leave(job)) return as_it_is();
+    if (r.out_of_budget || r.hold == Hold::frozen || (job.once && job.once->empty())) {
+        w.pin = Pin::frozen;
+        return w;
+    }
+    if (r.hold == Hold::at_node)
+        return may_run_at(job, r.hold_node) ? Wish{JobState::running, r.hold_node, Pin::stay} : as_it_is();
+    const NodeName to = job.once ? *job.once : job.via;
+    if (!to.empty() && may_run_at(job, to)) return {JobState::running, to, Pin::stay};
+    return w;
+}
+
+void Market::sync_nodes() {
+    for (const NodeName& name : std::exchange(touched_nodes_, {})) {
+        Node& node = nodes_.at(name);
+        const ProviderReport& r = node.record.report;
+        if (!node.record.has_report && node.jobs.empty() && !node.in_solver) continue;
+        ProviderSpec spec;
+        spec.reserve = r.reserve;
+        spec.speed = static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max));
+        spec.cpus = std::clamp(r.cpus, 1, cpus_max);
+        spec.memory_mb = std::clamp<int64_t>(memory_of(node), 0, memory_mb_max);
+        spec.accepting = usable(node);
+        const auto known = solver_.provider(node.key);
+        const bool same = known && known->reserve == spec.reserve && known->speed == spec.speed &&
+                          known->cpus == spec.cpus && known->memory_mb == spec.memory_mb &&
+                          known->accepting == spec.accepting;
+        if (!same) MUST(known ? solver_.change_provider(node.key, spec) : solver_.add_provider(node.key, spec));
+        node.in_solver = true;
+    }
+}
+
+void Market::sync_jobs() {
+    for (const JobId& id : std::exchange(touched_, {})) {
+        const auto it = jobs_.find(id);
+        if (it == jobs_.end()) continue;
+        Job& job = it->second;
+        if (job.phase() == JobPhase::finished) {
+            if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
+            job_names_.erase(job.key.n);
+            continue;
+        }
+        const JobReport& r = job.record.report;
+        const Wish w = wish(job);
+        JobSpec spec;
+        spec.value = r.terms.max_price;
+        spec.memory_mb = r.terms.memory_mb;
+        spec.cpus = r.terms.cpus;
+        spec.user = r.uid;
+        spec.arrival = r.submitted;
+        spec.state = w.state;
+        if (!w.place.empty()) {
+            Node& node = node_of(w.place);
+            if (!node.in_solver) {
+                touch(node);
+                sync_nodes();
+            }
+            spec.place = nodes_.at(w.place).key;
+        }
+        if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
+        spec.pin = w.pin;
+        spec.barred = barred(job);
+        if (job.in_solver) MUST(solver_.change_job(job.key, spec));
+        else job.in_solver = solver_.add_job(job.key, spec);
+        noted_.insert(id);
+        if (!r.where.empty()) noting_nodes_.insert(r.where);
+        pending_.insert(id);
+    }
+}
+
+void Market::take_changes(std::span<const Change> changes) {
+    const Names called = names();
+    for (const Change& change : changes) {
+        const auto it = job_names_.find(change.job.n);
+        if (it == job_names_.end()) continue;
+        Job& job = jobs_.at(it->second);
+        job.comment = solver_.reason(change, called);
+        const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
+        if (change.kind == ChangeKind::freeze && by_somebody) displaced_.insert(job.id());
+        else displaced_.erase(job.id());
+        pending_.insert(job.id());
+        noted_.insert(job.id());
+    }
+    prices_due_ = true;
+}
+
+Names Market::names() const {
+    return {[this](JobKey k) {
+                const auto it = job_names_.find(k.n);
+                return it == job_names_.end() ? std::string("?") : it->second.text();
+            },
+            [this](ProviderKey k) {
+                const auto it = node_names_.find(k.n);
+                return it == node_names_.end() ? std::string("?") : it->second;
+            }};
+}
+
+// ---------------------------------------------------------------------------------------------- orders
+
+// Where the solver has it; empty: nowhere.
+NodeName Market::target_of(const Job& job) const {
+    const auto spec = solver_.job(job.key);
+    if (!spec || spec->state != JobState::running) return {};
+    const auto it = node_names_.find(spec->place.n);
+    return it == node_names_.end() ? NodeName{} : it->second;
+}
+
+void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now, Outputs& out) {
+    Order order;
+    order.id = job.id();
+    order.seq = next_seq_++;
+    order.kind = kind;
+    order.node = node;
+    order.reason = std::move(reason);
+    if (kind == Order::Kind::run) {
+        const Node& to = nodes_.at(node);
+        order.address = to.record.address;
+        order.price = solver_.price(job.key).value_or(to.record.report.reserve);
+        if (job.phase() != JobPhase::running) job.record.price = order.price;  // it does not pay any other now
+    }
+    if (next_seq_ > meta_.seq_limit) meta_unsaved_ = true;
+    job.record.order = order;
+    job.ordered_at = now;
+    job.doubt_since = Nanos::never();
+    unsaved_.insert(job.id());
+    claim(job);
+    touch(job);
+    set_alarm(job);
+    out.send.push_back({job.id().home, std::move(order)});
+}
+
+// Gives the order that brings a job where the solver has it. False: it waits for others to leave.
+bool Market::place_one(Job& job, Nanos now, Outputs& out) {
+    const Node* home = find_node(job.id().home);
+    if (!job.reported || !home || !home->connected) return true;
+    if (job.record.cancel) {
+        const bool sent = job.record.order && job.record.order->kind == Order::Kind::abort;
+        if (!sent && !job.stuck.active) issue(job, Order::Kind::abort, {}, "cancelled", now, out);
+        return true;
+    }
+    if (!job.in_solver || in_transit(job)) return true;
+    const NodeName target = target_of(job);
+    const bool running = job.phase() == JobPhase::running;
+    if (target.empty()) {
+        if (running && !cannot_leave(job)) issue(job, Order::Kind::suspend, {}, comment(job), now, out);
+        return true;
+    }
+    if ((running && job.record.report.where == target) || !may_run_at(job, target)) return true;
+    if (!fits(job, nodes_.at(target))) return false;
+    issue(job, Order::Kind::run, target, job.comment, now, out);
+    return true;
+}
+
+void Market::place(Nanos now, Outputs& out) {
+    std::vector<Job*> order;
+    for (const JobId& id : std::exchange(pending_, {}))
+        if (const auto it = jobs_.find(id); it != jobs_.end() && it->second.phase() != JobPhase::finished)
+            order.push_back(&it->second);
+    std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
+        const JobReport &x = a->record.report, &y = b->record.report;
+        if (x.terms.max_price != y.terms.max_price) return x.terms.max_price > y.terms.max_price;
+        return std::pair(x.submitted, x.id) < std::pair(y.submitted, y.id);
+    });
+    std::vector<Job*> blocked;
+    for (Job* job : order)
+        if (!place_one(*job, now, out)) {
+            pending_.insert(job->id());
+            blocked.push_back(job);
+        }
+    for (const Job* job : blocked) break_cycle(*job, now, out);
+}
+
+// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out elsewhere has left.
+bool Market::will_give_room(const NodeName& name, std::set<NodeName>& seen) const {
+    if (!seen.insert(name).second) return false;
+    for (const JobId& id : nodes_.at(name).jobs) {
+        const Job& job = jobs_.at(id);
+        if (job.claims[0] != name && job.claims[1] != name) continue;
+        if (in_transit(job)) {
+            if (heading_for(job) != name) return true;
+            continue;
+        }
+        const NodeName target = target_of(job);
+        if (!target.empty() && target != name && will_give_room(target, seen)) return true;
+    }
+    return false;
+}
+
+// Everybody in the way waits for a place that somebody in the same ring has: the least of those who are to leave is
+// frozen, and thawed at its new place when the others have moved on.
+void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
+    const NodeName wanted = target_of(blocked);
+    std::set<NodeName> seen;
+    if (wanted.empty() || will_give_room(wanted, seen)) return;
+    Job* least = nullptr;
+    for (const JobId& id : nodes_.at(wanted).jobs) {
+        Job& job = jobs_.at(id);
+        if (job.phase() != JobPhase::running || in_transit(job) || job.record.report.where != wanted) continue;
+        const NodeName target = target_of(job);
+        if (target.empty() || target == wanted || cannot_leave(job)) continue;
+        const Money value = job.record.report.terms.max_price;
+        if (!least || value < least->record.report.terms.max_price) least = &job;
+    }
+    if (!least) return;
+    least->via = target_of(*least);
+    issue(*least, Order::Kind::suspend, {}, "makes room for job " + blocked.id().text() + " on its way to " + least->via,
+          now, out);
+}
+
+// ---------------------------------------------------------------------------------------------- the whole step
+
+void Market::solve(Nanos now, Outputs& out) {
+    constexpr int rounds_max = 4;  // an order changes what the solver is to know; more is left for the next call
+    while (!alarms_.empty() && alarms_.begin()->first <= now) {
+        const auto [at, id] = *alarms_.begin();
+        alarms_.erase(alarms_.begin());
+        Job& job = jobs_.at(id);
+        job.alarm = Nanos::never();
+        job_alarm(job, now);
+    }
+    end_settling(now);
+    bool wake = !settling_ && solver_.next_wake() <= now;
+    for (int round = 0; round < rounds_max && (dirty_ || wake); ++round) {
+        dirty_ = wake = false;
+        sync_nodes();
+        sync_jobs();
+        comments_due_ = true;
+        if (settling_) continue;
+        if (!external_ || std::exchange(own_once_, false)) {
+            take_changes(solver_.solve(now));
+        } else if (asking_) {
+            ask_again_ = true;
+        } else {
+            asking_ = out.ask_solver = true;
+        }
+        place(now, out);
+        prices_due_ = true;
+        refresh_prices(now);
+    }
+    refresh_prices(now);
+    refresh_comments(now);
+    flush(now, out);
+}
+
+Market::Problem Market::problem() const {
+    Problem p;
+    std::map<ProviderKey, ProviderSpec> places;
+    for (const auto& [name, node] : nodes_)
+        if (const auto spec = solver_.provider(node.key); spec && spec->accepting) places.emplace(node.key, *spec);
+    for (const auto& [id, job] : jobs_) {
+        const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
+        if (!spec || spec->pin == Pin::frozen) continue;
+        if (spec->pin == Pin::free) {
+            p.jobs.push_back({job.key, *spec});
+        } else if (const auto at = places.find(spec->place); at != places.end()) {
+            at->second.cpus -= spec->cpus;
+            at->second.memory_mb -= spec->memory_mb;
+        }
+    }
+    for (const auto& [key, spec] : places)
+        if (spec.cpus > 0 && spec.memory_mb >= 0) p.providers.push_back({key, spec});
+    return p;
+}
+
+Status Market::adopt(std::vector<Solver::Assignment> allocation, Nanos now) {
+    asking_ = false;
+    if (std::exchange(ask_again_, false)) dirty_ = true;
+    for (const auto& [id, job] : jobs_) {
+        const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
+        if (spec && spec->pin == Pin::stay) allocation.push_back({job.key, spec->place});
+    }
+    TRY_ASSIGN(const std::span<const Change> changes, solver_.adopt(allocation, now));
+    take_changes(changes);
+    return {};
+}
+
+void Market::use_own() {
+    asking_ = ask_again_ = false;
+    own_once_ = true;
+    dirty_ = true;
+}
+
+}  // namespace souk::market

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// World: a Market with homes that obey it, on virtual time. A home here is as small as the market can tell: it takes an
+// order, is in transit for a while, then reports where the job is. It keeps the true run time of every job, and what the
+// market stored, so that a test may restart the market from its records.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "market/core/market.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::market {
+
+struct World {
+    struct HomeJob {
+        JobReport report;
+        Nanos run_since = Nanos::never();
+        std::optional<Order> doing;
+        Nanos done_at = Nanos::never();
+        Nanos work = Nanos::never();  // ends after so much run time
+        bool settled = false;
+        JobNote note;
+    };
+    MarketOptions options;
+    std::unique_ptr<Market> market;
+    Nanos now = Nanos::from_s(1);
+    Nanos transit = Nanos::from_ms(10);
+    std::map<JobId, HomeJob> jobs;
+    std::map<NodeName, ProviderReport> providers;
+    std::set<NodeName> connected;
+    std::map<NodeName, uint64_t> next_id;
+    std::vector<Order> orders;                                            // all that were ever given
+    std::map<NodeName, ProviderNote> provider_notes;
+    std::function<std::optional<OrderFailed>(const Order&)> refuse;       // asked when an order is about to be done
+    std::function<void()> after_step;
+    std::map<JobId, JobRecord> stored_jobs;
+    std::map<NodeName, NodeRecord> stored_nodes;
+    MetaRecord stored_meta;
+
+    explicit World(MarketOptions o = {}) : options(std::move(o)) { restart(); }
+
+    // A new market from what the old one stored; nobody is connected to it.
+    void restart() {
+        market = std::make_unique<Market>(options);
+        connected.clear();
+        market->load(stored_meta);
+        for (const auto& [id, r] : stored_jobs) market->load(r);
+        for (const auto& [name, r] : stored_nodes) market->load(r);
+        market->started(now);
+    }
+    void connect(const NodeName& node) {
+        ck_assert(market->agent_connected(node, "10.0.0.1:1", now).has_value());
+        connected.insert(node);
+        if (providers.contains(node)) ck_assert(market->report(node, providers[node], now).has_value());
+        for (auto& [id, job] : jobs)
+            if (id.home == node && !job.settled) tell(job);
+    }
+    void disconnect(const NodeName& node) {
+        connected.erase(node);
+        market->agent_lost(node, now);
+    }
+    // A node that is home and provider at once.
+    void add_node(const NodeName& node, int64_t speed, int64_t reserve, int32_t cpus = 1, int64_t memory_mb = 1000) {
+        ProviderReport p;
+        p.node = node;
+        p.on_market = true;
+        p.reserve = Money::units(reserve);
+        p.speed = speed;
+        p.cpus = cpus;
+        p.memory_mb = p.free_mb = memory_mb;
+        providers[node] = p;
+        connect(node);
+    }
+    void set_provider(const ProviderReport& p) {
+        providers[p.node] = p;
+        if (connected.contains(p.node)) ck_assert(market->report(p.node, p, now).has_value());
+    }
+    JobId submit(const NodeName& home, int64_t price, Nanos work = Nanos::never(), int32_t cpus = 1, int64_t memory = 100,
+                 Money budget = {}) {
+        const JobId id{home, ++next_id[home]};
+        HomeJob& job = jobs[id];
+        job.report.id = id;
+        job.report.uid = 1000;
+        job.report.terms.max_price = Money::units(price);
+        job.report.terms.cpus = cpus;
+        job.report.terms.memory_mb = memory;
+        job.report.terms.budget = budget;
+        job.report.submitted = now;
+        job.work = work;
+        tell(job);
+        return id;
+    }
+    void tell(HomeJob& job) {
+        if (connected.contains(job.report.id.home))
+            ck_assert(market->report(job.report.id.home, job.report, now).has_value());
+    }
+    static void stop_clock(HomeJob& job, Nanos at) {
+        if (job.run_since != Nanos::never()) job.report.stats.run_time += at - job.run_since;
+        job.run_since = Nanos::never();
+    }
+    Nanos run_time(const HomeJob& job) const {
+        return job.report.stats.run_time + (job.run_since == Nanos::never() ? Nanos{0} : now - job.run_since);
+    }
+
+    void take(const Order& order) {
+        HomeJob& job = jobs.at(order.id);
+        JobReport& r = job.report;
+        if (r.phase == JobPhase::finished) return tell(job);
+        if (order.seq <= r.order_seq) return;
+        r.order_seq = order.seq;
+        if (order.kind == Order::Kind::abort) {
+            r.cancelled = true;
+            r.why = "cancelled";
+            return end(job);
+        }
+        ck_assert_msg(!job.doing, "job %s has an order already", order.id.text().c_str());
+        job.doing = order;
+        job.done_at = now + transit;
+        if (order.kind == Order::Kind::suspend) {
+            ck_assert(r.phase == JobPhase::running);
+            r.phase = JobPhase::freezing;
+            return stop_clock(job, now);  // as the real one: no report of a start or a freeze under way
+        }
+        if (r.phase == JobPhase::waiting) {
+            r.phase = JobPhase::starting;
+            r.where = order.node;
+            r.epoch = r.epoch.next();
+            return;
+        }
+        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already", order.id.text().c_str());
+        r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
+        r.to = order.node;
+        stop_clock(job, now);
+        tell(job);
+    }
+    void end(HomeJob& job) {
+        stop_clock(job, now);
+        job.report.phase = JobPhase::finished;
+        job.report.to.clear();
+        job.doing.reset();
+        job.done_at = Nanos::never();
+        tell(job);
+    }
+    void done(HomeJob& job) {
+        JobReport& r = job.report;
+        const Order order = *std::exchange(job.doing, std::nullopt);
+        job.done_at = Nanos::never();
+        if (const auto failed = refuse ? refuse(order) : std::nullopt) {
+            if (r.phase == JobPhase::starting) r.phase = JobPhase::waiting, r.where.clear();
+            else if (r.phase == JobPhase::thawing) r.phase = JobPhase::frozen;
+            else r.phase = JobPhase::running, job.run_since = now;
+            r.to.clear();
+            r.comment = failed->why;
+            if (connected.contains(r.id.home)) ck_assert(market->report(r.id.home, *failed, now).has_value());
+            return tell(job);
+        }
+        if (order.kind == Order::Kind::suspend) {
+            r.phase = JobPhase::frozen;
+            ++r.stats.freezes;
+            return tell(job);
+        }
+        if (r.phase == JobPhase::moving) ++r.stats.migrations;
+        if (r.phase == JobPhase::thawing) ++r.stats.thaws;
+        if (r.phase != JobPhase::starting) r.epoch = r.epoch.next();
+        r.phase = JobPhase::running;
+        r.where = order.node;
+        r.to.clear();
+        r.places.push_back(order.node);
+        job.run_since = now;
+        tell(job);
+    }
+    // One decision at the present time, and what it sends.
+    void decide() {
+        Outputs out;
+        market->solve(now, out);
+        for (const StoreOp& op : out.store) {
+            if (const auto* job = std::get_if<JobRecord>(&op)) stored_jobs[job->report.id] = *job;
+            if (const auto* node = std::get_if<NodeRecord>(&op)) stored_nodes[node->node] = *node;
+            if (const auto* meta = std::get_if<MetaRecord>(&op)) stored_meta = *meta;
+            if (const auto* gone = std::get_if<EraseJob>(&op)) stored_jobs.erase(gone->id);
+        }
+        for (const Send& send : out.send) {
+            ck_assert_msg(connected.contains(send.node), "a message to %s, which is not connected", send.node.c_str());
+            if (const auto* order = std::get_if<Order>(&send.message)) {
+                ck_assert(orders.empty() || order->seq > orders.back().seq);
+                ck_assert(order->seq < stored_meta.seq_limit);
+                orders.push_back(*order);
+                take(*order);
+            }
+            if (const auto* note = std::get_if<JobNote>(&send.message)) {
+                const auto job = jobs.find(note->id);
+                if (job == jobs.end()) continue;
+                job->second.note = *note;
+                if (note->settled) job->second.settled = true;
+            }
+            if (const auto* note = std::get_if<ProviderNote>(&send.message)) provider_notes[send.node] = *note;
+        }
+        check();
+        if (after_step) after_step();
+    }
+    // What must hold at every step.
+    void check() const {
+        ck_assert_text(market->audit(), "");
+        std::map<NodeName, std::pair<int64_t, int64_t>> used;
+        for (const auto& [id, job] : jobs) {
+            const JobReport& r = job.report;
+            const auto occupy = [&](const NodeName& n) {
+                used[n].first += r.terms.cpus;
+                used[n].second += r.terms.memory_mb;
+            };
+            switch (r.phase) {
+                case JobPhase::moving: occupy(r.to); [[fallthrough]];
+                case JobPhase::starting:
+                case JobPhase::running:
+                case JobPhase::freezing: occupy(r.where); break;
+                case JobPhase::thawing: occupy(r.to); break;
+                default: break;
+            }
+        }
+        for (const auto& [name, u] : used) {
+            ck_assert_msg(u.first <= providers.at(name).cpus, "%s has %ld CPUs in use", name.c_str(), u.first);
+            ck_assert_msg(u.second <= providers.at(name).memory_mb, "%s has %ld MB in use", name.c_str(), u.second);
+        }
+    }
+    // Until nothing happens any more before `end`.
+    void run_until(Nanos end) {
+        for (int steps = 0;; ++steps) {
+            ck_assert_msg(steps < 200'000, "it never comes to rest");
+            decide();
+            Nanos next = std::max(now, market->next_call());
+            for (const auto& [id, job] : jobs) {
+                next = std::min(next, std::max(now, job.done_at));
+                if (job.run_since != Nanos::never() && job.work != Nanos::never())
+                    next = std::min(next, now + std::max(Nanos{0}, job.work - run_time(job)));
+            }
+            if (next > end) break;
+            now = next;
+            for (auto& [id, job] : jobs) {
+                if (job.done_at <= now) done(job);
+                else if (job.run_since != Nanos::never() && run_time(job) >= job.work) end_by_itself(job);
+            }
+        }
+        now = end;
+    }
+    void end_by_itself(HomeJob& job) { end(job); }
+    void run_for(Nanos span) { run_until(now + span); }
+
+    JobPhase phase(const JobId& id) const { return jobs.at(id).report.phase; }
+    std::string where(const JobId& id) const {
+        return phase(id) == JobPhase::running ? jobs.at(id).report.where : phase_name(phase(id));
+    }
+    std::string comment(const JobId& id) const { return market->comment(*market->find(id)); }
+    Money cost(const JobId& id) const { return market->cost(*market->find(id), now); }
+};
+
+}  // namespace souk::market

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The market machine against homes that obey it (market_world.hpp): decisions, orders, failures, restarts, operators.
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+constexpr Nanos ms(int64_t v) { return Nanos::from_ms(v); }
+constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
+
+void three_nodes(World& w) {
+    w.add_node("n1", 300, 1);
+    w.add_node("n2", 200, 1);
+    w.add_node("n3", 100, 1);
+    w.run_for(s(4));
+}
+OrderFailed failed(const Order& o, const NodeName& node, const char* why) { return {o.id, o.seq, node, why}; }
+}  // namespace
+
+START_TEST(a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId low = w.submit("n1", 100);
+    w.run_for(s(1));
+    ck_assert_text(w.where(low), "n1");
+    const JobId high = w.submit("n1", 200, s(5));
+    w.run_for(s(1));
+    ck_assert_text(w.where(high), "n1");
+    ck_assert_text(w.where(low), "frozen");
+    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 201 would win it back");
+    ck_assert_text(w.jobs[low].note.comment, w.comment(low));
+    w.run_for(s(6));
+    ck_assert_text(w.where(high), "finished");
+    ck_assert(w.jobs[high].settled);
+    ck_assert_text(w.where(low), "n1");
+    ck_assert_int_eq(w.orders.size(), 4);  // run, suspend, run, run
+}
+END_TEST
+
+START_TEST(a_better_bid_moves_the_others_down_and_its_end_moves_them_up) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100), b = w.submit("n3", 90);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(b), "n2");
+    const JobId c = w.submit("n2", 200, s(10));
+    w.run_for(s(2));
+    ck_assert_text(w.where(c), "n1");
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_text(w.where(b), "n3");
+    ck_assert_int_eq(w.jobs[a].report.stats.freezes, 0);
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(b), "n2");
+}
+END_TEST
+
+START_TEST(a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave) {
+    World w;
+    three_nodes(w);
+    const size_t before = w.orders.size();
+    const JobId a = w.submit("n1", 10);
+    w.decide();
+    ck_assert_int_eq(w.orders.size(), before + 1);
+    w.run_for(s(1));
+    const JobId b = w.submit("n1", 20);
+    w.decide();  // the first one leaves n1; the new one waits for that
+    ck_assert_int_eq(w.orders.size(), before + 2);
+    ck_assert_text(w.orders.back().node, "n2");
+    w.run_for(ms(10));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_text(w.orders.back().node, "n1");
+    ck_assert_text(w.orders.back().id.text(), b.text());
+}
+END_TEST
+
+START_TEST(two_jobs_that_want_each_others_places_go_by_way_of_a_freeze) {
+    World w;
+    w.add_node("n1", 300, 1);
+    w.add_node("n2", 200, 1);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100), b = w.submit("n1", 50);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+    w.jobs[b].report.terms.max_price = Money::units(400);  // srun -J: now it is worth more than the other
+    w.tell(w.jobs[b]);
+    w.run_for(s(1));
+    ck_assert_text(w.where(b), "n1");
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_int_eq(w.jobs[a].report.stats.freezes, 1);
+    ck_assert_int_eq(w.jobs[b].report.stats.freezes, 0);
+}
+END_TEST
+
+START_TEST(an_owner_who_leaves_is_rid_of_his_guest_and_gets_it_back) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    ProviderReport p = w.providers["n1"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_text(w.market->provider_state(*w.market->find_node("n1"), w.now), "off");
+    p.on_market = true;
+    w.set_provider(p);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+}
+END_TEST
+
+START_TEST(a_job_that_can_never_be_placed_waits_and_says_exactly_why) {
+    World w;
+    w.add_node("n1", 100, 10, 2, 1000);
+    w.run_for(s(4));
+    const JobId big = w.submit("n1", 50, Nanos::never(), 1, 5000), wide = w.submit("n1", 50, Nanos::never(), 8);
+    const JobId poor = w.submit("n1", 5);
+    w.run_for(s(2));
+    ck_assert_text(w.comment(big), "needs 5000 MB; no provider offers more than 1000");
+    ck_assert_text(w.comment(wide), "needs 8 CPUs; no provider has more than 2");
+    ck_assert_text(w.comment(poor), "its price 5 is below every reservation price; 10 is the least");
+    ck_assert_text(w.jobs[big].note.comment, "needs 5000 MB; no provider offers more than 1000");
+    w.providers["n1"].on_market = false;
+    w.set_provider(w.providers["n1"]);
+    w.run_for(s(2));
+    ck_assert_text(w.comment(big), "no provider is on the market");
+    ck_assert_int_eq(w.orders.size(), 0);
+}
+END_TEST
+
+START_TEST(an_outbid_job_is_told_what_would_win) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    w.submit("n1", 100);
+    w.run_for(s(1));
+    const JobId b = w.submit("n1", 60);
+    w.run_for(s(2));
+    ck_assert_text(w.where(b), "waiting");
+    ck_assert_text(w.jobs[b].note.comment, "outbid; 101 would win a place");
+}
+END_TEST
+
+START_TEST(a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place) {
+    World w;
+    w.add_node("n1", 300, 1);
+    w.add_node("n2", 100, 50);  // too dear for the first job
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 40);
+    w.run_for(s(1));
+    int refusals = 0;
+    w.refuse = [&](const Order& o) -> std::optional<OrderFailed> {
+        if (o.kind != Order::Kind::suspend) return std::nullopt;
+        ++refusals;
+        return failed(o, "n1", "No space left on device");
+    };
+    const JobId b = w.submit("n1", 200);
+    w.run_for(ms(100));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(b), "n2");
+    ck_assert_text(w.comment(a), "cannot leave n1: No space left on device; tried again later");
+    w.run_for(s(60));
+    ck_assert_int_ge(refusals, 4);
+    ck_assert_int_le(refusals, 8);  // 1, 2, 4, 8 ... seconds apart
+    w.refuse = nullptr;
+    w.run_for(s(300));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert_text(w.where(b), "n1");
+}
+END_TEST
+
+START_TEST(a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely) {
+    World w;
+    three_nodes(w);
+    int refusals = 0;
+    w.refuse = [&](const Order& o) -> std::optional<OrderFailed> {
+        if (o.node != "n1") return std::nullopt;
+        ++refusals;
+        return failed(o, "n1", "no such file");
+    };
+    const JobId a = w.submit("n3", 100);
+    w.run_for(ms(500));
+    ck_assert_text(w.where(a), "n2");
+    w.run_for(s(1'000));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_int_ge(refusals, 5);
+    ck_assert_int_le(refusals, 14);
+}
+END_TEST
+
+START_TEST(an_order_that_a_home_swallows_is_given_up_and_made_anew) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    Outputs out;
+    w.market->solve(w.now, out);
+    for (const StoreOp& op : out.store)
+        if (const auto* meta = std::get_if<MetaRecord>(&op)) w.stored_meta = *meta;
+    w.jobs[a].report.order_seq = w.market->find(a)->record.order->seq;  // it took the order, and nothing came of it
+    w.tell(w.jobs[a]);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "waiting");
+    w.run_for(s(5));
+    ck_assert_text(w.where(a), "n1");
+}
+END_TEST
+
+START_TEST(a_market_that_restarts_moves_nothing_and_starts_nothing_twice) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n1", 100), b = w.submit("n2", 90), c = w.submit("n2", 80), d = w.submit("n3", 70);
+    w.run_for(s(1));
+    const size_t given = w.orders.size();
+    const uint64_t seq = w.orders.back().seq;
+    w.restart();
+    w.run_for(ms(500));
+    for (const char* n : {"n3", "n1", "n2"}) {
+        w.connect(n);
+        w.run_for(ms(100));
+    }
+    ck_assert(!w.market->settling());  // before its time: everybody was back
+    w.run_for(s(10));
+    ck_assert_int_eq(w.orders.size(), given);
+    ck_assert_text(w.where(a) + w.where(b) + w.where(c) + w.where(d), "n1n2n3waiting");
+    const JobId e = w.submit("n1", 200);
+    w.run_for(s(1));
+    ck_assert_text(w.where(e), "n1");
+    ck_assert(w.orders.back().seq > seq);
+}
+END_TEST
+
+START_TEST(a_restarted_market_waits_for_missing_nodes_only_so_long) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n1", 100), b = w.submit("n2", 90);
+    w.run_for(s(1));
+    w.restart();
+    w.connect("n2");
+    w.connect("n3");
+    const JobId c = w.submit("n2", 300);
+    w.run_for(s(2));
+    ck_assert(w.market->settling());
+    ck_assert_text(w.where(c), "waiting");
+    w.run_for(s(2));
+    ck_assert_text(w.where(c), "n2");  // n1 is not there: its job is left in peace, and its place is not given away
+    ck_assert_text(w.where(b), "n3");
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.comment(a), "its home node n1 is not connected; it stays on n1");
+}
+END_TEST
+
+START_TEST(a_lost_provider_keeps_its_guest_and_a_lost_home_keeps_its_jobs_running) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    w.disconnect("n1");
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.comment(a), "n1 is not connected; it stays there");
+    ck_assert_text(w.market->provider_state(*w.market->find_node("n1"), w.now), "disconnected");
+    w.run_for(s(60));
+    ck_assert_text(w.market->provider_state(*w.market->find_node("n1"), w.now), "lost");
+    w.connect("n1");
+    w.disconnect("n3");
+    const JobId b = w.submit("n2", 300);
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(b), "n2");
+    w.connect("n3");
+    w.run_for(s(1));
+    ck_assert_text(w.where(b), "n1");
+    ck_assert_text(w.where(a), "n2");
+}
+END_TEST
+
+START_TEST(a_job_that_its_home_has_forgotten_is_finished_after_a_while) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    w.disconnect("n3");
+    auto forgotten = w.jobs.extract(a);
+    w.connect("n3");
+    w.run_for(s(30));
+    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()), static_cast<int>(JobPhase::running));
+    w.jobs.insert(std::move(forgotten));  // where its settled note goes
+    w.run_for(s(31));
+    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()), static_cast<int>(JobPhase::finished));
+    ck_assert_text(w.comment(a), "its home node n3 no longer knows it");
+}
+END_TEST
+
+START_TEST(cancel_is_for_the_owner_and_root_and_overtakes_an_order) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100), b = w.submit("n3", 90);
+    w.decide();
+    ck_assert_text(w.market->cancel(a, 1001).error().message, "job n3.1 belongs to another user");
+    ck_assert_text(w.market->cancel({"n3", 77}, 0).error().message, "no such job: n3.77");
+    ck_assert(w.market->cancel(a, 1000).has_value());  // while it starts
+    ck_assert(w.market->cancel(b, 0).has_value());
+    w.run_for(s(1));
+    ck_assert_text(w.where(a) + w.where(b), "finishedfinished");
+    ck_assert_text(w.market->cancel(a, 0).error().message, "job n3.1 is finished");
+}
+END_TEST
+
+START_TEST(a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    w.disconnect("n3");
+    ck_assert_text(*w.market->cancel(a, 0), "job n3.1 is cancelled as soon as its home node n3 is connected");
+    w.decide();
+    w.restart();
+    for (const char* n : {"n1", "n2", "n3"}) w.connect(n);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "finished");
+}
+END_TEST
+
+START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    ck_assert_text(w.market->move(a, "n2", false, 1000).error().message, "only root may move, freeze, thaw or release a job");
+    ck_assert_text(w.market->move(a, "n9", false, 0).error().message, "no such node: n9");
+    ck_assert(w.market->move(a, "n3", false, 0).has_value());
+    w.run_for(ms(15));
+    ck_assert_text(w.where(a) == "n3" ? "n3" : phase_name(w.phase(a)), "moving");  // there, and on its way back
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_int_eq(w.jobs[a].report.stats.migrations, 2);
+    ck_assert(w.market->move(a, "n3", true, 0).has_value());
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n3");
+    ck_assert_text(w.comment(a), "held on n3 by the operator");
+    const JobId b = w.submit("n3", 300), c = w.submit("n3", 250), d = w.submit("n3", 240);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a) + w.where(b) + w.where(c) + w.where(d), "n3n1n2waiting");  // nobody takes a held place
+    ck_assert(w.market->release(a, 0).has_value());
+    w.run_for(s(1));
+    ck_assert_text(w.where(a) + w.where(d), "frozenn3");
+    ck_assert_text(w.market->release(a, 0).error().message, "job n3.1 is not held");
+}
+END_TEST
+
+START_TEST(a_hold_displaces_who_is_there_and_outlives_the_market) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100), b = w.submit("n3", 90);
+    w.run_for(s(1));
+    ck_assert(w.market->move(b, "n1", true, 0).has_value());  // n1 has the better bid
+    w.run_for(s(1));
+    ck_assert_text(w.where(a) + w.where(b), "n2n1");
+    ck_assert(w.market->freeze(a, true, 0).has_value());
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "frozen");
+    w.restart();
+    for (const char* n : {"n1", "n2", "n3"}) w.connect(n);
+    w.run_for(s(10));
+    ck_assert_text(w.where(a) + w.where(b), "frozenn1");
+    ck_assert_text(w.comment(a), "held frozen by the operator");
+    ck_assert(w.market->thaw(a, "n3", true, 0).has_value());
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n3");
+    ck_assert(w.market->freeze(a, false, 0).has_value());  // once: it may go on at once
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_int_eq(w.jobs[a].report.stats.freezes, 2);
+}
+END_TEST
+
+START_TEST(nobody_is_placed_where_less_memory_is_free) {
+    World w;
+    w.add_node("n1", 300, 1, 4, 4000);
+    w.add_node("n2", 100, 1, 4, 4000);
+    w.run_for(s(4));
+    ProviderReport p = w.providers["n1"];
+    p.free_mb = 500;  // the owner's own programs have the rest
+    w.set_provider(p);
+    const JobId a = w.submit("n1", 100, Nanos::never(), 1, 2000), b = w.submit("n1", 100, Nanos::never(), 1, 400);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a) + w.where(b), "n2n1");
+}
+END_TEST
+
+START_TEST(finished_jobs_are_kept_up_to_a_bound) {
+    MarketOptions options;
+    options.finished_max = 3;
+    World w(options);
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    for (int i = 0; i < 8; ++i) {
+        const JobId id = w.submit("n1", 10, s(1));
+        w.run_for(s(2));
+        ck_assert(w.jobs[id].settled);
+    }
+    ck_assert_int_eq(w.market->jobs().size(), 3);
+    ck_assert_int_eq(w.stored_jobs.size(), 3);
+    const Totals t = w.market->totals(w.now);
+    ck_assert_int_eq(t.paid.micro, t.earned.micro);
+    ck_assert(t.paid.micro > 0);
+}
+END_TEST
+
+START_TEST(an_agent_that_speaks_for_others_is_refused_and_changes_nothing) {
+    World w;
+    three_nodes(w);
+    JobReport r;
+    r.id = {"n2", 5};
+    r.terms.max_price = Money::units(5);
+    ck_assert_text(w.market->report("n1", r, w.now).error().message, "node n1 reports job n2.5 of another home");
+    ck_assert(!w.market->find({"n2", 5}));
+    ProviderReport p;
+    p.node = "n2";
+    ck_assert_text(w.market->report("n1", p, w.now).error().message, "node n1 reports as provider n2");
+    ck_assert_text(w.market->report("n8", p, w.now).error().message, "node n8 is not connected");
+}
+END_TEST
+
+START_TEST(an_idle_market_asks_for_nothing) {
+    World w;
+    three_nodes(w);
+    w.submit("n1", 100);
+    w.run_for(s(5));
+    ck_assert(w.market->next_call() == Nanos::never());
+    ProviderReport p = w.providers["n1"];
+    p.load_permille = 500;
+    p.free_mb -= 3;
+    w.set_provider(p);
+    ck_assert(w.market->next_call() == Nanos::never());
+}
+END_TEST
+
+UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
+           a_better_bid_moves_the_others_down_and_its_end_moves_them_up,
+           a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave,
+           two_jobs_that_want_each_others_places_go_by_way_of_a_freeze,
+           an_owner_who_leaves_is_rid_of_his_guest_and_gets_it_back,
+           a_job_that_can_never_be_placed_waits_and_says_exactly_why, an_outbid_job_is_told_what_would_win,
+           a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place,
+           a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely,
+           an_order_that_a_home_swallows_is_given_up_and_made_anew,
+           a_market_that_restarts_moves_nothing_and_starts_nothing_twice,
+           a_restarted_market_waits_for_missing_nodes_only_so_long,
+           a_lost_provider_keeps_its_guest_and_a_lost_home_keeps_its_jobs_running,
+           a_job_that_its_home_has_forgotten_is_finished_after_a_while,
+           cancel_is_for_the_owner_and_root_and_overtakes_an_order,
+           a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart,
+           an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
+           a_hold_displaces_who_is_there_and_outlives_the_market, nobody_is_placed_where_less_memory_is_free,
+           finished_jobs_are_kept_up_to_a_bound, an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
+           an_idle_market_asks_for_nothing);

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What jobs pay: the exact account, and the market's billing by the time that homes report.
+#include "kernel/base/rng.hpp"
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
+constexpr Nanos hours(int64_t v) { return Nanos::from_s(3'600 * v); }
+}  // namespace
+
+// Method: random stretches at random prices; the sum must be that of one exact 128-bit sum, rounded down once.
+START_TEST(an_account_loses_no_fraction_however_often_the_price_changes) {
+    Rng rng(11);
+    for (int round = 0; round < 200; ++round) {
+        Account account;
+        __int128 exact = 0;
+        Money gained;
+        for (int i = 0; i < 300; ++i) {
+            const Money price{rng.between(1, 5'000'000)};
+            const int64_t cpus = rng.between(1, 8);
+            const Nanos span{rng.between(-1'000, 4'000'000)};
+            if (exact + static_cast<__int128>(price.micro) * cpus * span.ns < 0) continue;
+            gained += account.charge(price, cpus, span, {});
+            exact += static_cast<__int128>(price.micro) * cpus * span.ns;
+        }
+        ck_assert_int_eq(account.amount.micro, static_cast<int64_t>(exact / hour_ns));
+        ck_assert_int_eq(account.rest, static_cast<int64_t>(exact % hour_ns));
+        ck_assert_int_eq(gained.micro, account.amount.micro);
+    }
+}
+END_TEST
+
+START_TEST(an_account_never_passes_its_budget_and_says_when_it_will_end) {
+    Rng rng(12);
+    for (int round = 0; round < 5'000; ++round) {
+        const Money budget{rng.between(1, 1'000'000)}, price{rng.between(1, 900'000'000)};
+        const int64_t cpus = rng.between(1, 16);
+        Account account;
+        account.charge(Money{rng.between(1, 999)}, 1, Nanos{rng.between(0, 3'600'000'000)}, budget);
+        const Nanos left = account.left(price, cpus, budget);
+        Account at_end = account, beyond = account;
+        at_end.charge(price, cpus, left, budget);
+        ck_assert(at_end.amount <= budget);
+        beyond.charge(price, cpus, left + Nanos{1 + hour_ns / (price.micro * cpus)}, budget);
+        ck_assert_int_eq(beyond.amount.micro, budget.micro);
+    }
+    ck_assert(Account().left({}, 1, Money::units(1)) == Nanos::never());
+    ck_assert(Account().left(Money::units(1), 1, {}) == Nanos::never());
+}
+END_TEST
+
+START_TEST(a_job_alone_pays_the_reserve_for_each_cpu_hour_that_it_ran) {
+    World w;
+    w.add_node("n1", 100, 7, 4);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100, hours(3), 2);
+    w.run_for(hours(4));
+    ck_assert_text(w.where(a), "finished");
+    ck_assert_text(format_money(w.cost(a)), "42");
+    ck_assert_text(format_money(w.jobs[a].note.cost), "42");
+    ck_assert_text(format_money(w.market->find_node("n1")->record.earned), "42");
+}
+END_TEST
+
+START_TEST(the_winner_of_a_contest_pays_the_bid_that_it_had_to_beat) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    w.submit("n1", 60);
+    const JobId b = w.submit("n1", 100);
+    w.run_for(s(1));
+    ck_assert_text(w.where(b), "n1");
+    ck_assert_text(format_money(w.jobs[b].note.price), "60");
+    ck_assert_text(format_money(w.provider_notes["n1"].current_price), "60");
+    ck_assert(w.provider_notes["n1"].next_price > Money::units(100));
+    ck_assert_int_eq(w.provider_notes["n1"].guests, 1);
+}
+END_TEST
+
+START_TEST(time_in_transit_is_not_paid_for) {
+    World w;
+    w.transit = s(100);
+    w.add_node("n1", 200, 36);
+    w.add_node("n2", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.run_for(s(200));  // started after 100 s, ran 100 s
+    ck_assert_text(format_money(w.cost(a)), "1");
+    ProviderReport p = w.providers["n1"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(200));  // moved for 100 s, ran 100 s
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_text(format_money(w.cost(a)), "2");
+    ck_assert_int_eq(w.market->run_time(*w.market->find(a), w.now).ns, s(200).ns);
+    w.decide();
+    ck_assert_text(format_money(w.market->find_node("n1")->record.earned), "1");
+}
+END_TEST
+
+START_TEST(a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100, Nanos::never(), 1, 100, Money::units(2));
+    w.run_for(s(1'000));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert_text(w.comment(a), "its budget of 2 is used up; a larger one (srun -J n1.1 -b MORE) wakes it");
+    ck_assert_text(format_money(w.cost(a)), "2");
+    ck_assert_int_le(w.jobs[a].report.stats.run_time.ns, s(201).ns);
+    w.jobs[a].report.terms.budget = Money::units(3);
+    w.tell(w.jobs[a]);
+    w.run_for(s(50));
+    ck_assert_text(w.where(a), "n1");
+    w.run_for(s(1'000));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert_text(format_money(w.cost(a)), "3");
+    w.jobs[a].report.terms.budget = {};
+    w.tell(w.jobs[a]);
+    w.run_for(s(1'000));
+    ck_assert_text(w.where(a), "n1");
+}
+END_TEST
+
+START_TEST(a_budget_that_is_lowered_below_the_cost_suspends_at_once) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.run_for(s(1'000));
+    const Money before = w.cost(a);
+    w.jobs[a].report.terms.budget = Money::units(1);
+    w.tell(w.jobs[a]);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert(w.cost(a) == before);
+}
+END_TEST
+
+START_TEST(what_ran_while_the_market_was_away_is_billed_at_the_last_price) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100, s(1'000));
+    w.run_for(s(100));
+    w.disconnect("n1");
+    w.market->agent_lost("n1", w.now);
+    w.decide();
+    const Nanos gone = w.now;
+    for (auto& [id, job] : w.jobs)
+        if (job.run_since != Nanos::never()) w.now = job.run_since + s(1'000);
+    w.end(w.jobs[a]);  // it ended while nobody listened
+    ck_assert(w.now - gone > s(800));
+    w.restart();
+    w.connect("n1");
+    w.run_for(s(1));
+    ck_assert(w.jobs[a].settled);
+    ck_assert_text(format_money(w.jobs[a].note.cost), "10");
+}
+END_TEST
+
+START_TEST(a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100, Nanos::never());
+    w.run_for(s(500));
+    w.disconnect("n1");
+    w.jobs[a].run_since = w.now;  // the stretch until now is forgotten
+    w.connect("n1");
+    w.run_for(s(500));
+    ProviderReport p = w.providers["n1"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "frozen");
+    const double units = static_cast<double>(w.cost(a).micro) / 1e6;
+    ck_assert_msg(units > 9.99 && units < 10.01, "it cost %f", units);
+}
+END_TEST
+
+START_TEST(a_job_of_a_lost_provider_is_billed_during_the_grace_time_only) {
+    World w;
+    w.add_node("n1", 200, 36);
+    w.add_node("n2", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n2", 100);
+    w.run_for(s(100));
+    w.disconnect("n1");
+    w.run_for(s(1'000));
+    const double units = static_cast<double>(w.cost(a).micro) / 1e6;
+    ck_assert_msg(units > 1.59 && units < 1.61, "it cost %f", units);
+}
+END_TEST
+
+START_TEST(surplus_and_welfare_are_those_of_the_allocation) {
+    World w;
+    w.add_node("n1", 100, 10);
+    w.run_for(s(4));
+    w.submit("n1", 60);
+    w.submit("n1", 100);
+    w.run_for(s(1));
+    const Totals t = w.market->totals(w.now);
+    ck_assert_text(format_money(t.surplus.consumers), "40");
+    ck_assert_text(format_money(t.surplus.providers), "50");
+    ck_assert_text(format_money(t.surplus.welfare), "90");
+    ck_assert_int_eq(t.running, 1);
+    ck_assert_int_eq(t.waiting + t.frozen, 1);
+}
+END_TEST
+
+UNIT_SUITE(market_money, an_account_loses_no_fraction_however_often_the_price_changes,
+           an_account_never_passes_its_budget_and_says_when_it_will_end,
+           a_job_alone_pays_the_reserve_for_each_cpu_hour_that_it_ran,
+           the_winner_of_a_contest_pays_the_bid_that_it_had_to_beat, time_in_transit_is_not_paid_for,
+           a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job,
+           a_budget_that_is_lowered_below_the_cost_suspends_at_once,
+           what_ran_while_the_market_was_away_is_billed_at_the_last_price,
+           a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer,
+           a_job_of_a_lost_provider_is_billed_during_the_grace_time_only,
+           surplus_and_welfare_are_those_of_the_allocation);
