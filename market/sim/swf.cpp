@@ -92,6 +92,11 @@ Status SwfParser::job_line(const char*& p) {
     for (int i = 0; i < field_count; ++i) {
         while (blank(*p)) ++p;
         if (*p == '\n') return bad(-1, "has " + std::to_string(i) + " fields, a job has 18");
+        if (*p == '-' && p[1] == '1' && blank(p[2])) {  // unknown: half of all fields
+            fields[i] = -1;
+            p += 2;
+            continue;
+        }
         const char* word = p;
         const bool negative = *p == '-';
         p += negative || *p == '+';
