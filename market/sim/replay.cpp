@@ -58,6 +58,23 @@ Schedule replay_fcfs(std::span<const ReplayJob> jobs, int64_t cpus) {
     return out;
 }
 
+ReplayTerms terms_of(const SwfTrace& trace, const Workload& workload, const Distribution& values, uint64_t seed,
+                     int64_t disk_mb_per_s, int64_t memory_mb) {
+    ReplayTerms out;
+    Rng rng(seed);
+    out.value.reserve(workload.jobs.size());
+    for (size_t i = 0; i < workload.jobs.size(); ++i) out.value.push_back(Money::units(values.draw(rng, 1)));
+    if (disk_mb_per_s <= 0) return out;
+    out.carry_s.reserve(workload.jobs.size());
+    const int64_t rate = disk_mb_per_s * 1024;  // KB per second
+    for (const ReplayJob& job : workload.jobs) {
+        const SwfJob& log = trace.jobs[job.source];
+        const int64_t kb = log.used_kb > 0 ? log.used_kb : log.requested_kb > 0 ? log.requested_kb : memory_mb * 1024;
+        out.carry_s.push_back(static_cast<int32_t>(std::min<int64_t>(INT32_MAX, (kb * job.procs + rate - 1) / rate)));
+    }
+    return out;
+}
+
 ReplayMetrics metrics_of(std::span<const ReplayJob> jobs, const Schedule& schedule, int64_t cpus) {
     ReplayMetrics m;
     if (jobs.empty()) return m;

@@ -21,6 +21,8 @@
 #include <span>
 #include <vector>
 
+#include "kernel/base/money.hpp"
+#include "market/sim/distribution.hpp"
 #include "market/sim/swf.hpp"
 
 namespace souk::sim {
@@ -64,6 +66,31 @@ Schedule replay_fcfs(std::span<const ReplayJob> jobs, int64_t cpus);
 // estimates, enough processors will be free, and the extra processors, free then beyond its need. Each later job in
 // order that fits now starts if it ends by the shadow time (by its estimate) or needs only extra processors.
 Schedule replay_easy(std::span<const ReplayJob> jobs, int64_t cpus);
+
+// What the market's policies need beyond the log. A log has no prices: values are drawn.
+struct ReplayTerms {
+    std::vector<Money> value;      // per job, in the order of the jobs
+    std::vector<int32_t> carry_s;  // time that a freeze, and a thaw, of the job takes; empty: none does
+};
+// Values from the distribution (integer units, at least 1) and the seed. A job's memory is what the log says it used, or
+// else requested, per processor, else `memory_mb`, times its processors; at `disk_mb_per_s` (0: infinitely fast) it is
+// written by a freeze and read by a thaw, in whole seconds rounded up.
+ReplayTerms terms_of(const SwfTrace& trace, const Workload& workload, const Distribution& values, uint64_t seed,
+                     int64_t disk_mb_per_s, int64_t memory_mb);
+
+// Greedy migration (market/core/allocator.hpp) on one machine: at every moment the jobs in order of value, then arrival,
+// take their processors, each that fits beside those before it; who no longer fits is frozen, and thawed when it fits
+// again. A freeze releases the processors at once. A thaw holds them from its beginning; it waits for the job's freeze to
+// end, then takes as long, and then the job goes on. A job may be displaced while it is thawed. O(log n) for each end,
+// arrival, freeze and thaw.
+Schedule replay_greedy_migration(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms);
+
+// Load balancing without prices, as MOSIX did it: every job runs from its arrival, its processes are spread over the
+// processors and time-share them. While no more processes than processors are there each has one to itself; else each
+// progresses at (processors / processes) of full speed: the limit of even loads. A job ends at the first whole second at
+// which its work is done. Arrivals go to the least loaded processors; when ends leave loads that differ by two, processes
+// of the fullest move to the emptiest, and each such move is a migration. O(processors of the job) for each end.
+Schedule replay_balance(std::span<const ReplayJob> jobs, int64_t cpus);
 
 struct ReplayMetrics {
     uint64_t jobs = 0;

@@ -137,6 +137,153 @@ START_TEST(fcfs_and_easy_follow_the_definitions_on_every_recorded_trace) {
 }
 END_TEST
 
+namespace {
+
+// Greedy migration as it is defined: at every event all active jobs in order of value, then arrival; who fits runs.
+Schedule naive_greedy(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms) {
+    struct Active {
+        size_t job;
+        int64_t left_s, ready_s = 0, frozen_s = INT64_MIN;  // it advances from ready_s while it runs
+        bool runs = false;
+    };
+    Schedule out;
+    out.end_s.resize(jobs.size());
+    std::vector<Active> active;
+    size_t next = 0;
+    while (next < jobs.size() || !active.empty()) {
+        int64_t now = next < jobs.size() ? jobs[next].submit_s : INT64_MAX;
+        for (const Active& a : active)
+            if (a.runs) now = std::min(now, a.ready_s + a.left_s);
+        std::erase_if(active, [&](const Active& a) {
+            const bool done = a.runs && a.ready_s + a.left_s == now;
+            if (done) out.end_s[a.job] = now;
+            return done;
+        });
+        for (; next < jobs.size() && jobs[next].submit_s == now; ++next) active.push_back({next, jobs[next].run_s});
+        std::stable_sort(active.begin(), active.end(), [&](const Active& a, const Active& b) {
+            return terms.value[a.job] != terms.value[b.job] ? terms.value[a.job] > terms.value[b.job] : a.job < b.job;
+        });
+        int64_t free = cpus;
+        for (Active& a : active) {
+            const int64_t carry = terms.carry_s.empty() ? 0 : terms.carry_s[a.job];
+            const bool fits = jobs[a.job].procs <= free;
+            if (fits) free -= jobs[a.job].procs;
+            if (a.runs && !fits) {
+                a.left_s -= std::max<int64_t>(0, now - a.ready_s);
+                a.frozen_s = now;
+                ++out.freezes;
+            } else if (!a.runs && fits) {
+                const bool thaw = a.frozen_s != INT64_MIN;
+                out.freezes += thaw;
+                a.ready_s = thaw ? std::max(now, a.frozen_s + carry) + carry : now;
+            }
+            a.runs = fits;
+        }
+    }
+    return out;
+}
+
+ReplayTerms random_terms(Rng& rng, size_t n, bool carry) {
+    ReplayTerms terms;
+    const int64_t values = rng.between(1, 60);
+    for (size_t i = 0; i < n; ++i) {
+        terms.value.push_back(Money::units(rng.between(1, values)));
+        if (carry) terms.carry_s.push_back(static_cast<int32_t>(rng.between(0, 20)));
+    }
+    return terms;
+}
+
+void check_greedy(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms, const std::string& where) {
+    const Schedule expected = naive_greedy(jobs, cpus, terms);
+    const Schedule got = replay_greedy_migration(jobs, cpus, terms);
+    ck_assert_uint_eq(got.freezes, expected.freezes);
+    for (size_t i = 0; i < jobs.size(); ++i)
+        ck_assert_msg(got.end_s[i] == expected.end_s[i], "%s: job %zu of %zu ends at %ld, by the definition at %ld",
+                      where.c_str(), i, jobs.size(), static_cast<long>(got.end_s[i]),
+                      static_cast<long>(expected.end_s[i]));
+}
+
+}  // namespace
+
+START_TEST(greedy_migration_follows_its_definition_on_random_loads) {
+    Rng rng(5);
+    for (int round = 0; round < 3000; ++round) {
+        const int64_t cpus = rng.chance(0.2) ? 1 : rng.between(2, 200);
+        const int64_t gap = rng.between(0, 30), run = rng.between(1, 60);
+        const auto jobs = random_jobs(rng, 1 + rng.below(120), cpus, gap, run);
+        check_greedy(jobs, cpus, random_terms(rng, jobs.size(), rng.chance(0.5)), "round " + std::to_string(round));
+    }
+    // Enough ranks for every level of the sets.
+    const auto jobs = random_jobs(rng, 9'000, 300, 8, 60);
+    check_greedy(jobs, 300, random_terms(rng, jobs.size(), true), "9000 jobs");
+}
+END_TEST
+
+START_TEST(greedy_migration_follows_its_definition_on_recorded_traces) {
+    const auto directory = unit::traces_directory("greedy_migration_follows_its_definition_on_recorded_traces");
+    if (!directory) return;
+    for (const char* name : {"NASA-iPSC-1993-3.1-cln", "DAS2-fs1-2003-1", "SDSC-SP2-1998-4.2-cln", "HPC2N-2002-2.2-cln"}) {
+        const auto trace = read_swf(*directory + "/" + name + ".swf.gz");
+        ck_assert(trace.has_value());
+        const Workload w = workload_of(*trace, trace->max_procs, Procs::requested, Estimates::user);
+        const ReplayTerms terms = terms_of(*trace, w, *parse_distribution("uniform 10 60"), 1, 100, 0);
+        check_greedy(w.jobs, trace->max_procs, terms, name);
+    }
+}
+END_TEST
+
+START_TEST(a_higher_value_takes_the_processors_and_gives_them_back) {
+    // One processor; the second job is worth more: the first is frozen at 10 (3 s), thawed at 30 (3 s) and has 90 s left.
+    const std::vector<ReplayJob> jobs = {{0, 100, 100, 1, 0}, {10, 20, 20, 1, 1}};
+    const ReplayTerms terms{{Money::units(1), Money::units(2)}, {3, 3}};
+    const Schedule s = replay_greedy_migration(jobs, 1, terms);
+    ck_assert(s.end_s == (std::vector<int64_t>{123, 30}));
+    ck_assert_uint_eq(s.freezes, 2);
+}
+END_TEST
+
+START_TEST(balance_shares_the_processors_evenly) {
+    // Two jobs on one processor: each at half speed from 10 to 30, so the first has run 20 of its 40 s then.
+    const std::vector<ReplayJob> two = {{0, 40, 40, 1, 0}, {10, 10, 10, 1, 1}};
+    ck_assert(replay_balance(two, 1).end_s == (std::vector<int64_t>{50, 30}));
+    // Two processors, loads 2 and 2 (jobs 0 and 2, 1 and 3); both jobs of one processor end: one process moves over.
+    const std::vector<ReplayJob> four = {{0, 100, 100, 1, 0}, {0, 10, 10, 1, 1}, {0, 100, 100, 1, 2}, {0, 10, 10, 1, 3}};
+    const Schedule s = replay_balance(four, 2);
+    ck_assert(s.end_s == (std::vector<int64_t>{110, 20, 110, 20}));
+    ck_assert_uint_eq(s.migrations, 1);
+}
+END_TEST
+
+START_TEST(balance_agrees_with_a_fluid_of_real_numbers) {
+    Rng rng(6);
+    for (int round = 0; round < 500; ++round) {
+        const int64_t cpus = rng.between(1, 60);
+        const auto jobs = random_jobs(rng, 1 + rng.below(80), cpus, rng.between(0, 30), rng.between(1, 200));
+        const Schedule got = replay_balance(jobs, cpus);
+        std::vector<double> left(jobs.size());
+        for (size_t i = 0; i < jobs.size(); ++i) left[i] = jobs[i].run_s;
+        // Second by second; a job that ends inside a second holds its processors until the second is over.
+        std::vector<int64_t> end(jobs.size(), -1);
+        size_t open = jobs.size();
+        for (int64_t now = 0; open > 0; ++now) {
+            int64_t processes = 0;
+            for (size_t i = 0; i < jobs.size(); ++i)
+                if (end[i] < 0 && jobs[i].submit_s <= now) processes += jobs[i].procs;
+            for (size_t i = 0; i < jobs.size(); ++i) {
+                if (end[i] >= 0 || jobs[i].submit_s > now) continue;
+                left[i] -= std::min(1.0, static_cast<double>(cpus) / static_cast<double>(std::max<int64_t>(1, processes)));
+                if (left[i] > 1e-4) continue;
+                end[i] = now + 1;
+                --open;
+            }
+        }
+        for (size_t i = 0; i < jobs.size(); ++i)
+            ck_assert_msg(std::abs(got.end_s[i] - end[i]) <= 1, "round %d: job %zu ends at %ld, as a fluid at %ld", round, i,
+                          static_cast<long>(got.end_s[i]), static_cast<long>(end[i]));
+    }
+}
+END_TEST
+
 START_TEST(a_small_job_backfills_only_where_it_cannot_delay_the_head) {
     // 4 processors: job 0 holds 3 until 100; job 1 needs 4; job 2 (1 processor, 100 s) would end after the shadow time
     // and no processor is extra; job 3 (1 processor, 50 s) backfills at once.
@@ -182,5 +329,9 @@ END_TEST
 UNIT_SUITE_LONG(sim_replay, 300, fcfs_and_easy_follow_the_definitions_on_random_loads,
                 fcfs_and_easy_follow_the_definitions_with_thousands_waiting,
                 fcfs_and_easy_follow_the_definitions_on_every_recorded_trace,
+                greedy_migration_follows_its_definition_on_random_loads,
+                greedy_migration_follows_its_definition_on_recorded_traces,
+                a_higher_value_takes_the_processors_and_gives_them_back, balance_shares_the_processors_evenly,
+                balance_agrees_with_a_fluid_of_real_numbers,
                 a_small_job_backfills_only_where_it_cannot_delay_the_head,
                 the_conventions_choose_processors_estimates_and_what_is_dropped, metrics_follow_their_definitions);

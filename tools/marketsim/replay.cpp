@@ -24,14 +24,24 @@ constexpr const char* conventions = R"(Conventions:
   At one instant jobs end, then arrivals queue, then the policy acts.
   wait = end - submit - run; slowdown = (end - submit) / run; bounded slowdown = max(1, (end - submit) / max(run, 10 s));
   makespan: first submit to last end; utilisation: work of all jobs / (cpus x makespan). Means are over all jobs kept.
+  balance: load balancing by migration without prices (processors are time-shared evenly; each moved process is one
+  migration). greedy_migration: the market's default algorithm on one machine: at every moment the jobs in order of value
+  run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from --values
+  with --seed. A freeze and a thaw take memory / --disk each (memory: used, else requested, else --memory, per
+  processor x processors), rounded up to seconds; processors are released at once and held during the thaw.
   cpu_s is the CPU time of the whole program, reading included; policy_cpu_s that of the policy alone. They are the only
   figures that differ between two runs.)";
 
 struct Options {
     std::string trace, json, per_job;
     std::string policy = "easy", procs = "requested", estimates = "user";
-    int64_t cpus = 0;
+    std::string values = "uniform 10 60";
+    Distribution distribution;
+    int64_t cpus = 0, disk = 100, memory = 0;
+    uint64_t seed = 1;
 };
+
+constexpr const char* policies[] = {"fcfs", "easy", "balance", "greedy_migration"};
 
 struct Outcome {
     ReplayMetrics metrics;
@@ -40,9 +50,13 @@ struct Outcome {
     double policy_cpu_s = 0;
 };
 
-Schedule run_policy(const Options& options, const Workload& workload) {
+Schedule run_policy(const Options& options, const SwfTrace& trace, const Workload& workload) {
     if (options.policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
-    return replay_easy(workload.jobs, options.cpus);
+    if (options.policy == "easy") return replay_easy(workload.jobs, options.cpus);
+    if (options.policy == "balance") return replay_balance(workload.jobs, options.cpus);
+    return replay_greedy_migration(workload.jobs, options.cpus,
+                                   terms_of(trace, workload, options.distribution, options.seed, options.disk,
+                                            options.memory));
 }
 
 std::string json_text(const Options& options, const Outcome& outcome) {
@@ -103,7 +117,7 @@ Status replay(Options& options) {
     Outcome outcome;
     outcome.dropped = workload.dropped;
     const double before = cpu_seconds();
-    outcome.schedule = run_policy(options, workload);
+    outcome.schedule = run_policy(options, trace, workload);
     outcome.policy_cpu_s = cpu_seconds() - before;
     outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
     OutputFiles files;
@@ -122,8 +136,8 @@ int marketsim_replay(int argc, char** argv) {
     Options options;
     CLI::App app("A job log straight through a scheduling policy on one machine of N processors.", "marketsim replay");
     app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")->required();
-    app.add_option("--policy", options.policy, "fcfs, easy")
-        ->check(CLI::IsMember({"fcfs", "easy"}))
+    app.add_option("--policy", options.policy, "the policy")
+        ->check(CLI::IsMember(std::vector<std::string>(std::begin(policies), std::end(policies))))
         ->capture_default_str();
     app.add_option("--cpus", options.cpus, "processors of the machine (default: MaxProcs of the log)")
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
@@ -133,10 +147,22 @@ int marketsim_replay(int argc, char** argv) {
     app.add_option("--estimates", options.estimates, "which run times the policy expects")
         ->check(CLI::IsMember({"user", "exact"}))
         ->capture_default_str();
+    app.add_option("--values", options.values, "market policies: what the jobs' values are drawn from")
+        ->capture_default_str();
+    app.add_option("--seed", options.seed, "of the values")->capture_default_str();
+    app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
+        ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+        ->capture_default_str();
+    app.add_option("--memory", options.memory, "MB per processor of a job whose memory the log does not know")
+        ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+        ->capture_default_str();
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
     app.add_option("--per-job", options.per_job, "write each job's submit, end, run and processors to this file as CSV");
     app.footer(conventions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    Result<Distribution> values = parse_distribution(options.values);
+    if (!values) return usage_error(app, "--values: " + values.error().message);
+    options.distribution = *values;
     if (const Status done = replay(options); !done) return failed(app, done.error());
     return 0;
 }

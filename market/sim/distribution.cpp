@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/sim/distribution.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+namespace souk::sim {
+namespace {
+
+struct Shape {
+    std::string_view name;
+    Distribution::Kind kind;
+    size_t parameters;
+    const char* usage;
+};
+constexpr Shape shapes[] = {{"fix", Distribution::Kind::fix, 1, "fix A"},
+                            {"uniform", Distribution::Kind::uniform, 2, "uniform LO HI"},
+                            {"bimodal", Distribution::Kind::bimodal, 6, "bimodal P M1 D1 Q M2 D2"}};
+constexpr int64_t most = 1'000'000;
+
+std::vector<std::string_view> words_of(std::string_view text) {
+    std::vector<std::string_view> words;
+    constexpr std::string_view blanks = " \t\r\n";
+    for (size_t at = text.find_first_not_of(blanks); at != std::string_view::npos;) {
+        const size_t end = std::min(text.find_first_of(blanks, at), text.size());
+        words.push_back(text.substr(at, end - at));
+        at = text.find_first_not_of(blanks, end);
+    }
+    return words;
+}
+
+int64_t normal(Rng& rng, int64_t mean, int64_t deviation) {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += rng.unit();
+    return mean + std::llround(sum * static_cast<double>(deviation));
+}
+
+}  // namespace
+
+int64_t Distribution::draw(Rng& rng, int64_t least) const {
+    const int64_t* p = parameters;
+    switch (kind) {
+        case Kind::fix:
+            return std::max(least, p[0]);
+        case Kind::uniform:
+            return std::max(least, rng.between(p[0], p[1]));
+        case Kind::bimodal:
+            break;
+    }
+    const bool first = rng.between(1, 100) <= p[0];
+    return std::max(least, first ? normal(rng, p[1], p[2]) : normal(rng, p[4], p[5]));
+}
+
+Result<Distribution> parse_distribution(std::string_view text) {
+    const std::vector<std::string_view> words = words_of(text);
+    const Shape* shape = nullptr;
+    for (const Shape& s : shapes)
+        if (!words.empty() && words[0] == s.name) shape = &s;
+    const std::string quoted = "'" + std::string(text.substr(0, 60)) + "'";
+    if (!shape) return fail(quoted + " is no distribution (fix A, uniform LO HI, bimodal P M1 D1 Q M2 D2)");
+    if (words.size() != shape->parameters + 1) return fail(quoted + " is not of the form '" + shape->usage + "'");
+    Distribution d{shape->kind, {}};
+    for (size_t i = 1; i < words.size(); ++i) {
+        const std::string_view word = words[i];
+        int64_t& v = d.parameters[i - 1];
+        const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), v);
+        if (code != std::errc() || end != word.data() + word.size() || v < 0 || v > most)
+            return fail(quoted + ": '" + std::string(word.substr(0, 24)) + "' is no integer from 0 to 1000000");
+    }
+    if (d.kind == Distribution::Kind::uniform && d.parameters[0] > d.parameters[1])
+        return fail(quoted + ": the least value is above the greatest");
+    if (d.kind == Distribution::Kind::bimodal && d.parameters[0] + d.parameters[3] != 100)
+        return fail(quoted + ": the two shares do not make 100 %");
+    return d;
+}
+
+}  // namespace souk::sim

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// MarketRun: jobs and providers through the market's own Solver, event by event. Pure: time is whole seconds and jumps
+// from event to event, with the result of the loop that takes one step a second (the tests hold that loop).
+//
+// One step, at second t:
+// 1. every running job has advanced by its provider's speed / 100 standard seconds for each second since it runs;
+// 2. the solver is told of finished jobs, finished moves, freezes and thaws, leaving and joining providers, arrivals;
+// 3. it solves, and its changes are made:
+//    - a start takes no time;
+//    - a freeze takes ceil(memory / disk speed) seconds. The job stops and its place is free at once;
+//    - a thaw takes as long, a move ceil(memory / network speed). The job holds its new place from the beginning. The
+//      end is told in step t + duration, and the job advances from the step after that: the step of the telling is lost.
+//      (So the published example: job 4, frozen at 10, thawed at 50 for 1 s, runs its 40 s from 52 and stays 92 s.)
+//    - without memory there is nothing to carry: no time, no step lost.
+// Until such an operation ends the solver takes no other decision about the job (it is pinned). When its provider
+// leaves meanwhile, the operation is given up and the solver decides anew.
+//
+// A job pays for each second in which it holds a place: its CPUs x the price of the solver's pricing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernel/base/money.hpp"
+#include "kernel/base/result.hpp"
+#include "market/core/solver.hpp"
+#include "market/sim/market_files.hpp"
+
+namespace souk::sim {
+
+struct MarketRunOptions {
+    market::SolverOptions solver;
+    int64_t network_mb_per_s = 100;
+    int64_t disk_mb_per_s = 100;
+    bool record = false;  // keep the history (for plots)
+};
+
+// Exact sums of micro-units per hour times seconds; 128 bits hold any simulation.
+struct MoneySeconds {
+    __int128 micro_s = 0;
+    void add(Money per_hour, int64_t times, int64_t seconds) {
+        micro_s += static_cast<__int128>(per_hour.micro) * times * seconds;
+    }
+    Money money() const { return {static_cast<int64_t>(micro_s / 3600)}; }
+    bool operator==(const MoneySeconds&) const = default;
+};
+
+struct JobOutcome {
+    int64_t end_s = -1;          // -1: never finished, because nothing could run it any more
+    int64_t first_run_s = -1;
+    int64_t operation_s = 0;     // in moves, freezes and thaws
+    int64_t lost_s = 0;          // steps of their telling
+    int64_t moved_mb = 0;        // carried by moves, freezes and thaws
+    uint32_t moves = 0, freezes = 0, thaws = 0;
+    MoneySeconds paid;
+    bool operator==(const JobOutcome&) const = default;
+};
+
+struct RunTotals {
+    int64_t end_s = 0;                   // the last event
+    uint32_t concurrent_freezes_max = 0; // freezes and thaws under way at one time
+    uint32_t concurrent_moves_max = 0;
+    int64_t busy_cpu_s = 0;              // held CPUs x seconds
+    int64_t offered_cpu_s = 0;           // until the last event
+    MoneySeconds consumers, providers;   // surplus
+    uint64_t steps = 0;                  // at which the solver was asked
+};
+
+// Where a job was from one second to another (history).
+struct Stay {
+    uint32_t job = 0;                    // index in the jobs
+    uint32_t provider = 0;               // index in the providers
+    int64_t from_s = 0, to_s = 0;
+};
+struct Load {
+    int64_t at_s = 0;
+    int64_t busy_cpus = 0, offered_cpus = 0;  // from then on
+};
+
+struct RunOutcome {
+    std::vector<JobOutcome> jobs;        // in the order of the jobs given
+    RunTotals totals;
+    std::vector<Stay> stays;             // only with record
+    std::vector<Load> loads;
+};
+
+// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, and when
+// freezing and thawing eat all progress (for 10,000 steps no running job has advanced).
+Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+                              const MarketRunOptions& options);
+
+}  // namespace souk::sim
