@@ -5,7 +5,7 @@
 // One step, at second t:
 // 1. every running job has advanced by its provider's speed / 100 standard seconds for each second since it runs;
 // 2. the solver is told of finished jobs, finished moves, freezes and thaws, leaving and joining providers, arrivals;
-// 3. it solves, and its changes are made:
+// 3. if it was told anything, or had asked to be called by now, it solves, and its changes are made:
 //    - a start takes no time;
 //    - a freeze takes ceil(memory / disk speed) seconds. The job stops and its place is free at once;
 //    - a thaw takes as long, a move ceil(memory / network speed). The job holds its new place from the beginning. The

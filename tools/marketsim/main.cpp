@@ -14,6 +14,7 @@ struct Verb {
 };
 
 constexpr Verb verbs[] = {
+    {"run", souk::tools::marketsim_run, "job and provider files through the market's solver"},
     {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
 };
 

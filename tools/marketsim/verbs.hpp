@@ -4,5 +4,6 @@
 #pragma once
 
 namespace souk::tools {
+int marketsim_run(int argc, char** argv);
 int marketsim_replay(int argc, char** argv);
 }  // namespace souk::tools

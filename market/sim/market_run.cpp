@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/sim/market_run.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "kernel/base/check.hpp"
+
+namespace souk::sim {
+namespace {
+
+using market::Change;
+using market::ChangeKind;
+using market::JobKey;
+using market::JobSpec;
+using market::Pin;
+using market::ProviderKey;
+
+constexpr int64_t never = INT64_MAX;
+constexpr uint32_t steps_without_progress_max = 10'000;
+
+// Where a job stands. Operations: moving, freezing, thawing.
+enum class Phase : uint8_t { away, waiting, running, moving, freezing, frozen, thawing, finished };
+
+struct Job {
+    Phase phase = Phase::away;
+    uint32_t version = 0;        // of its newest timer; older ones are void
+    uint32_t provider = 0;       // index, while it holds a place
+    int64_t since_s = 0;         // running: advances from here; else: the operation began here
+    int64_t work = 0;            // left, in hundredths of a standard second
+};
+
+struct Timer {
+    int64_t at_s;
+    uint32_t job, version;
+    bool operator>(const Timer& o) const { return at_s != o.at_s ? at_s > o.at_s : job > o.job; }
+};
+
+struct ProviderEvent {
+    int64_t at_s;
+    uint32_t provider;
+    bool joins;
+};
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+JobKey job_key(size_t index) { return {index + 1}; }
+ProviderKey provider_key(size_t index) { return {index + 1}; }
+
+class MarketRun {
+  public:
+    MarketRun(std::span<const SimJob> jobs, std::span<const SimProvider> providers, const MarketRunOptions& options)
+        : specs_(jobs), providers_(providers), options_(options), jobs_(jobs.size()) {
+        out_.jobs.resize(jobs.size());
+        arrivals_.resize(jobs.size());
+        std::iota(arrivals_.begin(), arrivals_.end(), 0u);
+        std::stable_sort(arrivals_.begin(), arrivals_.end(),
+                         [&](uint32_t a, uint32_t b) { return specs_[a].start_s < specs_[b].start_s; });
+        for (uint32_t p = 0; p < providers.size(); ++p) {
+            provider_events_.push_back({providers[p].start_s, p, true});
+            if (providers[p].end_s >= 0) provider_events_.push_back({providers[p].end_s, p, false});
+        }
+        std::stable_sort(provider_events_.begin(), provider_events_.end(),
+                         [](const ProviderEvent& a, const ProviderEvent& b) { return a.at_s < b.at_s; });
+    }
+
+    Result<RunOutcome> run() {
+        TRY(solver_.set_options(options_.solver));
+        for (int64_t t = next_event(); t != never; t = next_event()) {
+            accrue(t);
+            now_ = t;
+            tell_timers();
+            tell_providers();
+            tell_arrivals();
+            for (const Change& change : solver_.solve(Nanos::from_s(now_))) changes_.push_back(change);
+            for (const Change& change : changes_) make(change);
+            changes_.clear();
+            payments_ = solver_.payments();
+            surplus_ = solver_.surplus();
+            if (options_.record) record_load();
+            ++out_.totals.steps;
+            if (++steps_without_progress_ > steps_without_progress_max)
+                return fail("for " + std::to_string(steps_without_progress_max) + " steps up to second " +
+                            std::to_string(now_) + " no job has advanced: freezing and thawing take all the time " +
+                            "(a longer turn or minimum stay would help)");
+        }
+        out_.totals.end_s = now_;
+        return std::move(out_);
+    }
+
+  private:
+    int64_t next_event() {
+        while (!timers_.empty() && timers_.top().version != jobs_[timers_.top().job].version) timers_.pop();
+        int64_t t = timers_.empty() ? never : timers_.top().at_s;
+        if (next_arrival_ < arrivals_.size()) t = std::min(t, specs_[arrivals_[next_arrival_]].start_s);
+        // Joining and leaving alone changes nothing once every job is done.
+        if (unfinished_ > 0 || next_arrival_ < arrivals_.size()) {
+            if (next_provider_ < provider_events_.size()) t = std::min(t, provider_events_[next_provider_].at_s);
+            // What the solver wants to look at again: only while that can still change something.
+            if (const Nanos wake = solver_.next_wake(); wake != Nanos::never() && !timers_.empty())
+                t = std::min(t, std::max(now_ + 1, ceil_div(wake.ns, 1'000'000'000)));
+        }
+        return t;
+    }
+
+    // Everything that grows with time, from now_ to t.
+    void accrue(int64_t t) {
+        const int64_t span = t - now_;
+        if (span <= 0) return;
+        for (const market::Payment& payment : payments_) {
+            const size_t i = payment.job.n - 1;
+            out_.jobs[i].paid.add(payment.price, specs_[i].cpus, span);
+        }
+        out_.totals.consumers.add(surplus_.consumers, 1, span);
+        out_.totals.providers.add(surplus_.providers, 1, span);
+        out_.totals.busy_cpu_s += busy_cpus_ * span;
+        out_.totals.offered_cpu_s += offered_cpus_ * span;
+    }
+
+    void set_timer(uint32_t i, int64_t at_s) { timers_.push({at_s, i, ++jobs_[i].version}); }
+
+    void run_from(uint32_t i, int64_t from_s) {
+        Job& job = jobs_[i];
+        job.phase = Phase::running;
+        job.since_s = from_s;
+        if (out_.jobs[i].first_run_s < 0) out_.jobs[i].first_run_s = from_s;
+        set_timer(i, from_s + ceil_div(job.work, providers_[job.provider].speed));
+    }
+
+    // A running job stops here; what it has done counts.
+    void stop(uint32_t i) {
+        Job& job = jobs_[i];
+        if (job.phase != Phase::running) return;
+        if (job.since_s == now_ + 1) --out_.jobs[i].lost_s;  // told in this very step, and on its way again
+        if (now_ <= job.since_s) return;
+        job.work -= (now_ - job.since_s) * providers_[job.provider].speed;
+        steps_without_progress_ = 0;
+    }
+
+    void pin(uint32_t i, Pin pin) {
+        std::optional<JobSpec> spec = solver_.job(job_key(i));
+        MUST(spec.has_value());
+        spec->pin = pin;
+        MUST(solver_.change_job(job_key(i), *spec));
+    }
+
+    void hold(uint32_t i, uint32_t provider) {
+        jobs_[i].provider = provider;
+        busy_cpus_ += specs_[i].cpus;
+        if (options_.record) {
+            open_stay_.resize(jobs_.size());
+            open_stay_[i] = now_;
+        }
+    }
+
+    void release(uint32_t i) {
+        busy_cpus_ -= specs_[i].cpus;
+        if (options_.record && now_ > open_stay_[i]) out_.stays.push_back({i, jobs_[i].provider, open_stay_[i], now_});
+    }
+
+    void tell_timers() {
+        for (; !timers_.empty() && timers_.top().at_s <= now_; timers_.pop()) {
+            const auto [at_s, i, version] = timers_.top();
+            if (version != jobs_[i].version) continue;
+            if (jobs_[i].phase == Phase::running) {
+                finish(i);
+            } else {
+                const bool frozen = jobs_[i].phase == Phase::freezing;
+                end_operation(i, now_);
+                pin(i, Pin::free);
+                if (frozen) {
+                    jobs_[i].phase = Phase::frozen;
+                } else {
+                    ++out_.jobs[i].lost_s;
+                    run_from(i, now_ + 1);
+                }
+            }
+        }
+    }
+
+    void finish(uint32_t i) {
+        MUST(solver_.remove_job(job_key(i)));
+        release(i);
+        jobs_[i].phase = Phase::finished;
+        ++jobs_[i].version;
+        out_.jobs[i].end_s = now_;
+        --unfinished_;
+        steps_without_progress_ = 0;
+    }
+
+    void begin_operation(uint32_t i, Phase phase, int64_t seconds) {
+        Job& job = jobs_[i];
+        job.phase = phase;
+        job.since_s = now_;
+        uint32_t& under_way = phase == Phase::moving ? moves_now_ : freezes_now_;
+        uint32_t& most = phase == Phase::moving ? out_.totals.concurrent_moves_max : out_.totals.concurrent_freezes_max;
+        most = std::max(most, ++under_way);
+        set_timer(i, now_ + seconds);
+        pin(i, phase == Phase::freezing ? Pin::frozen : Pin::stay);
+    }
+
+    void end_operation(uint32_t i, int64_t at_s) {
+        --(jobs_[i].phase == Phase::moving ? moves_now_ : freezes_now_);
+        out_.jobs[i].operation_s += at_s - jobs_[i].since_s;
+        ++jobs_[i].version;
+    }
+
+    void tell_providers() {
+        for (; next_provider_ < provider_events_.size() && provider_events_[next_provider_].at_s <= now_;
+             ++next_provider_) {
+            const auto [at_s, p, joins] = provider_events_[next_provider_];
+            const SimProvider& provider = providers_[p];
+            if (joins) {
+                MUST(solver_.add_provider(provider_key(p), {.reserve = provider.reserve, .speed = provider.speed,
+                                                            .cpus = provider.cpus, .memory_mb = provider.memory_mb}));
+                offered_cpus_ += provider.cpus;
+                continue;
+            }
+            // Operations towards it are given up: the guest is there no more than a running one.
+            for (const JobKey guest : solver_.guests(provider_key(p))) {
+                const auto i = static_cast<uint32_t>(guest.n - 1);
+                if (jobs_[i].phase != Phase::moving && jobs_[i].phase != Phase::thawing) continue;
+                end_operation(i, now_);
+                pin(i, Pin::free);
+                jobs_[i].phase = Phase::running;
+                jobs_[i].since_s = never;
+            }
+            MUST(solver_.remove_provider(provider_key(p)));
+            offered_cpus_ -= provider.cpus;
+        }
+    }
+
+    void tell_arrivals() {
+        for (; next_arrival_ < arrivals_.size() && specs_[arrivals_[next_arrival_]].start_s <= now_; ++next_arrival_) {
+            const uint32_t i = arrivals_[next_arrival_];
+            const SimJob& job = specs_[i];
+            jobs_[i].phase = Phase::waiting;
+            jobs_[i].work = job.run_s * 100;
+            JobSpec spec;
+            spec.value = job.value;
+            spec.memory_mb = job.memory_mb;
+            spec.cpus = job.cpus;
+            spec.user = job.user;
+            spec.arrival = Nanos::from_s(job.start_s);
+            MUST(solver_.add_job(job_key(i), spec));
+            ++unfinished_;
+            steps_without_progress_ = 0;
+        }
+    }
+
+    void make(const Change& change) {
+        const auto i = static_cast<uint32_t>(change.job.n - 1);
+        const int64_t memory = specs_[i].memory_mb;
+        JobOutcome& outcome = out_.jobs[i];
+        if (change.kind == ChangeKind::freeze || change.kind == ChangeKind::move) {
+            stop(i);
+            release(i);
+        }
+        if (change.kind != ChangeKind::freeze) hold(i, static_cast<uint32_t>(change.to.n - 1));
+        if (change.kind != ChangeKind::start) outcome.moved_mb += memory;
+        const int64_t rate = change.kind == ChangeKind::move ? options_.network_mb_per_s : options_.disk_mb_per_s;
+        const int64_t seconds = ceil_div(memory, rate);
+        switch (change.kind) {
+            case ChangeKind::start:
+                run_from(i, now_);
+                return;
+            case ChangeKind::freeze:
+                ++outcome.freezes;
+                if (seconds > 0) return begin_operation(i, Phase::freezing, seconds);
+                jobs_[i].phase = Phase::frozen;
+                ++jobs_[i].version;
+                return;
+            case ChangeKind::move:
+                ++outcome.moves;
+                break;
+            case ChangeKind::thaw:
+                ++outcome.thaws;
+                break;
+        }
+        if (seconds == 0) return run_from(i, now_);
+        begin_operation(i, change.kind == ChangeKind::move ? Phase::moving : Phase::thawing, seconds);
+    }
+
+    void record_load() {
+        const Load load{now_, busy_cpus_, offered_cpus_};
+        if (!out_.loads.empty() && out_.loads.back().busy_cpus == load.busy_cpus &&
+            out_.loads.back().offered_cpus == load.offered_cpus)
+            return;
+        out_.loads.push_back(load);
+    }
+
+    std::span<const SimJob> specs_;
+    std::span<const SimProvider> providers_;
+    const MarketRunOptions& options_;
+    market::Solver solver_;
+    std::vector<Job> jobs_;
+    std::vector<uint32_t> arrivals_;              // job indices by start
+    std::vector<ProviderEvent> provider_events_;  // by time
+    size_t next_arrival_ = 0, next_provider_ = 0;
+    std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+    int64_t now_ = 0;
+    size_t unfinished_ = 0;                       // arrived and not finished
+    int64_t busy_cpus_ = 0, offered_cpus_ = 0;
+    uint32_t moves_now_ = 0, freezes_now_ = 0;
+    uint32_t steps_without_progress_ = 0;
+    std::vector<Change> changes_;
+    std::vector<market::Payment> payments_;       // in force since now_
+    market::Surplus surplus_;
+    std::vector<int64_t> open_stay_;              // since when a job holds its place (history)
+    RunOutcome out_;
+};
+
+}  // namespace
+
+Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+                              const MarketRunOptions& options) {
+    return MarketRun(jobs, providers, options).run();
+}
+
+}  // namespace souk::sim

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/marketsim/market_options.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "market/sim/files.hpp"
+
+namespace souk::tools {
+
+using namespace sim;
+
+namespace {
+
+// Money as a JSON number: exact, because it is printed with at most six decimals.
+nlohmann::ordered_json money(Money m) { return nlohmann::ordered_json::parse(format_money(m)); }
+
+std::vector<std::string> texts(std::span<const std::string_view> names) { return {names.begin(), names.end()}; }
+
+}  // namespace
+
+void add_market_options(CLI::App& app, MarketRunOptions& options) {
+    market::SolverOptions& solver = options.solver;
+    app.add_option("-s,--solver", solver.algorithm, "the algorithm")
+        ->check(CLI::IsMember(texts(market::Solver::algorithms())))
+        ->capture_default_str();
+    app.add_option("--pricing", solver.pricing, "the pricing")
+        ->check(CLI::IsMember(texts(market::Solver::pricings())))
+        ->capture_default_str();
+    app.add_option("--k", solver.k_permille, "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers")
+        ->check(CLI::Range(0, 1000))
+        ->capture_default_str();
+    const auto seconds = [&](const char* name, Nanos& to, const char* about) {
+        app.add_option_function<int64_t>(name, [&to](const int64_t& s) { to = Nanos::from_s(s); }, about)
+            ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+    };
+    seconds("--horizon", solver.horizon, "seconds within which a move must pay for itself (0: every gain is taken)");
+    seconds("--min-stay", solver.min_stay, "seconds for which nobody who was just placed is moved or displaced");
+    seconds("--quantum", solver.quantum, "proportional_share: seconds of a turn (default 10)");
+    app.add_option("--moves-max", solver.moves_max, "at most this many voluntary moves in a minute (0: no cap)")
+        ->check(CLI::Range(0, 1'000'000));
+    const auto speed = [&](const char* name, int64_t& to, const char* about) {
+        app.add_option(name, to, about)->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->capture_default_str();
+    };
+    speed("--network", options.network_mb_per_s, "MB/s of a migration");
+    speed("--disk", options.disk_mb_per_s, "MB/s of a freeze and of a thaw");
+}
+
+Status check_market_options(const MarketRunOptions& options) {
+    market::Solver solver;
+    return solver.set_options(options.solver);
+}
+
+Result<std::vector<SimJob>> read_jobs(const std::string& path) {
+    TRY_ASSIGN(const std::string text, read_text(path));
+    Result<std::vector<SimJob>> jobs = parse_jobs(text);
+    if (!jobs) return wrap(path, std::move(jobs).error());
+    return jobs;
+}
+
+Result<std::vector<SimProvider>> read_providers(const std::string& path) {
+    TRY_ASSIGN(const std::string text, read_text(path));
+    Result<std::vector<SimProvider>> providers = parse_providers(text);
+    if (!providers) return wrap(path, std::move(providers).error());
+    return providers;
+}
+
+std::string report_json(const RunReport& r, const MarketRunOptions& options, int64_t alpha_s) {
+    nlohmann::ordered_json by_value = nlohmann::ordered_json::array();
+    for (const ByValue& v : r.by_value)
+        by_value.push_back({{"value", money(v.value)},
+                            {"jobs", v.jobs},
+                            {"min_slowdown", v.slowdown_min},
+                            {"slowdown", v.slowdown},
+                            {"bounded_slowdown", v.bounded_slowdown},
+                            {"deviation", v.deviation}});
+    const nlohmann::ordered_json json = {{"solver", options.solver.algorithm},
+                                         {"pricing", options.solver.pricing},
+                                         {"network_mb_per_s", options.network_mb_per_s},
+                                         {"disk_mb_per_s", options.disk_mb_per_s},
+                                         {"alpha_s", alpha_s},
+                                         {"jobs", r.jobs},
+                                         {"unfinished", r.unfinished},
+                                         {"providers", r.providers},
+                                         {"mean_run_s", r.run_s},
+                                         {"mean_stay_s", r.stay_s},
+                                         {"mean_slowdown", r.slowdown},
+                                         {"mean_bounded_slowdown", r.bounded_slowdown},
+                                         {"mean_migrations", r.moves},
+                                         {"mean_freezes", r.freezes},
+                                         {"mean_migrate_and_freeze_s", r.operation_s},
+                                         {"migrations", r.moves_total},
+                                         {"freezes", r.freezes_total},
+                                         {"max_concurrent_migrations", r.concurrent_moves_max},
+                                         {"max_concurrent_freezes", r.concurrent_freezes_max},
+                                         {"moved_mb", r.moved_mb},
+                                         {"weighted_completion_time", r.weighted_completion_s},
+                                         {"weighted_stay_time", r.weighted_stay_s},
+                                         {"weighted_bounded_slowdown", r.weighted_bounded_slowdown},
+                                         {"utilisation", r.utilisation},
+                                         {"consumers_surplus", money(r.consumers_surplus)},
+                                         {"providers_surplus", money(r.providers_surplus)},
+                                         {"social_welfare", money(r.welfare)},
+                                         {"paid", money(r.paid)},
+                                         {"makespan_s", r.end_s},
+                                         {"by_value", by_value}};
+    return json.dump(2) + "\n";
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What run, compare and import share: the market's options as arguments, the files, the report as JSON.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "market/sim/report.hpp"
+
+namespace souk::tools {
+
+// Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the parsing.
+void add_market_options(CLI::App& app, sim::MarketRunOptions& options);
+// Whether the solver takes them.
+Status check_market_options(const sim::MarketRunOptions& options);
+
+// Errors begin with the file's name.
+Result<std::vector<sim::SimJob>> read_jobs(const std::string& path);
+Result<std::vector<sim::SimProvider>> read_providers(const std::string& path);
+
+std::string report_json(const sim::RunReport& report, const sim::MarketRunOptions& options, int64_t alpha_s);
+
+}  // namespace souk::tools

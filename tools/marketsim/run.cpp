@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketsim run: job and provider files through the market's solver.
+#include <fmt/format.h>
+
+#include "market/sim/files.hpp"
+#include "market/sim/report.hpp"
+#include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/market_options.hpp"
+#include "tools/marketsim/verbs.hpp"
+
+namespace souk::tools {
+namespace {
+
+using namespace sim;
+
+struct Options {
+    std::string jobs, providers, out, json;
+    int64_t alpha_s = 10;
+    MarketRunOptions run;
+};
+
+Status run(const Options& options) {
+    TRY_ASSIGN(const std::vector<SimJob> jobs, read_jobs(options.jobs));
+    TRY_ASSIGN(const std::vector<SimProvider> providers, read_providers(options.providers));
+    TRY_ASSIGN(const RunOutcome outcome, run_market(jobs, providers, options.run));
+    const RunReport report = report_of(jobs, providers.size(), outcome, options.alpha_s);
+    const std::string summary = summary_text(report, options.run);
+    const std::string json = report_json(report, options.run, options.alpha_s);
+    OutputFiles files;
+    if (!options.out.empty()) {
+        TRY(files.add(options.out, summary));
+        TRY(files.add(options.out + ".json", json));
+        TRY(files.add(options.out + ".csv", per_job_csv(jobs, outcome, options.alpha_s)));
+    }
+    if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
+    TRY(files.commit());
+    std::fputs((options.json == "-" ? json : summary).c_str(), stdout);
+    return {};
+}
+
+}  // namespace
+
+int marketsim_run(int argc, char** argv) {
+    Options options;
+    CLI::App app("Jobs and providers through the market's solver, event by event.", "marketsim run");
+    app.add_option("-j,--jobs", options.jobs, "job file: id start run value memory cpus [user]")->required();
+    app.add_option("-p,--providers", options.providers, "provider file: id start end reserve memory cpus speed")->required();
+    app.add_option("-o,--out", options.out, "write OUT (the summary), OUT.json and OUT.csv (a line a job)");
+    app.add_option("--json", options.json, "write the JSON to this file (-: to stdout, instead of the summary)");
+    app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
+        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+        ->capture_default_str();
+    add_market_options(app, options.run);
+    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    if (const Status valid = check_market_options(options.run); !valid) return usage_error(app, valid.error().message);
+    if (const Status done = run(options); !done) return failed(app, done.error());
+    return 0;
+}
+
+}  // namespace souk::tools
