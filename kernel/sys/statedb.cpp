@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/statedb.hpp"
+
+#include <sqlite3.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace souk {
+namespace {
+
+constexpr int application_id = 0x536f756b;  // "Souk"
+
+// Takes the directory for this process; the lock goes with the descriptor, however the process ends.
+Result<Fd> lock_directory(const std::string& dir) {
+    TRY_ASSIGN(Fd lock, open_at(AT_FDCWD, dir + "/lock", O_RDWR | O_CREAT, 0600));
+    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) return fail_errno("lock " + dir + "/lock", errno);
+        std::string pid = read_file(AT_FDCWD, dir + "/lock", 64).value_or("");
+        pid.erase(std::find(pid.begin(), pid.end(), '\n'), pid.end());
+        return fail("the state directory " + dir + " is in use by another process" +
+                    (pid.empty() ? "" : " (pid " + pid + ")"));
+    }
+    const std::string pid = std::to_string(getpid()) + "\n";
+    // Only for the message above: without it the lock is as good.
+    if (ftruncate(lock.get(), 0) == 0 && pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) errno = 0;
+    return lock;
+}
+
+}  // namespace
+
+void StateDb::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
+void StateDb::Close::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+StateDb::StateDb(StateDb&&) noexcept = default;
+StateDb::~StateDb() {
+    for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &load_}) s->reset();
+    db_.reset();  // before the lock
+}
+
+tl::unexpected<Error> StateDb::failed(std::string_view what) const {
+    const int code = db_ ? sqlite3_system_errno(db_.get()) : 0;
+    return tl::unexpected(Error{code, std::string(what) + " " + dir_ + "/state.db: " +
+                                          (db_ ? sqlite3_errmsg(db_.get()) : "out of memory")});
+}
+
+Status StateDb::run(const char* sql) const {
+    if (sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) return failed("cannot use");
+    return {};
+}
+
+Result<StateDb::Statement> StateDb::prepare(const char* sql) const {
+    sqlite3_stmt* statement = nullptr;
+    if (sqlite3_prepare_v3(db_.get(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr) != SQLITE_OK)
+        return failed("cannot use");
+    return Statement(statement);
+}
+
+Result<int64_t> StateDb::ask(const char* sql) const {
+    TRY_ASSIGN(const Statement statement, prepare(sql));
+    if (sqlite3_step(statement.get()) != SQLITE_ROW) return failed("cannot read");
+    return sqlite3_column_int64(statement.get(), 0);
+}
+
+Result<StateDb> StateDb::open(const std::string& dir, int schema_version) {
+    StateDb state;
+    state.dir_ = dir;
+    TRY_ASSIGN(state.lock_, lock_directory(dir));
+    TRY(state.open_file(schema_version));
+    TRY_ASSIGN(state.begin_, state.prepare("BEGIN IMMEDIATE"));
+    TRY_ASSIGN(state.put_, state.prepare("INSERT INTO state VALUES (?1, ?2, ?3) "
+                                         "ON CONFLICT DO UPDATE SET value = excluded.value"));
+    TRY_ASSIGN(state.erase_, state.prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2"));
+    TRY_ASSIGN(state.commit_, state.prepare("COMMIT"));
+    TRY_ASSIGN(state.rollback_, state.prepare("ROLLBACK"));
+    TRY_ASSIGN(state.load_, state.prepare("SELECT key, value FROM state WHERE kind = ?1 ORDER BY key"));
+    return state;
+}
+
+Status StateDb::open_file(int schema_version) {
+    const std::string path = dir_ + "/state.db";
+    {  // with this mode, and its name durable, before SQLite sees it
+        TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, path, O_RDWR | O_CREAT, 0600));
+        TRY_ASSIGN(const Fd directory, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
+        if (fsync(directory.get()) != 0) return fail_errno("sync " + dir_, errno);
+    }
+    sqlite3* db = nullptr;
+    const int ret = sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    db_.reset(db);
+    if (ret != SQLITE_OK) return failed("cannot open");
+    sqlite3_extended_result_codes(db, 1);
+    // Exclusive: the lock above says that nobody else reads, so the WAL needs no shared memory.
+    TRY(run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;"
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 256;"
+            "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY"));
+    return check_version(schema_version);
+}
+
+Status StateDb::check_version(int schema_version) {
+    TRY_ASSIGN(const int64_t tables, ask("SELECT count(*) FROM sqlite_schema"));
+    if (tables == 0)
+        return run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,"
+                    " PRIMARY KEY (kind, key)) WITHOUT ROWID; PRAGMA application_id = " +
+                    std::to_string(application_id) + "; PRAGMA user_version = " + std::to_string(schema_version) +
+                    "; COMMIT").c_str());
+    TRY_ASSIGN(const int64_t id, ask("PRAGMA application_id"));
+    TRY_ASSIGN(const int64_t version, ask("PRAGMA user_version"));
+    if (id != application_id) return fail(dir_ + "/state.db is a database of another program");
+    if (version != schema_version)
+        return fail(dir_ + "/state.db has version " + std::to_string(version) + ", this program needs version " +
+                    std::to_string(schema_version) + ": run the release that wrote it");
+    return {};
+}
+
+void StateDb::put(std::string_view kind, std::string_view key, std::string value) {
+    changes_[{std::string(kind), std::string(key)}] = std::move(value);
+}
+
+void StateDb::erase(std::string_view kind, std::string_view key) {
+    changes_[{std::string(kind), std::string(key)}] = std::nullopt;
+}
+
+Status StateDb::write_changes() {
+    // Resets after each use: a statement in the middle of its work would hold the transaction open.
+    const auto step = [this](const Statement& statement) -> Status {
+        const int ret = sqlite3_step(statement.get());
+        if (ret == SQLITE_DONE) {
+            sqlite3_reset(statement.get());
+            return {};
+        }
+        auto error = failed("cannot save state in");
+        sqlite3_reset(statement.get());
+        return error;
+    };
+    TRY(step(begin_));
+    for (const auto& [name, value] : changes_) {
+        const Statement& statement = value ? put_ : erase_;
+        sqlite3_bind_text(statement.get(), 1, name.first.data(), static_cast<int>(name.first.size()), SQLITE_STATIC);
+        sqlite3_bind_text(statement.get(), 2, name.second.data(), static_cast<int>(name.second.size()), SQLITE_STATIC);
+        if (value) sqlite3_bind_blob64(statement.get(), 3, value->empty() ? "" : value->data(), value->size(), SQLITE_STATIC);
+        const Status written = step(statement);
+        sqlite3_clear_bindings(statement.get());
+        if (!written) return written;
+    }
+    return step(commit_);
+}
+
+Status StateDb::commit() {
+    if (changes_.empty()) return {};
+    if (Status written = write_changes(); !written) {
+        if (sqlite3_get_autocommit(db_.get()) == 0) {  // some errors have rolled back already
+            sqlite3_step(rollback_.get());
+            sqlite3_reset(rollback_.get());
+        }
+        return written;
+    }
+    changes_.clear();
+    return {};
+}
+
+Result<std::vector<StateDb::Row>> StateDb::load(std::string_view kind) const {
+    std::vector<Row> rows;
+    sqlite3_bind_text(load_.get(), 1, kind.data(), static_cast<int>(kind.size()), SQLITE_STATIC);
+    int ret;
+    while ((ret = sqlite3_step(load_.get())) == SQLITE_ROW) {
+        const auto column = [this](int i) {
+            const void* bytes = sqlite3_column_blob(load_.get(), i);
+            const int n = sqlite3_column_bytes(load_.get(), i);
+            return n > 0 ? std::string(static_cast<const char*>(bytes), static_cast<size_t>(n)) : std::string();
+        };
+        rows.push_back({column(0), column(1)});
+    }
+    const Status status = ret == SQLITE_DONE ? Status() : Status(failed("cannot read"));
+    sqlite3_reset(load_.get());
+    sqlite3_clear_bindings(load_.get());
+    if (!status) return tl::unexpected(status.error());
+    return rows;
+}
+
+}  // namespace souk

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// StateDb: what a daemon must know after a crash, as (kind, key) -> bytes in one SQLite file of its state directory,
+// which it alone holds (a lock file; a second daemon is refused). put() and erase() only note changes; commit()
+// writes all of them in one durable transaction (WAL, synchronous=FULL), once per loop iteration, and costs nothing
+// when nothing changed. A commit that fails (full disk) leaves the last committed state on disk and keeps the changes:
+// they are in the next commit. So "persist, then send" is: hold back what depends on it until commit() says ok.
+// One owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 1 MiB.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/fd.hpp"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace souk {
+
+class StateDb {
+  public:
+    struct Row {
+        std::string key, value;
+    };
+    // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a file
+    // of another version is refused. Errors: in use by another process (and which),
+    // of another version, not a database, not writable.
+    static Result<StateDb> open(const std::string& dir, int schema_version);
+    StateDb(StateDb&&) noexcept;
+    ~StateDb();  // changes that were not committed are lost
+
+    void put(std::string_view kind, std::string_view key, std::string value);
+    void erase(std::string_view kind, std::string_view key);
+    bool has_changes() const { return !changes_.empty(); }
+    // Errors: one line with the directory and SQLite's reason; the changes stay noted.
+    Status commit();
+
+    // All committed rows of a kind, in the order of their keys.
+    Result<std::vector<Row>> load(std::string_view kind) const;
+
+  private:
+    struct Close {
+        void operator()(sqlite3* db) const;
+        void operator()(sqlite3_stmt* statement) const;
+    };
+    using Statement = std::unique_ptr<sqlite3_stmt, Close>;
+
+    StateDb() = default;
+    Status open_file(int schema_version);
+    Status check_version(int schema_version);
+    Status run(const char* sql) const;
+    Result<int64_t> ask(const char* sql) const;
+    Result<Statement> prepare(const char* sql) const;
+    Status write_changes();
+    tl::unexpected<Error> failed(std::string_view what) const;
+
+    std::string dir_;
+    Fd lock_;
+    std::unique_ptr<sqlite3, Close> db_;
+    Statement begin_, put_, erase_, commit_, rollback_, load_;
+    std::map<std::pair<std::string, std::string>, std::optional<std::string>> changes_;  // nothing: erase
+};
+
+}  // namespace souk

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The state database on a real file system: what a crash, a full disk, a second daemon and a strange file do to it.
+#include "kernel/sys/statedb.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "kernel/base/rng.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+
+namespace {
+
+struct TempDir {
+    std::string path;
+    TempDir() {
+        char name[] = "/tmp/souk-state-XXXXXX";
+        ck_assert_ptr_nonnull(mkdtemp(name));
+        path = name;
+    }
+    ~TempDir() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path, ignored);
+    }
+};
+
+StateDb open_state(const std::string& dir, int version = 1) {
+    auto state = StateDb::open(dir, version);
+    ck_assert_msg(state.has_value(), "%s", state ? "" : state.error().message.c_str());
+    return std::move(*state);
+}
+
+std::string text_of(const StateDb& state, const char* kind) {
+    auto rows = state.load(kind);
+    ck_assert(rows.has_value());
+    std::string out;
+    for (const auto& row : *rows) out += row.key + "=" + row.value + ";";
+    return out;
+}
+
+void must_commit(StateDb& state) {
+    const Status status = state.commit();
+    ck_assert_msg(status.has_value(), "%s", status ? "" : status.error().message.c_str());
+}
+
+}  // namespace
+
+START_TEST(what_was_committed_is_there_after_reopening_and_nothing_else) {
+    TempDir dir;
+    const std::string binary("\0\xff\n'", 4);
+    {
+        StateDb state = open_state(dir.path);
+        state.put("job", "n1.2", "two");
+        state.put("job", "n1.1", "one");
+        state.put("job", "n1.3", "three");
+        state.put("guest", "n1.1", binary);
+        state.put("guest", binary, "");
+        must_commit(state);
+        state.put("job", "n1.1", "uno");
+        state.erase("job", "n1.2");
+        state.erase("job", "never was");
+        must_commit(state);
+        ck_assert(!state.has_changes());
+        must_commit(state);  // nothing to do
+        state.put("job", "n1.3", "lost");
+    }
+    StateDb state = open_state(dir.path);
+    ck_assert_text(text_of(state, "job"), "n1.1=uno;n1.3=three;");
+    ck_assert(text_of(state, "guest") == binary + "=;n1.1=" + binary + ";");
+    ck_assert_text(text_of(state, "none"), "");
+    struct stat st;
+    ck_assert_int_eq(stat((dir.path + "/state.db").c_str(), &st), 0);
+    ck_assert_int_eq(st.st_mode & 0777, 0600);
+}
+END_TEST
+
+START_TEST(a_second_daemon_on_the_same_directory_is_refused_and_told_who_holds_it) {
+    TempDir dir;
+    {
+        StateDb state = open_state(dir.path);
+        auto second = StateDb::open(dir.path, 1);
+        ck_assert(!second);
+        ck_assert_text(second.error().message, "the state directory " + dir.path + " is in use by another process (pid " +
+                                                   std::to_string(getpid()) + ")");
+    }
+    open_state(dir.path);
+}
+END_TEST
+
+START_TEST(a_daemon_killed_between_commits_leaves_the_last_commit) {
+    TempDir dir;
+    for (int round = 0; round < 5; ++round) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            auto state = StateDb::open(dir.path, 1);
+            if (!state) _exit(1);
+            for (int i = 0; i < 50; ++i) {
+                state->put("job", "both-a", std::to_string(round * 100 + i));
+                state->put("job", "both-b", std::to_string(round * 100 + i));
+                if (!state->commit()) _exit(1);
+            }
+            state->put("job", "both-a", "lost");
+            kill(getpid(), SIGKILL);
+        }
+        int status;
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        const std::string last = std::to_string(round * 100 + 49);
+        ck_assert_text(text_of(open_state(dir.path), "job"), "both-a=" + last + ";both-b=" + last + ";");
+    }
+}
+END_TEST
+
+START_TEST(a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes) {
+    // The limit on the size of a file stands for the disk: what lies beyond cannot be written.
+    TempDir dir;
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit had;
+    getrlimit(RLIMIT_FSIZE, &had);
+    StateDb state = open_state(dir.path);
+    state.put("job", "a", "before");
+    must_commit(state);
+    rlimit full{300'000, had.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &full);
+    state.put("job", "a", "after");
+    state.put("job", "big", std::string(1'000'000, 'x'));
+    for (int i = 0; i < 3; ++i) {
+        const Status status = state.commit();
+        ck_assert(!status);
+        ck_assert_msg(status.error().message.starts_with("cannot save state in " + dir.path + "/state.db: "), "%s",
+                      status.error().message.c_str());
+        ck_assert(state.has_changes());
+        ck_assert_text(text_of(state, "job"), "a=before;");
+    }
+    // A smaller change instead, then room again.
+    state.put("job", "big", "small");
+    must_commit(state);
+    ck_assert_text(text_of(state, "job"), "a=after;big=small;");
+    setrlimit(RLIMIT_FSIZE, &had);
+    state.put("job", "big", std::string(1'000'000, 'y'));
+    must_commit(state);
+    ck_assert_uint_eq(state.load("job")->at(1).value.size(), 1'000'000);
+}
+END_TEST
+
+START_TEST(files_of_another_version_or_program_are_refused_with_one_line) {
+    TempDir dir;
+    { open_state(dir.path, 3); }
+    auto older = StateDb::open(dir.path, 4);
+    ck_assert_text(older.error().message,
+                   dir.path + "/state.db has version 3, this program needs version 4: run the release that wrote it");
+    open_state(dir.path, 3);
+    std::filesystem::remove(dir.path + "/state.db");
+    { std::filesystem::copy("/proc/self/exe", dir.path + "/state.db"); }
+    auto garbage = StateDb::open(dir.path, 3);
+    ck_assert(!garbage);
+    ck_assert_text(garbage.error().message, "cannot use " + dir.path + "/state.db: file is not a database");
+    auto nowhere = StateDb::open(dir.path + "/none", 1);
+    ck_assert(!nowhere && nowhere.error().code == ENOENT);
+}
+END_TEST
+
+START_TEST(the_log_of_changes_stays_bounded_over_many_commits) {
+    TempDir dir;
+    StateDb state = open_state(dir.path);
+    Rng rng(3);
+    for (int i = 0; i < 1500; ++i) {
+        state.put("job", "n1." + std::to_string(rng.below(50)), std::string(2000, static_cast<char>('a' + i % 26)));
+        must_commit(state);
+    }
+    ck_assert_uint_le(std::filesystem::file_size(dir.path + "/state.db-wal"), 2u << 20);
+    ck_assert_uint_le(std::filesystem::file_size(dir.path + "/state.db"), 1u << 20);
+}
+END_TEST
+
+UNIT_SUITE(statedb, what_was_committed_is_there_after_reopening_and_nothing_else,
+           a_second_daemon_on_the_same_directory_is_refused_and_told_who_holds_it,
+           a_daemon_killed_between_commits_leaves_the_last_commit,
+           a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes,
+           files_of_another_version_or_program_are_refused_with_one_line,
+           the_log_of_changes_stays_bounded_over_many_commits);
