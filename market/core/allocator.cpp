@@ -154,8 +154,9 @@ uint32_t Allocator::choose(const Job& j, ClassKey cls) {
         const uint32_t m = find_machine(j.place);
         if (m != none && machines_[m].cls == cls && free_here(machines_[m])) return m;
     }
-    if (const auto* e = machine_order_.find(cls, cls + 1, j.cpus, j.memory_mb, rank_last,
-                                            [&](const MachineOrder::Entry& x) { return free_here(machines_[x.machine]); }))
+    if (const auto* e =
+            machine_order_.find(cls, cls + 1, j.cpus, j.memory_mb, rank_last,
+                                [&](const MachineOrder::Entry& x) { return free_here(machines_[x.machine]); }))
         return e->machine;
     Rank bar = j.rank;
     uint32_t best = none;
@@ -177,15 +178,14 @@ void Allocator::process(uint32_t j) {
     const bool keeps = job.slot != none;
     const bool could_stay = keeps || (job.at != none && eligible(machines_[job.at], job) &&
                                       displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
-    const ClassKey below = keeps        ? job.bound
-                           : could_stay ? bound_at(job, machines_[job.at])
-                                        : class_none;
+    const ClassKey below = keeps ? job.bound : could_stay ? bound_at(job, machines_[job.at]) : class_none;
     machine_order_.close_until(job.rank);
-    const auto* better = machine_order_.find(0, below, job.cpus, job.memory_mb, job.rank, [&](const MachineOrder::Entry& e) {
-        if (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) return eligible(machines_[e.machine], job);
-        const Machine& m = machines_[e.machine];
-        return eligible(m, job) && displaced(m, job.cpus, job.memory_mb, job.rank).second;
-    });
+    const auto* better =
+        machine_order_.find(0, below, job.cpus, job.memory_mb, job.rank, [&](const MachineOrder::Entry& e) {
+            if (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) return eligible(machines_[e.machine], job);
+            const Machine& m = machines_[e.machine];
+            return eligible(m, job) && displaced(m, job.cpus, job.memory_mb, job.rank).second;
+        });
     const bool voluntary = could_stay && job.at != none;
     if (better && voluntary && rules_.moves_max > 0 && tokens_ <= 0) {
         suppressed_ = true;
@@ -246,8 +246,8 @@ void Allocator::run() {
             continue;
         }
         const Rank rank = e->rank;
-        const bool others_first = (!queue_.empty() && queue_.top().rank < rank) ||
-                                  (!open_.empty() && open_.top().rank < rank);
+        const bool others_first =
+            (!queue_.empty() && queue_.top().rank < rank) || (!open_.empty() && open_.top().rank < rank);
         if (!others_first) {
             process(e->job);
             m.cursor = rank;

@@ -20,16 +20,16 @@
 //
 // Migration-aware rules (Rules below):
 //  - horizon H > 0: a running job leaves a place where it may stay only for a gain over H of at least the cost:
-//    value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte cost. So envy is bounded: a job that
-//    envies another forgoes less than the cost of one move in any H. Displaced jobs move in any case.
+//    value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte cost. So envy is bounded: a
+//    job that envies another forgoes less than the cost of one move in any H. Displaced jobs move in any case.
 //  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless its provider leaves or
 //    shrinks or its bars or pin change. So a job is placed at most once in any S, and justified envy lasts at most S
 //    after a placement.
 //  - moves_max N: at most N voluntary moves in any window W. Displaced jobs use up the same tokens but are not refused.
 //
-// Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for jobs after a cursor).
-// solve() takes them up in rank order; every job not taken up would have stayed, because nothing that it could use
-// changed. So the result is that of one pass over all jobs (solve_all, the definition), at the cost of the change.
+// Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for jobs after a
+// cursor). solve() takes them up in rank order; every job not taken up would have stayed, because nothing that it could
+// use changed. So the result is that of one pass over all jobs (solve_all, the definition), at the cost of the change.
 #pragma once
 
 #include <deque>
@@ -73,41 +73,41 @@ class Allocator {
         Nanos arrival;
         int64_t move_bytes = -1;
         int64_t dirty_bytes_per_s = -1;
-        ProviderKey place;        // where it runs or is frozen, as told or decided
-        JobKey key;               // 0: this index is not in use
+        ProviderKey place;            // where it runs or is frozen, as told or decided
+        JobKey key;                   // 0: this index is not in use
         ClassKey bound = class_none;  // it would leave for any machine of a class before this
         Nanos stay_until{INT64_MIN};
         std::unique_ptr<std::vector<ProviderKey>> barred;
-        JobKey by;                // who displaced it since the last solve
+        JobKey by;  // who displaced it since the last solve
         Money by_value;
         uint32_t user = 0;
         int32_t cpus = 1;
-        uint32_t at = none;       // the machine it physically runs on
-        uint32_t slot = none;     // the machine it is to be on
+        uint32_t at = none;    // the machine it physically runs on
+        uint32_t slot = none;  // the machine it is to be on
         JobState state = JobState::waiting;
         Pin pin = Pin::free;
         Cause cause = Cause::placed;
-        bool held = false;        // protected by min_stay: its guest entry ranks on top
-        bool competing = false;   // in the order
-        bool staged = false;      // will be in the order at the next flush
+        bool held = false;       // protected by min_stay: its guest entry ranks on top
+        bool competing = false;  // in the order
+        bool staged = false;     // will be in the order at the next flush
         bool touched = false;
         bool voluntary = false;
     };
     struct Guest {
-        Rank rank;                // top: pinned or held
+        Rank rank;  // top: pinned or held
         int64_t memory_mb = 0;
         uint32_t job = 0;
         int32_t cpus = 0;
     };
     struct Machine {
-        ProviderKey key;          // 0: this index is not in use
+        ProviderKey key;  // 0: this index is not in use
         ProviderSpec spec;
         ClassKey cls = class_none;
         int64_t free_mb = 0;
         int32_t free_cpus = 0;
         bool open = false;
-        Rank cursor;              // open: jobs after this may find room here
-        Rank wake;                // open: its place in the heap
+        Rank cursor;                // open: jobs after this may find room here
+        Rank wake;                  // open: its place in the heap
         std::vector<Guest> guests;  // by rank
     };
 
@@ -139,7 +139,10 @@ class Allocator {
     const std::vector<Machine>& machines() const { return machines_; }
     size_t job_count() const { return jobs_.size() - free_jobs_.size(); }
     size_t machine_count() const { return machines_.size() - free_machines_.size(); }
-    const JobOrder& order() { flush(); return order_; }
+    const JobOrder& order() {
+        flush();
+        return order_;
+    }
     const MachineOrder& machine_order() const { return machine_order_; }
     // The speed of the fastest accepting machine; 0 if there is none.
     int32_t speed_top() const;
@@ -184,7 +187,7 @@ class Allocator {
     ClassKey bound_at(const Job& j, const Machine& m) const;
     void touch(uint32_t j);
 
-    // allocator_events.cpp: what happened, and what came of it
+    // allocator_events.cpp: what happened
     Rank rank_of(const Job& j) const;
     void fill(Job& j, JobKey key, const JobSpec& spec);
     void attach(uint32_t j);
@@ -192,14 +195,19 @@ class Allocator {
     bool orphan(const Job& j) const;
     void enter_order(uint32_t j);
     void leave_order(uint32_t j);
+    void sort_staged();
     void flush();
     void trim(uint32_t m);
     void hold(uint32_t j);
     void unhold(uint32_t j);
     void expel(uint32_t m, bool pinned_too, Cause cause);
+
+    // allocator_changes.cpp: what came of it
     void begin(Nanos now);
     void emit(Nanos now);
+    void sort_changes();
     void rebound_all();
+    void rerank(std::vector<JobOrder::Entry> entries);
 
     std::vector<Job> jobs_;
     std::vector<Machine> machines_;
@@ -209,7 +217,7 @@ class Allocator {
     MachineOrder machine_order_;
     std::vector<uint32_t> staged_;
     Rules rules_;
-    bool assigned_ = false;       // ranks are places in a turn (solve_in_order)
+    bool assigned_ = false;  // ranks are places in a turn (solve_in_order)
     int64_t last_turn_ = 0;
 
     std::vector<uint32_t> dirty_, touched_;
@@ -217,10 +225,10 @@ class Allocator {
     Heap queue_, open_;
     bool all_dirty_ = false;
     bool in_pass_ = false;
-    bool suppressed_ = false;     // the cap kept somebody from moving
+    bool suppressed_ = false;  // the cap kept somebody from moving
     int32_t tokens_ = 0;
     ClassKey fastest_ = class_none;  // at the last solve
-    std::deque<Nanos> moves_;     // times of the moves in the window, oldest first
+    std::deque<Nanos> moves_;        // times of the moves in the window, oldest first
     std::deque<Expiry> stays_;
     Nanos now_{INT64_MIN};
     uint64_t version_ = 0;

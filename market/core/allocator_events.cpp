@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Allocator's other half: what happened to jobs and providers, and the changes that a solve made of it.
+// The Allocator's second third: what happened to jobs and providers.
 #include <algorithm>
 #include <utility>
 
-#include "kernel/base/check.hpp"
 #include "market/core/allocator.hpp"
 
 namespace souk::market {
@@ -44,6 +43,38 @@ void Allocator::leave_order(uint32_t j) {
     job.competing = false;
 }
 
+// New jobs by rank: a radix sort by the first field, eight bits a pass (passes in which all agree are skipped), then
+// the few of equal value by the rest.
+void Allocator::sort_staged() {
+    struct Item {
+        uint64_t first;
+        uint32_t job;
+    };
+    std::vector<Item> items(staged_.size()), other(staged_.size());
+    uint64_t all_or = 0, all_and = UINT64_MAX;
+    for (size_t i = 0; i < items.size(); ++i) {
+        items[i] = {static_cast<uint64_t>(jobs_[staged_[i]].rank.first) ^ (1ULL << 63), staged_[i]};
+        all_or |= items[i].first;
+        all_and &= items[i].first;
+    }
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        if (((all_or ^ all_and) >> shift & 0xff) == 0) continue;
+        size_t begin[256] = {};
+        for (const Item& x : items) ++begin[x.first >> shift & 0xff];
+        size_t sum = 0;
+        for (size_t& n : begin) sum += std::exchange(n, sum);
+        for (const Item& x : items) other[begin[x.first >> shift & 0xff]++] = x;
+        items.swap(other);
+    }
+    for (size_t i = 0, end; i < items.size(); i = end) {
+        for (end = i + 1; end < items.size() && items[end].first == items[i].first;) ++end;
+        if (end - i > 1)
+            std::sort(items.begin() + static_cast<ptrdiff_t>(i), items.begin() + static_cast<ptrdiff_t>(end),
+                      [&](const Item& x, const Item& y) { return jobs_[x.job].rank < jobs_[y.job].rank; });
+    }
+    for (size_t i = 0; i < items.size(); ++i) staged_[i] = items[i].job;
+}
+
 // Brings new jobs into the order: one by one, or all at once by sorting where they are many.
 void Allocator::flush() {
     auto entry_of = [&](uint32_t j) {
@@ -54,17 +85,17 @@ void Allocator::flush() {
     if (staged_.size() <= 64 || staged_.size() * 8 <= order_.size()) {
         for (const uint32_t j : staged_) order_.insert(entry_of(j));
     } else {
+        sort_staged();
         std::vector<JobOrder::Entry> all;
         all.reserve(order_.size() + staged_.size());
+        size_t next = 0;
         order_.each([&](const JobOrder::Entry& e) {
+            for (; next < staged_.size() && jobs_[staged_[next]].rank < e.rank; ++next)
+                all.push_back(entry_of(staged_[next]));
             all.push_back(e);
             return true;
         });
-        const auto middle = static_cast<ptrdiff_t>(all.size());
-        for (const uint32_t j : staged_) all.push_back(entry_of(j));
-        auto before = [](const JobOrder::Entry& a, const JobOrder::Entry& b) { return a.rank < b.rank; };
-        std::sort(all.begin() + middle, all.end(), before);
-        std::inplace_merge(all.begin(), all.begin() + middle, all.end(), before);
+        for (; next < staged_.size(); ++next) all.push_back(entry_of(staged_[next]));
         order_.rebuild(all);
     }
     staged_.clear();
@@ -86,7 +117,7 @@ void Allocator::attach(uint32_t j) {
     job.at = job.state == JobState::running ? find_machine(job.place) : none;
     job.bound = class_none;
     job.cause = Cause::placed;
-    touch(j);
+    if (job.state == JobState::running) touch(j);
     if (job.pin == Pin::frozen) {
         job.cause = Cause::pinned;
         return;
@@ -97,10 +128,13 @@ void Allocator::attach(uint32_t j) {
     } else {
         job.held = job.stay_until > now_ && m != none && eligible(machines_[m], job);
         if (!job.held) enter_order(j);
-        if (m != none && eligible(machines_[m], job)) seat(j, m);
+        if (m != none && eligible(machines_[m], job))
+            seat(j, m);
         else if (m != none) {
             const ProviderSpec& p = machines_[m].spec;
-            job.cause = !p.accepting ? Cause::provider_gone : p.reserve > job.value ? Cause::below_reserve : Cause::barred;
+            job.cause = !p.accepting            ? Cause::provider_gone
+                        : p.reserve > job.value ? Cause::below_reserve
+                                                : Cause::barred;
         }
     }
     if (m != none) trim(m);
@@ -161,8 +195,10 @@ void Allocator::change_value(uint32_t j, Money value) {
         if (!job.held) enter_order(j);
     }
     const bool seated = m != none && (job.pin == Pin::stay || eligible(machines_[m], job));
-    if (seated) seat(j, m);
-    else job.bound = class_none;
+    if (seated)
+        seat(j, m);
+    else
+        job.bound = class_none;
 }
 
 void Allocator::remove_job(uint32_t j) {
@@ -291,193 +327,6 @@ void Allocator::remove_provider(uint32_t m) {
     mc.key = {};
     free_machines_.push_back(m);
     ++version_;
-}
-
-void Allocator::rebound_all() {
-    for (Job& j : jobs_)
-        if (j.key.n != 0 && j.slot != none && j.competing) set_bound(j, bound_at(j, machines_[j.slot]));
-}
-
-void Allocator::set_rules(const Rules& rules) {
-    flush();
-    rules_ = rules;
-    rebound_all();
-    all_dirty_ = true;
-    ++version_;
-}
-
-// What time alone has changed: stays that are over, moves that have left the window.
-void Allocator::begin(Nanos now) {
-    now_ = now;
-    changes_.clear();
-    machine_order_.begin_pass();
-    while (!stays_.empty() && stays_.front().at <= now) {
-        const uint32_t j = find_job(stays_.front().job);
-        stays_.pop_front();
-        if (j != none && jobs_[j].held && jobs_[j].stay_until <= now) unhold(j), ++version_;
-    }
-    flush();
-    while (!moves_.empty() && moves_.front() + rules_.moves_window <= now) moves_.pop_front();
-    tokens_ = rules_.moves_max - static_cast<int32_t>(std::min<size_t>(moves_.size(), INT32_MAX));
-    if (suppressed_ && tokens_ > 0) {
-        suppressed_ = false;
-        all_dirty_ = true;
-    }
-    if (fastest_ != machine_order_.fastest()) {
-        fastest_ = machine_order_.fastest();
-        if (rules_.horizon.ns > 0) {  // gains are shares of the fastest speed
-            rebound_all();
-            all_dirty_ = true;
-        }
-    }
-}
-
-// From the plan to changes; the plan becomes the state.
-void Allocator::emit(Nanos now) {
-    for (size_t i = 0; i < touched_.size(); ++i) {
-        const uint32_t j = touched_[i];
-        Job& job = jobs_[j];
-        job.touched = false;
-        const bool voluntary = std::exchange(job.voluntary, false);
-        const bool running = job.state == JobState::running;
-        if (job.key.n == 0 || (job.slot == none && (!running || job.pin == Pin::stay))) continue;
-        const ProviderKey to = job.slot == none ? ProviderKey{} : machines_[job.slot].key;
-        if (running && job.place == to) continue;
-        Change c{job.key, ChangeKind::move, job.place, to, job.cause, {}, {}};
-        if (job.slot == none) {
-            c.kind = ChangeKind::freeze;
-        } else if (!running) {
-            c.kind = job.state == JobState::frozen ? ChangeKind::thaw : ChangeKind::start;
-            if (c.kind == ChangeKind::start) c.from = {};
-            c.cause = job.pin == Pin::stay ? Cause::pinned : job.cause == Cause::adopted ? job.cause : Cause::placed;
-        }
-        if (c.kind == ChangeKind::move && voluntary) c.cause = Cause::faster;
-        if (c.cause == Cause::displaced || c.cause == Cause::share) {
-            c.other = job.by;
-            c.other_value = job.by_value;
-        }
-        if (c.kind == ChangeKind::move && rules_.moves_max > 0) moves_.push_back(now);
-        changes_.push_back(c);
-        job.at = job.slot;
-        job.state = job.slot == none ? JobState::frozen : JobState::running;
-        if (job.slot != none) job.place = to;
-    }
-    touched_.clear();
-    dirty_.clear();
-    all_dirty_ = false;
-    ++version_;
-    std::erase_if(orphans_, [&](uint32_t j) { return !orphan(jobs_[j]); });
-    auto group = [](const Change& c) { return c.kind == ChangeKind::freeze ? 0 : c.kind == ChangeKind::move ? 1 : 2; };
-    std::sort(changes_.begin(), changes_.end(), [&](const Change& a, const Change& b) {
-        if (group(a) != group(b)) return group(a) < group(b);
-        return jobs_[find_job(a.job)].rank < jobs_[find_job(b.job)].rank;
-    });
-    if (rules_.min_stay.ns == 0) return;
-    for (const Change& c : changes_) {
-        if (c.kind == ChangeKind::freeze) continue;
-        const uint32_t j = find_job(c.job);
-        if (jobs_[j].pin == Pin::free && !jobs_[j].held) {
-            jobs_[j].stay_until = now + rules_.min_stay;
-            stays_.push_back({jobs_[j].stay_until, c.job});
-            hold(j);
-        }
-    }
-    for (const uint32_t j : touched_) jobs_[j].touched = false;
-    touched_.clear();
-}
-
-Nanos Allocator::next_wake() const {
-    Nanos wake = Nanos::never();
-    for (const Expiry& e : stays_) {
-        const uint32_t j = find_job(e.job);
-        if (j == none || !jobs_[j].held) continue;
-        wake = e.at;
-        break;
-    }
-    if (suppressed_ && !moves_.empty()) wake = std::min(wake, moves_.front() + rules_.moves_window);
-    return wake;
-}
-
-void Allocator::solve_in_order(const std::vector<uint32_t>& jobs, Nanos now) {
-    flush();
-    assigned_ = true;
-    last_turn_ = INT64_MAX;
-    std::vector<JobOrder::Entry> entries;
-    entries.reserve(jobs.size());
-    int64_t turn = 0;
-    for (const uint32_t j : jobs) {
-        Job& job = jobs_[j];
-        job.rank = {turn++, job.arrival.ns, job.key.n};
-        entries.push_back({job.rank, job.bound, job.memory_mb, j, job.cpus});
-    }
-    for (uint32_t m = 0; m < machines_.size(); ++m) {
-        Machine& mc = machines_[m];
-        if (mc.key.n == 0) continue;
-        for (Guest& g : mc.guests)
-            if (!g.rank.is_top()) g.rank = jobs_[g.job].rank;
-        std::sort(mc.guests.begin(), mc.guests.end(), [](const Guest& a, const Guest& b) { return a.rank < b.rank; });
-        refresh(m);
-    }
-    order_.rebuild(entries);
-    rebound_all();
-    solve_all(now);
-}
-
-void Allocator::rank_by_value() {
-    if (!assigned_) return;
-    flush();
-    assigned_ = false;
-    std::vector<uint32_t> competing;
-    order_.each([&](const JobOrder::Entry& e) {
-        competing.push_back(e.job);
-        return true;
-    });
-    std::sort(competing.begin(), competing.end(),
-              [&](uint32_t a, uint32_t b) { return rank_of(jobs_[a]) < rank_of(jobs_[b]); });
-    for (Job& j : jobs_) j.rank = rank_of(j);
-    std::vector<JobOrder::Entry> entries;
-    for (const uint32_t j : competing)
-        entries.push_back({jobs_[j].rank, jobs_[j].bound, jobs_[j].memory_mb, j, jobs_[j].cpus});
-    for (uint32_t m = 0; m < machines_.size(); ++m) {
-        Machine& mc = machines_[m];
-        if (mc.key.n == 0) continue;
-        for (Guest& g : mc.guests)
-            if (!g.rank.is_top()) g.rank = jobs_[g.job].rank;
-        std::sort(mc.guests.begin(), mc.guests.end(), [](const Guest& a, const Guest& b) { return a.rank < b.rank; });
-        refresh(m);
-    }
-    order_.rebuild(entries);
-    rebound_all();
-    all_dirty_ = true;
-    ++version_;
-}
-
-void Allocator::adopt(const std::vector<uint32_t>& slots, Nanos now) {
-    begin(now);
-    std::vector<uint32_t> moving;
-    for (uint32_t j = 0; j < jobs_.size(); ++j) {
-        Job& job = jobs_[j];
-        if (job.key.n == 0 || job.pin != Pin::free || job.slot == slots[j]) continue;
-        if (job.held) unhold(j);
-        moving.push_back(j);
-    }
-    flush();
-    in_pass_ = true;  // nothing is to be taken up
-    for (const uint32_t j : moving)
-        if (jobs_[j].slot != none) unseat(j);
-    in_pass_ = false;
-    for (const uint32_t j : moving) {
-        Job& job = jobs_[j];
-        job.cause = Cause::adopted;
-        touch(j);
-        set_bound(job, class_none);
-        if (slots[j] != none) seat(j, slots[j]);
-    }
-    for (Machine& m : machines_) m.open = false;
-    queue_ = {};
-    open_ = {};
-    emit(now);
-    all_dirty_ = true;
 }
 
 }  // namespace souk::market

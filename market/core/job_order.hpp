@@ -3,7 +3,8 @@
 // most that they would still take, so that "who is the first after this one who would take that place" skips whole
 // blocks. Insert, erase: a binary search over the blocks and a short memmove. Owned by the Allocator.
 //
-// A block's summary may be too generous (it is tightened by the next search that finds nothing in it), never too strict.
+// A block's summary may be too generous (the next search that finds nothing in it tightens it), never too
+// strict.
 #pragma once
 
 #include <algorithm>

@@ -46,13 +46,12 @@ void MachineOrder::insert(const Entry& entry) {
         blocks_.push_back(std::make_unique<Block>());
         summaries_.emplace_back();
     }
-    auto wanted_before = [&](const Entry& e) {
-        return std::pair(e.cls, e.key) < std::pair(entry.cls, entry.key);
-    };
+    auto wanted_before = [&](const Entry& e) { return std::pair(e.cls, e.key) < std::pair(entry.cls, entry.key); };
     // The last block that begins before the entry, or the first.
     size_t b = static_cast<size_t>(std::partition_point(blocks_.begin() + 1, blocks_.end(),
                                                         [&](const auto& x) { return wanted_before(x->entries[0]); }) -
-                                   blocks_.begin()) - 1;
+                                   blocks_.begin()) -
+               1;
     if (blocks_[b]->n == block_max) {
         split(b);
         if (wanted_before(blocks_[b + 1]->entries[0])) ++b;

@@ -2,7 +2,8 @@
 // MachineOrder: the machines in the order in which a job wants them (class, then key), in blocks that each know the
 // most room that a machine of theirs has and the weakest guest that could be displaced there. Owned by the Allocator.
 //
-// A block's summary may be too generous (the next search that finds nothing in the block tightens it), never too strict.
+// A block's summary may be too generous (the next search that finds nothing in it tightens it), never too
+// strict.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +45,8 @@ class MachineOrder {
         return closed_ == summaries_.size();
     }
 
-    // The first machine of a class in [from, below) that fits(entry) says yes to, among those that have the room free or
-    // a guest weaker than `rank`; nullptr if none.
+    // The first machine of a class in [from, below) that fits(entry) says yes to, among those that have the room
+    // free or a guest weaker than `rank`; nullptr if none.
     template <class Fits>
     const Entry* find(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, Fits&& fits) {
         for (size_t b = std::max(block_of_class(from), closed_); b < summaries_.size() && summaries_[b].first < below;

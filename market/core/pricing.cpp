@@ -54,21 +54,46 @@ struct Bids {
     std::vector<Rank> ranks;
 };
 
-// First fit over places in order; `first` skips those that are full. SIZE_MAX: nowhere.
-size_t first_fit(const Allocator& market, const std::vector<Place>& places, size_t& first, const Job& j) {
-    while (first < places.size() && places[first].cpus < 1) ++first;
-    for (size_t p = first; p < places.size(); ++p)
-        if (takes(market, places[p], j)) return p;
-    return SIZE_MAX;
-}
+// The greedy from nothing, under way: first fit over the places in order. Room only shrinks, so where a need once found
+// its place, or none, no later need of at least that much has to look before.
+class Filling {
+  public:
+    explicit Filling(std::vector<Place> places) : places_(std::move(places)) {}
+    std::vector<Place>& places() { return places_; }
+    const std::vector<Place>& places() const { return places_; }
+    void forget() { std::fill(std::begin(hints_), std::end(hints_), Hint{}); }
 
-// What `q` pays: the greedy goes on without it, from bid `next` and the room left in `places`.
-Money integral(const Allocator& market, const Job& q, std::vector<Place> places, size_t first, const Bids& bids,
-               size_t next, int32_t speed_top) {
+    // The place that the job takes; SIZE_MAX: none.
+    size_t put(const Allocator& market, const Job& j) {
+        Hint& hint = hints_[std::min<int32_t>(j.cpus, hints_max - 1)];
+        const bool useful = j.memory_mb >= hint.memory_mb && j.cpus < hints_max - 1;
+        size_t p = useful ? hint.from : 0;
+        while (p < places_.size() && !takes(market, places_[p], j)) ++p;
+        if (!j.barred && j.cpus < hints_max - 1) hint = {j.memory_mb, p};
+        if (p == places_.size()) return SIZE_MAX;
+        places_[p].cpus -= j.cpus;
+        places_[p].memory_mb -= j.memory_mb;
+        return p;
+    }
+
+  private:
+    static constexpr int32_t hints_max = 64;
+    struct Hint {
+        int64_t memory_mb = 0;
+        size_t from = 0;
+    };
+    std::vector<Place> places_;
+    Hint hints_[hints_max];  // by CPUs
+};
+
+// What `q` pays: the greedy goes on without it, from bid `next` and the room left.
+Money integral(const Allocator& market, const Job& q, Filling filling, const Bids& bids, size_t next,
+               int32_t speed_top) {
     const Machine& own = market.machines()[q.slot];
     const int32_t speed = std::min(own.spec.speed, speed_top);
     size_t best = 0;
     auto best_speed = [&]() -> int32_t {
+        const auto& places = filling.places();
         while (best < places.size() && !takes(market, places[best], q)) ++best;
         return best < places.size() ? places[best].speed : 0;
     };
@@ -76,12 +101,7 @@ Money integral(const Allocator& market, const Job& q, std::vector<Place> places,
     Wide sum = static_cast<Wide>(speed - within) * q.value.micro;  // more than its bid could win (pinned, held)
     for (; next < bids.jobs.size() && within > 0; ++next) {
         const Job& j = market.jobs()[bids.jobs[next]];
-        if (&j == &q) continue;
-        const size_t p = first_fit(market, places, first, j);
-        if (p == SIZE_MAX) continue;
-        places[p].cpus -= j.cpus;
-        places[p].memory_mb -= j.memory_mb;
-        if (p != best) continue;
+        if (&j == &q || filling.put(market, j) != best) continue;
         const int32_t left = std::min(speed, best_speed());
         sum += static_cast<Wide>(within - left) * j.value.micro;
         within = left;
@@ -95,8 +115,8 @@ struct Class {
     int32_t speed;
     Money reserve;
     int64_t slots = 0;
-    bool contested = false;   // full, and the next job in line would have taken a slot
-    Money threshold;          // contested: that job's bid
+    bool contested = false;  // full, and the next job in line would have taken a slot
+    Money threshold;         // contested: that job's bid
 };
 
 // The classes in order if the market is ranked: one-CPU jobs, no bars, memory never in the way.
@@ -122,7 +142,8 @@ std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
 
 // The closed form, in one walk down the ranks. A class is contested, or it has room (at least after one of its jobs is
 // gone) for whoever meets its reserve: then the sum of such a job ends there.
-void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<Money>& prices, std::vector<bool>& done) {
+void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<Money>& prices,
+                   std::vector<bool>& done) {
     struct Seated {
         uint32_t job;
         size_t cls;
@@ -144,7 +165,8 @@ void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<M
 
     // below[c]: the sum over the contested classes from c to the last one, each step down to the next contested class.
     std::vector<Wide> below(classes.size() + 1, 0);
-    std::vector<size_t> next_contested(classes.size() + 1, classes.size()), last_contested(classes.size() + 1, SIZE_MAX);
+    std::vector<size_t> next_contested(classes.size() + 1, classes.size()),
+        last_contested(classes.size() + 1, SIZE_MAX);
     for (size_t i = classes.size(); i-- > 0;) {
         const size_t n = next_contested[i + 1];
         const int32_t speed_next = n < classes.size() ? classes[n].speed : 0;
@@ -153,8 +175,7 @@ void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<M
                        ? below[i + 1] + static_cast<Wide>(classes[i].speed - speed_next) * classes[i].threshold.micro
                        : below[i + 1];
     }
-    for (size_t i = 0; i < classes.size(); ++i)
-        last_contested[i + 1] = classes[i].contested ? i : last_contested[i];
+    for (size_t i = 0; i < classes.size(); ++i) last_contested[i + 1] = classes[i].contested ? i : last_contested[i];
 
     size_t end = 0;  // the first class at or after the job's that is not contested and within its bid
     for (const Seated& s : seated) {
@@ -188,27 +209,19 @@ void integral_prices(Allocator& market, std::vector<Money>& prices, const std::v
         if (is_running(market.jobs()[j]) && !done[j]) payers.push_back(j);
     std::sort(payers.begin(), payers.end(),
               [&](uint32_t a, uint32_t b) { return market.jobs()[a].rank < market.jobs()[b].rank; });
-    std::vector<Place> places = empty_places(market);
-    size_t first = 0, next = 0;
+    Filling filling(empty_places(market));
+    size_t next = 0;
     for (const uint32_t q : payers) {
         const Job& job = market.jobs()[q];
-        for (; next < bids.jobs.size() && bids.ranks[next] < job.rank; ++next) {
-            const Job& j = market.jobs()[bids.jobs[next]];
-            const size_t p = first_fit(market, places, first, j);
-            if (p == SIZE_MAX) continue;
-            places[p].cpus -= j.cpus;
-            places[p].memory_mb -= j.memory_mb;
+        for (; next < bids.jobs.size() && bids.ranks[next] < job.rank; ++next)
+            filling.put(market, market.jobs()[bids.jobs[next]]);
+        Filling without = filling;
+        if (!job.competing) {  // its room is not among the free: it is what it would compete for
+            for (Place& p : without.places())
+                if (p.machine == job.slot) p.cpus += job.cpus, p.memory_mb += job.memory_mb;
+            without.forget();
         }
-        std::vector<Place> without = places;
-        size_t from = first;
-        if (!job.competing)  // its room is not among the free: it is what it would compete for
-            for (size_t p = 0; p < without.size(); ++p)
-                if (without[p].machine == job.slot) {
-                    without[p].cpus += job.cpus;
-                    without[p].memory_mb += job.memory_mb;
-                    from = std::min(from, p);
-                }
-        prices[q] = integral(market, job, std::move(without), from, bids, next, market.speed_top());
+        prices[q] = integral(market, job, std::move(without), bids, next, market.speed_top());
     }
 }
 }  // namespace
@@ -257,8 +270,9 @@ Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
         const Job& job = market.jobs()[j];
         if (!is_running(job)) continue;
         const ProviderSpec& p = market.machines()[job.slot].spec;
-        const Money worth{top > 0 ? static_cast<int64_t>(static_cast<Wide>(job.value.micro) * std::min(p.speed, top) / top)
-                                  : job.value.micro};
+        const Money worth{top > 0
+                              ? static_cast<int64_t>(static_cast<Wide>(job.value.micro) * std::min(p.speed, top) / top)
+                              : job.value.micro};
         s.consumers.micro += (worth - prices[j]).micro * job.cpus;
         s.providers.micro += (prices[j] - p.reserve).micro * job.cpus;
     }

@@ -29,11 +29,11 @@ class Share {
   private:
     using Wide = __int128;
     struct User {
-        Wide owed = 0;        // in CPU x speed x ns x scale
-        int64_t due = 0;      // rate, x scale
-        int64_t used = 0;     // rate, x scale
+        Wide owed = 0;     // in CPU x speed x ns x scale
+        int64_t due = 0;   // rate, x scale
+        int64_t used = 0;  // rate, x scale
         int64_t weight = 0;
-        int64_t demand = 0;   // rate, x scale
+        int64_t demand = 0;  // rate, x scale
         Wide claim = 0;
         std::vector<uint32_t> jobs;  // competing, by rank
         size_t next = 0;

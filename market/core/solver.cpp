@@ -83,7 +83,8 @@ Status Solver::set_options(const SolverOptions& o) {
     if (o.k_permille < 0 || o.k_permille > 1000) return fail("k_permille must be 0 to 1000");
     if (o.link_bytes_per_s < 1) return fail("link_bytes_per_s must be at least 1");
     if (!valid(o.byte_cost_per_gb)) return fail("byte_cost_per_gb must be 0 to " + format_money(money_max));
-    if (o.horizon.ns < 0 || o.min_stay.ns < 0 || o.moves_max < 0) return fail("horizon, min_stay and moves_max must be at least 0");
+    if (o.horizon.ns < 0 || o.min_stay.ns < 0 || o.moves_max < 0)
+        return fail("horizon, min_stay and moves_max must be at least 0");
     if (o.moves_window.ns < 1 || o.quantum.ns < 1) return fail("moves_window and quantum must be above 0");
     Impl& s = *impl_;
     s.options = o;
@@ -314,16 +315,23 @@ std::string Solver::reason(const Change& c, const Names& names) const {
             return to + " runs at speed " + speed_of(c.to) + ", " + from + " at " + speed_of(c.from);
         case Cause::displaced:
             return "displaced by job " + names.job(c.other) + " at " + format_money(c.other_value) + back;
-        case Cause::share: return "the turn of job " + names.job(c.other) + " by its user's share";
+        case Cause::share:
+            return "the turn of job " + names.job(c.other) + " by its user's share";
         case Cause::below_reserve: {
             const auto p = provider(c.from);
-            return "its bid " + bid + " is below the reserve of " + from + (p ? ", " + format_money(p->reserve) : "") + back;
+            return "its bid " + bid + " is below the reserve of " + from + (p ? ", " + format_money(p->reserve) : "") +
+                   back;
         }
-        case Cause::provider_gone: return from + " has left the market" + back;
-        case Cause::no_room: return from + " offers less than its guests need" + back;
-        case Cause::barred: return "it may not run on " + from + " for now" + back;
-        case Cause::pinned: return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
-        case Cause::adopted: return "decided by the external solver";
+        case Cause::provider_gone:
+            return from + " has left the market" + back;
+        case Cause::no_room:
+            return from + " offers less than its guests need" + back;
+        case Cause::barred:
+            return "it may not run on " + from + " for now" + back;
+        case Cause::pinned:
+            return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
+        case Cause::adopted:
+            return "decided by the external solver";
     }
     return "";
 }

@@ -26,8 +26,9 @@ struct Shape {
 };
 
 constexpr Shape shapes[] = {
-    {12, 5, 1, 1, 0, 0, 1, 1, false, false},  {12, 5, 1, 3, 0, 0, 3, 1, false, false}, {14, 5, 1, 2, 0, 0, 2, 3, false, false},
-    {14, 5, 3, 4, 0, 0, 2, 2, false, false},  {14, 5, 3, 4, 9, 12, 1, 1, false, false}, {16, 6, 3, 4, 9, 12, 3, 3, true, true},
+    {12, 5, 1, 1, 0, 0, 1, 1, false, false},  {12, 5, 1, 3, 0, 0, 3, 1, false, false},
+    {14, 5, 1, 2, 0, 0, 2, 3, false, false},  {14, 5, 3, 4, 0, 0, 2, 2, false, false},
+    {14, 5, 3, 4, 9, 12, 1, 1, false, false}, {16, 6, 3, 4, 9, 12, 3, 3, true, true},
     {20, 6, 1, 2, 9, 12, 1, 2, true, false},
 };
 
@@ -228,10 +229,14 @@ struct Naive {
         if (best == class_none) return;
         uint64_t to = 0;
         const bool running = j.s.state == JobState::running && j.place != 0 && providers.count(j.place);
-        if (running && eligible(j.s, j.place) && cls(j.place) == best && (was_soft || must_go(j.place, j.s, rank(k), go)))
+        if (running && eligible(j.s, j.place) && cls(j.place) == best &&
+            (was_soft || must_go(j.place, j.s, rank(k), go)))
             to = j.place;
-        auto free_at = [&](uint64_t p) { return eligible(j.s, p) && cls(p) == best && must_go(p, j.s, rank(k), go) && go.empty(); };
-        if (!to && j.s.state == JobState::frozen && providers.count(j.s.place.n) && free_at(j.s.place.n)) to = j.s.place.n;
+        auto free_at = [&](uint64_t p) {
+            return eligible(j.s, p) && cls(p) == best && must_go(p, j.s, rank(k), go) && go.empty();
+        };
+        if (!to && j.s.state == JobState::frozen && providers.count(j.s.place.n) && free_at(j.s.place.n))
+            to = j.s.place.n;
         for (const auto& [p, m] : providers)
             if (!to && free_at(p)) to = p;
         if (!to) {
@@ -252,7 +257,8 @@ Naive snapshot(const World& w, const Solver& s) {
     n.providers = w.providers;
     for (const auto& [k, spec] : w.jobs) {
         n.jobs[k].s = *s.job(JobKey{k});
-        if (n.jobs[k].s.state == JobState::running || n.jobs[k].s.pin == Pin::stay) n.jobs[k].place = n.jobs[k].s.place.n;
+        if (n.jobs[k].s.state == JobState::running || n.jobs[k].s.pin == Pin::stay)
+            n.jobs[k].place = n.jobs[k].s.place.n;
     }
     return n;
 }
@@ -309,11 +315,12 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
                         int64_t cpus = m.cpus, mb = m.memory_mb;
                         for (const JobKey g : s.guests(ProviderKey{p})) {
                             const JobSpec o = *s.job(g);
-                            if (o.pin == Pin::stay || Rank::of(o.value, o.arrival, g) < Rank::of(j.value, j.arrival, JobKey{k}))
+                            if (o.pin == Pin::stay ||
+                                Rank::of(o.value, o.arrival, g) < Rank::of(j.value, j.arrival, JobKey{k}))
                                 cpus -= o.cpus, mb -= o.memory_mb;
                         }
-                        ck_assert_msg(cpus < j.cpus || mb < j.memory_mb, "job %d envies those on %d", static_cast<int>(k),
-                                      static_cast<int>(p));
+                        ck_assert_msg(cpus < j.cpus || mb < j.memory_mb, "job %d envies those on %d",
+                                      static_cast<int>(k), static_cast<int>(p));
                     }
                 }
                 for (const auto& [p, m] : w.providers) {  // room, unless pinned guests alone take more
@@ -345,7 +352,8 @@ START_TEST(decisions_never_cancel_and_a_second_solve_has_none) {
                 ck_assert(++seen[c.job.n] == 1);
                 const JobSpec& b = before[c.job.n];
                 const JobSpec a = *s.job(c.job);
-                ck_assert((b.state == JobState::running) == (c.kind == ChangeKind::move || c.kind == ChangeKind::freeze));
+                ck_assert((b.state == JobState::running) ==
+                          (c.kind == ChangeKind::move || c.kind == ChangeKind::freeze));
                 ck_assert((b.state == JobState::waiting) == (c.kind == ChangeKind::start));
                 ck_assert(c.kind == ChangeKind::freeze ? a.state == JobState::frozen : a.place == c.to);
                 ck_assert(c.kind != ChangeKind::move || c.from != c.to);
@@ -416,14 +424,30 @@ END_TEST
 struct Pair {
     Allocator a, b;
     template <class F>
-    void both(F&& f) { f(a), f(b); }
-    void add_job(JobKey k, const JobSpec& s) { both([&](Allocator& x) { x.add_job(k, s); }); }
-    void change_job(JobKey k, const JobSpec& s) { both([&](Allocator& x) { x.change_job(x.find_job(k), s); }); }
-    void change_value(JobKey k, Money v) { both([&](Allocator& x) { x.change_value(x.find_job(k), v); }); }
-    void remove_job(JobKey k) { both([&](Allocator& x) { x.remove_job(x.find_job(k)); }); }
-    void add_provider(ProviderKey k, const ProviderSpec& s) { both([&](Allocator& x) { x.add_provider(k, s); }); }
-    void change_provider(ProviderKey k, const ProviderSpec& s) { both([&](Allocator& x) { x.change_provider(x.find_machine(k), s); }); }
-    void remove_provider(ProviderKey k) { both([&](Allocator& x) { x.remove_provider(x.find_machine(k)); }); }
+    void both(F&& f) {
+        f(a), f(b);
+    }
+    void add_job(JobKey k, const JobSpec& s) {
+        both([&](Allocator& x) { x.add_job(k, s); });
+    }
+    void change_job(JobKey k, const JobSpec& s) {
+        both([&](Allocator& x) { x.change_job(x.find_job(k), s); });
+    }
+    void change_value(JobKey k, Money v) {
+        both([&](Allocator& x) { x.change_value(x.find_job(k), v); });
+    }
+    void remove_job(JobKey k) {
+        both([&](Allocator& x) { x.remove_job(x.find_job(k)); });
+    }
+    void add_provider(ProviderKey k, const ProviderSpec& s) {
+        both([&](Allocator& x) { x.add_provider(k, s); });
+    }
+    void change_provider(ProviderKey k, const ProviderSpec& s) {
+        both([&](Allocator& x) { x.change_provider(x.find_machine(k), s); });
+    }
+    void remove_provider(ProviderKey k) {
+        both([&](Allocator& x) { x.remove_provider(x.find_machine(k)); });
+    }
     std::optional<JobSpec> job(JobKey k) const {
         const auto& j = a.jobs()[a.find_job(k)];
         JobSpec s;
@@ -434,7 +458,8 @@ struct Pair {
 };
 
 bool same(const Change& x, const Change& y) {
-    return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to && x.cause == y.cause && x.other == y.other;
+    return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to && x.cause == y.cause &&
+           x.other == y.other;
 }
 
 START_TEST(incremental_equals_full_under_all_rules) {

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The allocation core at 100,000 jobs on 10,000 machines, against std::sort of the same jobs by value, one thread, in
+// one run. Four markets: equal one-CPU machines; ten distinct speeds; every machine of its own speed; machines of 16
+// CPUs with memory, jobs of 1 to 4 CPUs. Prints one JSON object: for each market the sort, the solve of jobs and
+// providers that the solver knows but has never placed (and the same with telling it of them), their ratios, and the
+// median and 99th percentile of one event (arrival, departure, price change) with its solve.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "kernel/base/rng.hpp"
+#include "market/core/solver.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double us_since(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
+
+struct MarketShape {
+    const char* name;
+    int speeds;  // distinct ones; 1: all are standard
+    int cpus_machine;
+    int cpus_job;
+    int memory_machine_mb;
+    int memory_job_mb;
+};
+
+struct BenchJob {
+    uint64_t key;
+    JobSpec spec;
+};
+
+JobSpec random_job(Rng& rng, const MarketShape& m, int64_t arrival_ms) {
+    JobSpec j;
+    j.value = Money{rng.between(1'000'000, 1'000'000'000)};
+    j.cpus = static_cast<int32_t>(rng.between(1, m.cpus_job));
+    j.memory_mb = rng.between(1, m.memory_job_mb);
+    j.user = static_cast<uint32_t>(rng.below(100));
+    j.arrival = Nanos::from_ms(arrival_ms);
+    return j;
+}
+
+double median(std::vector<double> v) {
+    std::nth_element(v.begin(), v.begin() + static_cast<ptrdiff_t>(v.size() / 2), v.end());
+    return v[v.size() / 2];
+}
+
+void run(const MarketShape& shape, int jobs, int machines) {
+    constexpr int rounds = 7, events = 20'000;
+    Rng rng(2026);
+    std::vector<BenchJob> all;
+    for (int i = 0; i < jobs; ++i) all.push_back({static_cast<uint64_t>(i) + 1, random_job(rng, shape, i)});
+    std::vector<double> sort_us, solve_us, told_us;
+    Solver solver;
+    for (int r = 0; r < rounds; ++r) {
+        std::vector<const BenchJob*> unused;
+        struct Row {
+            Money value;
+            Nanos arrival;
+            uint64_t key;
+            uint32_t index;
+        };
+        std::vector<Row> rows;
+        for (const BenchJob& j : all)
+            rows.push_back({j.spec.value, j.spec.arrival, j.key, static_cast<uint32_t>(j.key)});
+        const auto t0 = Clock::now();
+        std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.value > b.value; });
+        sort_us.push_back(us_since(t0));
+        if (rows[0].value < rows[1].value) std::abort();  // the sort is not optimised away
+
+        solver.clear();
+        const auto t1 = Clock::now();
+        for (int i = 0; i < machines; ++i) {
+            ProviderSpec p;
+            p.reserve = Money::units(1);
+            p.speed = shape.speeds == 1 ? speed_standard : 50 + i % shape.speeds;
+            p.cpus = shape.cpus_machine;
+            p.memory_mb = shape.memory_machine_mb;
+            solver.add_provider(ProviderKey{static_cast<uint64_t>(i) + 1}, p);
+        }
+        for (const BenchJob& j : all) solver.add_job(JobKey{j.key}, j.spec);
+        const auto t2 = Clock::now();
+        const size_t changes = solver.solve(Nanos::from_s(1)).size();
+        solve_us.push_back(us_since(t2));
+        told_us.push_back(us_since(t1));
+        if (changes == 0) std::abort();
+    }
+
+    std::vector<double> event_us;
+    std::vector<uint64_t> keys;
+    for (const BenchJob& j : all) keys.push_back(j.key);
+    uint64_t next = static_cast<uint64_t>(jobs) + 1;
+    size_t changes = 0;
+    for (int i = 0; i < events; ++i) {
+        const JobSpec fresh = random_job(rng, shape, jobs + i);
+        const size_t victim = rng.below(keys.size());
+        const auto t = Clock::now();
+        if (i % 3 == 0)
+            solver.add_job(JobKey{next}, fresh);
+        else if (i % 3 == 1)
+            solver.remove_job(JobKey{keys[victim]});
+        else
+            solver.change_value(JobKey{keys[victim]}, fresh.value);
+        changes += solver.solve(Nanos::from_s(2 + i)).size();
+        event_us.push_back(us_since(t));
+        if (i % 3 == 0)
+            keys.push_back(next++);
+        else if (i % 3 == 1)
+            keys[victim] = keys.back(), keys.pop_back();
+    }
+    const auto t = Clock::now();
+    const size_t payments = shape.cpus_job == 1 ? solver.payments().size() : 0;  // the integral: see mixed_payments
+    const double payments_us = us_since(t);
+    std::sort(event_us.begin(), event_us.end());
+    const double sorted = median(sort_us), solved = median(solve_us), told = median(told_us);
+    std::printf(
+        "  {\"name\": \"%s\", \"jobs\": %d, \"machines\": %d, \"sort_ms\": %.3f, \"solve_ms\": %.3f, "
+        "\"ratio\": %.2f, \"told_and_solve_ms\": %.3f, \"told_ratio\": %.2f, \"event_us_median\": %.2f, "
+        "\"event_us_p99\": %.1f, \"event_us_max\": %.0f, \"changes_per_event\": %.1f, \"payments\": %zu, "
+        "\"payments_ms\": %.2f},\n",
+        shape.name, jobs, machines, sorted / 1e3, solved / 1e3, solved / sorted, told / 1e3, told / sorted,
+        median(event_us), event_us[event_us.size() * 99 / 100], event_us.back(), static_cast<double>(changes) / events,
+        payments, payments_us / 1e3);
+}
+// The prices of all running jobs where CPUs and memory break the ranking: one integral each.
+void mixed_payments() {
+    const MarketShape shape{"payments of a mixed market", 4, 16, 4, 8192, 2048};
+    Rng rng(7);
+    Solver solver;
+    for (uint64_t i = 1; i <= 100; ++i) {
+        ProviderSpec p;
+        p.reserve = Money::units(1);
+        p.speed = 50 + static_cast<int32_t>(i) % shape.speeds;
+        p.cpus = shape.cpus_machine;
+        p.memory_mb = shape.memory_machine_mb;
+        solver.add_provider(ProviderKey{i}, p);
+    }
+    std::vector<double> us;
+    for (uint64_t i = 1; i <= 1000; ++i) solver.add_job(JobKey{i}, random_job(rng, shape, static_cast<int64_t>(i)));
+    size_t payments = 0;
+    for (int r = 0; r < 9; ++r) {
+        solver.change_value(JobKey{1}, Money::units(r + 1));  // the cache is stale
+        solver.solve(Nanos::from_s(r));
+        const auto t = Clock::now();
+        payments = solver.payments().size();
+        us.push_back(us_since(t));
+    }
+    std::printf("  {\"name\": \"%s\", \"jobs\": 1000, \"machines\": 100, \"payments\": %zu, \"payments_ms\": %.2f}\n",
+                shape.name, payments, median(us) / 1e3);
+}
+}  // namespace
+
+int main() {
+    const MarketShape shapes[] = {
+        {"equal machines", 1, 1, 1, 4096, 1024},
+        {"ten speeds", 10, 1, 1, 4096, 1024},
+        {"16 CPUs, memory binds", 1, 16, 4, 8192, 2048},
+        {"16 CPUs, four speeds", 4, 16, 4, 65536, 2048},
+    };
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    std::printf("{\"bench\": \"solver\", \"results\": [\n");
+    for (const MarketShape& s : shapes) run(s, 100'000, 10'000);
+    mixed_payments();
+    std::printf("]}\n");
+    return 0;
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Prices against their definitions, by brute force on small markets.
+#include <algorithm>
+#include <vector>
+
+#include "kernel/base/rng.hpp"
+#include "market/core/pricing.hpp"
+#include "market/core/solver.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+struct Instance {
+    std::vector<JobSpec> jobs;            // key is index + 1
+    std::vector<ProviderSpec> providers;  // likewise
+};
+
+struct Outcome {
+    int32_t speed = 0;  // 0: not running
+    Money price;
+};
+
+Solver solved(const Instance& in, const char* pricing = "critical") {
+    Solver s;
+    SolverOptions o;
+    o.pricing = pricing;
+    ck_assert(s.set_options(o).has_value());
+    for (size_t i = 0; i < in.providers.size(); ++i) ck_assert(s.add_provider(ProviderKey{i + 1}, in.providers[i]));
+    for (size_t i = 0; i < in.jobs.size(); ++i) ck_assert(s.add_job(JobKey{i + 1}, in.jobs[i]));
+    s.solve(Nanos{0});
+    return s;
+}
+
+Outcome outcome(const Instance& in, size_t job) {
+    const Solver s = solved(in);
+    const JobSpec j = *s.job(JobKey{job + 1});
+    if (j.state != JobState::running) return {};
+    return {s.provider(j.place)->speed, *s.price(JobKey{job + 1})};
+}
+
+int32_t speed_top(const Instance& in) {
+    int32_t top = 0;
+    for (const auto& p : in.providers) top = std::max(top, p.speed);
+    return top;
+}
+
+struct Shape {
+    int64_t reserve;
+    int cpus_job, cpus_machine, memory_job, memory_machine, speeds;
+};
+
+Instance random_instance(Rng& rng, const Shape& s) {
+    Instance in;
+    for (int64_t n = rng.between(1, 4); n > 0; --n) {
+        ProviderSpec p;
+        p.reserve = Money::units(s.reserve);
+        p.cpus = static_cast<int32_t>(rng.between(1, s.cpus_machine));
+        p.memory_mb = rng.between(1, s.memory_machine);
+        p.speed = static_cast<int32_t>(40 * rng.between(1, s.speeds));
+        in.providers.push_back(p);
+    }
+    for (int64_t n = rng.between(1, 8); n > 0; --n) {
+        JobSpec j;
+        j.value = Money::units(rng.between(1, 9));
+        j.cpus = static_cast<int32_t>(rng.between(1, s.cpus_job));
+        j.memory_mb = s.memory_job ? rng.between(0, s.memory_job) : 0;
+        j.arrival = Nanos::from_s(rng.between(0, 3));
+        in.jobs.push_back(j);
+    }
+    return in;
+}
+
+// Where the theorem holds: no reserves, or one reserve and one speed.
+constexpr Shape truthful_shapes[] = {
+    {0, 1, 1, 0, 9, 4}, {3, 1, 2, 0, 9, 1}, {0, 1, 3, 0, 9, 3},
+    {0, 3, 4, 0, 9, 3}, {0, 2, 4, 5, 8, 2}, {2, 3, 4, 5, 8, 1},
+};
+
+START_TEST(under_critical_no_job_gains_by_misreporting_its_value) {
+    for (const Shape& shape : truthful_shapes) {
+        Rng rng(20260101);
+        for (int round = 0; round < 60; ++round) {
+            Instance in = random_instance(rng, shape);
+            const int64_t top = speed_top(in);
+            for (size_t j = 0; j < in.jobs.size(); ++j) {
+                const Money truth = in.jobs[j].value;
+                auto utility = [&](const Outcome& o) {  // x top, in micro-units
+                    return o.speed ? truth.micro * o.speed - o.price.micro * top : 0;
+                };
+                const int64_t honest = utility(outcome(in, j));
+                ck_assert(honest >= 0);
+                for (int64_t half = 0; half <= 22; ++half) {
+                    in.jobs[j].value = Money{half * 500'000};
+                    const int64_t gain = utility(outcome(in, j)) - honest;
+                    ck_assert_msg(gain <= top, "shape %d round %d job %d bids %d/2: gains %ld",  // prices round down
+                                  static_cast<int>(&shape - truthful_shapes), round, static_cast<int>(j),
+                                  static_cast<int>(half), static_cast<long>(gain));
+                }
+                in.jobs[j].value = truth;
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(critical_is_the_integral_over_the_bids_at_which_the_speed_changes) {
+    for (const Shape& shape : truthful_shapes) {
+        if (shape.reserve != 0) continue;
+        Rng rng(777);
+        for (int round = 0; round < 80; ++round) {
+            Instance in = random_instance(rng, shape);
+            for (size_t j = 0; j < in.jobs.size(); ++j) {
+                const Money bid = in.jobs[j].value;
+                const Outcome o = outcome(in, j);
+                int64_t sum = 0;
+                int32_t speed = 0;
+                for (int64_t k = 0; k < 10; ++k) {  // bids between the whole ones: every jump is at a whole one
+                    in.jobs[j].value = Money{k * 1'000'000 + 500'000};
+                    const int32_t faster = std::min(outcome(in, j).speed, o.speed);
+                    ck_assert(faster >= speed);  // monotone
+                    sum += (faster - speed) * std::min(k * 1'000'000, bid.micro);
+                    speed = faster;
+                }
+                in.jobs[j].value = bid;
+                if (o.speed) ck_assert_int_eq(o.price.micro, sum / speed_top(in));
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(ranked_jobs_pay_the_formula_raised_to_the_reserve) {
+    Rng rng(5);
+    for (int round = 0; round < 300; ++round) {
+        const int64_t reserve = rng.between(0, 4);
+        Instance in = random_instance(rng, {reserve, 1, 3, 0, 9, 5});
+        std::vector<int64_t> speeds, values;
+        for (const auto& p : in.providers) speeds.insert(speeds.end(), static_cast<size_t>(p.cpus), p.speed);
+        for (const auto& j : in.jobs)
+            if (j.value >= Money::units(reserve)) values.push_back(j.value.micro);
+        std::sort(speeds.rbegin(), speeds.rend());
+        std::sort(values.rbegin(), values.rend());
+        const Solver s = solved(in);
+        for (const Payment& p : s.payments()) {
+            const JobSpec j = *s.job(p.job);
+            size_t rank = 0;  // of the job: how many rank above it
+            for (size_t o = 0; o < in.jobs.size(); ++o)
+                rank +=
+                    Rank::of(in.jobs[o].value, in.jobs[o].arrival, JobKey{o + 1}) < Rank::of(j.value, j.arrival, p.job);
+            int64_t sum = 0;
+            for (size_t k = rank; k < speeds.size() && k + 1 < values.size(); ++k)
+                sum += (speeds[k] - (k + 1 < speeds.size() ? speeds[k + 1] : 0)) * values[k + 1];
+            ck_assert_int_eq(p.price.micro, std::max(sum / speeds[0], reserve * 1'000'000));
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_closed_form_equals_the_integral_with_any_reserves) {
+    Rng rng(99);
+    for (int round = 0; round < 400; ++round) {
+        Allocator market;
+        for (uint64_t i = 1; i <= 6; ++i) {
+            ProviderSpec p;
+            p.speed = static_cast<int32_t>(25 * rng.between(1, 4));
+            p.reserve = Money::units(rng.between(0, 8));
+            p.cpus = static_cast<int32_t>(rng.between(1, 3));
+            p.memory_mb = 100;
+            p.accepting = rng.chance(0.9);
+            market.add_provider(ProviderKey{i}, p);
+        }
+        for (int64_t n = rng.between(1, 16); n > 0; --n) {
+            JobSpec j;
+            j.value = Money::units(rng.between(0, 12));
+            market.add_job(JobKey{static_cast<uint64_t>(n)}, j);
+        }
+        market.solve(Nanos{0});
+        const auto closed = critical_prices(market), integral = critical_prices_by_integral(market);
+        for (size_t j = 0; j < market.jobs().size(); ++j) {
+            const auto& job = market.jobs()[j];
+            if (job.slot == Allocator::none) continue;
+            ck_assert_int_eq(closed[j].micro, integral[j].micro);
+            ck_assert(closed[j] <= job.value && closed[j] >= market.machines()[job.slot].spec.reserve);
+        }
+    }
+}
+END_TEST
+
+Instance three_on_two() {
+    Instance in;
+    for (const int64_t v : {100, 60, 30}) {
+        JobSpec j;
+        j.value = Money::units(v);
+        in.jobs.push_back(j);
+    }
+    for (const int32_t speed : {100, 50}) {
+        ProviderSpec p;
+        p.speed = speed;
+        p.reserve = Money::units(10);
+        in.providers.push_back(p);
+    }
+    return in;
+}
+
+START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
+    const Instance in = three_on_two();
+    const Solver critical = solved(in);
+    ck_assert_int_eq(critical.price(JobKey{1})->micro, 45'000'000);  // half x 60 + half x 30
+    ck_assert_int_eq(critical.price(JobKey{2})->micro, 15'000'000);  // half x 30
+    ck_assert(!critical.price(JobKey{3}));
+    const Surplus s = critical.surplus();  // worth 100 and 30
+    ck_assert_int_eq(s.consumers.micro, 70'000'000);
+    ck_assert_int_eq(s.providers.micro, 40'000'000);
+    ck_assert_int_eq(s.welfare.micro, 110'000'000);
+    ck_assert_int_eq(solved(in, "first").price(JobKey{1})->micro, 100'000'000);
+    ck_assert_int_eq(solved(in, "uniform").price(JobKey{1})->micro, 35'000'000);  // between reserve 10 and bid 60
+    ck_assert_int_eq(solved(in, "uniform").price(JobKey{2})->micro, 35'000'000);
+}
+END_TEST
+
+START_TEST(one_job_alone_pays_the_reserve_and_two_the_losing_bid) {
+    Instance in = three_on_two();
+    in.providers.resize(1);
+    in.jobs.resize(1);
+    ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 10'000'000);
+    in = three_on_two();
+    in.providers.resize(1);
+    ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 60'000'000);
+}
+END_TEST
+
+START_TEST(prices_stay_between_reserve_and_bid_under_every_pricing) {
+    Rng rng(31337);
+    for (int round = 0; round < 200; ++round) {
+        Instance in = random_instance(rng, {0, 3, 4, 5, 8, 3});
+        for (auto& p : in.providers) p.reserve = Money::units(rng.between(0, 6));
+        for (const std::string_view pricing : Solver::pricings()) {
+            const Solver s = solved(in, std::string(pricing).c_str());
+            for (const Payment& p : s.payments())
+                ck_assert(p.price >= s.provider(p.provider)->reserve && p.price <= s.job(p.job)->value);
+            const Surplus sum = s.surplus();
+            ck_assert(sum.welfare == sum.consumers + sum.providers);
+            ck_assert(sum.providers >= Money{});
+        }
+    }
+}
+END_TEST
+
+}  // namespace
+
+UNIT_SUITE(pricing, under_critical_no_job_gains_by_misreporting_its_value,
+           critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
+           ranked_jobs_pay_the_formula_raised_to_the_reserve, the_closed_form_equals_the_integral_with_any_reserves,
+           three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
+           one_job_alone_pays_the_reserve_and_two_the_losing_bid,
+           prices_stay_between_reserve_and_bid_under_every_pricing);
