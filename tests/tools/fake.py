@@ -121,6 +121,8 @@ class Connection:
         self.welcome()
         submit = self.expect("submit")
         self.send("submitted", {1: {1: "n1", 2: 7}})
+        if 4 in submit:  # stays attached
+            self.send("attached", {1: {1: "n1", 2: 7}, 2: WAITING, 3: 10 in decode(submit[1][0])})
         if running:
             self.send("notice", {1: STARTED, 2: "started on n2 at 24.5"})
         return submit

@@ -175,9 +175,8 @@ def test_a_submission_whose_answer_was_lost_is_asked_for_again_not_doubled(start
     connection.welcome()
     second = connection.expect("submit")
     assert second[5] == first[5] and second[5] != [0] and 6 not in first and second[6] == [1]
+    assert second[1] == first[1] and second[2] == first[2]
     connection.send("submitted", {1: {1: "n1", 2: 7}})
-    attach = connection.expect("attach")
-    assert attach[2] == [1] and 3 not in attach
     connection.send("attached", {1: {1: "n1", 2: 7}, 2: RUNNING})
     connection.output(1, 0, b"once\n")
     connection.exit()
@@ -213,10 +212,10 @@ def test_signals_reach_a_job_that_runs(start, agentd):
 def cancelled_by_then(connection, process):
     while True:
         kind, fields = connection.receive()
-        if kind == "ctl_request":
+        if kind == "signal":
             break
         assert kind == "input"  # the end of stdin
-    assert fields[3] == [b"cancel"] and fields[4] == [b"n1.7"]
+    assert fields[1] == [signal.SIGINT]
     connection.exit(why="cancelled", cancelled=True)
     assert process.wait(LIMIT) == 130
 
@@ -353,7 +352,7 @@ def test_garbage_from_the_daemon_is_one_line(start, agentd):
     connection = agentd.accept()
     connection.expect("hello")
     connection.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert process.communicate(timeout=LIMIT)[1] == b"srun: the daemon speaks another protocol\n"
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: the daemon: this is not souk's protocol\n"
     assert process.returncode == 1
 
 
@@ -362,7 +361,7 @@ def test_a_daemon_of_another_version_is_named(start, agentd):
     connection = agentd.accept()
     connection.expect("hello")
     connection.send("welcome", {1: 9, 2: "n1"})
-    assert b"speaks version 9 of the protocol" in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
+    assert b"speaks version 9 of souk's protocol" in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
 
 
 def test_closed_standard_descriptors_do_no_harm(start, agentd):

@@ -9,11 +9,12 @@
 #include <cstring>
 #include <ctime>
 
+#include "kernel/base/check.hpp"
+
 namespace souk::tools {
 namespace {
 
-// A frame's head: length of the body (32 bits), type (16 bits), zero (16 bits), all little-endian.
-constexpr size_t head_bytes = 8;
+constexpr size_t read_bytes = 128 * 1024;
 
 int64_t monotonic_ms() {
     timespec now{};
@@ -42,12 +43,8 @@ Result<Link> Link::open(const std::string& path) {
 }
 
 void Link::queue(wire::FrameType type, std::string_view body) {
-    const auto n = static_cast<uint32_t>(body.size());
-    const auto t = static_cast<uint16_t>(type);
-    const unsigned char head[head_bytes] = {
-        static_cast<unsigned char>(n),       static_cast<unsigned char>(n >> 8), static_cast<unsigned char>(n >> 16),
-        static_cast<unsigned char>(n >> 24), static_cast<unsigned char>(t),      static_cast<unsigned char>(t >> 8)};
-    out_.append(reinterpret_cast<const char*>(head), head_bytes).append(body);
+    const auto header = wire::frame_header(type, body.size());
+    out_.append(reinterpret_cast<const char*>(header.data()), header.size()).append(body);
 }
 
 Status Link::flush() {
@@ -63,43 +60,35 @@ Status Link::flush() {
     return {};
 }
 
-// One read at a time: what a frame is views this buffer until the next.
 Result<bool> Link::receive() {
-    in_.erase(0, taken_);
-    taken_ = 0;
-    char buffer[64 * 1024];
+    MUST(unread_.empty());
+    buffer_.resize(read_bytes);
     for (;;) {
-        const ssize_t n = recv(fd_.get(), buffer, sizeof buffer, 0);
+        const ssize_t n = recv(fd_.get(), buffer_.data(), buffer_.size(), 0);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return true;
         if (n < 0) return fail_errno("the daemon's connection", errno);
-        in_.append(buffer, static_cast<size_t>(n));
+        unread_ = ByteView(buffer_).first(static_cast<size_t>(n));
         return n > 0;
     }
 }
 
 Result<bool> Link::own(const Frame& frame) {
-    if (frame.type != wire::FrameType::welcome) return false;
+    if (frame.type == wire::frame_ping) queue(wire::frame_pong, {});
+    if (frame.type != wire::FrameType::welcome) return frame.type == wire::frame_ping;
     TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(frame.body));
-    if (welcome.version != wire::protocol_version)
-        return fail("the daemon speaks version " + std::to_string(welcome.version) + " of the protocol, this tool " +
-                    std::to_string(wire::protocol_version));
+    TRY(wire::check_version(welcome.version));
     name_ = welcome.name;
     return true;
 }
 
 Result<std::optional<Link::Frame>> Link::next() {
     for (;;) {
-        if (in_.size() - taken_ < head_bytes) return std::nullopt;
-        const auto* head = reinterpret_cast<const unsigned char*>(in_.data() + taken_);
-        const uint32_t n = head[0] | head[1] << 8 | head[2] << 16 | static_cast<uint32_t>(head[3]) << 24;
-        const auto type = static_cast<wire::FrameType>(head[4] | head[5] << 8);
-        if (n > wire::frame_bytes_max(type)) return fail("the daemon speaks another protocol");
-        if (in_.size() - taken_ - head_bytes < n) return std::nullopt;
-        const Frame frame{type, std::string_view(in_).substr(taken_ + head_bytes, n)};
-        taken_ += head_bytes + n;
-        TRY_ASSIGN(const bool mine, own(frame));
-        if (!mine) return frame;
+        auto frame = decoder_.next(unread_);
+        if (!frame) return wrap("the daemon", frame.error());
+        if (!*frame) return std::nullopt;
+        TRY_ASSIGN(const bool mine, own(**frame));
+        if (!mine) return **frame;
     }
 }
 

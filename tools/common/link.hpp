@@ -9,15 +9,13 @@
 
 #include "kernel/sys/fd.hpp"
 #include "market/wire/codec.hpp"
+#include "market/wire/frame.hpp"
 
 namespace souk::tools {
 
 class Link {
   public:
-    struct Frame {
-        wire::FrameType type;
-        std::string_view body;  // until the next receive()
-    };
+    using Frame = wire::Frame;  // its body is valid until the next call of next() or receive()
 
     // Connects and queues the hello; the welcome is taken by next(). Errors: nobody listens there.
     static Result<Link> open(const std::string& path);
@@ -31,7 +29,7 @@ class Link {
     size_t queued_bytes() const { return out_.size() - sent_; }
     // Writes what the socket takes now.
     Status flush();
-    // Reads what has come; false when the other end has closed.
+    // Reads what has come, once next() has given all that was read before; false when the other end has closed.
     Result<bool> receive();
     // The next whole frame that receive() has read. Errors: a frame of no known type or too long.
     Result<std::optional<Frame>> next();
@@ -56,8 +54,11 @@ class Link {
 
     Fd fd_;
     std::optional<std::string> name_;
-    std::string out_, in_;
-    size_t sent_ = 0, taken_ = 0;
+    std::string out_;
+    size_t sent_ = 0;
+    wire::FrameDecoder decoder_{wire::Side::connector};
+    Bytes buffer_;
+    ByteView unread_;  // in buffer_
 };
 
 }  // namespace souk::tools

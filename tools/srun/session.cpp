@@ -59,9 +59,7 @@ Status Session::connect() {
         ask_to_attach();
     } else {
         link_->queue(*request_);
-        // From the second time on: is it there already, and if so where does it stand?
-        request_->retry = true;
-        request_->attach = false;
+        request_->retry = true;  // from the second time on: it may be there already
         state_ = State::opening;
     }
     return link_->flush();

@@ -49,10 +49,6 @@ void Session::on_frame(const Link::Frame& frame) {
         case FrameType::input_ack:
             if (const auto message = wire::unpack<wire::InputAck>(frame.body)) input_.acknowledge(message->offset);
             return;
-        case FrameType::ctl_reply:  // only a cancel is asked for
-            if (const auto message = wire::unpack<wire::CtlReply>(frame.body); message && !message->ok)
-                says(true, "cancel: " + message->error);
-            return;
         case FrameType::exit:
             if (auto message = wire::unpack<wire::Exit>(frame.body)) exit_ = std::move(*message);
             return;
@@ -63,10 +59,7 @@ void Session::on_frame(const Link::Frame& frame) {
 void Session::on_submitted(const wire::Submitted& message) {
     id_ = message.id;
     says(false, "job " + id_->text());
-    attention_at_ = monotonic_now() + Nanos::from_s(1);
-    // A submission that was sent twice may have a history: ask where it stands.
-    if (lost_at_ != Nanos::never()) return ask_to_attach();
-    settle();
+    state_ = State::attaching;  // the agentd attaches us by itself
 }
 
 void Session::on_attached(const wire::Attached& message) {
@@ -92,7 +85,7 @@ void Session::settle() {
     const bool again = began_;
     began_ = true;
     state_ = State::attached;
-    if (tty_ && (again || !submitted_here_)) send_size();
+    if (tty_ && (again || !submitted_here_)) send_size();  // it may have changed meanwhile
     // What was not confirmed goes again, in pieces that a frame holds.
     std::string_view rest = input_.unconfirmed();
     for (uint64_t offset = input_.base(); !rest.empty();) {
@@ -208,7 +201,8 @@ void Session::forward(int number) {
     if (link_) link_->queue(wire::Signal{number});
 }
 
-// There is no process that could take the signal. What never ran is cancelled at once, what is frozen when asked twice.
+// There is no process that could take the signal: the agentd cancels the job instead. What never ran at once; of what is
+// frozen work would be lost, so a key on the terminal counts when it comes twice.
 void Session::cancel(int number) {
     if (was_running_ && !warned_frozen_ && number == SIGINT) {
         warned_frozen_ = true;
@@ -216,7 +210,7 @@ void Session::cancel(int number) {
     }
     if (cancel_signal_) return;
     cancel_signal_ = number;
-    link_->queue(wire::CtlRequest{1, 0, "cancel", {id_->text()}});
+    forward(number);
 }
 
 void Session::stop_self() {
