@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""pvdctl and marketctl: what they ask, and how they show the answer."""
+import json
+import os
+import select
+import subprocess
+
+import pytest
+
+from conftest import BIN
+from fake import LIMIT, Agentd
+
+PROVIDER = {"node": "n1", "status": "on market, busy", "on_market": True, "reserve": 24.5, "current_price": 100,
+            "next_price": 0.25, "speed": 100, "cpus": 2, "memory_mb": 4096, "free_mb": 1000, "guests": 1, "earned": 3.5,
+            "load_permille": 415, "wait_permille": 4, "load_source": "bpf", "frames": "always", "cannot": "", "market": True}
+
+
+def answer(agentd, process, reply=None, error=None):
+    """Serves one question; returns [verb, arguments]."""
+    connection = agentd.accept()
+    connection.welcome()
+    request = connection.expect("ctl_request")
+    if error:
+        connection.send("ctl_reply", {1: request[1][0], 3: error})
+    else:
+        connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(reply)})
+    return [request[3][0].decode(), *(arg.decode() for arg in request.get(4, []))]
+
+
+@pytest.mark.parametrize("tool_name, args, words", [
+    ("pvdctl", [], "a verb is missing"), ("pvdctl", ["stats"], "'stats' is not a verb"),
+    ("pvdctl", ["status", "now"], "unexpected argument 'now'"), ("pvdctl", ["market"], "on or off is wanted"),
+    ("pvdctl", ["market", "maybe"], "on or off is wanted"), ("pvdctl", ["set", "price"], "a value are wanted"),
+    ("pvdctl", ["set", "price", "3eur"], "set price: '3eur' is not an amount"),
+    ("pvdctl", ["set", "memory", "0"], "set memory: '0' is not a whole number"),
+    ("pvdctl", ["set", "colour", "3"], "'colour' is not one of"),
+    ("marketctl", [], "a verb is missing"), ("marketctl", ["stat"], "'stat' is not a verb"),
+    ("marketctl", ["job"], "job: a job's id is missing"), ("marketctl", ["job", "n1"], "'n1' is not a job id"),
+    ("marketctl", ["job", "n1.1", "x"], "unexpected argument 'x'"), ("marketctl", ["move", "n1.1"], "a node's name is missing"),
+    ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"), ("marketctl", ["lj", "--hold"], "--hold is for move"),
+])
+def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
+    status, out, err = tool(tool_name, *args)
+    assert (status, out) == (2, "") and err.startswith(tool_name + ": ") and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("args, asked", [
+    (["set", "price", "24.5"], ["provider-set", "price", "24.5"]), (["set", "memory", "512"], ["provider-set", "memory", "512"]),
+    (["set", "frames", "08:00-22:00"], ["provider-set", "frames", "08:00-22:00"]),
+    (["market", "on"], ["provider-market", "on"]), (["market", "off"], ["provider-market", "off"])])
+def test_pvdctl_asks_and_is_silent(start, agentd, args, asked):
+    process = start("pvdctl", *args)
+    assert answer(agentd, process, PROVIDER) == asked
+    assert process.communicate(timeout=LIMIT) == (b"", b"") and process.returncode == 0
+
+
+def test_pvdctl_status_is_lines(start, agentd):
+    process = start("pvdctl", "status")
+    assert answer(agentd, process, PROVIDER) == ["provider-status"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "Status:      on market, busy\nMin Price:   24.5\nCurr Price:  100\nNext Price:  0.25\nEarned:      3.5\n"
+        "Guests:      1\nSpeed:       100\nCPUs:        2\nMemory:      4096 MB, 1000 MB free\n"
+        "Load:        42%, waiting 0% (bpf)\nFrames:      always\n")
+
+
+def test_pvdctl_status_says_what_is_wrong(start, agentd):
+    process = start("pvdctl", "status")
+    answer(agentd, process, {**PROVIDER, "market": False, "market_trouble": "Connection refused", "cannot": "no CRIU"})
+    out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert out[-2:] == ["Takes no job:  no CRIU", "Market:        not connected: Connection refused"]
+
+
+def test_json_is_the_daemons_own(start, agentd):
+    for name, args in [("pvdctl", ["--json", "status"]), ("marketctl", ["status", "--json"])]:
+        process = start(name, *args)
+        answer(agentd, process, {"a": [1, 2.5]})
+        assert process.communicate(timeout=LIMIT)[0] == b'{"a": [1, 2.5]}\n'
+
+
+def test_a_refusal_is_one_line_and_exit_1(start, agentd):
+    for name, args in [("pvdctl", ["market", "off"]), ("marketctl", ["cancel", "n1.1"])]:
+        process = start(name, *args)
+        answer(agentd, process, error="only root may\ndo that")
+        assert process.communicate(timeout=LIMIT) == (b"", f"{name}: only root may do that\n".encode())
+        assert process.returncode == 1
+
+
+def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
+    for name, args, reply in [("pvdctl", ["status"], [1]), ("marketctl", ["lj"], {"a": 1}), ("marketctl", ["status"], 3)]:
+        process = start(name, *args)
+        answer(agentd, process, reply)
+        err = process.communicate(timeout=LIMIT)[1].decode()
+        assert process.returncode == 1 and "the daemon's answer is not a JSON" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("args, asked", [
+    (["cancel", "n1.1"], ["cancel", "n1.1"]), (["move", "n1.1", "n2"], ["move", "n1.1", "n2", "once"]),
+    (["move", "--hold", "n1.1", "n2"], ["move", "n1.1", "n2", "hold"]), (["freeze", "n1.1"], ["freeze", "n1.1", "once"]),
+    (["freeze", "n1.1", "--hold"], ["freeze", "n1.1", "hold"]), (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
+    (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]), (["release", "n1.1"], ["release", "n1.1"])])
+def test_marketctl_orders(start, agentd, args, asked):
+    process = start("marketctl", *args)
+    assert answer(agentd, process, {"id": "n1.1"}) == asked
+    assert process.communicate(timeout=LIMIT) == (b"", b"") and process.returncode == 0
+
+
+def test_jobs_are_a_table(start, agentd):
+    jobs = [{"id": "n1.1", "user": "ann", "status": "run", "value": 100, "runtime_s": 725.2, "market_runtime_s": 3.24,
+             "where": "n2", "comment": ""},
+            {"id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5, "runtime_s": 18_420, "market_runtime_s": 0,
+             "where": "n3", "comment": "outbid by n1.1"}, {"id": "n2.1"}]
+    process = start("marketctl", "lj")
+    assert answer(agentd, process, jobs) == ["list-jobs"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "ID     User    Status      V  T-runtime  M-runtime  Where  Comment\n"
+        "n1.1   ann     run       100     12m05s       3.2s  n2     -\n"
+        "n1.12  jürgen  suspend  20.5      5h07m       0.0s  n3     outbid by n1.1\n"
+        "n2.1   -       -           -          -          -  -      -\n")
+
+
+def test_providers_are_a_table(start, agentd):
+    process = start("marketctl", "list-providers")
+    assert answer(agentd, process, [{**PROVIDER, "address": "10.0.0.1:7"}]) == ["list-providers"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory  Free  Load  Guests  Earned\n"
+        "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4096  1000   42%       1     3.5\n")
+
+
+def test_the_market_and_a_job_are_lines(start, agentd):
+    process = start("marketctl", "status")
+    answer(agentd, process, {"hostname": "h", "ports": [7700], "home_nodes": 3, "market_type": "central",
+                             "solver": "greedy-migration", "pricing": "k-th", "jobs": {"total": 6, "wait": 1, "run": 2, "suspend": 3, "finish": 0},
+                             "providers": 3, "clusters": 1, "next_run_s": 0.4, "consumers_surplus": 1.5,
+                             "providers_surplus": 2, "social_welfare": 3.5})
+    out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert out[0] == "Hostname:           h" and out[6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0"
+    assert out[9:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5", "Providers Surplus:  2", "Social Welfare:     3.5"]
+    process = start("marketctl", "job", "n1.1")
+    answer(agentd, process, {"id": "n1.1", "runtime_s": 61, "places": ["n1", "n2"], "hold": False, "why": None})
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "id:       n1.1\nruntime:  1m01s\nplaces:   n1, n2\nhold:     no\nwhy:      -\n")
+
+
+def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):
+    run = os.path.dirname(agentd.path)
+    fakes = {}
+
+    def served_by(name, *args, **environment):
+        process = subprocess.Popen([BIN / name, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                   env={"SOUK_RUN": run, **environment})
+        ready = select.select([fake.sock for fake in fakes.values()], [], [], LIMIT)[0]
+        fake_name = [key for key, fake in fakes.items() if fake.sock in ready][0]
+        answer(fakes[fake_name], process, PROVIDER)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 0
+        return fake_name
+
+    try:
+        for path in ("n2", "n5", "market"):
+            os.mkdir(f"{run}/{path}")
+        fakes["n2"], fakes["n5"] = Agentd(f"{run}/n2/agentd.sock"), Agentd(f"{run}/n5/agentd.sock")
+        agentd.die()
+        assert served_by("pvdctl", "status") == "n2"
+        assert served_by("pvdctl", "--node", "n5", "status") == "n5"
+        assert served_by("pvdctl", "status", SOUK_NODE="n5") == "n5"
+        assert served_by("marketctl", "cancel", "n1.1") == "n2"
+        fakes["market"] = Agentd(f"{run}/market/marketd.sock")
+        assert served_by("marketctl", "cancel", "n1.1") == "market"
+        assert served_by("marketctl", "cancel", "n1.1", "--node", "n5") == "n5"
+        fakes["here"] = Agentd(f"{run}/agentd.sock")
+        assert served_by("pvdctl", "status") == "here"
+    finally:
+        for fake in fakes.values():
+            fake.close()

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One question to a daemon, one answer: what pvdctl and marketctl do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+// The answer's JSON (replies.md). Errors: nobody listens, no answer in time, or the daemon's own words.
+Result<std::string> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args);
+// The text and a newline on stdout. Errors: nobody reads it.
+Status print(const std::string& text);
+
+}  // namespace souk::tools

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/common/table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace souk::tools {
+namespace {
+
+std::string plain(const Json& value) {
+    if (value.is_string()) return value.get<std::string>();
+    if (value.is_null()) return "-";
+    if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+    if (value.is_array()) {
+        std::string all;
+        for (const Json& each : value) all += (all.empty() ? "" : ", ") + plain(each);
+        return all.empty() ? "-" : all;
+    }
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+size_t width(const std::string& text) {  // in characters, not bytes
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+Result<Json> parse_object(const std::string& text) {
+    Json json = Json::parse(text, nullptr, false);
+    if (!json.is_object()) return fail("the daemon's answer is not a JSON object");
+    return json;
+}
+
+Result<Json> parse_array(const std::string& text) {
+    Json json = Json::parse(text, nullptr, false);
+    if (!json.is_array()) return fail("the daemon's answer is not a JSON list");
+    return json;
+}
+
+std::string field(const Json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    if (it == object.end()) return "-";
+    const std::string text = plain(*it);
+    return text.empty() ? "-" : text;
+}
+
+std::string duration(const Json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    if (it == object.end() || !it->is_number()) return "-";
+    const double seconds = it->get<double>();
+    if (!std::isfinite(seconds) || std::fabs(seconds) > 1e15) return "-";
+    char text[64];
+    const auto whole = static_cast<long long>(seconds);
+    if (seconds < 60) std::snprintf(text, sizeof text, "%.1fs", seconds);
+    else if (seconds < 3600) std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
+    else std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+    return text;
+}
+
+std::string percent(const Json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    if (it == object.end() || !it->is_number_integer()) return "-";
+    return std::to_string((it->get<int64_t>() + 5) / 10) + "%";
+}
+
+std::string Table::text() const {
+    std::vector<size_t> widths;
+    for (const Column& column : columns_) widths.push_back(width(column.title));
+    for (const auto& row : rows_)
+        for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+    std::string out;
+    const auto line = [&](auto cell) {
+        std::string text;
+        for (size_t i = 0; i < columns_.size(); ++i) {
+            const std::string& value = cell(i);
+            const std::string pad(widths[i] - width(value), ' ');
+            text += (i ? "  " : "") + (columns_[i].right ? pad + value : value + pad);
+        }
+        text.erase(text.find_last_not_of(' ') + 1);
+        out += (out.empty() ? "" : "\n") + text;
+    };
+    line([&](size_t i) { return std::string(columns_[i].title); });
+    for (const auto& row : rows_) line([&](size_t i) { return row[i]; });
+    return out;
+}
+
+std::string lines(const std::vector<std::pair<std::string, std::string>>& rows) {
+    size_t widest = 0;
+    for (const auto& [name, value] : rows) widest = std::max(widest, name.size());
+    std::string out;
+    for (const auto& [name, value] : rows)
+        out += (out.empty() ? "" : "\n") + name + ":" + std::string(widest - name.size() + 2, ' ') + value;
+    return out;
+}
+
+}  // namespace souk::tools

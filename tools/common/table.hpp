@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A daemon's JSON as text for people. Only .cpp files of tools that print answers include this: it brings nlohmann-json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+using Json = nlohmann::ordered_json;
+
+// Errors: not JSON, or not an object (array).
+Result<Json> parse_object(const std::string& text);
+Result<Json> parse_array(const std::string& text);
+
+// The value of a key: a string as it is, a number shortest, a list with commas; "-" where there is none.
+std::string field(const Json& object, const char* key);
+// Seconds as people read them: "3.2s", "12m05s", "5h07m"; "-" where there is none.
+std::string duration(const Json& object, const char* key);
+// Thousandths as percent: "42%".
+std::string percent(const Json& object, const char* key);
+
+// Columns two blanks apart, numbers to the right. No newline at the end.
+class Table {
+  public:
+    struct Column {
+        const char* title;
+        bool right = false;
+    };
+    explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+    void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+    std::string text() const;
+
+  private:
+    std::vector<Column> columns_;
+    std::vector<std::vector<std::string>> rows_;
+};
+
+// "Name:  value" lines with the values in one column.
+std::string lines(const std::vector<std::pair<std::string, std::string>>& rows);
+
+}  // namespace souk::tools

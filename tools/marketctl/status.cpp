@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/common/table.hpp"
+#include "tools/marketctl/views.hpp"
+
+namespace souk::tools {
+
+Result<std::string> status_text(const std::string& json) {
+    TRY_ASSIGN(const Json s, parse_object(json));
+    const Json jobs = s.value("jobs", Json::object());
+    std::string counts = field(jobs, "total");
+    for (const char* kind : {"wait", "run", "suspend", "finish"}) counts += std::string(", ") + kind + " " + field(jobs, kind);
+    return lines({
+        {"Hostname", field(s, "hostname")},
+        {"Ports", field(s, "ports")},
+        {"Home nodes", field(s, "home_nodes")},
+        {"Market type", field(s, "market_type")},
+        {"Solver", field(s, "solver")},
+        {"Pricing", field(s, "pricing")},
+        {"Jobs", counts},
+        {"Providers", field(s, "providers")},
+        {"Clusters", field(s, "clusters")},
+        {"Next run in", duration(s, "next_run_s")},
+        {"Consumers Surplus", field(s, "consumers_surplus")},
+        {"Providers Surplus", field(s, "providers_surplus")},
+        {"Social Welfare", field(s, "social_welfare")},
+    });
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The market's answers (tools/common/replies.md) as text for people, one file for each verb that shows something.
+// Errors: the answer is not what replies.md says.
+#pragma once
+
+#include <string>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+Result<std::string> status_text(const std::string& json);
+Result<std::string> jobs_text(const std::string& json);
+Result<std::string> providers_text(const std::string& json);
+Result<std::string> job_text(const std::string& json);
+
+}  // namespace souk::tools

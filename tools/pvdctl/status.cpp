@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/pvdctl/status.hpp"
+
+#include "tools/common/table.hpp"
+
+namespace souk::tools {
+
+Result<std::string> provider_status_text(const std::string& json) {
+    TRY_ASSIGN(const Json p, parse_object(json));
+    std::vector<std::pair<std::string, std::string>> rows = {
+        {"Status", field(p, "status")},
+        {"Min Price", field(p, "reserve")},
+        {"Curr Price", field(p, "current_price")},
+        {"Next Price", field(p, "next_price")},
+        {"Earned", field(p, "earned")},
+        {"Guests", field(p, "guests")},
+        {"Speed", field(p, "speed")},
+        {"CPUs", field(p, "cpus")},
+        {"Memory", field(p, "memory_mb") + " MB, " + field(p, "free_mb") + " MB free"},
+        {"Load", percent(p, "load_permille") + ", waiting " + percent(p, "wait_permille") + " (" + field(p, "load_source") + ")"},
+    };
+    if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
+    if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
+    if (field(p, "market") == "no") rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));
+    return lines(rows);
+}
+
+}  // namespace souk::tools

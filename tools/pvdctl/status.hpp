@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+// The answer to `provider-status` as lines. Errors: it is not what replies.md says.
+Result<std::string> provider_status_text(const std::string& json);
+
+}  // namespace souk::tools
