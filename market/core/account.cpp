@@ -21,6 +21,9 @@ Money Account::charge(Money price, int64_t cpus, Nanos span, Money budget) {
     } else if (budget.micro > 0 && now >= budget.micro && whole >= 0) {
         amount = std::max(before, budget);
         rest = 0;
+    } else if (now > money_max.micro) {
+        amount = money_max;
+        rest = 0;
     } else {
         amount.micro = static_cast<int64_t>(now);
         rest = left_over;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The exact cost of run time. A price is micro-units per CPU-hour, time is nanoseconds, so a stretch of running is
 // worth price x CPUs x ns / 3.6e12 micro-units. What a stretch leaves over below one micro-unit is kept and carried into
-// the next one, whatever that one's price: no fraction is lost or invented, however often the price changes.
+// the next one, whatever that one's price: no fraction is lost or invented, however often the price changes. An account
+// ends at money_max, whatever run time a broken home may report.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ void Market::started(Nanos now) {
         node.lost_at = now;
         touch(node);
     }
-    settling_ = true;
+    settling_ = !jobs_.empty() || !nodes_.empty();  // a market without a past waits for nobody
     settle_end_ = now + options_.settle;
 }
 
@@ -208,7 +208,7 @@ void Market::end_settling(Nanos now) {
         return entry.second.phase() != JobPhase::finished && !entry.second.reported;
     };
     if (now < settle_end_ &&
-        (nodes_.empty() || std::any_of(nodes_.begin(), nodes_.end(), awaited) ||
+        (std::any_of(nodes_.begin(), nodes_.end(), awaited) ||
          std::any_of(jobs_.begin(), jobs_.end(), unreported)))
         return;
     settling_ = false;

@@ -76,7 +76,7 @@ class Channel {
     ChannelOptions options_;
     std::unique_ptr<Transport> transport_;
     FrameDecoder decoder_;
-    Stream stream_;
+    souk::Stream stream_;  // wire::Stream names a job's stdout or stderr
     Timer first_frame_timer_, keepalive_timer_, resume_timer_;
     bool opened_ = false;
     bool paused_ = false;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketd's configuration: a TOML file read once into one const struct. An unknown key or a value out of range is an
+// error that names file, line and key. `marketd --check-config` stops after it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "market/core/market.hpp"
+
+namespace souk {
+
+struct MarketConfig {
+    std::string name;                     // default: this host's name
+    std::string listen = "0.0.0.0:7070";  // where agents connect
+    std::string socket = "/run/souk/marketd.sock";  // where marketctl connects
+    std::string state = "/var/lib/souk/marketd";
+    market::MarketOptions market;
+    std::vector<std::string> solver_program;  // speaks the solver's text protocol; empty: the own solver
+    Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
+    Nanos hello_patience = Nanos::from_s(5);
+    Nanos keepalive = Nanos::from_s(10);      // a silent agent is asked after this long, and given up after three times
+};
+
+// `path` empty: the defaults.
+Result<MarketConfig> load_market_config(const std::string& path);
+
+}  // namespace souk

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/marketd.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "market/wire/codec.hpp"
+#include "market/wire/market_records.hpp"
+
+namespace souk {
+namespace {
+
+constexpr int schema_version = 1;
+constexpr const char *kind_job = "job", *kind_node = "node", *kind_meta = "meta";
+constexpr size_t tools_max = 256;             // connections of marketctl at one time
+constexpr size_t greeting_max = 4'096;        // TCP connections that have not said who they are
+constexpr Nanos commit_pause = Nanos::from_s(1);
+// Orders and notes to one agent; a queue above it belongs to an agent that does not read. It starts afresh.
+constexpr size_t agent_queue_bytes_max = 64 << 20;
+constexpr size_t tool_queue_bytes_max = wire::json_bytes_max + 64 * 1024;
+
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+// An agent that listens on every address is where its connection comes from.
+std::string reachable(const std::string& address, const std::string& peer_host) {
+    const std::string host = host_of(address);
+    if (host != "0.0.0.0" && host != "[::]") return address;
+    return peer_host + address.substr(address.rfind(':'));
+}
+
+Status make_directory(const std::string& path) {
+    for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+        const std::string part = path.substr(0, at);
+        if (::mkdir(part.c_str(), 0755) < 0 && errno != EEXIST) return fail_errno("state directory " + part, errno);
+        if (at == std::string::npos) return {};
+    }
+}
+
+}  // namespace
+
+Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
+    : loop_(loop), log_(log), config_(config), db_(std::move(db)), market_(config.market) {}
+
+Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
+    TRY(make_directory(config.state));
+    TRY_ASSIGN(StateDb db, StateDb::open(config.state, schema_version));
+    std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
+    TRY(daemon->load());
+    TRY(daemon->listen());
+    if (!config.solver_program.empty()) {
+        daemon->program_ = std::make_unique<SolverProgram>(
+            loop, log, config.solver_program, config.solver_patience,
+            [d = daemon.get()](auto allocation) { d->solver_answered(std::move(allocation)); });
+        daemon->market_.set_external(true);
+    }
+    daemon->wake();
+    return daemon;
+}
+
+Status Marketd::load() {
+    size_t jobs = 0;
+    TRY_ASSIGN(const auto meta_rows, db_.load(kind_meta));
+    for (const auto& row : meta_rows) {
+        TRY_ASSIGN(auto meta, wire::unpack<market::MetaRecord>(row.value));
+        market_.load(std::move(meta));
+    }
+    TRY_ASSIGN(const auto node_rows, db_.load(kind_node));
+    for (const auto& row : node_rows) {
+        TRY_ASSIGN(auto node, wire::unpack<market::NodeRecord>(row.value));
+        market_.load(std::move(node));
+    }
+    TRY_ASSIGN(const auto job_rows, db_.load(kind_job));
+    for (const auto& row : job_rows) {
+        TRY_ASSIGN(auto job, wire::unpack<market::JobRecord>(row.value));
+        market_.load(std::move(job));
+        ++jobs;
+    }
+    market_.started(Loop::now());
+    if (jobs > 0 || !node_rows.empty())
+        log_.info("records read", {{"jobs", static_cast<uint64_t>(jobs)}, {"nodes", static_cast<uint64_t>(node_rows.size())}});
+    return {};
+}
+
+Status Marketd::listen() {
+    TRY_ASSIGN(const Address for_agents, Address::parse(config_.listen));
+    TRY_ASSIGN(Fd tcp, listen_stream(for_agents));
+    TRY_ASSIGN(const Address bound, Address::local(tcp.get()));
+    port_ = bound.port();
+    TRY_ASSIGN(const Address for_tools, Address::parse("unix:" + config_.socket));
+    if (const size_t slash = config_.socket.rfind('/'); slash != std::string::npos && slash > 0)
+        TRY(make_directory(config_.socket.substr(0, slash)));
+    TRY_ASSIGN(Fd unix_socket, listen_stream(for_tools, 1024, 0666));
+    const auto trouble = [this](const Error& e) {
+        log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections", {{"why", e}});
+    };
+    TRY_ASSIGN(agents_listener_, loop_.listen(std::move(tcp), [this](Fd fd) { accept(std::move(fd), false); }, trouble));
+    TRY_ASSIGN(tools_listener_, loop_.listen(std::move(unix_socket), [this](Fd fd) { accept(std::move(fd), true); }, trouble));
+    return {};
+}
+
+// ------------------------------------------------------------------------------------------- connections
+
+void Marketd::accept(Fd socket, bool local) {
+    Connection c;
+    c.local = local;
+    if (local) {
+        const auto cred = peer_cred(socket.get());
+        if (!cred) return log_.limited("cred", Loop::now(), Level::warning, "a local connection without identity", {{"why", cred.error()}});
+        c.uid = cred->uid;
+    } else {
+        const auto peer = Address::peer(socket.get());
+        if (!peer) return;  // gone already
+        c.host = host_of(peer->text());
+        (void)set_no_delay(socket.get());
+    }
+    const size_t room = local ? tools_max + agents_.size() : greeting_max + agents_.size();
+    if (connections_.size() >= room + tools_max)
+        return log_.limited("room", Loop::now(), Level::warning, "too many connections; one was closed", {{"from", c.host}});
+    const uint64_t number = next_number_++;
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
+    handlers.on_closed = [this, number](const Error& e) { closed(number, e); };
+    wire::ChannelOptions options;
+    options.side = wire::Side::acceptor;
+    options.first_frame_limit = config_.hello_patience;
+    options.keepalive = local ? Nanos{0} : config_.keepalive;
+    options.send_queue_bytes_max = local ? tool_queue_bytes_max : agent_queue_bytes_max;
+    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
+    if (!channel)
+        return log_.limited("open", Loop::now(), Level::warning, "a connection was not taken", {{"why", channel.error()}});
+    c.channel = std::move(*channel);
+    connections_.emplace(number, std::move(c));
+}
+
+template <class T>
+void Marketd::send(uint64_t number, const T& message) {
+    const auto it = connections_.find(number);
+    if (it == connections_.end()) return;
+    const Status sent = it->second.channel->send(wire::frame_type<T>, wire::pack(message));
+    if (!sent) drop(number, sent.error().message);
+}
+
+void Marketd::frame(uint64_t number, const wire::Frame& f) {
+    Connection& c = connections_.at(number);
+    const Status taken = c.kind == Kind::greeting ? greet(number, c, f)
+                         : c.kind == Kind::agent  ? from_agent(number, c, f)
+                                                  : question(number, c, f);
+    if (!taken) drop(number, taken.error().message);
+}
+
+Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
+    if (f.type != wire::FrameType::hello) return fail("the connection does not begin with a hello");
+    TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
+    TRY(wire::check_version(hello.version));
+    if (c.local) {
+        if (hello.role != wire::Role::tool) return fail("this socket is for marketctl; agents connect to " + config_.listen);
+        c.kind = Kind::tool;
+    } else {
+        if (hello.role != wire::Role::agent) return fail("this is the market; it talks to agents here");
+        TRY(greet_agent(number, c, hello));
+    }
+    send(number, wire::Welcome{wire::protocol_version, config_.name});
+    return {};
+}
+
+Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& hello) {
+    if (hello.node.empty() || hello.address.empty()) return fail("an agent's hello needs its node name and its address");
+    if (const auto old = agents_.find(hello.node); old != agents_.end()) {
+        const std::string& host = connections_.at(old->second).host;
+        if (host != c.host)
+            return fail("node " + hello.node + " is connected already, from " + host + "; give this one another name");
+        drop(old->second, "replaced by a newer connection");
+    }
+    const std::string address = reachable(hello.address, c.host);
+    TRY(market_.agent_connected(hello.node, address, Loop::now()));
+    c.kind = Kind::agent;
+    c.node = hello.node;
+    agents_[c.node] = number;
+    log_.info("agent connected", {{"node", c.node}, {"address", address}});
+    wake();
+    return {};
+}
+
+Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
+    if (f.type == wire::FrameType::ctl_request) return question(number, c, f);
+    TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
+    TRY(market_.report(c.node, message, Loop::now()));
+    wake();
+    return {};
+}
+
+Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame& f) {
+    if (f.type != wire::FrameType::ctl_request)
+        return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) + " is not for the market");
+    TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
+    if (c.local) request.uid = c.uid;
+    replies_.push_back({number, answer(market_, request, face(), Loop::now())});
+    wake();
+    return {};
+}
+
+void Marketd::closed(uint64_t number, const Error& error) {
+    const auto it = connections_.find(number);
+    if (it == connections_.end()) return;
+    const Connection c = std::move(it->second);
+    connections_.erase(it);
+    if (c.kind == Kind::agent) {
+        agents_.erase(c.node);
+        log_.info("agent lost", {{"node", c.node}, {"why", error}});
+        market_.agent_lost(c.node, Loop::now());
+        return wake();
+    }
+    if (c.kind == Kind::tool && error.code == 0) return;  // it has its answer
+    log_.limited(c.local ? "local" : "tcp", Loop::now(), Level::warning, "connection closed",
+                 {{"from", c.local ? "uid " + std::to_string(c.uid) : c.host}, {"why", error}});
+}
+
+// Ends a connection from this side, with a line for the other.
+void Marketd::drop(uint64_t number, std::string_view why) {
+    const auto it = connections_.find(number);
+    if (it == connections_.end()) return;
+    it->second.channel->refuse(why);
+    closed(number, Error{EPROTO, std::string(why)});
+}
+
+// --------------------------------------------------------------------------------------------------- steps
+
+void Marketd::wake() {
+    if (std::exchange(step_due_, true)) return;
+    loop_.defer([this] {
+        step_due_ = false;
+        step();
+    });
+}
+
+void Marketd::store(const std::vector<market::StoreOp>& ops) {
+    for (const market::StoreOp& op : ops) {
+        if (const auto* job = std::get_if<market::JobRecord>(&op)) db_.put(kind_job, job->report.id.text(), wire::pack(*job));
+        if (const auto* node = std::get_if<market::NodeRecord>(&op)) db_.put(kind_node, node->node, wire::pack(*node));
+        if (const auto* meta = std::get_if<market::MetaRecord>(&op)) db_.put(kind_meta, "market", wire::pack(*meta));
+        if (const auto* gone = std::get_if<market::EraseJob>(&op)) db_.erase(kind_job, gone->id.text());
+    }
+}
+
+void Marketd::step() {
+    market::Outputs out;
+    market_.solve(Loop::now(), out);
+    store(out.store);
+    for (market::Send& s : out.send) held_.push_back(std::move(s));
+    if (out.ask_solver) program_->ask(market_.problem());
+    flush();
+    const Nanos next = market_.next_call();
+    if (next == Nanos::never()) timer_.cancel();
+    else timer_ = loop_.at(next, [this] { wake(); });
+}
+
+void Marketd::flush() {
+    if (const Status committed = db_.commit(); !committed) {
+        log_.limited("disk", Loop::now(), Level::error, "nothing is decided until the records can be written",
+                     {{"why", committed.error()}});
+        disk_trouble_ = true;
+        retry_ = loop_.after(commit_pause, [this] { flush(); });
+        return;
+    }
+    if (std::exchange(disk_trouble_, false)) log_.notice("the records can be written again");
+    retry_.cancel();
+    for (const market::Send& s : std::exchange(held_, {})) {
+        const auto agent = agents_.find(s.node);
+        if (agent == agents_.end()) continue;
+        if (const auto* order = std::get_if<Order>(&s.message))
+            log_.debug("order", {{"job", order->id.text()}, {"to", order->node}, {"why", order->reason}});
+        const uint64_t number = agent->second;
+        const Status sent =
+            connections_.at(number).channel->send(wire::type_of(s.message), wire::pack(s.message));
+        if (!sent) drop(number, sent.error().message);
+    }
+    for (const Reply& r : std::exchange(replies_, {})) send(r.connection, r.reply);
+}
+
+void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> allocation) {
+    Status adopted = allocation ? market_.adopt(std::move(*allocation), Loop::now())
+                                : Status(tl::unexpected(std::move(allocation).error()));
+    if (!adopted) {
+        log_.limited("solver", Loop::now(), Level::warning, "the solver program is no help; the market decides by itself",
+                     {{"why", adopted.error()}});
+        market_.use_own();
+    }
+    wake();
+}
+
+MarketFace Marketd::face() const {
+    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm};
+    if (program_) f.solver = config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
+    return f;
+}
+
+void Marketd::drain() {
+    agents_listener_.close();
+    tools_listener_.close();
+    step();
+    timer_.cancel();
+    retry_.cancel();
+    program_.reset();
+    for (auto& [number, c] : connections_) c.channel->finish();
+    connections_.clear();
+    agents_.clear();
+}
+
+}  // namespace souk

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Marketd: the shell of the market's machine (market/core/market.hpp). It owns the connections, the records on disk and
+// the time; the machine decides. All that came in during one iteration of the loop is decided in one step at its end:
+// solve, commit, send. A commit that fails holds everything back until one succeeds: nothing leaves that a crash could
+// undo.
+//
+// Who may connect. TCP: agents (a hello with the node's name; the welcome names the market). Unix socket: marketctl,
+// whose user the kernel names; the socket is open to everybody, what each may do is the machine's business. An agent
+// passes on the questions of its own local users and vouches for their uid.
+// A second connection for the same node: from the same host it is that agent, restarted or reconnected, and replaces the
+// first; from another host it is refused for as long as the first one lives (a silent one is given up after three
+// keepalives), so that nobody takes a node over by its name.
+//
+// Whatever does not speak the protocol is told so in one line and closed; the log says it a few times a minute.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/sys/log.hpp"
+#include "kernel/sys/loop.hpp"
+#include "kernel/sys/statedb.hpp"
+#include "market/core/market.hpp"
+#include "market/daemon/config.hpp"
+#include "market/daemon/replies.hpp"
+#include "market/daemon/solver_program.hpp"
+#include "market/wire/channel.hpp"
+
+namespace souk {
+
+class Marketd {
+  public:
+    // Reads the records, then listens. Errors: the state directory or an address is in use or unusable, a record that
+    // cannot be read.
+    static Result<std::unique_ptr<Marketd>> open(Loop& loop, Log& log, const MarketConfig& config);
+
+    // The last step, and the connections' last words; afterwards nothing is accepted.
+    void drain();
+    uint16_t port() const { return port_; }
+
+  private:
+    enum class Kind : uint8_t { greeting, agent, tool };
+    struct Connection {
+        std::unique_ptr<wire::Channel> channel;
+        Kind kind = Kind::greeting;
+        bool local = false;
+        uint32_t uid = 0;   // local: whose it is
+        std::string host;   // TCP: where it comes from
+        NodeName node;      // agent
+    };
+    struct Reply {
+        uint64_t connection;
+        wire::CtlReply reply;
+    };
+
+    Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db);
+    Status load();
+    Status listen();
+    void accept(Fd socket, bool local);
+
+    void frame(uint64_t number, const wire::Frame& frame);
+    Status greet(uint64_t number, Connection& connection, const wire::Frame& frame);
+    Status greet_agent(uint64_t number, Connection& connection, const wire::Hello& hello);
+    Status from_agent(uint64_t number, Connection& connection, const wire::Frame& frame);
+    Status question(uint64_t number, const Connection& connection, const wire::Frame& frame);
+    void closed(uint64_t number, const Error& error);
+    void drop(uint64_t number, std::string_view why);
+    template <class T>
+    void send(uint64_t number, const T& message);
+
+    void wake();  // a step at the end of this iteration
+    void step();
+    void store(const std::vector<market::StoreOp>& ops);
+    void flush();
+    void solver_answered(Result<std::vector<market::Solver::Assignment>> allocation);
+    MarketFace face() const;
+
+    Loop& loop_;
+    Log& log_;
+    const MarketConfig& config_;
+    StateDb db_;
+    market::Market market_;
+    std::unique_ptr<SolverProgram> program_;
+    std::map<uint64_t, Connection> connections_;
+    std::map<NodeName, uint64_t> agents_;
+    uint64_t next_number_ = 1;
+    std::vector<market::Send> held_;  // decided, and not yet durable
+    std::vector<Reply> replies_;
+    bool step_due_ = false, disk_trouble_ = false;
+    uint16_t port_ = 0;
+    Listener agents_listener_, tools_listener_;
+    Timer timer_, retry_;
+};
+
+}  // namespace souk

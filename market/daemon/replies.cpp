@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/replies.hpp"
+
+#include <sys/wait.h>
+
+#include <map>
+
+#include "kernel/base/json.hpp"
+
+namespace souk {
+namespace {
+
+using market::Hold;
+using market::Job;
+using market::Market;
+using market::Node;
+
+struct Context {
+    Market& market;
+    const MarketFace& face;
+    Nanos now;
+    uint32_t uid;
+    const std::vector<std::string>& args;
+};
+
+const char* status_of(const Job& job) {
+    switch (job.phase()) {
+        case JobPhase::waiting: return job.record.order ? "starting" : "wait";
+        case JobPhase::running: return "run";
+        case JobPhase::frozen: return "suspend";
+        case JobPhase::finished: return "finish";
+        default: return phase_name(job.phase());
+    }
+}
+
+// As a shell sees it.
+int exit_status(const JobReport& r) {
+    if (WIFEXITED(r.wait_status)) return WEXITSTATUS(r.wait_status);
+    return WIFSIGNALED(r.wait_status) ? 128 + WTERMSIG(r.wait_status) : 255;
+}
+
+std::string hold_of(const Job& job) {
+    switch (job.record.hold) {
+        case Hold::none: return "";
+        case Hold::at_node: return job.record.hold_node;
+        case Hold::frozen: return "frozen";
+        case Hold::stay: return "stay";
+    }
+    return "";
+}
+
+void write_job(JsonWriter& w, const Job& job, const Context& c) {
+    const JobReport& r = job.record.report;
+    const JobStats& s = r.stats;
+    w.begin_object();
+    w.field("id", r.id.text()).field("user", r.user).field("uid", r.uid).field("status", status_of(job));
+    w.field("value", r.terms.max_price).field("budget", r.terms.budget);
+    w.field("memory_mb", r.terms.memory_mb).field("cpus", r.terms.cpus);
+    w.field("runtime_s", std::max(c.market.run_time(job, c.now), s.run_time).seconds());
+    w.field("market_runtime_s", c.market.run_time(job, c.now).seconds());
+    w.field("where", r.where).field("comment", c.market.comment(job)).field("name", r.name).field("command", r.command);
+    w.field("cost", c.market.cost(job, c.now)).field("price", job.record.price);
+    w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
+    w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
+    w.field("image_bytes", s.image_bytes);
+    w.key("places").begin_array();
+    for (const NodeName& place : r.places) w.value(place);
+    w.end_array().field("hold", hold_of(job));
+    if (job.record.order) w.field("going_to", job.record.order->node);
+    if (r.phase == JobPhase::finished) {
+        w.field("exit", exit_status(r)).field("cancelled", r.cancelled);
+        if (!r.why.empty()) w.field("why", r.why);
+    }
+    w.end_object();
+}
+
+Result<std::string> status(const Context& c) {
+    const market::Totals t = c.market.totals(c.now);
+    size_t homes = 0, providers = 0;
+    for (const auto& [name, node] : c.market.nodes()) {
+        homes += node.connected;
+        providers += node.connected && node.record.has_report && node.record.report.on_market;
+    }
+    const Nanos next = c.market.next_call();
+    JsonWriter w;
+    w.begin_object().field("hostname", c.face.name).key("ports").begin_array();
+    for (const uint16_t port : c.face.ports) w.value(port);
+    w.end_array().field("home_nodes", homes).field("market_type", "central").field("solver", c.face.solver);
+    w.field("pricing", c.market.solver_options().pricing).key("jobs").begin_object();
+    w.field("total", c.market.jobs().size()).field("wait", t.waiting).field("run", t.running + t.in_transit);
+    w.field("suspend", t.frozen).field("finish", t.finished).field("in_transit", t.in_transit).end_object();
+    w.field("providers", providers).field("clusters", providers > 0 ? 1 : 0).key("next_run_s");
+    if (next == Nanos::never()) w.null();
+    else w.value(std::max(Nanos{0}, next - c.now).seconds());
+    w.field("consumers_surplus", t.surplus.consumers).field("providers_surplus", t.surplus.providers);
+    w.field("social_welfare", t.surplus.welfare).field("paid", t.paid).field("earned", t.earned);
+    w.field("settling", c.market.settling()).end_object();
+    return w.take();
+}
+
+Result<std::string> list_jobs(const Context& c) {
+    JsonWriter w;
+    w.begin_array();
+    for (const auto& [id, job] : c.market.jobs()) write_job(w, job, c);
+    w.end_array();
+    return w.take();
+}
+
+Result<std::string> list_providers(const Context& c) {
+    JsonWriter w;
+    w.begin_array();
+    for (const auto& [name, node] : c.market.nodes()) {
+        if (!node.record.has_report) continue;
+        const ProviderReport& r = node.record.report;
+        const ProviderNote note = c.market.prices(node);
+        w.begin_object().field("node", name).field("address", node.record.address);
+        w.field("status", c.market.provider_state(node, c.now)).field("on_market", r.on_market);
+        w.field("connected", node.connected).field("reserve", r.reserve);
+        w.field("current_price", note.current_price).field("next_price", note.next_price);
+        w.field("speed", r.speed).field("cpus", r.cpus).field("memory_mb", r.memory_mb).field("free_mb", r.free_mb);
+        w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
+        w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
+        w.field("criu", r.criu).field("kernel", r.kernel);
+        if (!r.cannot.empty()) w.field("cannot", r.cannot);
+        w.end_object();
+    }
+    w.end_array();
+    return w.take();
+}
+
+Result<JobId> job_argument(const Context& c) { return parse_job_id(c.args[0]); }
+
+Result<bool> hold_argument(const Context& c, size_t at) {
+    if (c.args[at] == "hold") return true;
+    if (c.args[at] == "once") return false;
+    return fail("'" + c.args[at] + "' is neither hold nor once");
+}
+
+Result<std::string> done(const Context& c, const JobId& id, Result<std::string> line) {
+    if (!line) return tl::unexpected(std::move(line).error());
+    JsonWriter w;
+    w.begin_object().field("id", id.text()).field("hold", hold_of(*c.market.find(id))).field("message", *line).end_object();
+    return w.take();
+}
+
+Result<std::string> job(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    const Job* found = c.market.find(id);
+    if (!found) return fail("no such job: " + id.text());
+    JsonWriter w;
+    write_job(w, *found, c);
+    return w.take();
+}
+
+Result<std::string> cancel(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    return done(c, id, c.market.cancel(id, c.uid));
+}
+
+Result<std::string> move(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const bool hold, hold_argument(c, 2));
+    return done(c, id, c.market.move(id, c.args[1], hold, c.uid));
+}
+
+Result<std::string> freeze(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const bool hold, hold_argument(c, 1));
+    return done(c, id, c.market.freeze(id, hold, c.uid));
+}
+
+Result<std::string> thaw(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const bool hold, hold_argument(c, 2));
+    return done(c, id, c.market.thaw(id, c.args[1] == "-" ? "" : c.args[1], hold, c.uid));
+}
+
+Result<std::string> release(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    return done(c, id, c.market.release(id, c.uid));
+}
+
+struct Verb {
+    size_t args;
+    Result<std::string> (*run)(const Context&);
+};
+const std::map<std::string, Verb, std::less<>>& verbs() {
+    static const std::map<std::string, Verb, std::less<>> all = {
+        {"status", {0, status}}, {"list-jobs", {0, list_jobs}}, {"list-providers", {0, list_providers}},
+        {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
+        {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
+    };
+    return all;
+}
+
+}  // namespace
+
+wire::CtlReply answer(Market& market, const wire::CtlRequest& request, const MarketFace& face, Nanos now) {
+    wire::CtlReply reply;
+    reply.request = request.request;
+    const auto verb = verbs().find(request.verb);
+    if (verb == verbs().end()) {
+        reply.error = "the market does not know the verb '" + request.verb + "'";
+        return reply;
+    }
+    if (request.args.size() != verb->second.args) {
+        reply.error = request.verb + " takes " + std::to_string(verb->second.args) + " arguments, not " +
+                      std::to_string(request.args.size());
+        return reply;
+    }
+    auto json = verb->second.run({market, face, now, request.uid, request.args});
+    if (!json) {
+        reply.error = json.error().message;
+    } else if (json->size() > wire::json_bytes_max) {
+        reply.error = "the answer is longer than " + std::to_string(wire::json_bytes_max >> 20) + " MiB";
+    } else {
+        reply.ok = true;
+        reply.json = std::move(*json);
+    }
+    return reply;
+}
+
+}  // namespace souk

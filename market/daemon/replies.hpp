@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What marketd answers marketctl: one verb with its arguments to one JSON text (tools/common/replies.md says which
+// keys), or one line that says why not. Pure but for what it is given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "market/core/market.hpp"
+#include "market/wire/messages.hpp"
+
+namespace souk {
+
+// Of the daemon, for `status`.
+struct MarketFace {
+    std::string name;
+    std::vector<uint16_t> ports;
+    std::string solver;  // what decides now: an algorithm, or the program
+};
+
+// May change the market (cancel, move, ...): then solve() is due, and what it stores comes before the reply.
+wire::CtlReply answer(market::Market& market, const wire::CtlRequest& request, const MarketFace& face, Nanos now);
+
+}  // namespace souk

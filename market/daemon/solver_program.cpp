@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/solver_program.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+#include "kernel/sys/socket.hpp"
+
+extern char** environ;
+
+namespace souk {
+namespace {
+
+constexpr Nanos pause_min = Nanos::from_s(1), pause_max = Nanos::from_s(60);
+constexpr size_t line_bytes_max = 4'096, question_bytes_max = 64 << 20;
+
+// Two whole numbers and nothing else.
+bool two_numbers(std::string_view text, uint64_t& a, uint64_t& b) {
+    const char* const end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, a);
+    if (first.ec != std::errc() || first.ptr == end || (*first.ptr != ' ' && *first.ptr != '\t')) return false;
+    const char* next = first.ptr;
+    while (next != end && (*next == ' ' || *next == '\t')) ++next;
+    const auto second = std::from_chars(next, end, b);
+    return second.ec == std::errc() && second.ptr == end;
+}
+
+}  // namespace
+
+std::string solver_question(const market::Market::Problem& problem) {
+    const auto n = [](auto v) { return std::to_string(v); };
+    std::string q = "reset\n";
+    for (const auto& [key, p] : problem.providers)
+        q += "ap " + n(key.n) + " " + format_money(p.reserve) + " " + n(p.memory_mb) + " " + n(p.cpus) + " 0 " + n(p.speed) + "\n";
+    Nanos first{INT64_MAX};
+    for (const auto& [key, j] : problem.jobs) first = std::min(first, j.arrival);
+    for (const auto& [key, j] : problem.jobs)
+        q += "aj " + n(key.n) + " " + format_money(j.value) + " " + n(j.memory_mb) + " " + n(j.cpus) + " " +
+             n((j.arrival - first).ns / 1'000'000'000) + " 0 " + n(j.user) + "\n";
+    return q + "go\nalloc\ninfo\n";
+}
+
+SolverProgram::SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, Nanos patience,
+                             std::function<void(Result<Allocation>)> answer)
+    : loop_(loop), log_(log), argv_(std::move(argv)), patience_(patience), answer_(std::move(answer)) {}
+
+SolverProgram::~SolverProgram() { stop(); }
+
+Status SolverProgram::start() {
+    TRY_ASSIGN(auto ends, socket_pair(PairType::stream));
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, ends.second.get(), 0);
+    posix_spawn_file_actions_adddup2(&files, ends.second.get(), 1);
+    posix_spawnattr_init(&attributes);
+    sigset_t none, standard;
+    sigemptyset(&none);
+    sigfillset(&standard);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &standard);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    std::vector<char*> argv;
+    for (std::string& word : argv_) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_t pid = 0;
+    const int error = posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    if (error != 0) return fail_errno(argv_[0], error);
+    auto child = Pidfd::open(pid);
+    if (!child) {
+        ::kill(pid, SIGKILL);
+        ::waitpid(pid, nullptr, 0);
+        return tl::unexpected(child.error());
+    }
+    child_ = std::move(*child);
+    StreamHandlers handlers;
+    handlers.on_data = [this](ByteView bytes) { received(text_of(bytes)); };
+    handlers.on_error = [this](const Error& e) { failed("its connection broke: " + e.message); };
+    handlers.on_eof = [this] { failed("it ended"); };
+    TRY_ASSIGN(stream_, loop_.stream(std::move(ends.first), std::move(handlers), {.send_queue_bytes_max = question_bytes_max}));
+    log_.info("solver program started", {{"program", argv_[0]}, {"pid", static_cast<int>(pid)}});
+    return {};
+}
+
+void SolverProgram::stop() {
+    late_.cancel();
+    stream_.close();
+    partial_.clear();
+    ended_ = true;
+    if (!child_) return;
+    (void)child_.signal(SIGKILL);
+    (void)child_.exited_within(Nanos::from_s(2));
+    (void)child_.reap();
+    child_ = {};
+}
+
+void SolverProgram::ask(const market::Market::Problem& problem) {
+    answering_.emplace();
+    ended_ = false;
+    lines_max_ = problem.jobs.size();
+    if (!child_) {
+        if (Loop::now() < start_again_)
+            return loop_.defer([this] { deliver(fail(argv_[0] + " is not running; it is started again later")); });
+        if (const Status started = start(); !started)
+            return loop_.defer([this, why = started.error().message] { failed(why); });
+    }
+    if (const Status sent = stream_.send(bytes_of(solver_question(problem))); !sent)
+        return loop_.defer([this, why = sent.error().message] { failed(why); });
+    late_ = loop_.after(patience_, [this] {
+        failed("no answer within " + std::to_string(patience_.ns / 1'000'000) + " ms");
+    });
+}
+
+void SolverProgram::received(std::string_view text) {
+    partial_ += text;
+    size_t at = 0;
+    for (size_t end; (end = partial_.find('\n', at)) != std::string::npos; at = end + 1) {
+        std::string one = partial_.substr(at, end - at);
+        if (!one.empty() && one.back() == '\r') one.pop_back();
+        line(one);
+        if (!child_) return;
+    }
+    partial_.erase(0, at);
+    if (partial_.size() > line_bytes_max) failed("a line without end");
+}
+
+void SolverProgram::line(std::string_view text) {
+    if (ended_) return;  // the rest of its `info`
+    uint64_t job = 0, provider = 0;
+    if (two_numbers(text, job, provider)) {
+        if (answering_->size() >= lines_max_) return failed("more lines than jobs");
+        answering_->push_back({{job}, {provider}});
+        return;
+    }
+    if (text.empty()) return;
+    if (text.starts_with("error")) return failed("it says: " + std::string(text.substr(0, 200)));
+    pause_ = {};
+    deliver(std::move(*answering_));
+}
+
+void SolverProgram::failed(const std::string& why) {
+    stop();
+    pause_ = std::clamp(Nanos{pause_.ns * 2}, pause_min, pause_max);
+    start_again_ = Loop::now() + pause_;
+    if (answering_) deliver(fail(argv_[0] + ": " + why));
+    else log_.limited("program", Loop::now(), Level::warning, "solver program", {{"program", argv_[0]}, {"why", why}});
+}
+
+void SolverProgram::deliver(Result<Allocation> allocation) {
+    answering_.reset();
+    ended_ = true;
+    late_.cancel();
+    answer_(std::move(allocation));
+}
+
+}  // namespace souk

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/wire/codec_parts.hpp"
+#include "market/wire/market_records.hpp"
+
+namespace souk::wire {
+namespace {
+
+using market::Hold;
+using market::JobRecord;
+using market::MetaRecord;
+using market::NodeRecord;
+
+// A message inside a record: its bytes live as long as the packing.
+ProtobufCBinaryData fill_packed(const std::string& packed, Arena& a) {
+    char* bytes = a.array<char>(packed.size());
+    std::copy(packed.begin(), packed.end(), bytes);
+    return {packed.size(), reinterpret_cast<uint8_t*>(bytes)};
+}
+
+template <class T>
+T take_packed(const char* field, const ProtobufCBinaryData& bytes, Check& c) {
+    auto value = unpack<T>({reinterpret_cast<const char*>(bytes.data), bytes.len});
+    if (value) return std::move(*value);
+    c.bad(field, value.error().message);
+    return {};
+}
+
+void fill(const JobRecord& v, Pb__MarketJob& m, Arena& a) {
+    m.report = fill_packed(pack(v.report), a);
+    m.cost = v.account.amount.micro;
+    m.rest = v.account.rest;
+    m.billed = v.billed.ns;
+    m.skew = v.skew.ns;
+    m.price = v.price.micro;
+    m.payee = fill_string(v.payee, a);
+    if (v.order) m.order = fill_packed(pack(*v.order), a);
+    m.hold = static_cast<uint32_t>(v.hold);
+    m.hold_node = fill_string(v.hold_node, a);
+    m.cancel = v.cancel;
+    m.out_of_budget = v.out_of_budget;
+    m.finish_seq = v.finish_seq;
+}
+
+JobRecord take(const Pb__MarketJob& m, Check& c) {
+    JobRecord v;
+    v.report = take_packed<JobReport>("report", m.report, c);
+    v.account.amount = c.amount("cost", m.cost);
+    v.account.rest = c.in<int64_t>("rest", m.rest, 0, market::hour_ns - 1);
+    v.billed = c.span("billed", m.billed);
+    v.skew = c.span("skew", m.skew);
+    v.price = c.price("price", m.price);
+    v.payee = c.node_or_none("payee", m.payee);
+    if (m.order.len > 0) v.order = take_packed<Order>("order", m.order, c);
+    v.hold = c.one_of("hold", m.hold, Hold::none, Hold::stay);
+    v.hold_node = c.node_or_none("hold_node", m.hold_node);
+    v.cancel = m.cancel;
+    v.out_of_budget = m.out_of_budget;
+    v.finish_seq = c.count("finish_seq", m.finish_seq);
+    return v;
+}
+
+void fill(const NodeRecord& v, Pb__MarketNode& m, Arena& a) {
+    m.node = fill_string(v.node, a);
+    m.address = fill_string(v.address, a);
+    if (v.has_report) m.report = fill_packed(pack(v.report), a);
+    m.earned = v.earned.micro;
+}
+
+NodeRecord take(const Pb__MarketNode& m, Check& c) {
+    NodeRecord v;
+    v.node = c.node("node", m.node);
+    v.address = c.address("address", m.address);
+    v.has_report = m.report.len > 0;
+    if (v.has_report) v.report = take_packed<ProviderReport>("report", m.report, c);
+    v.earned = c.amount("earned", m.earned);
+    return v;
+}
+
+void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
+    m.seq_limit = v.seq_limit;
+    m.finish_seq = v.finish_seq;
+    m.retired = v.retired.micro;
+}
+
+MetaRecord take(const Pb__MarketMeta& m, Check& c) {
+    return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq), c.amount("retired", m.retired)};
+}
+
+}  // namespace
+
+SOUK_WIRE_CODEC(market::JobRecord, Pb__MarketJob, pb__market_job)
+SOUK_WIRE_CODEC(market::NodeRecord, Pb__MarketNode, pb__market_node)
+SOUK_WIRE_CODEC(market::MetaRecord, Pb__MarketMeta, pb__market_meta)
+
+}  // namespace souk::wire

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The records that marketd keeps on disk, as bytes and back: as codec.hpp, for the market's own. Apart from it, so that
+// only marketd knows the market's machine.
+#pragma once
+
+#include "market/core/market.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk::wire {
+
+std::string pack(const market::JobRecord& record);
+std::string pack(const market::NodeRecord& record);
+std::string pack(const market::MetaRecord& record);
+template <>
+Result<market::JobRecord> unpack<market::JobRecord>(std::string_view bytes);
+template <>
+Result<market::NodeRecord> unpack<market::NodeRecord>(std::string_view bytes);
+template <>
+Result<market::MetaRecord> unpack<market::MetaRecord>(std::string_view bytes);
+
+}  // namespace souk::wire
