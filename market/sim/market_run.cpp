@@ -75,8 +75,10 @@ class MarketRun {
             for (const Change& change : solver_.solve(Nanos::from_s(now_))) changes_.push_back(change);
             for (const Change& change : changes_) make(change);
             changes_.clear();
-            payments_ = solver_.payments();
-            surplus_ = solver_.surplus();
+            if (options_.prices) {
+                payments_ = solver_.payments();
+                surplus_ = solver_.surplus();
+            }
             if (options_.record) record_load();
             ++out_.totals.steps;
             if (++steps_without_progress_ > steps_without_progress_max)

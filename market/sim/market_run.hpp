@@ -34,6 +34,7 @@ struct MarketRunOptions {
     market::SolverOptions solver;
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
+    bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
     bool record = false;  // keep the history (for plots)
 };
 

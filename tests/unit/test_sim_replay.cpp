@@ -7,6 +7,7 @@
 #include "kernel/base/rng.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
+#include "market/sim/replay_solver.hpp"
 #include "tests/unit/sim_traces.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -232,6 +233,24 @@ START_TEST(greedy_migration_follows_its_definition_on_recorded_traces) {
 }
 END_TEST
 
+START_TEST(the_special_path_of_greedy_migration_equals_the_markets_solver) {
+    // Where freezing takes no time; with it the two differ as replay_solver.hpp says.
+    Rng rng(8);
+    SwfTrace trace;
+    for (int i = 0; i < 400; ++i) trace.jobs.push_back({.id = i});
+    for (int round = 0; round < 300; ++round) {
+        const int64_t cpus = rng.between(1, 60);
+        const auto jobs = random_jobs(rng, 1 + rng.below(150), cpus, rng.between(0, 30), rng.between(1, 60));
+        const ReplayTerms terms = random_terms(rng, jobs.size(), false);
+        const auto generic = replay_with_solver(trace, jobs, cpus, terms, {});
+        ck_assert_msg(generic.has_value(), "%s", generic ? "" : generic.error().message.c_str());
+        const Schedule special = replay_greedy_migration(jobs, cpus, terms);
+        ck_assert_uint_eq(special.freezes, generic->freezes);
+        ck_assert(special.end_s == generic->end_s);
+    }
+}
+END_TEST
+
 START_TEST(a_higher_value_takes_the_processors_and_gives_them_back) {
     // One processor; the second job is worth more: the first is frozen at 10 (3 s), thawed at 30 (3 s) and has 90 s left.
     const std::vector<ReplayJob> jobs = {{0, 100, 100, 1, 0}, {10, 20, 20, 1, 1}};
@@ -331,6 +350,7 @@ UNIT_SUITE_LONG(sim_replay, 300, fcfs_and_easy_follow_the_definitions_on_random_
                 fcfs_and_easy_follow_the_definitions_on_every_recorded_trace,
                 greedy_migration_follows_its_definition_on_random_loads,
                 greedy_migration_follows_its_definition_on_recorded_traces,
+                the_special_path_of_greedy_migration_equals_the_markets_solver,
                 a_higher_value_takes_the_processors_and_gives_them_back, balance_shares_the_processors_evenly,
                 balance_agrees_with_a_fluid_of_real_numbers,
                 a_small_job_backfills_only_where_it_cannot_delay_the_head,

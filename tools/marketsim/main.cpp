@@ -15,6 +15,8 @@ struct Verb {
 
 constexpr Verb verbs[] = {
     {"run", souk::tools::marketsim_run, "job and provider files through the market's solver"},
+    {"import", souk::tools::marketsim_import, "job and provider files from a job log"},
+    {"compare", souk::tools::marketsim_compare, "solvers, pricings and parameters side by side"},
     {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
 };
 

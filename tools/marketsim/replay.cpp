@@ -7,6 +7,7 @@
 
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
+#include "market/sim/replay_solver.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/verbs.hpp"
 
@@ -29,6 +30,8 @@ constexpr const char* conventions = R"(Conventions:
   run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from --values
   with --seed. A freeze and a thaw take memory / --disk each (memory: used, else requested, else --memory, per
   processor x processors), rounded up to seconds; processors are released at once and held during the thaw.
+  proportional_share: the market's solver on one provider of --cpus CPUs, in turns of --quantum: each user of the log
+  gets processor time in proportion to the sum of the values of its jobs; freezes and thaws cost the same as above.
   cpu_s is the CPU time of the whole program, reading included; policy_cpu_s that of the policy alone. They are the only
   figures that differ between two runs.)";
 
@@ -37,11 +40,11 @@ struct Options {
     std::string policy = "easy", procs = "requested", estimates = "user";
     std::string values = "uniform 10 60";
     Distribution distribution;
-    int64_t cpus = 0, disk = 100, memory = 0;
+    int64_t cpus = 0, disk = 100, memory = 0, quantum = 600;
     uint64_t seed = 1;
 };
 
-constexpr const char* policies[] = {"fcfs", "easy", "balance", "greedy_migration"};
+constexpr const char* policies[] = {"fcfs", "easy", "balance", "greedy_migration", "proportional_share"};
 
 struct Outcome {
     ReplayMetrics metrics;
@@ -50,13 +53,17 @@ struct Outcome {
     double policy_cpu_s = 0;
 };
 
-Schedule run_policy(const Options& options, const SwfTrace& trace, const Workload& workload) {
+Result<Schedule> run_policy(const Options& options, const SwfTrace& trace, const Workload& workload) {
     if (options.policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
     if (options.policy == "easy") return replay_easy(workload.jobs, options.cpus);
     if (options.policy == "balance") return replay_balance(workload.jobs, options.cpus);
-    return replay_greedy_migration(workload.jobs, options.cpus,
-                                   terms_of(trace, workload, options.distribution, options.seed, options.disk,
-                                            options.memory));
+    const ReplayTerms terms =
+        terms_of(trace, workload, options.distribution, options.seed, options.disk, options.memory);
+    if (options.policy == "greedy_migration") return replay_greedy_migration(workload.jobs, options.cpus, terms);
+    market::SolverOptions solver;
+    solver.algorithm = options.policy;
+    solver.quantum = Nanos::from_s(options.quantum);
+    return replay_with_solver(trace, workload.jobs, options.cpus, terms, solver);
 }
 
 std::string json_text(const Options& options, const Outcome& outcome) {
@@ -117,7 +124,7 @@ Status replay(Options& options) {
     Outcome outcome;
     outcome.dropped = workload.dropped;
     const double before = cpu_seconds();
-    outcome.schedule = run_policy(options, trace, workload);
+    TRY_ASSIGN(outcome.schedule, run_policy(options, trace, workload));
     outcome.policy_cpu_s = cpu_seconds() - before;
     outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
     OutputFiles files;
@@ -152,6 +159,9 @@ int marketsim_replay(int argc, char** argv) {
     app.add_option("--seed", options.seed, "of the values")->capture_default_str();
     app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+        ->capture_default_str();
+    app.add_option("--quantum", options.quantum, "proportional_share: seconds of a turn")
+        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
         ->capture_default_str();
     app.add_option("--memory", options.memory, "MB per processor of a job whose memory the log does not know")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))

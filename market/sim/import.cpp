@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/sim/import.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "market/core/types.hpp"
+
+namespace souk::sim {
+namespace {
+
+constexpr int64_t day_s = 86'400;
+constexpr int64_t run_most = 1'000'000'000;
+
+Status set_integer(int64_t& to, std::string_view text, int64_t least, int64_t most) {
+    int64_t v = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (code != std::errc() || end != text.data() + text.size() || v < least || v > most)
+        return fail("is no integer from " + std::to_string(least) + " to " + std::to_string(most));
+    to = v;
+    return {};
+}
+
+Status set_factor(int64_t& micro, std::string_view text) {
+    const Result<Money> v = parse_money(text);  // a decimal with at most six digits after the point
+    if (!v || v->micro <= 0 || v->micro > 1'000'000'000'000) return fail("is no number above 0 and up to 1000000");
+    micro = v->micro;
+    return {};
+}
+
+Status set_distribution(Distribution& to, std::string_view text) {
+    TRY_ASSIGN(to, parse_distribution(text));
+    return {};
+}
+
+Status set_seed(uint64_t& to, std::string_view text) {
+    int64_t v = 0;
+    TRY(set_integer(v, text, 0, std::numeric_limits<int64_t>::max()));
+    to = static_cast<uint64_t>(v);
+    return {};
+}
+
+Status set_cpus(ImportCpus& to, std::string_view text) {
+    if (text == "one") to = ImportCpus::one;
+    else if (text == "requested") to = ImportCpus::requested;
+    else if (text == "allocated") to = ImportCpus::allocated;
+    else return fail("is none of one, requested, allocated");
+    return {};
+}
+
+Status set_bool(bool& to, std::string_view text) {
+    if (text != "yes" && text != "no" && text != "true" && text != "false") return fail("is none of yes, no");
+    to = text == "yes" || text == "true";
+    return {};
+}
+
+struct Key {
+    std::string_view name;
+    Status (*set)(ImportConfig& config, std::string_view text);
+};
+using C = ImportConfig;
+using V = std::string_view;
+constexpr Key keys[] = {
+    {"trace", [](C& c, V v) -> Status { c.trace = v; return {}; }},
+    {"first_day", [](C& c, V v) { return set_integer(c.first_day, v, 0, 1'000'000); }},
+    {"last_day", [](C& c, V v) { return set_integer(c.last_day, v, -1, 1'000'000); }},
+    {"arrival_divisor", [](C& c, V v) { return set_factor(c.arrival_divisor_micro, v); }},
+    {"run_multiplier", [](C& c, V v) { return set_factor(c.run_multiplier_micro, v); }},
+    {"jobs", [](C& c, V v) { return set_integer(c.jobs_max, v, -1, INT32_MAX); }},
+    {"value", [](C& c, V v) { return set_distribution(c.value, v); }},
+    {"cpus", [](C& c, V v) { return set_cpus(c.cpus, v); }},
+    {"memory", [](C& c, V v) { return set_distribution(c.memory, v); }},
+    {"users", [](C& c, V v) { return set_bool(c.users, v); }},
+    {"providers", [](C& c, V v) { return set_integer(c.providers, v, 1, 1'000'000); }},
+    {"speed", [](C& c, V v) { return set_distribution(c.speed, v); }},
+    {"reservation", [](C& c, V v) { return set_distribution(c.reservation, v); }},
+    {"provider_cpus", [](C& c, V v) { return set_distribution(c.provider_cpus, v); }},
+    {"provider_memory", [](C& c, V v) { return set_distribution(c.provider_memory, v); }},
+    {"seed", [](C& c, V v) { return set_seed(c.seed, v); }},
+};
+constexpr size_t key_count = sizeof keys / sizeof keys[0];
+
+V trimmed(V text) {
+    constexpr V blanks = " \t\r";
+    const size_t from = text.find_first_not_of(blanks);
+    return from == V::npos ? V() : text.substr(from, text.find_last_not_of(blanks) - from + 1);
+}
+
+// What stands before a comment; a # inside quotes starts none.
+V without_comment(V line) {
+    bool quoted = false;
+    for (size_t i = 0; i < line.size(); ++i) {
+        quoted ^= line[i] == '"';
+        if (line[i] == '#' && !quoted) return line.substr(0, i);
+    }
+    return line;
+}
+
+std::string printable(V text) {
+    std::string out;
+    for (const char c : text.substr(0, 60)) out += c >= ' ' && c <= '~' ? c : '?';
+    return out;
+}
+
+int64_t scaled(int64_t v, int64_t by_micro) {
+    return static_cast<int64_t>((static_cast<__int128>(v) * by_micro + 500'000) / 1'000'000);
+}
+
+}  // namespace
+
+Result<ImportConfig> parse_import_config(std::string_view text) {
+    ImportConfig config;
+    size_t seen[key_count] = {};
+    size_t number = 0;
+    while (!text.empty()) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        const V line = trimmed(without_comment(text.substr(0, end)));
+        text.remove_prefix(std::min(end + 1, text.size()));
+        ++number;
+        if (line.empty()) continue;
+        const std::string where = "line " + std::to_string(number) + ": ";
+        const size_t equals = line.find('=');
+        if (equals == V::npos) return fail(where + "'" + printable(line) + "' is not of the form key = value");
+        const V name = trimmed(line.substr(0, equals));
+        V value = trimmed(line.substr(equals + 1));
+        if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
+        const Key* key = std::find_if(keys, keys + key_count, [&](const Key& k) { return k.name == name; });
+        if (key == keys + key_count) return fail(where + "no key '" + printable(name) + "'");
+        size_t& line_seen = seen[key - keys];
+        if (line_seen) return fail(where + printable(name) + " is set in line " + std::to_string(line_seen) + " already");
+        line_seen = number;
+        if (const Status set = key->set(config, value); !set)
+            return fail(where + printable(name) + ": '" + printable(value) + "' " + set.error().message);
+    }
+    if (config.trace.empty()) return fail("trace is not set");
+    if (config.providers == 0) return fail("providers is not set");
+    if (config.last_day >= 0 && config.last_day < config.first_day) return fail("last_day is before first_day");
+    return config;
+}
+
+Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
+    Imported out;
+    // One stream of random numbers for each kind of thing, so that more jobs leave the providers as they are.
+    Rng providers(c.seed * 2 + 1), jobs(c.seed * 2);
+    int32_t widest = 1;
+    for (int64_t id = 1; id <= c.providers; ++id) {
+        SimProvider p;
+        p.id = id;
+        p.reserve = Money::units(c.reservation.draw(providers, 0));
+        p.speed = static_cast<int32_t>(std::min<int64_t>(c.speed.draw(providers, 1), market::speed_max));
+        p.cpus = static_cast<int32_t>(c.provider_cpus.draw(providers, 1));
+        p.memory_mb = c.provider_memory.draw(providers, 0);
+        widest = std::max(widest, p.cpus);
+        out.providers.push_back(p);
+    }
+    std::vector<const SwfJob*> order;
+    for (const SwfJob& job : trace.jobs) order.push_back(&job);
+    std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->submit_s < b->submit_s; });
+    const int64_t zero_s = order.front()->submit_s + c.first_day * day_s;
+    for (const SwfJob* log : order) {
+        const int64_t at = log->submit_s - zero_s;
+        if (at < 0 || (c.last_day >= 0 && at >= (c.last_day - c.first_day + 1) * day_s)) continue;
+        if (c.jobs_max >= 0 && static_cast<int64_t>(out.jobs.size()) >= c.jobs_max) break;
+        const int32_t first = c.cpus == ImportCpus::requested ? log->requested : log->allocated;
+        const int32_t second = c.cpus == ImportCpus::requested ? log->allocated : log->requested;
+        const int32_t width = c.cpus == ImportCpus::one ? 1 : std::max(1, first > 0 ? first : second);
+        out.dropped_no_run += log->run_s < 0;
+        out.dropped_too_wide += log->run_s >= 0 && width > widest;
+        if (log->run_s < 0 || width > widest) continue;
+        SimJob job;
+        job.id = static_cast<int64_t>(out.jobs.size()) + 1;
+        job.start_s = static_cast<int64_t>(static_cast<__int128>(at) * 1'000'000 / c.arrival_divisor_micro);
+        job.run_s = std::clamp<int64_t>(scaled(log->run_s, c.run_multiplier_micro), 1, run_most);
+        job.value = Money::units(c.value.draw(jobs, 1));
+        const int64_t drawn_mb = c.memory.draw(jobs, 0);
+        const int64_t kb = log->used_kb > 0 ? log->used_kb : log->requested_kb;
+        job.memory_mb = kb > 0 ? (kb * width + 1023) / 1024 : drawn_mb;
+        job.cpus = width;
+        job.user = static_cast<uint32_t>(c.users && log->user >= 0 ? log->user : job.id);
+        out.jobs.push_back(job);
+    }
+    if (out.jobs.empty()) return fail("no job of the trace is left by this configuration");
+    return out;
+}
+
+}  // namespace souk::sim

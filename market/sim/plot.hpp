@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Plots: scripts for gnuplot (5.4) with their data inside. Pure text; who runs gnuplot is the caller's business.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "market/sim/report.hpp"
+
+namespace souk::sim {
+
+// One line of a comparison.
+struct PlotSeries {
+    std::string name;
+    const RunReport* report = nullptr;
+    const RunOutcome* outcome = nullptr;  // with its history recorded
+};
+
+// `terminal` is "svg" or "png"; `output` is the file that gnuplot writes.
+std::string plot_by_value(std::span<const PlotSeries> series, std::string_view terminal, const std::string& output);
+// Held CPUs of those offered, over time; each curve is thinned to about 2,000 points.
+std::string plot_utilisation(std::span<const PlotSeries> series, std::string_view terminal, const std::string& output);
+// Who ran where and when: a row for each CPU slot of each provider. For small runs.
+std::string plot_gantt(const PlotSeries& series, std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+                       std::string_view terminal, const std::string& output);
+inline constexpr size_t gantt_stays_max = 400;
+inline constexpr size_t gantt_providers_max = 40;
+
+}  // namespace souk::sim

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/sim/import.hpp"
+#include "market/sim/plot.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+using namespace souk::sim;
+
+namespace {
+
+std::string error_of(std::string_view text) {
+    const auto config = parse_import_config(text);
+    return config ? "no error" : config.error().message;
+}
+
+SwfTrace small_trace() {
+    SwfTrace trace;
+    for (int i = 0; i < 6; ++i)
+        trace.jobs.push_back({.id = 10 + i, .submit_s = 1000 + 43'200 * (5 - i), .run_s = i == 2 ? -1 : 10 + i, .allocated = 2,
+                              .requested = i == 3 ? 9 : -1, .used_kb = i == 1 ? 2048 : -1, .user = 7});
+    return trace;
+}
+
+}  // namespace
+
+START_TEST(a_configuration_may_be_toml_and_keeps_its_defaults) {
+    const auto c = parse_import_config("# a comment\r\ntrace = \"a #1.swf\"  # quoted\n\nproviders=3\nvalue = \"uniform 1 5\"\n"
+                                       "arrival_divisor = 2.5\ncpus = allocated\nusers = true\n");
+    ck_assert_msg(c.has_value(), "%s", c ? "" : c.error().message.c_str());
+    ck_assert_text(c->trace, "a #1.swf");
+    ck_assert(c->providers == 3 && c->arrival_divisor_micro == 2'500'000 && c->run_multiplier_micro == 1'000'000);
+    ck_assert(c->value.kind == Distribution::Kind::uniform && c->value.parameters[1] == 5);
+    ck_assert(c->cpus == ImportCpus::allocated && c->users && c->seed == 1 && c->last_day == -1);
+}
+END_TEST
+
+START_TEST(a_configuration_error_names_line_key_and_why) {
+    ck_assert_text(error_of("trace = a\nprovider = 3\n"), "line 2: no key 'provider'");
+    ck_assert_text(error_of("trace = a\nproviders\n"), "line 2: 'providers' is not of the form key = value");
+    ck_assert_text(error_of("jobs = 1\njobs = 2\n"), "line 2: jobs is set in line 1 already");
+    ck_assert_text(error_of("jobs = x\n"), "line 1: jobs: 'x' is no integer from -1 to 2147483647");
+    ck_assert_text(error_of("run_multiplier = 0\n"), "line 1: run_multiplier: '0' is no number above 0 and up to 1000000");
+    ck_assert_text(error_of("speed = fix\n"), "line 1: speed: 'fix' 'fix' is not of the form 'fix A'");
+    ck_assert_text(error_of("providers = 1\n"), "trace is not set");
+    ck_assert_text(error_of("trace = a\n"), "providers is not set");
+    ck_assert_text(error_of("trace = a\nproviders = 1\nfirst_day = 3\nlast_day = 2\n"), "last_day is before first_day");
+}
+END_TEST
+
+START_TEST(an_import_takes_the_days_scales_the_times_and_says_what_it_dropped) {
+    ImportConfig c = *parse_import_config("trace = a\nproviders = 2\nprovider_cpus = fix 4\ncpus = requested\nvalue = fix 9\n"
+                                          "first_day = 1\nlast_day = 2\narrival_divisor = 2\nrun_multiplier = 1.5\n");
+    // By submit: jobs 15 and 14 (day 0), 13 and 12 (day 1), 11 and 10 (day 2); 13 is too wide, 12 has no run time.
+    const Imported got = *import_trace(small_trace(), c);
+    ck_assert(got.dropped_no_run == 1 && got.dropped_too_wide == 1);
+    const std::vector<SimJob> expected = {{1, 43'200, 17, Money::units(9), 4, 2, 1}, {2, 64'800, 15, Money::units(9), 100, 2, 2}};
+    ck_assert_text(format_jobs(got.jobs, true), format_jobs(expected, true));
+    ck_assert_text(format_providers(got.providers), "# id start end reserve memory cpus speed\n1 0 -1 1 1000000 4 100\n"
+                                                    "2 0 -1 1 1000000 4 100\n");
+    c.first_day = 9;
+    c.last_day = -1;
+    ck_assert_text(import_trace(small_trace(), c).error().message, "no job of the trace is left by this configuration");
+}
+END_TEST
+
+START_TEST(an_import_is_a_function_of_its_seed) {
+    ImportConfig c = *parse_import_config("trace = a\nproviders = 20\nspeed = uniform 50 150\nseed = 4\n");
+    const Imported a = *import_trace(small_trace(), c), b = *import_trace(small_trace(), c);
+    ck_assert(a.jobs == b.jobs && a.providers == b.providers);
+    c.jobs_max = 2;  // fewer jobs leave the providers, and the jobs before, as they are
+    const Imported fewer = *import_trace(small_trace(), c);
+    ck_assert(fewer.providers == a.providers && fewer.jobs.size() == 2 && fewer.jobs[1] == a.jobs[1]);
+    c.seed = 5;
+    ck_assert(!(import_trace(small_trace(), c)->providers == a.providers));
+}
+END_TEST
+
+START_TEST(plots_hold_every_series_and_quote_names) {
+    const auto jobs = *parse_jobs("1 0 10 5 0 1\n2 0 10 6 0 1\n");
+    const auto providers = *parse_providers("1 0 -1 1 1000 1 100\n");
+    MarketRunOptions o;
+    o.record = true;
+    const RunOutcome outcome = *run_market(jobs, providers, o);
+    const RunReport report = report_of(jobs, 1, outcome, 10);
+    const std::vector<PlotSeries> series = {{"a 'quoted' name", &report, &outcome}, {"b", &report, &outcome}};
+    const std::string by_value = plot_by_value(series, "svg", "out.svg");
+    ck_assert(by_value.find("set terminal svg") != std::string::npos && by_value.find("5 2\n6 1\n") != std::string::npos);
+    ck_assert(by_value.find("index 0") != std::string::npos && by_value.find("title 'a ''quoted'' name', ") != std::string::npos);
+    ck_assert(plot_utilisation(series, "png", "x").find("0 1.000000\n20 ") == std::string::npos);
+    ck_assert(plot_utilisation(series, "png", "x").find("0 1.000000\n") != std::string::npos);
+    const std::string gantt = plot_gantt(series[1], jobs, providers, "svg", "x");
+    ck_assert_msg(gantt.find("rectangle from 0,-0.4 to 10,0.4 fillcolor rgb '#4a90c8'") != std::string::npos, "%s", gantt.c_str());
+    ck_assert(gantt.find("rectangle from 10,-0.4 to 20,0.4 fillcolor rgb '#e8f1fa'") != std::string::npos);
+}
+END_TEST
+
+UNIT_SUITE(sim_import, a_configuration_may_be_toml_and_keeps_its_defaults, a_configuration_error_names_line_key_and_why,
+           an_import_takes_the_days_scales_the_times_and_says_what_it_dropped, an_import_is_a_function_of_its_seed,
+           plots_hold_every_series_and_quote_names);

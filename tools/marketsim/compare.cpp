@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketsim compare: every combination of solvers, pricings and parameters over one workload, in parallel over the cores.
+// The results are kept in the order of the combinations, so the output does not depend on who is done first.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "market/sim/files.hpp"
+#include "market/sim/plot.hpp"
+#include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/gnuplot.hpp"
+#include "tools/marketsim/market_options.hpp"
+#include "tools/marketsim/verbs.hpp"
+
+namespace souk::tools {
+namespace {
+
+using namespace sim;
+
+constexpr size_t variants_max = 256;
+constexpr size_t bands_max = 12;
+
+struct Options {
+    std::string jobs, providers, out, json, plot;
+    std::vector<std::string> solvers{"greedy_migration", "proportional_share"}, pricings{"critical"};
+    std::vector<int64_t> horizons{0}, min_stays{0}, networks{100}, disks{100}, quanta{10};
+    int64_t alpha_s = 10;
+    unsigned threads = 0;
+};
+
+struct Variant {
+    std::string name;
+    MarketRunOptions run;
+    RunOutcome outcome;
+    RunReport report;
+    std::string error;
+};
+
+std::vector<Variant> variants_of(const Options& o) {
+    std::vector<Variant> out;
+    const auto tag = [](const std::vector<int64_t>& all, const char* name, int64_t v) {
+        return all.size() > 1 ? fmt::format(" {}={}", name, v) : std::string();
+    };
+    for (const std::string& solver : o.solvers)
+        for (const std::string& pricing : o.pricings)
+            for (const int64_t horizon : o.horizons)
+                for (const int64_t stay : o.min_stays)
+                    for (const int64_t quantum : o.quanta)
+                        for (const int64_t network : o.networks)
+                            for (const int64_t disk : o.disks) {
+                                Variant v;
+                                v.name = solver + "/" + pricing + tag(o.horizons, "horizon", horizon) +
+                                         tag(o.min_stays, "min-stay", stay) + tag(o.quanta, "quantum", quantum) +
+                                         tag(o.networks, "network", network) + tag(o.disks, "disk", disk);
+                                v.run.solver.algorithm = solver;
+                                v.run.solver.pricing = pricing;
+                                v.run.solver.horizon = Nanos::from_s(horizon);
+                                v.run.solver.min_stay = Nanos::from_s(stay);
+                                v.run.solver.quantum = Nanos::from_s(quantum);
+                                v.run.network_mb_per_s = network;
+                                v.run.disk_mb_per_s = disk;
+                                v.run.record = !o.plot.empty();
+                                out.push_back(std::move(v));
+                            }
+    return out;
+}
+
+// A bar on stderr while the runs go on; silent where stderr is no terminal.
+class Progress {
+  public:
+    explicit Progress(size_t total) : total_(total), visible_(isatty(STDERR_FILENO) != 0) {
+        if (visible_) draw();
+    }
+    ~Progress() {
+        if (visible_) std::fputs("\r\033[K", stderr);
+    }
+    void one_done() {
+        const std::lock_guard lock(mutex_);
+        ++done_;
+        if (visible_) draw();
+    }
+
+  private:
+    void draw() const {
+        constexpr size_t width = 40;
+        const size_t full = done_ * width / total_;
+        std::fprintf(stderr, "\r[%s%s] %zu of %zu", std::string(full, '#').c_str(), std::string(width - full, '.').c_str(),
+                     done_, total_);
+        std::fflush(stderr);
+    }
+    std::mutex mutex_;
+    size_t done_ = 0;
+    const size_t total_;
+    const bool visible_;
+};
+
+void run_all(std::vector<Variant>& variants, const std::vector<SimJob>& jobs, const std::vector<SimProvider>& providers,
+             const Options& options) {
+    const size_t cores = std::max(1u, options.threads ? options.threads : std::thread::hardware_concurrency());
+    Progress progress(variants.size());
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        for (size_t i; (i = next++) < variants.size();) {
+            Variant& v = variants[i];
+            Result<RunOutcome> outcome = run_market(jobs, providers, v.run);
+            if (outcome) {
+                v.outcome = std::move(*outcome);
+                v.report = report_of(jobs, providers.size(), v.outcome, options.alpha_s);
+            } else {
+                v.error = outcome.error().message;
+            }
+            progress.one_done();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < std::min(cores, variants.size()); ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+}
+
+struct Band {
+    Money low, high;
+    std::string name() const { return low == high ? format_money(low) : format_money(low) + " to " + format_money(high); }
+};
+
+// Every value for itself, or bands of equal width where there are too many.
+std::vector<Band> bands_of(const std::vector<SimJob>& jobs) {
+    std::vector<Money> values;
+    for (const SimJob& job : jobs) values.push_back(job.value);
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    std::vector<Band> bands;
+    if (values.size() <= bands_max) {
+        for (const Money v : values) bands.push_back({v, v});
+        return bands;
+    }
+    const int64_t width = (values.back().micro - values.front().micro) / static_cast<int64_t>(bands_max) + 1;
+    for (const Money v : values) {
+        const int64_t band = (v.micro - values.front().micro) / width;
+        if (bands.empty() || (bands.back().low.micro - values.front().micro) / width != band) bands.push_back({v, v});
+        bands.back().high = v;
+    }
+    return bands;
+}
+
+struct BandMeans {
+    uint32_t jobs = 0;
+    double slowdown = 0, bounded = 0;
+};
+BandMeans means_in(const RunReport& report, const Band& band) {
+    BandMeans m;
+    for (const ByValue& v : report.by_value) {
+        if (v.value < band.low || v.value > band.high) continue;
+        m.jobs += v.jobs;
+        m.slowdown += v.slowdown * v.jobs;
+        m.bounded += v.bounded_slowdown * v.jobs;
+    }
+    if (m.jobs > 0) m.slowdown /= m.jobs, m.bounded /= m.jobs;
+    return m;
+}
+
+std::string table(const std::vector<Variant>& variants, const std::vector<Band>& bands) {
+    size_t width = 8;
+    for (const Variant& v : variants) width = std::max(width, v.name.size());
+    std::string out = fmt::format("{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n", "variant",
+                                  width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers", "util", "migr",
+                                  "freezes", "moved MB", "unfinished");
+    for (const Variant& v : variants) {
+        const RunReport& r = v.report;
+        if (!v.error.empty()) {
+            out += fmt::format("{:<{}} failed: {}\n", v.name, width, v.error);
+            continue;
+        }
+        out += fmt::format("{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} {:>10}\n", v.name,
+                           width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s, format_money(r.welfare),
+                           format_money(r.consumers_surplus), format_money(r.providers_surplus), r.utilisation, r.moves_total,
+                           r.freezes_total, r.moved_mb, r.unfinished);
+    }
+    for (const bool bounded : {false, true}) {
+        out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
+        out += fmt::format("{:<{}}", "variant", width);
+        for (const Band& band : bands) out += fmt::format(" {:>12}", band.name());
+        out += '\n';
+        for (const Variant& v : variants) {
+            if (!v.error.empty()) continue;
+            out += fmt::format("{:<{}}", v.name, width);
+            for (const Band& band : bands) {
+                const BandMeans m = means_in(v.report, band);
+                out += m.jobs == 0 ? fmt::format(" {:>12}", "-") : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
+            }
+            out += '\n';
+        }
+    }
+    return out;
+}
+
+std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Variant& v : variants) {
+        nlohmann::ordered_json one = {{"variant", v.name}};
+        if (v.error.empty()) one.update(nlohmann::ordered_json::parse(report_json(v.report, v.run, alpha_s)));
+        else one["error"] = v.error;
+        json.push_back(one);
+    }
+    return json.dump(2) + "\n";
+}
+
+Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& jobs, const std::vector<SimProvider>& providers,
+            const std::string& path) {
+    const size_t dot = path.rfind('.');
+    const std::string stem = path.substr(0, dot), kind = path.substr(dot + 1);
+    std::vector<PlotSeries> series;
+    for (const Variant& v : variants)
+        if (v.error.empty()) series.push_back({v.name, &v.report, &v.outcome});
+    const auto plot = [&](const std::string& name, const auto& script) {
+        return gnuplot(stem + "-" + name + "." + kind, [&](const std::string& output) { return script(output); });
+    };
+    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, kind, output); }));
+    TRY(plot("utilisation", [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
+    for (size_t i = 0; i < series.size(); ++i) {
+        if (series[i].outcome->stays.size() > gantt_stays_max || providers.size() > gantt_providers_max) continue;
+        TRY(plot(fmt::format("gantt-{}", i + 1),
+                 [&](const std::string& output) { return plot_gantt(series[i], jobs, providers, kind, output); }));
+    }
+    return {};
+}
+
+Status compare(const Options& options, std::vector<Variant>& variants) {
+    if (!options.plot.empty()) TRY(find_gnuplot());
+    TRY_ASSIGN(const std::vector<SimJob> jobs, read_jobs(options.jobs));
+    TRY_ASSIGN(const std::vector<SimProvider> providers, read_providers(options.providers));
+    run_all(variants, jobs, providers, options);
+    const std::string text = table(variants, bands_of(jobs)), json = json_text(variants, options.alpha_s);
+    OutputFiles files;
+    if (!options.out.empty()) TRY(files.add(options.out, text));
+    if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
+    TRY(files.commit());
+    std::fputs((options.json == "-" ? json : text).c_str(), stdout);
+    if (!options.plot.empty()) TRY(draw(variants, jobs, providers, options.plot));
+    for (const Variant& v : variants)
+        if (!v.error.empty()) return fail(v.name + ": " + v.error);
+    return {};
+}
+
+}  // namespace
+
+int marketsim_compare(int argc, char** argv) {
+    Options options;
+    CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run.",
+                 "marketsim compare");
+    const auto names = [](std::span<const std::string_view> all) { return std::vector<std::string>(all.begin(), all.end()); };
+    app.add_option("-j,--jobs", options.jobs, "job file")->required();
+    app.add_option("-p,--providers", options.providers, "provider file")->required();
+    app.add_option("-s,--solvers", options.solvers, "algorithms, with commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember(names(market::Solver::algorithms())))
+        ->capture_default_str();
+    app.add_option("--pricings", options.pricings, "pricings, with commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember(names(market::Solver::pricings())))
+        ->capture_default_str();
+    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, const char* about) {
+        app.add_option(name, to, about)
+            ->delimiter(',')
+            ->check(CLI::Range(least, int64_t{1'000'000'000}))
+            ->capture_default_str();
+    };
+    list("--horizon", options.horizons, 0, "seconds within which a move must pay for itself, with commas");
+    list("--min-stay", options.min_stays, 0, "seconds without being moved after being placed, with commas");
+    list("--quantum", options.quanta, 1, "proportional_share: seconds of a turn, with commas");
+    list("--network", options.networks, 1, "MB/s of a migration, with commas");
+    list("--disk", options.disks, 1, "MB/s of a freeze and of a thaw, with commas");
+    app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
+        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+        ->capture_default_str();
+    app.add_option("--threads", options.threads, "runs at a time (default: one for each core)")->check(CLI::Range(1, 1024));
+    app.add_option("-o,--out", options.out, "write the table to this file too");
+    app.add_option("--json", options.json, "write the figures to this file as JSON (-: to stdout, instead of the table)");
+    app.add_option("--plot", options.plot, "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg or NAME.png")
+        ->check([](const std::string& s) {
+            return s.ends_with(".svg") || s.ends_with(".png") ? "" : "'" + s + "' ends neither in .svg nor in .png";
+        });
+    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    std::vector<Variant> variants = variants_of(options);
+    if (variants.size() > variants_max)
+        return usage_error(app, fmt::format("{} combinations, at most {} are run at once", variants.size(), variants_max));
+    for (const Variant& v : variants)
+        if (const Status valid = check_market_options(v.run); !valid) return usage_error(app, valid.error().message);
+    if (const Status done = compare(options, variants); !done) return failed(app, done.error());
+    return 0;
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketsim import: job and provider files from a job log, by a configuration.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "market/sim/files.hpp"
+#include "market/sim/import.hpp"
+#include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/verbs.hpp"
+
+namespace souk::tools {
+namespace {
+
+using namespace sim;
+
+constexpr const char* keys = R"(Configuration, key = value a line (with the value that it has when it is not given):
+  trace            the log: SWF, text or gzip
+  first_day = 0, last_day = -1         days of the log, from its first submit; -1: to the end
+  arrival_divisor = 1, run_multiplier = 1
+  jobs = -1        at most so many; -1: all
+  value = uniform 10 60                fix A | uniform LO HI | bimodal P M1 D1 Q M2 D2
+  cpus = one       one | requested | allocated: CPUs of a job
+  memory = fix 100                     MB of a job, where the log says none
+  users = no       yes: the user as seventh field
+  providers        how many
+  speed = fix 100, reservation = fix 1, provider_cpus = fix 1, provider_memory = fix 1000000
+  seed = 1
+Dropped: jobs without a run time, and jobs that need more CPUs than the largest provider has.)";
+
+struct Options {
+    std::string config, trace, out, json;
+    int64_t seed = -1;
+};
+
+Status import(const Options& options) {
+    TRY_ASSIGN(const std::string text, read_text(options.config));
+    Result<ImportConfig> config = parse_import_config(text);
+    if (!config) return wrap(options.config, std::move(config).error());
+    if (!options.trace.empty()) config->trace = options.trace;
+    if (options.seed >= 0) config->seed = static_cast<uint64_t>(options.seed);
+    TRY_ASSIGN(const SwfTrace trace, read_swf(config->trace));
+    Result<Imported> imported = import_trace(trace, *config);
+    if (!imported) return wrap(config->trace, std::move(imported).error());
+    const std::string jobs = options.out + ".jobs", providers = options.out + ".providers";
+    OutputFiles files;
+    TRY(files.add(jobs, format_jobs(imported->jobs, config->users)));
+    TRY(files.add(providers, format_providers(imported->providers)));
+    TRY(files.commit());
+    if (options.json == "-") {
+        const nlohmann::ordered_json json = {{"jobs_file", jobs},
+                                             {"providers_file", providers},
+                                             {"jobs", imported->jobs.size()},
+                                             {"providers", imported->providers.size()},
+                                             {"dropped_no_run", imported->dropped_no_run},
+                                             {"dropped_too_wide", imported->dropped_too_wide}};
+        std::fputs((json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);
+        return {};
+    }
+    std::fputs(fmt::format("{}: {} jobs ({} dropped without a run time, {} wider than every provider)\n{}: {} providers\n",
+                           jobs, imported->jobs.size(), imported->dropped_no_run, imported->dropped_too_wide, providers,
+                           imported->providers.size())
+                   .c_str(),
+               stdout);
+    return {};
+}
+
+}  // namespace
+
+int marketsim_import(int argc, char** argv) {
+    Options options;
+    CLI::App app("Job and provider files from a job log, by a configuration.", "marketsim import");
+    app.add_option("config", options.config, "the configuration")->required();
+    app.add_option("-o,--out", options.out, "write OUT.jobs and OUT.providers")->required();
+    app.add_option("--trace", options.trace, "this log instead of the configuration's");
+    app.add_option("--seed", options.seed, "this seed instead of the configuration's")
+        ->check(CLI::Range(int64_t{0}, int64_t{INT64_MAX}));
+    app.add_option("--json", options.json, "-: say what was written as JSON on stdout")->check(CLI::IsMember({"-"}));
+    app.footer(keys);
+    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    if (const Status done = import(options); !done) return failed(app, done.error());
+    return 0;
+}
+
+}  // namespace souk::tools
