@@ -10,7 +10,8 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <ctime>
+
+#include "kernel/sys/backoff.hpp"
 
 namespace souk {
 
@@ -89,16 +90,9 @@ Status Pidfd::signal(int number) const {
 
 Result<bool> Pidfd::exited_within(Nanos wait_max) const {
     pollfd item{fd_.get(), POLLIN, 0};
-    // ppoll writes no remaining time back, so an interrupted wait goes on with what the clock says is left.
-    const auto now = [] {
-        timespec t{};
-        ::clock_gettime(CLOCK_MONOTONIC, &t);
-        return Nanos{t.tv_sec * 1'000'000'000 + t.tv_nsec};
-    };
-    const Nanos end = now() + std::min(wait_max, Nanos::from_s(86400));
+    const Backoff clock(wait_max);  // an interrupted wait goes on with what is left
     while (true) {
-        const Nanos left = std::max(Nanos{0}, end - now());
-        const timespec timeout{left.ns / 1'000'000'000, left.ns % 1'000'000'000};
+        const timespec timeout = to_timespec(clock.left());
         const int n = ::ppoll(&item, 1, &timeout, nullptr);
         if (n >= 0) return n > 0;
         if (errno != EINTR) return fail_errno("wait for process " + std::to_string(pid_), errno);
