@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "bpf/load.hpp"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <utility>
+
+#include "bpf/load.h"
+#include "bpf/load.skel.h"
+#include "kernel/sys/backoff.hpp"
+
+namespace souk {
+namespace {
+
+// The initial cgroup namespace (PROC_CGROUP_INIT_INO). In another one, depths of paths are not levels of the kernel.
+constexpr ino_t init_cgroup_namespace = 0xEFFFFFFB;
+
+bool in_init_cgroup_namespace() {
+    struct stat status{};
+    return ::stat("/proc/self/ns/cgroup", &status) == 0 && status.st_ino == init_cgroup_namespace;
+}
+
+int level_of(const std::string& path) { return 1 + static_cast<int>(std::count(path.begin(), path.end(), '/')); }
+
+// What another CPU writes.
+template <class T>
+T look(const T& value) {
+    return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
+}
+
+int quiet(libbpf_print_level, const char*, va_list) { return 0; }
+
+// schedstat: "run_ns wait_ns slices". -1 if the thread is gone.
+int64_t thread_wait_ns(int proc, const std::string& thread) {
+    const auto text = read_file(proc, thread + "/schedstat");
+    if (!text) return -1;
+    const size_t blank = text->find(' ');
+    int64_t wait_ns = -1;
+    if (blank != std::string::npos) std::from_chars(text->data() + blank + 1, text->data() + text->size(), wait_ns);
+    return wait_ns;
+}
+
+}  // namespace
+
+// Everything of libbpf goes again once the programs run; what stays open are the links, one map and one mapping.
+Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
+    libbpf_set_print(quiet);
+    const int cpus = libbpf_num_possible_cpus();
+    if (cpus <= 0) return fail_errno("count CPUs", -cpus);
+    const std::unique_ptr<load_bpf, void (*)(load_bpf*)> skeleton(load_bpf__open(), load_bpf__destroy);
+    if (!skeleton) return fail_errno("open the load programs", errno);
+    skeleton->rodata->node_id = node_id;
+    skeleton->rodata->node_level = node_level;
+    skeleton->rodata->job_level = job_level;
+    if (const int error = bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<uint32_t>(cpus)); error != 0)
+        return fail_errno("size the load map", -error);
+    if (const int error = load_bpf__load(skeleton.get()); error != 0) return fail_errno("load the load programs", -error);
+
+    // The kernel lays array elements out at multiples of 8 bytes and maps whole pages.
+    static_assert(sizeof(load_cpu) % 8 == 0);
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const size_t bytes = (sizeof(load_cpu) * static_cast<size_t>(cpus) + page - 1) / page * page;
+    void* const mapped =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(skeleton->maps.cpus), 0);
+    if (mapped == MAP_FAILED) return fail_errno("map the load counters", errno);
+    cpus_ = static_cast<load_cpu*>(mapped);
+    cpu_count_ = static_cast<size_t>(cpus);
+    bytes_ = bytes;
+    for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].slot = LOAD_NONE;
+
+    if (const int error = load_bpf__attach(skeleton.get()); error != 0)
+        return fail_errno("attach the load programs", -error);
+    TRY_ASSIGN(slots_, duplicate(bpf_map__fd(skeleton->maps.slots)));
+    for (const bpf_link* link : {skeleton->links.on_wakeup, skeleton->links.on_wakeup_new, skeleton->links.on_switch}) {
+        TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link)));
+        links_.push_back(std::move(kept));
+    }
+    return {};
+}
+
+Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& node, int job_depth, bool allow_bpf) {
+    LoadProbe probe;
+    probe.cgroups_ = &cgroups;
+    TRY_ASSIGN(Cgroup group, cgroups.create(node));
+    if (!allow_bpf) {
+        probe.why_not_bpf_ = "switched off";
+    } else if (group.id() == 0) {
+        probe.why_not_bpf_ = "no cgroup v2 is mounted";
+    } else if (!in_init_cgroup_namespace()) {
+        probe.why_not_bpf_ = "this is not the initial cgroup namespace";
+    } else {
+        const int node_level = 1 + level_of(node);  // the root directory is level 1
+        const Status loaded = probe.load(group.id(), node_level, node_level + job_depth);
+        ::malloc_trim(0);  // the kernel's BTF was read into some megabytes of heap
+        if (loaded) return probe;
+        probe.close();
+        probe.why_not_bpf_ = loaded.error().message;
+    }
+    Followed followed{std::move(group), {}, {}, {}};
+    TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
+    probe.followed_.emplace("", std::move(followed));
+    return probe;
+}
+
+void LoadProbe::close() {
+    links_.clear();
+    slots_.reset();
+    if (cpus_ != nullptr) ::munmap(std::exchange(cpus_, nullptr), bytes_);
+}
+
+LoadProbe::LoadProbe(LoadProbe&& other) noexcept { *this = std::move(other); }
+
+LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
+    if (this == &other) return *this;
+    close();
+    cgroups_ = other.cgroups_;
+    why_not_bpf_ = std::move(other.why_not_bpf_);
+    cpus_ = std::exchange(other.cpus_, nullptr);
+    cpu_count_ = other.cpu_count_;
+    bytes_ = other.bytes_;
+    slots_ = std::move(other.slots_);
+    links_ = std::move(other.links_);
+    jobs_ = std::move(other.jobs_);
+    last_of_node_ = other.last_of_node_;
+    followed_ = std::move(other.followed_);
+    return *this;
+}
+
+LoadProbe::~LoadProbe() { close(); }
+
+Status LoadProbe::add(const std::string& job) {
+    if (jobs_.contains(job) || followed_.contains(job)) return fail_errno("follow " + job, EEXIST);
+    TRY_ASSIGN(Cgroup group, cgroups_->create(job));
+    if (cpus_ == nullptr) {
+        Followed followed{std::move(group), {}, {}, {}};
+        TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
+        followed_.emplace(job, std::move(followed));
+        return {};
+    }
+    std::vector<bool> taken(LOAD_SLOTS);
+    taken[0] = true;
+    for (const auto& [name, other] : jobs_) taken[other.slot] = true;
+    const auto free = static_cast<uint32_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+    if (free == LOAD_SLOTS) return fail_errno("follow " + job, ENOSPC);
+    for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].counters[free] = {};
+    const Job added{group.id(), free, {}};
+    if (const int error = bpf_map_update_elem(slots_.get(), &added.id, &added.slot, BPF_ANY); error != 0)
+        return fail_errno("follow " + job, -error);
+    jobs_.emplace(job, added);
+    return {};
+}
+
+Status LoadProbe::remove(const std::string& job) {
+    if (!job.empty()) followed_.erase(job);
+    const auto it = jobs_.find(job);
+    if (it == jobs_.end()) return {};
+    const uint64_t id = it->second.id;
+    jobs_.erase(it);
+    const int error = bpf_map_delete_elem(slots_.get(), &id);
+    if (error != 0 && error != -ENOENT) return fail_errno("forget " + job, -error);
+    return {};
+}
+
+// A sum over the CPUs, with what the task that runs now has run since it was switched in. A CPU that is in the middle of
+// a switch is looked at again; if it stays there (a virtual CPU that does not run) its running span is left out, and
+// `last` keeps the figures from falling.
+LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
+    LoadSample total{};
+    for (size_t i = 0; i < cpu_count_; ++i) {
+        const load_cpu& cpu = cpus_[i];
+        int64_t running_ns = 0;
+        uint64_t run_ns = 0, wait_ns = 0;
+        for (int attempt = 0; attempt < 64; ++attempt) {
+            const uint32_t writing = look(cpu.writing);
+            const uint64_t since = look(cpu.since_ns);
+            const uint32_t now_slot = look(cpu.slot);
+            run_ns = look(cpu.counters[slot].run_ns);
+            wait_ns = look(cpu.counters[slot].wait_ns);
+            const bool ours = now_slot != LOAD_NONE && (slot == 0 || now_slot == slot);
+            running_ns = ours ? std::max<int64_t>(0, monotonic_now().ns - static_cast<int64_t>(since)) : 0;
+            if (writing % 2 == 0 && look(cpu.writing) == writing) break;
+            running_ns = 0;
+        }
+        total.run.ns += static_cast<int64_t>(run_ns) + running_ns;
+        total.wait.ns += static_cast<int64_t>(wait_ns);
+    }
+    last = {std::max(last.run, total.run), std::max(last.wait, total.wait)};
+    return last;
+}
+
+Result<LoadSample> LoadProbe::follow(Followed& followed) {
+    TRY_ASSIGN(const Nanos run, followed.group.cpu_time());
+    followed.total.run = std::max(followed.total.run, run - followed.start.run);
+    TRY_ASSIGN(const std::vector<pid_t> pids, followed.group.pids());
+    std::map<pid_t, int64_t> seen;
+    for (const pid_t pid : pids) {
+        const auto tasks = open_at(AT_FDCWD, "/proc/" + std::to_string(pid) + "/task", O_RDONLY | O_DIRECTORY);
+        if (!tasks) continue;  // it has just ended
+        const auto threads = list_dir(tasks->get(), ".");
+        if (!threads) continue;
+        for (const std::string& thread : *threads) {
+            const int64_t wait_ns = thread_wait_ns(tasks->get(), thread);
+            if (wait_ns < 0) continue;
+            pid_t tid = 0;
+            std::from_chars(thread.data(), thread.data() + thread.size(), tid);
+            seen[tid] = wait_ns;
+            if (const auto before = followed.wait_ns.find(tid); before != followed.wait_ns.end())
+                followed.total.wait.ns += std::max<int64_t>(0, wait_ns - before->second);
+        }
+    }
+    followed.wait_ns = std::move(seen);
+    return followed.total;
+}
+
+Result<LoadSample> LoadProbe::read(const std::string& job) {
+    if (const auto it = jobs_.find(job); it != jobs_.end()) return sum(it->second.slot, it->second.last);
+    if (const auto it = followed_.find(job); it != followed_.end() && !job.empty()) return follow(it->second);
+    return fail_errno("load of " + job, ENOENT);
+}
+
+Result<LoadSample> LoadProbe::read_node() {
+    if (cpus_ != nullptr) return sum(0, last_of_node_);
+    return follow(followed_.at(""));
+}
+
+uint64_t LoadProbe::dropped() const {
+    uint64_t total = 0;
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i) total += look(cpus_[i].dropped);
+    return total;
+}
+
+}  // namespace souk

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Method: processes that burn a stated amount of their own CPU time (by getrusage) in a cgroup of the test's own; what
+// the probe counted is compared with what they and the kernel's cpu.stat say. No test depends on how fast it goes.
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "bpf/load.hpp"
+#include "tests/unit/cgroup_fixture.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+using souk::unit::CgroupFixture;
+using souk::unit::need_root;
+
+namespace {
+
+constexpr Nanos wait_max = Nanos::from_s(30);
+
+Nanos own_cpu_time() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto ns = [](const timeval& t) { return t.tv_sec * 1'000'000'000 + t.tv_usec * 1'000; };
+    return {ns(usage.ru_utime) + ns(usage.ru_stime)};
+}
+
+void burn(Nanos cpu_time) {
+    while (own_cpu_time() < cpu_time) {
+    }
+}
+
+void pin_to_cpu_0() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(0, &set);
+    ::sched_setaffinity(0, sizeof set, &set);
+}
+
+void end(const Pidfd& process) {
+    ck_assert(*process.exited_within(wait_max));
+    const int status = *process.reap();
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// The probe counts time on the CPU, getrusage leaves out what a hypervisor or interrupts stole of it: a wider upper bound.
+void assert_close(Nanos actual, Nanos expected) {
+    const double ratio = static_cast<double>(actual.ns) / static_cast<double>(expected.ns);
+    ck_assert_msg(ratio > 0.85 && ratio < 1.5, "%.1f ms counted, %.1f ms meant", actual.ms(), expected.ms());
+}
+
+void run_time_is_counted_per_job_and_node(bool allow_bpf) {
+    CgroupFixture cgroups;
+    const Cgroup one = std::move(*cgroups->create("n1/jobs/n1.1"));
+    const Cgroup two = std::move(*cgroups->create("n1/jobs/n1.2"));
+    const Cgroup nested = std::move(*cgroups->create("n1/jobs/n1.2/its-own/group"));
+    const Cgroup foreign = std::move(*cgroups->create("n2/jobs/n1.1"));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, allow_bpf));
+    ck_assert_msg(allow_bpf == (std::string(probe.source()) == "bpf"), "%s", probe.why_not_bpf().c_str());
+    ck_assert(probe.add("n1/jobs/n1.1"));
+    ck_assert(probe.add("n1/jobs/n1.2"));
+    end(cgroups.spawn(one, [] { burn(Nanos::from_ms(200)); }));
+    end(cgroups.spawn(nested, [] { burn(Nanos::from_ms(100)); }));
+    end(cgroups.spawn(foreign, [] { burn(Nanos::from_ms(100)); }));
+    assert_close(probe.read("n1/jobs/n1.1")->run, *one.cpu_time());
+    assert_close(probe.read("n1/jobs/n1.1")->run, Nanos::from_ms(200));
+    assert_close(probe.read("n1/jobs/n1.2")->run, Nanos::from_ms(100));
+    assert_close(probe.read_node()->run, Nanos::from_ms(300));
+    ck_assert_uint_eq(probe.dropped(), 0);
+    // A slot that is used again begins at nothing.
+    ck_assert(probe.remove("n1/jobs/n1.1"));
+    ck_assert_int_eq(probe.read("n1/jobs/n1.1").error().code, ENOENT);
+    ck_assert(probe.add("n1/jobs/n1.3"));
+    ck_assert_int_eq(probe.read("n1/jobs/n1.3")->run.ns, 0);
+    ck_assert_int_eq(probe.add("n1/jobs/n1.3").error().code, EEXIST);
+}
+
+// Two hogs that share CPU 0 wait for each other; a read before they end sees what they have run so far.
+void hogs_on_one_cpu_wait(bool allow_bpf) {
+    CgroupFixture cgroups;
+    const Cgroup job = std::move(*cgroups->create("n1/jobs/n1.1"));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, allow_bpf));
+    ck_assert(probe.add("n1/jobs/n1.1"));
+    const auto hog = [] {
+        pin_to_cpu_0();
+        while (true) {
+        }
+    };
+    const Pidfd first = cgroups.spawn(job, hog), second = cgroups.spawn(job, hog);
+    LoadSample before{};
+    while (before.run < Nanos::from_ms(200) || before.wait < Nanos::from_ms(100)) {  // Check's limit bounds this
+        const LoadSample now = *probe.read("n1/jobs/n1.1");
+        ck_assert(now.run >= before.run && now.wait >= before.wait);
+        before = now;
+        ::sched_yield();
+    }
+    ck_assert(job.kill_all(wait_max));
+    ck_assert(first.reap() && second.reap());
+}
+
+}  // namespace
+
+START_TEST(the_kernel_counts_the_run_time_of_jobs_nested_groups_and_the_node) {
+    if (need_root("loading BPF programs")) run_time_is_counted_per_job_and_node(true);
+}
+END_TEST
+
+START_TEST(without_bpf_the_same_run_time_comes_from_cgroup_files) {
+    if (need_root("making cgroups")) run_time_is_counted_per_job_and_node(false);
+}
+END_TEST
+
+START_TEST(wait_grows_when_two_hogs_share_a_cpu) {
+    if (need_root("loading BPF programs")) hogs_on_one_cpu_wait(true);
+}
+END_TEST
+
+START_TEST(without_bpf_wait_grows_as_well) {
+    if (need_root("making cgroups")) hogs_on_one_cpu_wait(false);
+}
+END_TEST
+
+UNIT_SUITE(load, the_kernel_counts_the_run_time_of_jobs_nested_groups_and_the_node,
+           without_bpf_the_same_run_time_comes_from_cgroup_files, wait_grows_when_two_hogs_share_a_cpu,
+           without_bpf_wait_grows_as_well);
