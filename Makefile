@@ -16,7 +16,7 @@ ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
-               $(if $(wildcard $(lastword $(subst =, ,$(p)))/*.cpp),$(p)))
+               $(if $(wildcard $(lastword $(subst =, ,$(p)))/main.cpp),$(p)))
 PROG_NAME  = $(firstword $(subst =, ,$(1)))
 PROG_DIR   = $(lastword $(subst =, ,$(1)))
 

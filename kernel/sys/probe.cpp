@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/probe.hpp"
+
+#include <liburing.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "kernel/base/json.hpp"
+#include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+namespace {
+
+constexpr long pipe_bytes_needed = 4 << 20;
+
+Need judged(std::string name, std::string use, bool required, bool met, std::string found, std::string mend) {
+    return {std::move(name), std::move(use), required, met, std::move(found), met ? std::string() : std::move(mend)};
+}
+
+std::string errno_text(int code) { return std::strerror(code); }
+
+Need processes() {
+    const long pidfd = ::syscall(SYS_pidfd_open, ::getpid(), 0);
+    if (pidfd >= 0) ::close(static_cast<int>(pidfd));
+    // No arguments at all: EINVAL from a kernel that has the call.
+    const bool clone3 = ::syscall(SYS_clone3, nullptr, 0) < 0 && errno != ENOSYS;
+    return judged("pidfd and clone3", "starting and watching processes", true, pidfd >= 0 && clone3,
+                  pidfd < 0 ? "no pidfd_open" : clone3 ? "both" : "no clone3",
+                  "boot a kernel 6.0 or newer; in a container allow clone3 and pidfd_open in its seccomp profile");
+}
+
+Need namespaces() {
+    std::string missing;
+    for (const char* const name : {"pid", "mnt", "ipc", "uts", "net"})
+        if (::access((std::string("/proc/self/ns/") + name).c_str(), F_OK) != 0) missing += std::string(" ") + name;
+    return judged("namespaces", "capsules", true, missing.empty(),
+                  missing.empty() ? "pid, mnt, ipc, uts, net" : "missing:" + missing, "boot a kernel with CONFIG_NAMESPACES");
+}
+
+void rights(std::vector<Need>& needs) {
+    const auto need = [&](int number, const char* name, const char* use, bool required) {
+        const bool have = have_capability(number);
+        needs.push_back(judged(name, use, required, have, have ? "effective" : "not effective",
+                               ::geteuid() == 0 ? "give this root the capability (container or unit settings)" : "run as root"));
+    };
+    need(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "capsules, CRIU", true);
+    need(CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "CRIU", true);
+    need(CAP_NET_ADMIN, "CAP_NET_ADMIN", "networks of capsules and nodes", true);
+    need(CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "freezing jobs of users other than root", false);
+}
+
+void cgroups(std::vector<Need>& needs) {
+    const auto opened = Cgroups::open();
+    const CgroupLayout layout = opened ? opened->layout() : CgroupLayout{};
+    const std::string tracker = !layout.v2.empty() ? layout.v2 : layout.v1.contains("freezer") ? layout.v1.at("freezer") : "";
+    const bool writable = !tracker.empty() && ::access(tracker.c_str(), W_OK) == 0;
+    needs.push_back(judged("cgroups", "jobs' processes: freeze, kill, account", true, writable,
+                           tracker.empty() ? "no v2 and no v1 freezer is mounted"
+                           : !writable     ? tracker + " cannot be written"
+                                           : (layout.v2.empty() ? "v1 freezer at " : "v2 at ") + tracker,
+                           tracker.empty() ? "mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+                                           : "run as root, with cgroups writable: mount -o remount,rw " + tracker));
+    for (const char* const controller : {"cpu", "memory"}) {
+        const bool v2 = layout.in_v2(controller), v1 = layout.v1.contains(controller);
+        needs.push_back(judged(std::string(controller) + " controller", "limits of nodes and jobs", false, v1 || v2,
+                               v2 ? "v2" : v1 ? "v1 at " + layout.v1.at(controller) : "none",
+                               std::string("boot without cgroup_disable=") + controller));
+    }
+}
+
+Need last_pid() {
+    const bool writable = ::access("/proc/sys/kernel/ns_last_pid", W_OK) == 0;
+    return judged("ns_last_pid", "restoring processes with their own numbers", true, writable,
+                  writable ? "writable" : "/proc/sys/kernel/ns_last_pid cannot be written",
+                  ::geteuid() == 0 ? "boot a kernel with CONFIG_CHECKPOINT_RESTORE, /proc/sys writable" : "run as root");
+}
+
+Need btf() {
+    const bool have = ::access("/sys/kernel/btf/vmlinux", R_OK) == 0;
+    const bool right = have_capability(CAP_SYS_ADMIN) || (have_capability(CAP_BPF) && have_capability(CAP_PERFMON));
+    return judged("BTF", "load figures from the scheduler (else from /proc)", false, have && right,
+                  !have ? "no /sys/kernel/btf/vmlinux" : right ? "/sys/kernel/btf/vmlinux" : "no right to load BPF programs",
+                  have ? "run as root" : "boot a kernel with CONFIG_DEBUG_INFO_BTF");
+}
+
+Need pipe_size() {
+    const auto text = read_file(AT_FDCWD, "/proc/sys/fs/pipe-max-size");
+    long bytes = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), bytes);
+    return judged("fs.pipe-max-size", "moving memory lazily", false, bytes >= pipe_bytes_needed, std::to_string(bytes),
+                  "sysctl -w fs.pipe-max-size=" + std::to_string(pipe_bytes_needed));
+}
+
+Need userfaultfd() {
+    const long fd = ::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+    const int code = errno;
+    if (fd >= 0) ::close(static_cast<int>(fd));
+    return judged("userfaultfd", "moving memory lazily", false, fd >= 0, fd >= 0 ? "usable" : errno_text(code),
+                  code == EPERM ? "run as root" : "boot a kernel with CONFIG_USERFAULTFD");
+}
+
+// A page that was just written carries bit 55 in pagemap where the kernel tracks soft-dirty pages.
+Need soft_dirty() {
+    bool dirty = false;
+    void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) {
+        *static_cast<volatile char*>(page) = 1;
+        uint64_t entry = 0;
+        if (const auto pagemap = open_at(AT_FDCWD, "/proc/self/pagemap", O_RDONLY)) {
+            const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(page) / 4096 * sizeof entry);
+            dirty = ::pread(pagemap->get(), &entry, sizeof entry, at) == sizeof entry && (entry >> 55 & 1) != 0;
+        }
+        ::munmap(page, 4096);
+    }
+    return judged("soft-dirty", "sending memory ahead of a move", false, dirty, dirty ? "tracked" : "not tracked",
+                  "boot a kernel with CONFIG_MEM_SOFT_DIRTY");
+}
+
+std::string padded(std::string text, size_t width) {
+    text.resize(std::max(width, text.size()), ' ');
+    return text + "  ";
+}
+
+}  // namespace
+
+bool have_capability(int capability) {
+    const auto status = read_file(AT_FDCWD, "/proc/self/status");
+    if (!status) return false;
+    constexpr std::string_view key = "CapEff:\t";
+    const size_t at = status->find(key);
+    if (at == std::string::npos) return false;
+    uint64_t mask = 0;
+    std::from_chars(status->data() + at + key.size(), status->data() + status->size(), mask, 16);
+    return (mask >> capability & 1) != 0;
+}
+
+Need examine_io_uring() {
+    const auto no = [](const std::string& found, const char* mend) {
+        return judged("io_uring", "the daemons' event loop", true, false, found, mend);
+    };
+    struct io_uring ring {};
+    if (const int error = io_uring_queue_init(4, &ring, 0); error < 0)
+        return no("io_uring_setup: " + errno_text(-error),
+                  error == -EPERM ? "sysctl -w kernel.io_uring_disabled=0" : "boot a kernel with CONFIG_IO_URING, 6.0 or newer");
+    // Multishot receive came with zero-copy send (6.0), which the probe can name; provided buffer rings are tried.
+    io_uring_probe* const probe = io_uring_get_probe_ring(&ring);
+    const bool multishot = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_SEND_ZC);
+    io_uring_free_probe(probe);
+    void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    io_uring_buf_reg buffers{};
+    buffers.ring_addr = reinterpret_cast<uint64_t>(page);
+    buffers.ring_entries = 4;
+    const int error = page == MAP_FAILED ? -ENOMEM : io_uring_register_buf_ring(&ring, &buffers, 0);
+    io_uring_queue_exit(&ring);
+    if (page != MAP_FAILED) ::munmap(page, 4096);
+    if (error < 0 || !multishot)
+        return no(error < 0 ? "no provided buffer rings: " + errno_text(-error) : "no multishot receive",
+                  "boot a kernel 6.0 or newer");
+    return judged("io_uring", "the daemons' event loop", true, true, "multishot receive, provided buffer rings", "");
+}
+
+std::vector<Need> examine_kernel() {
+    std::vector<Need> needs;
+    rights(needs);
+    needs.push_back(examine_io_uring());
+    needs.push_back(processes());
+    needs.push_back(namespaces());
+    cgroups(needs);
+    needs.push_back(last_pid());
+    needs.push_back(btf());
+    needs.push_back(pipe_size());
+    needs.push_back(userfaultfd());
+    needs.push_back(soft_dirty());
+    return needs;
+}
+
+Status require(const std::vector<Need>& needs) {
+    std::string missing;
+    for (const Need& need : needs)
+        if (need.required && !need.met)
+            missing += (missing.empty() ? "" : "; ") + need.name + " (" + need.found + "): " + need.mend;
+    if (missing.empty()) return {};
+    return fail("this machine lacks " + missing);
+}
+
+std::string needs_text(const std::vector<Need>& needs) {
+    size_t name = 0, found = 0;
+    for (const Need& need : needs) {
+        name = std::max(name, need.name.size());
+        found = std::max(found, std::min<size_t>(need.found.size(), 44));
+    }
+    std::string out;
+    for (const Need& need : needs) {
+        out += padded(need.met ? "ok" : need.required ? "MISSING" : "without", 7) + padded(need.name, name) +
+               padded(need.found, found) + need.use + "\n";
+        if (!need.met) out += std::string(9, ' ') + "to mend: " + need.mend + "\n";
+    }
+    return out;
+}
+
+std::string needs_json(const std::vector<Need>& needs) {
+    JsonWriter json;
+    json.begin_array();
+    for (const Need& need : needs) {
+        json.begin_object().field("name", need.name).field("use", need.use).field("required", need.required);
+        json.field("met", need.met).field("found", need.found).field("mend", need.mend).end_object();
+    }
+    json.end_array();
+    return json.take();
+}
+
+}  // namespace souk

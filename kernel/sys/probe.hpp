@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What this kernel can, and what that means for Souk: a table of needs, each tried for real where trying is cheap, with
+// the command that mends it. The doctor prints the table; daemons refuse to start with its words (require).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+struct Need {
+    std::string name;  // "io_uring"
+    std::string use;   // what it is for: "the daemons' event loop"
+    bool required = true;  // false: something works less well without it
+    bool met = false;
+    std::string found;  // what was seen, one line
+    std::string mend;   // the command, or what to do; empty when met
+};
+
+// The kernel, its cgroups and this process's rights. A few milliseconds; leaves nothing behind and changes nothing.
+std::vector<Need> examine_kernel();
+// The one of these that the market's daemon needs.
+Need examine_io_uring();
+
+// An error of one line if a required need is not met: "this machine lacks io_uring (...): sysctl ...; ...".
+Status require(const std::vector<Need>& needs);
+
+// For people: a line each, and how to mend what is not met. For programs: an array of objects.
+std::string needs_text(const std::vector<Need>& needs);
+std::string needs_json(const std::vector<Need>& needs);
+
+// Is capability number `capability` (linux/capability.h) effective in this process?
+bool have_capability(int capability);
+
+}  // namespace souk
