@@ -2,6 +2,7 @@
 #include "market/core/allocator.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "kernel/base/check.hpp"
 
@@ -12,6 +13,13 @@ using Wide = __int128;
 constexpr Rank rank_last{INT64_MAX, INT64_MAX, UINT64_MAX};
 
 bool guest_before(const Allocator::Guest& g, const Rank& r) { return g.rank < r; }
+
+// Quarter octaves: four steps for each doubling.
+size_t octave_of(int64_t memory_mb) {
+    const auto mb = static_cast<uint64_t>(memory_mb);
+    const auto width = static_cast<size_t>(std::bit_width(mb));
+    return width < 3 ? mb : 4 * (width - 2) + ((mb >> (width - 3)) & 3);
+}
 
 Wide ceil_div(Wide a, Wide b) { return (a + b - 1) / b; }
 }  // namespace
@@ -146,7 +154,7 @@ void Allocator::seat(uint32_t j, uint32_t m) {
 
 // A machine of this class for a job that is known to fit on one: where its checkpoint is, else the first with free
 // room, else the one whose strongest displaced guest is the weakest.
-uint32_t Allocator::choose(const Job& j, ClassKey cls) {
+uint32_t Allocator::choose(const Job& j, ClassKey cls, size_t start) {
     auto free_here = [&](const Machine& m) {
         return m.free_cpus >= j.cpus && m.free_mb >= j.memory_mb && eligible(m, j);
     };
@@ -155,7 +163,7 @@ uint32_t Allocator::choose(const Job& j, ClassKey cls) {
         if (m != none && machines_[m].cls == cls && free_here(machines_[m])) return m;
     }
     if (const auto* e =
-            machine_order_.find(cls, cls + 1, j.cpus, j.memory_mb, rank_last,
+            machine_order_.find(cls, cls + 1, j.cpus, j.memory_mb, rank_last, start,
                                 [&](const MachineOrder::Entry& x) { return free_here(machines_[x.machine]); }))
         return e->machine;
     Rank bar = j.rank;
@@ -172,6 +180,14 @@ uint32_t Allocator::choose(const Job& j, ClassKey cls) {
     return best;
 }
 
+size_t Allocator::block_to_start(const Job& j, size_t row) const {
+    size_t start = 0;
+    const size_t octave = octave_of(j.memory_mb);
+    for (size_t i = octave > 8 ? octave - 8 : 0; i <= octave; ++i)
+        if (too_small_[row + i].memory_mb <= j.memory_mb) start = std::max(start, too_small_[row + i].block);
+    return start;
+}
+
 // One job's turn: everybody ranked above it has its place.
 void Allocator::process(uint32_t j) {
     Job& job = jobs_[j];
@@ -180,12 +196,20 @@ void Allocator::process(uint32_t j) {
                                       displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
     const ClassKey below = keeps ? job.bound : could_stay ? bound_at(job, machines_[job.at]) : class_none;
     machine_order_.close_until(job.rank);
+    const bool hints = in_pass_ && !assigned_ && job.cpus < 32;
+    const size_t row = static_cast<size_t>(job.cpus) * octaves;
+    const size_t start = hints ? block_to_start(job, row) : 0;
     const auto* better =
-        machine_order_.find(0, below, job.cpus, job.memory_mb, job.rank, [&](const MachineOrder::Entry& e) {
+        machine_order_.find(0, below, job.cpus, job.memory_mb, job.rank, start, [&](const MachineOrder::Entry& e) {
             if (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) return eligible(machines_[e.machine], job);
             const Machine& m = machines_[e.machine];
             return eligible(m, job) && displaced(m, job.cpus, job.memory_mb, job.rank).second;
         });
+    if (hints && !job.barred && (better || below == class_none)) {
+        TooSmall& known = too_small_[row + octave_of(job.memory_mb)];
+        const size_t block = better ? machine_order_.block_of(*better) : machine_order_.blocks();
+        if (block >= known.block) known = {job.memory_mb, block};
+    }
     const bool voluntary = could_stay && job.at != none;
     if (better && voluntary && rules_.moves_max > 0 && tokens_ <= 0) {
         suppressed_ = true;
@@ -200,7 +224,7 @@ void Allocator::process(uint32_t j) {
     if (job.at != none && rules_.moves_max > 0) --tokens_;
     job.voluntary = voluntary;
     if (voluntary) job.cause = Cause::faster;
-    seat(j, choose(job, cls));
+    seat(j, choose(job, cls, start));
 }
 
 // The first job after the machine's cursor that would come here if it knew of the room.
@@ -262,6 +286,7 @@ void Allocator::run() {
 // The definition: every job in rank order.
 void Allocator::pass() {
     in_pass_ = true;
+    too_small_.assign(32 * octaves, {});
     order_.each([&](JobOrder::Entry& e) {
         if (machine_order_.close_until(e.rank)) return false;
         process(e.job);

@@ -173,7 +173,7 @@ class Allocator {
     void run();
     void pass();
     void process(uint32_t j);
-    uint32_t choose(const Job& j, ClassKey cls);
+    uint32_t choose(const Job& j, ClassKey cls, size_t start);
     void settle();
     void take_back(uint32_t d);
     void swap_places(uint32_t x, uint32_t y);
@@ -225,6 +225,16 @@ class Allocator {
     Heap queue_, open_;
     bool all_dirty_ = false;
     bool in_pass_ = false;
+    // In a pass the room for jobs of a rank only shrinks: where a need was once too much, no later need of as many CPUs
+    // and at least its memory has to look again: the blocks of the machine order before `block` are too small for it. By
+    // CPUs (31 at most) and quarter octaves of memory.
+    struct TooSmall {
+        int64_t memory_mb = 0;
+        size_t block = 0;
+    };
+    static constexpr size_t octaves = 4 * 42;
+    std::vector<TooSmall> too_small_;
+    size_t block_to_start(const Job& j, size_t row) const;
     bool suppressed_ = false;  // the cap kept somebody from moving
     int32_t tokens_ = 0;
     ClassKey fastest_ = class_none;  // at the last solve

@@ -46,11 +46,12 @@ class MachineOrder {
     }
 
     // The first machine of a class in [from, below) that fits(entry) says yes to, among those that have the room
-    // free or a guest weaker than `rank`; nullptr if none.
+    // free or a guest weaker than `rank`; nullptr if none. Looks at no block before `start`.
     template <class Fits>
-    const Entry* find(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, Fits&& fits) {
-        for (size_t b = std::max(block_of_class(from), closed_); b < summaries_.size() && summaries_[b].first < below;
-             ++b) {
+    const Entry* find(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, size_t start,
+                      Fits&& fits) {
+        for (size_t b = std::max({block_of_class(from), closed_, start});
+             b < summaries_.size() && summaries_[b].first < below; ++b) {
             const Summary& s = summaries_[b];
             if ((s.free_cpus < cpus || s.free_mb < mb) && s.weakest <= rank) continue;
             const Block& block = *blocks_[b];
@@ -68,6 +69,9 @@ class MachineOrder {
         }
         return nullptr;
     }
+
+    size_t block_of(const Entry& e) const { return home_[e.machine]->position; }
+    size_t blocks() const { return blocks_.size(); }
 
     // Every machine of a class in [from, below), in order, that may have a guest weaker than `bar` (visit may raise
     // the bar as it goes).
