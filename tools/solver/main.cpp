@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// solver: the market's allocation core behind the text protocol of market/core/solver_protocol.hpp, on stdin and
+// stdout. Answers are written as soon as the commands that came together have been carried out. Exits 0 at `exit` or at
+// the end of input, 1 if input or output fails.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "market/core/solver_session.hpp"
+#include "tools/common/args.hpp"
+
+namespace souk::tools {
+namespace {
+
+constexpr const char* tool = "solver";
+
+bool write_all(std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        text.remove_prefix(static_cast<size_t>(n));
+    }
+    return true;
+}
+
+// Cuts input into lines. What is kept of a line that is too long is still too long, so the session says so.
+class Lines {
+  public:
+    template <class Take>
+    void feed(std::string_view bytes, Take&& take) {
+        while (!bytes.empty()) {
+            const size_t end = bytes.find('\n');
+            const std::string_view part = bytes.substr(0, end);
+            line_.append(part.substr(0, market::protocol_line_max + 1 - line_.size()));
+            if (end == bytes.npos) return;
+            take(line_);
+            line_.clear();
+            bytes.remove_prefix(end + 1);
+        }
+    }
+    const std::string& rest() const { return line_; }
+
+  private:
+    std::string line_;
+};
+
+int serve() {
+    market::SolverSession session;
+    Lines lines;
+    std::string out;
+    const auto take = [&](const std::string& line) {
+        if (!session.ended()) out += session.take(line);
+    };
+    char buffer[1 << 16];
+    while (!session.ended()) {
+        const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            complain(tool, std::string("reading commands: ") + std::strerror(errno));
+            return 1;
+        }
+        if (n > 0)
+            lines.feed({buffer, static_cast<size_t>(n)}, take);
+        else
+            take(lines.rest());
+        if (!write_all(out)) {
+            complain(tool, std::string("writing answers: ") + std::strerror(errno));
+            return 1;
+        }
+        out.clear();
+        if (n == 0) break;
+    }
+    return 0;
+}
+
+int run(int argc, char** argv) {
+    const CommandLine line{
+        tool,
+        "[options] < COMMANDS",
+        "Allocates jobs to providers: reads commands from stdin, one a line, and answers on stdout.",
+        {},
+        "Commands: info, aj id value memory cpus start run uid, dj id, uj id value, jmd id, jfd id,\n"
+        "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, payment, lj, lp, reset,\n"
+        "set solver NAME (greedy_migration, proportional_share), set pricing NAME (critical, first, uniform), exit.\n"
+        "What cannot be taken is answered by a line 'error: ...'.\n"};
+    std::span<char*> rest;
+    switch (parse(line, argc, argv, rest)) {
+        case Parsed::done:
+            return 0;
+        case Parsed::failed:
+            return 2;
+        case Parsed::go:
+            break;
+    }
+    if (!rest.empty()) {
+        complain(tool, std::string("no argument is expected, not '") + rest[0] + "'");
+        return 2;
+    }
+    return serve();
+}
+}  // namespace
+}  // namespace souk::tools
+
+int main(int argc, char** argv) { return souk::tools::run(argc, argv); }
