@@ -66,7 +66,7 @@ ClassKey Allocator::bound_at(const Job& j, const Machine& m) const {
     if (rules_.horizon.ns == 0) return m.cls;
     const MoveCost cost = move_cost(bytes_of(j), j.dirty_bytes_per_s, rules_.link_bytes_per_s);
     const Wide per_ms = static_cast<Wide>(j.value.micro) * j.cpus;
-    const Wide pause_ms = ceil_div(cost.pause.ns, 1'000'000);
+    const Wide pause_ms = std::min<Wide>(ceil_div(cost.pause.ns, 1'000'000), 1LL << 36);  // two years
     const Wide money = ceil_div(static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro, 1'000'000'000);
     const Wide lost = per_ms * m.spec.speed * pause_ms + money * speed_top() * 3'600'000;
     if (lost == 0) return m.cls;

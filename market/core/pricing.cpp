@@ -265,7 +265,7 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
 
 Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
     const int32_t top = market.speed_top();
-    Surplus s;
+    Wide consumers = 0, providers = 0;
     for (size_t j = 0; j < market.jobs().size(); ++j) {
         const Job& job = market.jobs()[j];
         if (!is_running(job)) continue;
@@ -273,11 +273,13 @@ Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
         const Money worth{top > 0
                               ? static_cast<int64_t>(static_cast<Wide>(job.value.micro) * std::min(p.speed, top) / top)
                               : job.value.micro};
-        s.consumers.micro += (worth - prices[j]).micro * job.cpus;
-        s.providers.micro += (prices[j] - p.reserve).micro * job.cpus;
+        consumers += static_cast<Wide>((worth - prices[j]).micro) * job.cpus;
+        providers += static_cast<Wide>((prices[j] - p.reserve).micro) * job.cpus;
     }
-    s.welfare = s.consumers + s.providers;
-    return s;
+    const auto money = [](Wide sum) {  // a quarter of the range, so that sums of these stay in it too
+        return Money{static_cast<int64_t>(std::clamp<Wide>(sum, INT64_MIN / 4, INT64_MAX / 4))};
+    };
+    return {money(consumers), money(providers), money(consumers) + money(providers)};
 }
 
 }  // namespace souk::market

@@ -6,7 +6,8 @@
 // b x jump / s_1 (Myerson, "Optimal auction design", 1981: v x(v) - integral of x), raised to its provider's reserve,
 // never above its bid. Where one-CPU jobs meet machines ranked by speed that is
 //     sum over k >= i of (s_k - s_{k+1}) / s_1 x v_{k+1},
-// the generalised Vickrey payment of ranked slots; with equal speeds it is the highest losing bid. With mixed CPUs and
+// the generalised Vickrey payment of ranked slots; with equal speeds it is the highest losing bid. (A bid below a
+// reserve competes for nothing there, so it is not one that had to be beaten.) With mixed CPUs and
 // memory the jumps are found by running the greedy without the job, from nothing, and noting each placement that takes
 // the job's best remaining speed away. That makes the price a function of the other bids alone, whatever the history.
 //
