@@ -5,11 +5,11 @@
 // ones are put back (they alone can be the ones that no longer fit, as A falls with the rank by what is held), and the
 // pass goes on with them among the waiting. A job that was put back and admitted in one pass never stopped.
 #include <algorithm>
-#include <numeric>
 #include <queue>
+#include <utility>
 
 #include "kernel/base/check.hpp"
-#include "market/sim/rank_sets.hpp"
+#include "market/sim/ranked_procs.hpp"
 #include "market/sim/replay.hpp"
 
 namespace souk::sim {
@@ -19,12 +19,13 @@ class Greedy {
   public:
     Greedy(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms)
         : jobs_(jobs), terms_(terms), free_(cpus), cpus_(cpus), rank_(jobs.size()), order_(jobs.size()),
-          left_s_(jobs.size()), waiting_(std::max<size_t>(1, jobs.size())), running_(std::max<size_t>(1, jobs.size())) {
-        // Stable: jobs are by arrival, so equal values go by arrival, then place in the log.
-        std::iota(order_.begin(), order_.end(), 0u);
-        std::stable_sort(order_.begin(), order_.end(),
-                         [&](uint32_t a, uint32_t b) { return terms_.value[a] > terms_.value[b]; });
-        for (uint32_t r = 0; r < order_.size(); ++r) rank_[order_[r]] = r;
+          left_s_(jobs.size()) {
+        // Jobs are by arrival, so equal values go by index: by arrival, then place in the log.
+        std::vector<std::pair<int64_t, uint32_t>> by_value(jobs.size());
+        for (size_t i = 0; i < jobs.size(); ++i) by_value[i] = {-terms.value[i].micro, static_cast<uint32_t>(i)};
+        std::sort(by_value.begin(), by_value.end());
+        for (size_t r = 0; r < by_value.size(); ++r) order_[r] = by_value[r].second;
+        for (size_t r = 0; r < order_.size(); ++r) rank_[order_[r]] = static_cast<int32_t>(r);
         for (size_t i = 0; i < jobs.size(); ++i) left_s_[i] = jobs[i].run_s;
         out_.end_s.assign(jobs.size(), not_running);
         frozen_at_.assign(jobs.size(), never_frozen);
@@ -36,11 +37,11 @@ class Greedy {
             drop_void_timers();
             now_ = next < jobs_.size() ? jobs_[next].submit_s : INT64_MAX;
             if (!timers_.empty()) now_ = std::min(now_, timers_.top().end_s);
-            uint32_t from = UINT32_MAX;
+            int32_t from = RankedProcs::none;
             for (; !timers_.empty() && timers_.top().end_s == now_; timers_.pop()) {
                 const uint32_t i = timers_.top().job;
                 if (out_.end_s[i] != now_) continue;
-                running_.remove(rank_[i], jobs_[i].procs);
+                running_.remove(rank_[i]);
                 free_ += jobs_[i].procs;
                 --busy_;
                 from = std::min(from, rank_[i]);
@@ -49,7 +50,7 @@ class Greedy {
                 const auto i = static_cast<uint32_t>(next);
                 // Free processors that nobody who waits can use: a lone arrival takes of them and changes nothing else.
                 const bool alone = next + 1 == jobs_.size() || jobs_[next + 1].submit_s != now_;
-                if (alone && from == UINT32_MAX && jobs_[i].procs <= free_) {
+                if (alone && from == RankedProcs::none && jobs_[i].procs <= free_) {
                     hold(rank_[i], i);
                     start(i);
                     continue;
@@ -57,7 +58,7 @@ class Greedy {
                 waiting_.add(rank_[i], jobs_[i].procs);
                 from = std::min(from, rank_[i]);
             }
-            if (from != UINT32_MAX) allocate(from);
+            if (from != RankedProcs::none) allocate(from);
         }
         return std::move(out_);
     }
@@ -76,17 +77,18 @@ class Greedy {
         while (!timers_.empty() && out_.end_s[timers_.top().job] != timers_.top().end_s) timers_.pop();
     }
 
-    void hold(uint32_t rank, uint32_t i) {
+    void hold(int32_t rank, uint32_t i) {
         running_.add(rank, jobs_[i].procs);
         free_ -= jobs_[i].procs;
     }
 
-    void allocate(uint32_t from) {
+    void allocate(int32_t from) {
         // `left` is A of the rank where the search goes on, an upper bound of A behind it.
-        int64_t left = cpus_ - running_.held_before(from);
-        for (uint32_t r = from; (r = waiting_.first(r, left)) != WaitingSet::none; ++r) {
+        if (waiting_.empty()) return;
+        int64_t left = cpus_ - running_.procs_before(from);
+        for (int32_t r = from; (r = waiting_.first(r, left)) != RankedProcs::none; ++r) {
             const uint32_t i = order_[r];
-            left = cpus_ - running_.held_before(r);
+            left = cpus_ - running_.procs_before(r);
             if (jobs_[i].procs > left) continue;
             left -= jobs_[i].procs;
             waiting_.remove(r);
@@ -101,9 +103,9 @@ class Greedy {
         admitted_.clear();
     }
 
-    void put_back(uint32_t rank) {
+    void put_back(int32_t rank) {
         const uint32_t i = order_[rank];
-        running_.remove(rank, jobs_[i].procs);
+        running_.remove(rank);
         free_ += jobs_[i].procs;
         waiting_.add(rank, jobs_[i].procs);
         if (out_.end_s[i] != not_running) put_back_.push_back(i);
@@ -134,11 +136,11 @@ class Greedy {
     const ReplayTerms& terms_;
     int64_t now_ = 0, free_, cpus_;
     size_t busy_ = 0;
-    std::vector<uint32_t> rank_, order_;    // rank of a job, job of a rank
+    std::vector<int32_t> rank_;             // of a job
+    std::vector<uint32_t> order_;           // the job of a rank
     std::vector<int32_t> left_s_;           // run time left when it last went on or stopped
     std::vector<int64_t> frozen_at_;
-    WaitingSet waiting_;
-    RunningSet running_;
+    RankedProcs waiting_, running_;
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     std::vector<uint32_t> put_back_, admitted_;
     Schedule out_;
