@@ -257,7 +257,9 @@ Nanos Loop::now() {
     return {ts.tv_sec * 1'000'000'000 + ts.tv_nsec};
 }
 
-Timer Loop::at(Nanos deadline, std::function<void()> fn) { return {core_.get(), core_->add_timer(deadline, std::move(fn))}; }
+Timer Loop::at(Nanos deadline, std::function<void()> fn) {
+    return {core_.get(), core_->add_timer(deadline, std::move(fn))};
+}
 Timer Loop::after(Nanos span, std::function<void()> fn) { return at(now() + span, std::move(fn)); }
 void Loop::defer(std::function<void()> fn) { core_->defer(std::move(fn)); }
 

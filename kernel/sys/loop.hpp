@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Loop: the event loop of a daemon over one io_uring. One loop per thread; every callback runs on it, none inside a call
-// that the owner makes (except Handle destructors, which call nothing). The owner declares its Loop before anything
-// that holds handles, so that the loop goes last.
+// Loop: the event loop of a daemon over one io_uring. One loop per thread; every callback runs on it, none inside a
+// call that the owner makes (except Handle destructors, which call nothing). The owner declares its Loop before
+// anything that holds handles, so that the loop goes last.
 //
 // One iteration: completions, then due timers, then deferred functions until none is left, then everything that
 // callbacks asked for (sends of an iteration coalesced) goes to the kernel with one system call, which waits.
@@ -49,7 +49,8 @@ class Handle {
 struct StreamHandlers {
     // Bytes as they come, at most one receive buffer at a time; the view is valid during the call only.
     std::function<void(ByteView)> on_data;
-    // The peer will send no more. Sending is still possible; close the handle to end it. May be empty: then as an error.
+    // The peer will send no more. Sending is still possible; close the handle to end it. May be empty: then as an
+    // error.
     std::function<void()> on_eof;
     // The connection is broken and what was queued is lost. The last callback; close the handle.
     std::function<void(const Error&)> on_error;

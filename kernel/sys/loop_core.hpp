@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The inside of Loop, for loop.cpp, stream.cpp and loop_objects.cpp alone. An Object is what a handle names: it owns its
-// fd and callbacks, submits through the core (which counts what the kernel still holds), and is destroyed only when
+// The inside of Loop, for loop.cpp, stream.cpp and loop_objects.cpp alone. An Object is what a handle names: it owns
+// its fd and callbacks, submits through the core (which counts what the kernel still holds), and is destroyed only when
 // its handle is closed, no completion of it can come any more, and no callback of it is on the stack.
 #pragma once
 
@@ -120,7 +120,8 @@ inline void Object::dirty() { core_.mark_dirty(*this); }
 std::unique_ptr<Object> make_stream(LoopCore& core, Fd socket, StreamHandlers handlers, StreamOptions options);
 std::unique_ptr<Object> make_listener(LoopCore& core, Fd socket, std::function<void(Fd)> on_accept,
                                       std::function<void(const Error&)> on_trouble);
-std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool once, std::function<void(short)> on_ready);
+std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool once,
+                                   std::function<void(short)> on_ready);
 std::unique_ptr<Object> make_connect(LoopCore& core, Fd socket, const Address& address, Nanos limit,
                                      std::function<void(Result<Fd>)> done);
 

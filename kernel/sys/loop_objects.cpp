@@ -21,7 +21,10 @@ class ListenerObject final : public Object {
   public:
     ListenerObject(LoopCore& core, Fd socket, std::function<void(Fd)> on_accept,
                    std::function<void(const Error&)> on_trouble)
-        : Object(core), socket_(std::move(socket)), on_accept_(std::move(on_accept)), on_trouble_(std::move(on_trouble)) {}
+        : Object(core),
+          socket_(std::move(socket)),
+          on_accept_(std::move(on_accept)),
+          on_trouble_(std::move(on_trouble)) {}
 
     void complete(Op op, const io_uring_cqe& cqe, bool more) override {
         if (op != Op::accept) return;
@@ -98,7 +101,8 @@ class WatchObject final : public Object {
         if (events_ == 0) return;
         if (cqe.res == -ECANCELED || cqe.res == -EINTR || cqe.res == -EAGAIN) return;
         // A completion for events that are no longer asked for says nothing; errors are always reported.
-        const short ready = cqe.res < 0 ? POLLERR : static_cast<short>(cqe.res & (events_ | POLLERR | POLLHUP | POLLNVAL));
+        const short ready =
+            cqe.res < 0 ? POLLERR : static_cast<short>(cqe.res & (events_ | POLLERR | POLLHUP | POLLNVAL));
         if (ready == 0) return;
         if (once_ || cqe.res < 0) events_ = 0;  // the ring cannot poll it: told once
         on_ready_(ready);

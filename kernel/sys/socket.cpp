@@ -36,7 +36,8 @@ Result<Address> Address::parse_path(std::string_view path) {
     un.sun_family = AF_UNIX;
     if (path.empty() || path == "@") return fail("a unix socket needs a path");
     if (path.size() >= sizeof un.sun_path)
-        return fail("the socket path " + quoted(path) + " is longer than " + std::to_string(sizeof un.sun_path - 1) + " bytes");
+        return fail("the socket path " + quoted(path) + " is longer than " + std::to_string(sizeof un.sun_path - 1) +
+                    " bytes");
     memcpy(un.sun_path, path.data(), path.size());
     const bool abstract = path.front() == '@';
     if (abstract) un.sun_path[0] = '\0';
@@ -61,7 +62,8 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = names ? 0 : AI_NUMERICHOST;
     addrinfo* found = nullptr;
-    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &found); ret != 0) {
+    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &found);
+        ret != 0) {
         if (!names) return fail("the host " + quoted(host) + " is not a numeric address");
         return fail("the host " + quoted(host) + " is not known: " + gai_strerror(ret));
     }
@@ -152,7 +154,8 @@ Result<Fd> listen_stream(const Address& address, int backlog, mode_t mode) {
         if (setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
             return fail_errno("SO_REUSEADDR", errno);
     }
-    if (bind(fd.get(), address.raw(), address.raw_bytes()) != 0) return fail_errno("listen on " + address.text(), errno);
+    if (bind(fd.get(), address.raw(), address.raw_bytes()) != 0)
+        return fail_errno("listen on " + address.text(), errno);
     // Between bind and listen nobody can connect yet.
     if (path != nullptr && chmod(path, mode) != 0) return fail_errno("mode of " + std::string(path), errno);
     if (listen(fd.get(), backlog) != 0) return fail_errno("listen on " + address.text(), errno);
@@ -173,7 +176,8 @@ Result<PeerCred> peer_cred(int fd) {
     ucred cred{};
     socklen_t bytes = sizeof cred;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return fail_errno("SO_PEERCRED", errno);
-    if (cred.pid == 0 && cred.uid == static_cast<uid_t>(-1)) return fail("the peer's identity is not known: no unix socket");
+    if (cred.pid == 0 && cred.uid == static_cast<uid_t>(-1))
+        return fail("the peer's identity is not known: no unix socket");
     return PeerCred{cred.pid, cred.uid, cred.gid};
 }
 
@@ -231,7 +235,8 @@ Result<Message> receive_message(int fd, size_t bytes_max) {
             out.fds.emplace_back(passed);
         }
     }
-    if ((message.msg_flags & MSG_TRUNC) != 0) return fail("a message is longer than " + std::to_string(bytes_max) + " bytes");
+    if ((message.msg_flags & MSG_TRUNC) != 0)
+        return fail("a message is longer than " + std::to_string(bytes_max) + " bytes");
     if ((message.msg_flags & MSG_CTRUNC) != 0) return fail("a message carries more descriptors than could be received");
     out.bytes.resize(static_cast<size_t>(got));
     return out;

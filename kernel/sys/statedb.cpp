@@ -93,8 +93,8 @@ Status StateDb::open_file(int schema_version) {
     sqlite3_extended_result_codes(db, 1);
     // Exclusive: the lock above says that nobody else reads, so the WAL needs no shared memory.
     TRY(run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;"
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 256;"
-            "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY"));
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 1024;"
+            "PRAGMA journal_size_limit = 4194304; PRAGMA temp_store = MEMORY"));
     return check_version(schema_version);
 }
 
@@ -139,7 +139,8 @@ Status StateDb::write_changes() {
         const Statement& statement = value ? put_ : erase_;
         sqlite3_bind_text(statement.get(), 1, name.first.data(), static_cast<int>(name.first.size()), SQLITE_STATIC);
         sqlite3_bind_text(statement.get(), 2, name.second.data(), static_cast<int>(name.second.size()), SQLITE_STATIC);
-        if (value) sqlite3_bind_blob64(statement.get(), 3, value->empty() ? "" : value->data(), value->size(), SQLITE_STATIC);
+        if (value)
+            sqlite3_bind_blob64(statement.get(), 3, value->empty() ? "" : value->data(), value->size(), SQLITE_STATIC);
         const Status written = step(statement);
         sqlite3_clear_bindings(statement.get());
         if (!written) return written;

@@ -4,7 +4,7 @@
 // writes all of them in one durable transaction (WAL, synchronous=FULL), once per loop iteration, and costs nothing
 // when nothing changed. A commit that fails (full disk) leaves the last committed state on disk and keeps the changes:
 // they are in the next commit. So "persist, then send" is: hold back what depends on it until commit() says ok.
-// One owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 1 MiB.
+// One owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 4 MiB.
 #pragma once
 
 #include <map>
@@ -28,9 +28,9 @@ class StateDb {
     struct Row {
         std::string key, value;
     };
-    // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a file
-    // of another version is refused. Errors: in use by another process (and which),
-    // of another version, not a database, not writable.
+    // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a
+    // file of another version is refused. Errors: in use by another process (and which), of another version, not a
+    // database, not writable.
     static Result<StateDb> open(const std::string& dir, int schema_version);
     StateDb(StateDb&&) noexcept;
     ~StateDb();  // changes that were not committed are lost

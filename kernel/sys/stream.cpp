@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Stream: multishot receive into the ring's shared buffers, and a bounded queue of chunks of which one gathering send is
-// under way at a time. Small sends are copied together; a big one is queued as it is.
+// Stream: multishot receive into the ring's shared buffers, and a bounded queue of chunks of which one gathering send
+// is under way at a time. Small sends are copied together; a big one is queued as it is.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -149,7 +149,8 @@ Status StreamObject::may_send(size_t bytes) {
     if (finishing_) return fail("the stream was finished");
     if (bytes > options_.send_queue_bytes_max - std::min(queued_, options_.send_queue_bytes_max)) {
         want_drain_ = true;
-        return fail_errno("the send queue of " + std::to_string(options_.send_queue_bytes_max) + " bytes is full", ENOBUFS);
+        return fail_errno("the send queue of " + std::to_string(options_.send_queue_bytes_max) + " bytes is full",
+                          ENOBUFS);
     }
     return {};
 }

@@ -22,7 +22,10 @@ constexpr unsigned pings_max = 3;  // unanswered
 std::unique_ptr<Transport> plain_transport() { return std::make_unique<PlainTransport>(); }
 
 Channel::Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options, std::unique_ptr<Transport> transport)
-    : loop_(loop), handlers_(std::make_shared<ChannelHandlers>(std::move(handlers))), options_(options), transport_(std::move(transport)),
+    : loop_(loop),
+      handlers_(std::make_shared<ChannelHandlers>(std::move(handlers))),
+      options_(options),
+      transport_(std::move(transport)),
       decoder_(options.side) {
     MUST(handlers_->on_frame && handlers_->on_closed);
 }
@@ -37,8 +40,8 @@ Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHan
                               const auto held = self->handlers_;
                               if (held->on_drain) held->on_drain();
                           }};
-    TRY_ASSIGN(channel->stream_,
-               loop.stream(std::move(socket), std::move(stream), {.send_queue_bytes_max = options.send_queue_bytes_max}));
+    TRY_ASSIGN(channel->stream_, loop.stream(std::move(socket), std::move(stream),
+                                             {.send_queue_bytes_max = options.send_queue_bytes_max}));
     channel->heard_ = Loop::now();
     channel->first_frame_timer_ = loop.after(options.first_frame_limit, [self] {
         self->end(Error{ETIMEDOUT, "the peer connected and said nothing"});
@@ -186,7 +189,8 @@ void Channel::watch_silence(Nanos at) {
         if (silent >= options_.keepalive) {
             // By pings, not by time alone: after a sleep of this machine the peer gets its chance to answer.
             if (unanswered_ == pings_max)
-                return end(Error{ETIMEDOUT, "the peer has been silent for " + std::to_string(silent.ns / 1'000'000'000) + " s"});
+                return end(Error{ETIMEDOUT,
+                                 "the peer has been silent for " + std::to_string(silent.ns / 1'000'000'000) + " s"});
             ++unanswered_;
             (void)send(frame_ping, std::string_view());
         }

@@ -26,7 +26,8 @@ struct ChannelHandlers {
 struct ChannelOptions {
     Side side = Side::acceptor;
     Nanos first_frame_limit = Nanos::from_s(5);
-    // Ping a peer of which nothing came for that long, give it up after three pings without answer; 0: never (local sockets).
+    // Ping a peer of which nothing came for that long, give it up after three pings without answer; 0: never (local
+    // sockets).
     Nanos keepalive = Nanos{0};
     size_t send_queue_bytes_max = 4 << 20;           // at least a frame of the biggest type that is sent here
     Nanos linger = Nanos::from_s(2);                 // for last words, when closed by finish() or refuse()
@@ -49,7 +50,8 @@ class Channel {
     // The longest body that send() takes now.
     size_t room() const;
 
-    // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for shorter than its patience.
+    // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for shorter than its
+    // patience.
     void pause_reading();
     void resume_reading();
 

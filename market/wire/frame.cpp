@@ -27,14 +27,15 @@ Status FrameDecoder::check_header() {
     type_ = static_cast<FrameType>(head_[4] | head_[5] << 8);
     const unsigned flags = static_cast<unsigned>(head_[6] | head_[7] << 8);
     if (!opened_ && !may_open(side_, type_)) {
-        if (is_known(type_)) return fail("the connection begins with a frame of type " + number(type_) + ", not with a hello");
+        if (is_known(type_))
+            return fail("the connection begins with a frame of type " + number(type_) + ", not with a hello");
         return fail("this is not souk's protocol");
     }
     if (!is_known(type_)) return fail("a frame of unknown type " + number(type_));
     if (flags != 0) return fail("a frame of type " + number(type_) + " with unknown flags " + std::to_string(flags));
     if (length_ > frame_bytes_max(type_))
-        return fail("a frame of type " + number(type_) + " with " + std::to_string(length_) + " bytes, over its limit of " +
-                    std::to_string(frame_bytes_max(type_)));
+        return fail("a frame of type " + number(type_) + " with " + std::to_string(length_) +
+                    " bytes, over its limit of " + std::to_string(frame_bytes_max(type_)));
     return {};
 }
 
@@ -78,7 +79,8 @@ std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body
     MUST(is_known(type) && body_bytes <= frame_bytes_max(type));
     const auto byte = [](size_t value, int shift) { return static_cast<uint8_t>(value >> shift & 0xff); };
     const auto number = static_cast<uint16_t>(type);
-    return {byte(body_bytes, 0), byte(body_bytes, 8), byte(body_bytes, 16), byte(body_bytes, 24), byte(number, 0), byte(number, 8), 0, 0};
+    return {byte(body_bytes, 0), byte(body_bytes, 8), byte(body_bytes, 16), byte(body_bytes, 24),
+            byte(number, 0),     byte(number, 8),     0,                    0};
 }
 
 Bytes encode_frame(FrameType type, std::string_view body) {

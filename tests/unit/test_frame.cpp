@@ -23,7 +23,8 @@ std::string wire_of(FrameType type, std::string_view body) {
 std::string raw_header(uint32_t bytes, unsigned type, unsigned flags) {
     std::string out;
     for (int shift = 0; shift < 32; shift += 8) out += static_cast<char>(bytes >> shift);
-    out += {static_cast<char>(type), static_cast<char>(type >> 8), static_cast<char>(flags), static_cast<char>(flags >> 8)};
+    out += {static_cast<char>(type), static_cast<char>(type >> 8), static_cast<char>(flags),
+            static_cast<char>(flags >> 8)};
     return out;
 }
 
@@ -125,7 +126,8 @@ START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(0xffffffff, 65, 0)),
                    "a frame of type 65 with 4294967295 bytes, over its limit of 1048576");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 999, 0)), "a frame of unknown type 999");
-    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 32, 256)), "a frame of type 32 with unknown flags 256");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 32, 256)),
+                   "a frame of type 32 with unknown flags 256");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(1, 0xff00, 0)),
                    "a frame of type 65280 with 1 bytes, over its limit of 0");
     ck_assert_text(error_of(Side::acceptor, hello + hello), "");
@@ -142,8 +144,9 @@ END_TEST
 
 START_TEST(versions_must_agree_and_the_error_names_both) {
     OK(check_version(protocol_version));
-    ck_assert_text(check_version(7).error().message,
-                   "the peer speaks version 7 of souk's protocol, this program version 1: install the same release on both");
+    ck_assert_text(
+        check_version(7).error().message,
+        "the peer speaks version 7 of souk's protocol, this program version 1: install the same release on both");
 }
 END_TEST
 
@@ -176,7 +179,8 @@ START_TEST(a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on) {
     bool full = false;
     UNTIL_PEER(ends.loop, [&] {
         for (;;) {
-            Status status = ends.client.channel->send(FrameType::image_chunk, Bytes(500'000, static_cast<uint8_t>(sent)));
+            Status status =
+                ends.client.channel->send(FrameType::image_chunk, Bytes(500'000, static_cast<uint8_t>(sent)));
             if (!status) {
                 ck_assert_int_eq(status.error().code, ENOBUFS);
                 full = ends.client.channel->queued() > 1'500'000;
@@ -293,7 +297,9 @@ START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
         OK(opened);
         channel = std::move(*opened);
         if (when == 2) write_all(theirs.get(), "this is garbage");
-        else write_all(theirs.get(), wire_of(FrameType::hello, "0") + wire_of(FrameType::ok, "") + wire_of(FrameType::ok, ""));
+        else
+            write_all(theirs.get(),
+                      wire_of(FrameType::hello, "0") + wire_of(FrameType::ok, "") + wire_of(FrameType::ok, ""));
         bool eof = false;
         std::string seen;
         UNTIL_PEER(loop, (seen += read_some(theirs.get(), &eof), eof));

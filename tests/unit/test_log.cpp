@@ -36,8 +36,9 @@ Pipe nonblocking_pipe() {
 }  // namespace
 
 START_TEST(a_line_holds_message_and_fields_and_no_input_can_forge_another) {
-    ck_assert_text(format_log_line(false, "12:00", "agentd", Level::info, "job started", {{"job", "n1.7"}, {"cpus", 2}}),
-                   "12:00 agentd: job started job=n1.7 cpus=2\n");
+    ck_assert_text(
+        format_log_line(false, "12:00", "agentd", Level::info, "job started", {{"job", "n1.7"}, {"cpus", 2}}),
+        "12:00 agentd: job started job=n1.7 cpus=2\n");
     ck_assert_text(format_log_line(true, "", "agentd", Level::warning, "odd", {{"why", "two words"}, {"none", ""}}),
                    "<4>odd why=\"two words\" none=\"\"\n");
     ck_assert_text(format_log_line(false, "", "", Level::error, "a\n<0>b", {{"x", "1\x1b[31m\n=\"\\"}}),
@@ -81,7 +82,8 @@ START_TEST(lines_that_repeat_are_limited_and_counted) {
     ck_assert_int_eq(count(), 6);
     log.limited("accept", Nanos::from_s(60), Level::warning, "accept failed");
     const std::string text = all_of(pipe.read_end.get());
-    ck_assert_msg(text.find("similar lines were left out about=accept count=95") != std::string::npos, "%s", text.c_str());
+    ck_assert_msg(text.find("similar lines were left out about=accept count=95") != std::string::npos, "%s",
+                  text.c_str());
     ck_assert_int_eq(std::count(text.begin(), text.end(), '\n'), 2);
     // However many keys: memory and lines stay bounded.
     for (int i = 0; i < 2000; ++i) log.limited("k" + std::to_string(i), Nanos::from_s(61), Level::info, "x");
@@ -116,7 +118,8 @@ START_TEST(readiness_reaches_the_service_manager_and_none_is_no_error) {
     char buf[100];
     ck_assert_text(std::string(buf, static_cast<size_t>(recv(manager.get(), buf, sizeof buf, MSG_DONTWAIT))),
                    "READY=1\nSTATUS=3 jobs");
-    ck_assert_text(std::string(buf, static_cast<size_t>(recv(manager.get(), buf, sizeof buf, MSG_DONTWAIT))), "STOPPING=1");
+    ck_assert_text(std::string(buf, static_cast<size_t>(recv(manager.get(), buf, sizeof buf, MSG_DONTWAIT))),
+                   "STOPPING=1");
     setenv("NOTIFY_SOCKET", "@souk-nobody-here", 1);
     ck_assert(!notify_ready());
 }

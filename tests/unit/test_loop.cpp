@@ -413,7 +413,8 @@ START_TEST(a_thousand_connections_echo_over_tcp) {
     UNTIL(loop, connected == 1000 && std::all_of(got.begin(), got.end(), [](Got& g) { return g.data.size() >= 7; }));
     for (int round = 0; round < 3; ++round) {  // all at once: many more than there are buffers
         for (Got& g : got) g.data.clear();
-        for (int i = 0; i < 1000; ++i) OK(clients[static_cast<size_t>(i)].send(bytes_of(std::string(3000, 'a' + i % 26))));
+        for (int i = 0; i < 1000; ++i)
+            OK(clients[static_cast<size_t>(i)].send(bytes_of(std::string(3000, 'a' + i % 26))));
         UNTIL(loop, std::all_of(got.begin(), got.end(), [](Got& g) { return g.data.size() == 3000; }));
         for (int i = 0; i < 1000; ++i) ck_assert(got[static_cast<size_t>(i)].data == std::string(3000, 'a' + i % 26));
     }
