@@ -126,10 +126,10 @@ std::string criu_error_lines(std::string_view log, size_t lines_max) {
         const size_t error = line.find("Error ");
         // CRIU wants more open files than it may have where CAP_SYS_RESOURCE is missing, says so, and works.
         if (error == std::string_view::npos || line.find("setup RLIMIT_NOFILE") != std::string_view::npos) continue;
-        line = line.substr(error, line_bytes_max);
-        if (out.find(line) != std::string::npos) continue;
-        if (!out.empty()) out += "; ";
-        for (const char c : line) out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+        std::string said(line.substr(error, line_bytes_max));
+        for (char& c : said) c = static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+        if (out.find(said) != std::string::npos) continue;
+        out += (out.empty() ? "" : "; ") + said;
         ++lines;
     }
     return out;

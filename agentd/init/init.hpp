@@ -62,6 +62,7 @@ struct Init {
     Input in;
     Output out[SOUK_STREAMS];
     uint64_t safe_from[SOUK_STREAMS];  // of the last HELLO: what agentd has is not sent again
+    int affinity;  // file of the image, between LOAD and RESTORED, else -1
     int last_pid;  // to be written back, 0 = nothing
     bool root_dead;
     int root_status, stop_signal;
@@ -94,6 +95,8 @@ void on_exec_pipe();
 void on_child();      // reaps
 void finish_root();   // the root is dead and not by a dump: ends the job
 void send_signal(int number, uint32_t target);
+// Whether a process is the job's: it has its ancestors here. CRIU and other helpers come from outside.
+bool of_the_job(int pid);
 
 // stdio.cpp
 const char* make_pipes();               // null, or what failed (errno set); the job's ends go to g.job_end
@@ -120,6 +123,10 @@ void helpers_leave();
 // shm.cpp: the private /dev/shm to and from one file. Null, or what failed (errno set).
 const char* shm_save(int image_dir);
 const char* shm_load(int image_dir);
+
+// affinity.cpp
+const char* affinity_save(int image_dir);  // null, or what failed (errno set)
+void affinity_restore(int file);
 
 // serve.cpp
 void on_connect();

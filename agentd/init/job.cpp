@@ -128,12 +128,6 @@ int parent_of(int pid) {
     int parent = -1;
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
 }
-
-// Whoever came from outside (CRIU, a helper) has no ancestor here; it is not the job's.
-bool of_the_job(int pid) {
-    for (int hops = 0; pid > 1 && hops < 4096; ++hops) pid = parent_of(pid);
-    return pid == 1;
-}
 }  // namespace
 
 void start_job(int spec_fd) {
@@ -226,6 +220,10 @@ void on_child() {
     }
 }
 
+bool of_the_job(int pid) {
+    for (int hops = 0; pid > 1 && hops < 4096; ++hops) pid = parent_of(pid);
+    return pid == 1;
+}
 void send_signal(int number, uint32_t target) {
     if (g.root <= 1 || g.root_dead || number < 1 || number >= NSIG) return;
     pid_t group = 0;

@@ -20,7 +20,7 @@ void begin() {
     g.conn = 4;
     fcntl(g.dir, F_SETFD, FD_CLOEXEC);
     fcntl(g.conn, F_SETFD, FD_CLOEXEC);
-    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = -1;
+    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = -1;
     for (int& fd : g.job_end) fd = -1;
     g.in.eof_at = UINT64_MAX;
     g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = true;

@@ -121,6 +121,7 @@ void drain(int image_dir) {
     if (g.tty ? !copy_typed_ahead(&typed, &canonical) : !copy_pipe_input(&unread)) failed = "copy unread input";
     if (!failed) failed = write_residue(image_dir, unread, typed, canonical);
     if (!failed) failed = shm_save(image_dir);
+    if (!failed) failed = affinity_save(image_dir);
     if (!failed) g.state = SOUK_DRAINED_STATE;
     answer(SOUK_DRAINED, failed);
     munmap(unread.data, unread.cap);
@@ -155,6 +156,7 @@ void load(int image_dir) {
     if (g.tty && fchown(g.slave, g.uid, static_cast<gid_t>(-1)) != 0) say("chown the terminal", errno);
     for (const int end : g.job_end)
         if (end >= 0 && fchown(end, g.uid, g.gid) != 0) say("chown a pipe", errno);
+    g.affinity = openat(image_dir, SOUK_AFFINITY_NAME, O_RDONLY | O_CLOEXEC);
     g.state = SOUK_LOADED_STATE;
     answer(SOUK_LOADED, nullptr, &r, sizeof r);
 }
@@ -163,6 +165,11 @@ void restored() {
     if (g.state != SOUK_LOADED_STATE) return say("ignored a word that the job is restored", 0);
     helpers_leave();
     close_job_ends();
+    if (g.affinity >= 0) {
+        affinity_restore(g.affinity);
+        close(g.affinity);
+        g.affinity = -1;
+    }
     g.state = SOUK_RUNNING;
     g.children_left = true;
     if (g.root_dead) finish_root();

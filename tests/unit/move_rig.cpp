@@ -76,7 +76,7 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
     return good || refuse ? "" : *rig.failure;
 }
 
-std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse) {
+std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse, TcpPolicy tcp) {
     auto rig = std::make_unique<CapsuleRig>(output);
     const auto residue = decode_residue(*read_file(images, SOUK_RESIDUE_NAME, SOUK_RESIDUE_MAX));
     ck_assert_msg(residue.has_value(), "%s", residue ? "" : residue.error().message.c_str());
@@ -90,6 +90,7 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
     ck_assert(rig->until([&] { return rig->loaded; }));
     RestoreOptions options;
     options.keys = stdio_keys(rig->residue);
+    options.tcp = tcp;
     ck_assert(criu.session.restore(options).has_value());
     if (!criu.until(CriuEventKind::restore_held)) return why = criu.last.message, nullptr;
     if (!refuse) ck_assert(rig->client.restored().has_value());

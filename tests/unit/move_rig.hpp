@@ -30,7 +30,8 @@ struct SessionRig {
 // Each returns an empty string, or why not. freeze leaves a dead job and its image; with `refuse` a running one.
 std::string freeze(CapsuleRig& rig, int images, bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse);
 // A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse` at restore_held.
-std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse = false);
+std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse = false,
+                                 TcpPolicy tcp = TcpPolicy::refuse);
 // freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
 void hop(std::unique_ptr<CapsuleRig>& rig);
 

@@ -2,6 +2,7 @@
 // Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What a program computes and
 // prints over its hops is compared with what it must be.
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "tests/unit/move_rig.hpp"
@@ -22,6 +23,16 @@ std::string numbers(int from, int to, const std::string& before = "") {
     std::string out;
     for (int i = from; i <= to; ++i) out += before + std::to_string(i) + "\n";
     return out;
+}
+
+// A tmpfs that is mounted nowhere: it goes with its fd.
+Fd small_tmpfs(const char* size) {
+    const Fd context(::fsopen("tmpfs", FSOPEN_CLOEXEC));
+    ck_assert(::fsconfig(context.get(), FSCONFIG_SET_STRING, "size", size, 0) == 0);
+    ck_assert(::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0);
+    Fd mounted(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
+    ck_assert(mounted.get() >= 0);
+    return mounted;
 }
 
 START_TEST(a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own) {
@@ -201,12 +212,155 @@ START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good)
     ck_assert_text(output.text[0], "<word>\n");
 }
 END_TEST
+START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
+    NEEDS_MOVES();
+    for (const char* size : {"64k", "400k", "4m"}) {  // full at once, in the middle of the small files, in the pages
+        JobOutput output;
+        CapsuleRig rig(output);
+        rig.start(unit::python("memory = bytearray(b'x' * 8000000)\nprint('up')\nprint(input(), len(memory))"));
+        ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+        const Fd full = small_tmpfs(size);
+        const std::string why = unit::freeze(rig, full.get());
+        ck_assert_msg(why.starts_with("CRIU cannot dump: no space left in the image directory") , "%s", why.c_str());
+        ck_assert(why.find('\n') == std::string::npos);
+        rig.send_input("word\n");
+        ck_assert(rig.until([&] { return rig.ended(); }));
+        ck_assert_text(output.text[0], "up\nword 8000000\n");
+    }
+}
+END_TEST
+
+START_TEST(shared_memory_affinity_timers_and_daemons_go_along) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(unit::python(R"(
+import ctypes, mmap, os, struct, sys
+libc = ctypes.CDLL(None)
+os.sched_setaffinity(0, {1})
+os.mkdir('/dev/shm/d', 0o751)
+with open('/dev/shm/d/seg', 'wb+') as f:
+    f.truncate(1 << 30); m = mmap.mmap(f.fileno(), 1 << 30)
+m[5 << 20:(5 << 20) + 5] = b'bytes'
+os.symlink('seg', '/dev/shm/d/link')
+timer = libc.timerfd_create(1, 0)
+libc.timerfd_settime(timer, 0, struct.pack('qqqq', 0, 20000000, 0, 1), None)
+os.read(timer, 8)
+daemon = os.fork()
+if daemon == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    while True: libc.pause()
+os.waitpid(daemon, 0)
+print('up', flush=True)
+for line in sys.stdin:
+    m[0] = (m[0] + 1) & 255
+    expiries, = struct.unpack('q', os.read(timer, 8))
+    print(os.sched_getaffinity(0), m[0], m[5 << 20:(5 << 20) + 5].decode(), os.readlink('/dev/shm/d/link'),
+          oct(os.stat('/dev/shm/d').st_mode), os.stat('/dev/shm/d/seg').st_blocks < 10000, expiries > 0, flush=True)
+)"));
+    ck_assert(rig->until([&] { return output.text[0] == "up\n"; }));
+    std::string expected = "up\n";
+    for (int i = 1; i <= 2; ++i) {
+        rig->send_input("\n");
+        expected += "{1} " + std::to_string(i) + " bytes seg 0o40751 True True\n";
+        ck_assert_msg(rig->until([&] { return output.text[0] == expected; }, 5), "%s%s", output.text[0].c_str(), output.text[1].c_str());
+        if (i == 1) unit::hop(rig);
+    }
+    // CRIU gives the daemon to PID 1; the next move would leave it behind and must not be tried.
+    const Status movable = check_movable(*capsule_processes(rig->capsule), rig->root);
+    ck_assert(!movable.has_value() && movable.error().message.starts_with("cannot move: process "));
+}
+END_TEST
+
+START_TEST(a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output, true);
+    rig->start(unit::python(R"(
+import socket
+s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); a, _ = s.accept()
+print('up'); input(); c.sendall(b'x'); print(a.recv(1)); input()
+try: c.sendall(b'y'); print(a.recv(1))
+except OSError as e: print('closed'))"));
+    ck_assert(rig->until([&] { return output.text[0] == "up\n"; }));
+    const unit::TempDir images, again;
+    std::string why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.find("Connected TCP socket") != std::string::npos, "%s", why.c_str());
+    rig->send_input("\n");
+    ck_assert(rig->until([&] { return output.text[0] == "up\nb'x'\n"; }));
+    const uint64_t sent = rig->input_sent;
+    why = unit::freeze(*rig, again.fd.get(), false, TcpPolicy::close);
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig = unit::thaw(output, again.fd.get(), why, false, TcpPolicy::close);
+    ck_assert_msg(rig != nullptr, "%s", why.c_str());
+    rig->input_sent = sent;
+    rig->send_input("\n");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert_msg(output.text[0] == "up\nb'x'\nclosed\n", "%s%s", output.text[0].c_str(), output.text[1].c_str());
+}
+END_TEST
+
+START_TEST(an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent) {
+    NEEDS_MOVES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("while read -r x; do echo \"<$x>\"; done"));
+    ck_assert(rig.until([&] { return rig.started; }));
+    for (int i = 0; i < 3; ++i) {
+        const unit::TempDir images;
+        rig.helpers_ready = false;
+        rig.drained.reset();
+        ck_assert(rig.client.helpers_enter(false).has_value());
+        ck_assert(rig.until([&] { return rig.helpers_ready; }));
+        {
+            unit::SessionRig criu(rig, images.fd.get());
+            ck_assert(criu.until(CriuEventKind::ready));
+            DumpOptions options;
+            options.root = rig.root;
+            ck_assert(criu.session.dump(options).has_value());
+            ck_assert(criu.until(CriuEventKind::dump_held));
+            ck_assert(rig.client.drain(images.fd.get()).has_value());
+            ck_assert(rig.until([&] { return rig.drained == 0; }));
+            rig.drop_connection();
+            rig.closed = true;
+        }  // the session ends here, as with its agent
+        rig.connect_again();
+        ck_assert(rig.until([&] { return rig.welcomed; }));
+        ck_assert_int_eq(rig.welcome.state, SOUK_DRAINED_STATE);
+        ck_assert(rig.client.undrain().has_value());
+        ck_assert(rig.client.helpers_leave().has_value());
+        rig.send_input("word\n");
+        ck_assert(rig.until([&] { return output.text[0].size() == size_t(i + 1) * 7; }));
+    }
+}
+END_TEST
+
+START_TEST(two_identical_hops_of_one_image_never_print_a_byte_twice_when_the_reader_is_slow) {
+    NEEDS_MOVES();
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->acknowledge = false;  // nothing leaves souk-init's keeping
+    rig->start(unit::shell("seq 1 60000; sleep 1000"));
+    ck_assert(rig->until([&] { return output.text[0].size() >= SOUK_OUTPUT_WINDOW; }));
+    for (int hops = 0; hops < 3; ++hops) {
+        unit::hop(rig);
+        rig->acknowledge = hops == 2;
+    }
+    ck_assert(rig->until([&] { return output.text[0].size() == numbers(1, 60'000).size(); }));
+    ck_assert(output.text[0] == numbers(1, 60'000));
+}
+END_TEST
 }  // namespace
 
 UNIT_SUITE_LONG(criu, 120, a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own,
                 a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops, threads_and_their_locks_go_on_over_ten_hops,
                 a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
                 a_dump_that_is_refused_leaves_the_job_as_it_was,
-                a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good);
+                a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
+                a_full_image_directory_fails_the_dump_and_the_job_goes_on, shared_memory_affinity_timers_and_daemons_go_along,
+                a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
+                an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent,
+                two_identical_hops_of_one_image_never_print_a_byte_twice_when_the_reader_is_slow);
 
 }  // namespace souk

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Images: a checkpoint is a directory (0700) that CRIU and souk-init filled, and its manifest: the needs of the job and
+// every file's length and xxh3-128 digest. It is made under a temporary name (NAME.part), sealed (manifest, sync if
+// wished, rename) and from then on never changed. A directory without its manifest is no image.
+//
+// Owner: agentd, one directory per (job, epoch). What fails: the file system (errno), a damaged or foreign image (one line
+// that names the file), a machine that lacks what the job needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/result.hpp"
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+
+// What an image was made on and needs to run.
+struct Machine {
+    std::string architecture;  // x86_64
+    std::string kernel;        // release
+    std::string criu;          // version; must be the same on both ends
+    uint64_t page_bytes = 0;
+    std::vector<std::string> cpu_features;  // sorted; the job may have found out about any of them
+    bool operator==(const Machine&) const = default;
+};
+// This machine, with the CRIU version that a session said.
+Result<Machine> this_machine(const std::string& criu_version);
+// Whether `here` can take what was made on `there`: the same architecture, page size and CRIU, every CPU feature. Pure.
+Status can_take(const Machine& here, const Machine& there);
+
+struct ImageFile {
+    std::string name;
+    uint64_t bytes = 0;
+    std::string digest;  // 32 hex digits
+    bool operator==(const ImageFile&) const = default;
+};
+
+struct Manifest {
+    static constexpr int format = 1;
+    JobId job;
+    Epoch epoch;
+    Machine machine;
+    std::vector<ImageFile> files;  // sorted by name
+    uint64_t bytes() const;        // of all files
+    bool operator==(const Manifest&) const = default;
+};
+inline constexpr const char* manifest_name = "MANIFEST";
+inline constexpr size_t manifest_bytes_max = 4 << 20;
+inline constexpr size_t image_files_max = 20'000;
+
+// Text, one line a fact, with a digest of itself at its end. Pure.
+std::string encode_manifest(const Manifest& manifest);
+Result<Manifest> decode_manifest(std::string_view text);
+// A plain file name: no '/', not "." or "..", printable, at most 200 characters. Pure.
+bool valid_image_name(std::string_view name);
+// False for what CRIU says about its work (logs, statistics) and the manifest itself: it is no part of the image. Pure.
+bool is_image_file(std::string_view name);
+
+// Whether the image must survive a crash of the machine: a frozen job must; one on its way in memory need not.
+enum class Durability : uint8_t { memory, disk };
+
+// NAME.part below `parent`, made anew: what lay there is removed.
+Result<Fd> create_image(int parent, const std::string& name);
+// The files of a directory with their digests, read through once; CRIU's logs and statistics are left out (and removed).
+Result<std::vector<ImageFile>> digest_files(int directory);
+// Writes the manifest and gives NAME.part its name. The image exists when this returns.
+Status seal_image(int parent, const std::string& name, const Manifest& manifest, Durability durability);
+Result<Fd> open_image(int parent, const std::string& name);
+Result<Manifest> read_manifest(int directory);
+// Reads every file: lengths, digests, nothing missing. (CRIU's logs of a restore do not count.)
+Result<Manifest> verify_image(int directory);
+// NAME and NAME.part, if they are there.
+Status remove_image(int parent, const std::string& name);
+
+// The streaming digest of the manifest: xxh3-128 (XXH128), seed 0.
+class Digest {
+  public:
+    Digest();
+    ~Digest();
+    Digest(Digest&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Digest& operator=(Digest&& other) noexcept {
+        std::swap(state_, other.state_);
+        return *this;
+    }
+    void add(std::string_view bytes);
+    std::string hex() const;
+    void reset();
+
+  private:
+    void* state_;
+};
+
+}  // namespace souk

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The manifest as text: one line a fact, in this order, and in the end a digest of all lines before. Pure.
+#include <algorithm>
+#include <charconv>
+
+#include "checkpoint/images.hpp"
+
+namespace souk {
+namespace {
+std::string digest_of(std::string_view text) {
+    Digest d;
+    d.add(text);
+    return d.hex();
+}
+
+// Reads the lines "key value" one after the other.
+class Lines {
+  public:
+    explicit Lines(std::string_view text) : text_(text) {}
+    bool done() const { return text_.empty(); }
+    // The value of the next line if its key is `key`; else nothing is taken.
+    bool take(std::string_view key, std::string& value) {
+        const size_t end = text_.find('\n');
+        if (end == std::string_view::npos) return false;
+        const std::string_view line = text_.substr(0, end);
+        if (line.size() < key.size() + 1 || !line.starts_with(key) || line[key.size()] != ' ') return false;
+        value = line.substr(key.size() + 1);
+        text_.remove_prefix(end + 1);
+        return true;
+    }
+    bool take(std::string_view key, uint64_t& value) {
+        std::string text;
+        return take(key, text) && number(text, value);
+    }
+    static bool number(std::string_view text, uint64_t& value) {
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc{} && end == text.data() + text.size();
+    }
+
+  private:
+    std::string_view text_;
+};
+
+bool valid_digest(std::string_view d) {
+    return d.size() == 32 && d.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// "LENGTH DIGEST NAME"
+bool parse_file(std::string_view line, ImageFile& file) {
+    const size_t first = line.find(' '), second = line.find(' ', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) return false;
+    file.digest = line.substr(first + 1, second - first - 1);
+    file.name = line.substr(second + 1);
+    return Lines::number(line.substr(0, first), file.bytes) && valid_digest(file.digest) && valid_image_name(file.name);
+}
+}  // namespace
+
+bool valid_image_name(std::string_view name) {
+    if (name.empty() || name.size() > 200 || name == "." || name == "..") return false;
+    return std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 127 && c != '/'; });
+}
+
+bool is_image_file(std::string_view name) {
+    return !name.ends_with(".log") && !name.starts_with("stats-") && name != manifest_name;
+}
+
+std::string encode_manifest(const Manifest& m) {
+    std::string out = "souk-image " + std::to_string(Manifest::format) + "\n";
+    const auto line = [&out](const char* key, const std::string& value) { out += key + (" " + value) + "\n"; };
+    line("job", m.job.text());
+    line("epoch", std::to_string(m.epoch.n));
+    line("architecture", m.machine.architecture);
+    line("kernel", m.machine.kernel);
+    line("criu", m.machine.criu);
+    line("page-bytes", std::to_string(m.machine.page_bytes));
+    for (const std::string& feature : m.machine.cpu_features) line("cpu", feature);
+    line("files", std::to_string(m.files.size()));
+    for (const ImageFile& f : m.files) line("file", std::to_string(f.bytes) + " " + f.digest + " " + f.name);
+    line("end", digest_of(out));
+    return out;
+}
+
+Result<Manifest> decode_manifest(std::string_view text) {
+    if (text.size() > manifest_bytes_max) return fail("manifest: too long");
+    Lines lines(text);
+    Manifest m;
+    uint64_t format = 0, files = 0;
+    std::string value;
+    if (!lines.take("souk-image", format)) return fail("manifest: not an image of a job");
+    if (format != Manifest::format) return fail("manifest: format " + std::to_string(format) + " is not known here");
+    if (!lines.take("job", value)) return fail("manifest: no job");
+    TRY_ASSIGN(m.job, parse_job_id(value));
+    bool good = lines.take("epoch", m.epoch.n) && lines.take("architecture", m.machine.architecture) &&
+                lines.take("kernel", m.machine.kernel) && lines.take("criu", m.machine.criu) &&
+                lines.take("page-bytes", m.machine.page_bytes);
+    while (good && lines.take("cpu", value)) m.machine.cpu_features.push_back(value);
+    good = good && lines.take("files", files) && files <= image_files_max;
+    for (uint64_t i = 0; good && i < files; ++i) {
+        ImageFile file;
+        good = lines.take("file", value) && parse_file(value, file);
+        good = good && (m.files.empty() || m.files.back().name < file.name);
+        m.files.push_back(std::move(file));
+    }
+    if (!good || !lines.take("end", value) || !lines.done()) return fail("manifest: damaged");
+    const size_t end_line = text.rfind("end ", text.size() - 2);
+    if (digest_of(text.substr(0, end_line)) != value) return fail("manifest: damaged");
+    if (!std::is_sorted(m.machine.cpu_features.begin(), m.machine.cpu_features.end())) return fail("manifest: damaged");
+    return m;
+}
+
+}  // namespace souk
