@@ -90,7 +90,7 @@ bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset
                  size_t n, const int* fds = nullptr, int nfds = 0);
 
 // job.cpp
-void start_job(int spec_fd);
+void start_job(int spec_fd, int cgroup);  // cgroup: the job's own group, or -1
 void on_exec_pipe();
 void on_child();      // reaps
 void finish_root();   // the root is dead and not by a dump: ends the job

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +108,17 @@ bool set_limit(const souk_rlimit& wish) {
     child_failed(report, in_exec);
 }
 
+// As fork; into another group at once, since moving a process afterwards takes the kernel milliseconds.
+pid_t fork_into(int cgroup) {
+    struct clone_args args = {};
+    args.exit_signal = SIGCHLD;
+    if (cgroup >= 0) {
+        args.flags = CLONE_INTO_CGROUP;
+        args.cgroup = static_cast<uint64_t>(cgroup);
+    }
+    return static_cast<pid_t>(syscall(SYS_clone3, &args, sizeof args));
+}
+
 void write_exit_record() {
     const int fd = openat(g.dir, SOUK_EXIT_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool good = fd >= 0 && write_all(fd, &g.exit, sizeof g.exit) && (!g.durable || fsync(fd) == 0);
@@ -130,7 +143,7 @@ int parent_of(int pid) {
 }
 }  // namespace
 
-void start_job(int spec_fd) {
+void start_job(int spec_fd, int cgroup) {
     if (g.state != SOUK_FRESH) return say("ignored a second start", 0);
     const char* wrong = read_launch(spec_fd);
     const souk_spec* s = launch.view.head;
@@ -145,13 +158,14 @@ void start_job(int spec_fd) {
         if (fd >= 0 && fchown(fd, s->uid, s->gid) != 0) say("chown a pipe", errno);
     int report[2];
     if (pipe2(report, O_CLOEXEC) != 0) return not_started(errno, false, "make a pipe", ""), forget_launch();
-    const pid_t pid = fork();
+    const pid_t pid = fork_into(cgroup);
+    const int code = errno;
     if (pid == 0) run_child(report[1]);
     close(report[1]);
     close_job_ends();
     if (pid < 0) {
         close(report[0]);
-        return not_started(errno, false, "fork", ""), forget_launch();
+        return not_started(code, false, "start a process", ""), forget_launch();
     }
     set_nonblocking(report[0]);
     g.root = pid;

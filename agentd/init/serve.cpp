@@ -68,10 +68,10 @@ void ack(const souk_msg* m) {
     if (o->sent < o->kept.base) o->sent = o->kept.base;
 }
 
-void handle(const souk_msg* m, const char* bytes, size_t n, int fd) {
+void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_fd) {
     switch (m->type) {
         case SOUK_HELLO: return hello(m);
-        case SOUK_START: return start_job(fd);
+        case SOUK_START: return start_job(fd, second_fd);
         case SOUK_ACK: return ack(m);
         case SOUK_INPUT: return input(m, bytes, n);
         case SOUK_INPUT_EOF:
@@ -167,7 +167,7 @@ void on_record() {
     }
     const souk_msg* m = souk_msg_check(record, static_cast<uint64_t>(n));
     if (m)
-        handle(m, record + sizeof *m, static_cast<size_t>(n) - sizeof *m, count > 0 ? fds[0] : -1);
+        handle(m, record + sizeof *m, static_cast<size_t>(n) - sizeof *m, count > 0 ? fds[0] : -1, count > 1 ? fds[1] : -1);
     else
         drop_connection();
     for (int i = 0; i < count; ++i) close(fds[i]);
@@ -179,7 +179,7 @@ void flush() {
     if (g.state == SOUK_NOT_STARTED && !g.failure_told)
         g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0, g.failure, strlen(g.failure));
     if (!g.started_told && (g.state == SOUK_RUNNING || g.state == SOUK_ENDED))
-        g.started_told = send_record(SOUK_STARTED, 0, g.root, 0, 0, nullptr, 0);
+        g.started_told = send_record(SOUK_STARTED, g.tty, g.root, g.tty_rdev, g.tty_dev, nullptr, 0);
     if (!g.stop_told) g.stop_told = send_record(SOUK_STOPPED, 0, g.stopped ? g.stop_signal : 0, 0, 0, nullptr, 0);
     if (!g.in.told)
         g.in.told = send_record(SOUK_INPUT_TAKEN, 0, 0, g.in.wait.base + g.in.wait.len,

@@ -13,21 +13,22 @@ namespace souk {
 namespace {
 constexpr size_t queue_bytes_max = 1 << 20;
 
-// One record with at most one fd. False if it did not fit (EAGAIN).
-Result<bool> send_one(int socket, std::string_view record, int fd) {
+// One record with its fds. False if it did not fit (EAGAIN).
+Result<bool> send_one(int socket, std::string_view record, const std::vector<int>& fds) {
     iovec part{const_cast<char*>(record.data()), record.size()};
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
-    alignas(8) char control[CMSG_SPACE(sizeof(int))] = {};
-    if (fd >= 0) {
+    const size_t bytes = fds.size() * sizeof(int);
+    alignas(8) char control[CMSG_SPACE(SOUK_FDS_MAX * sizeof(int))] = {};
+    if (!fds.empty()) {
         header.msg_control = control;
-        header.msg_controllen = sizeof control;
+        header.msg_controllen = CMSG_SPACE(bytes);
         cmsghdr* c = CMSG_FIRSTHDR(&header);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int));
-        std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
+        c->cmsg_len = CMSG_LEN(bytes);
+        std::memcpy(CMSG_DATA(c), fds.data(), bytes);
     }
     while (::sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         if (errno == EINTR) continue;
@@ -41,16 +42,20 @@ Result<bool> send_one(int socket, std::string_view record, int fd) {
 CapsuleClient::CapsuleClient(Fd connection) : fd_(std::move(connection)) {}
 
 Status CapsuleClient::send(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
-                           std::string_view bytes, int fd) {
+                           std::string_view bytes, int fd, int second_fd) {
+    std::vector<int> fds;
+    for (const int one : {fd, second_fd})
+        if (one >= 0) fds.push_back(one);
     std::string record = encode_init_message(type, stream, value, offset, limit, bytes);
     if (queue_.empty()) {
-        TRY_ASSIGN(const bool sent, send_one(fd_.get(), record, fd));
+        TRY_ASSIGN(const bool sent, send_one(fd_.get(), record, fds));
         if (sent) return {};
     }
     if (queued_bytes_ + record.size() > queue_bytes_max) return fail_errno("send to souk-init: it takes nothing", EAGAIN);
-    Fd kept;
-    if (fd >= 0) {
-        TRY_ASSIGN(kept, duplicate(fd));
+    std::vector<Fd> kept;
+    for (const int one : fds) {
+        TRY_ASSIGN(Fd copy, duplicate(one));
+        kept.push_back(std::move(copy));
     }
     queued_bytes_ += record.size();
     queue_.push_back({std::move(record), std::move(kept)});
@@ -59,7 +64,9 @@ Status CapsuleClient::send(souk_type type, uint32_t stream, int32_t value, uint6
 
 Status CapsuleClient::on_writable() {
     while (!queue_.empty()) {
-        TRY_ASSIGN(const bool sent, send_one(fd_.get(), queue_.front().bytes, queue_.front().fd.get()));
+        std::vector<int> fds;
+        for (const Fd& fd : queue_.front().fds) fds.push_back(fd.get());
+        TRY_ASSIGN(const bool sent, send_one(fd_.get(), queue_.front().bytes, fds));
         if (!sent) return {};
         queued_bytes_ -= queue_.front().bytes.size();
         queue_.pop_front();
@@ -67,13 +74,13 @@ Status CapsuleClient::on_writable() {
     return {};
 }
 
-Status CapsuleClient::start(const LaunchSpec& spec) {
+Status CapsuleClient::start(const LaunchSpec& spec, int cgroup) {
     TRY_ASSIGN(const std::string text, encode_spec(spec));
     const Fd file(::memfd_create("souk-spec", MFD_CLOEXEC));
     if (!file) return fail_errno("memfd_create", errno);
     if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
         return fail_errno("write the launch specification", errno);
-    return send(SOUK_START, 0, 0, 0, 0, {}, file.get());
+    return send(SOUK_START, 0, 0, 0, 0, {}, file.get(), cgroup);
 }
 
 Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t records_max) {

@@ -35,7 +35,8 @@ class CapsuleClient {
 
     // Output before these offsets is safe at the home node: 0 for a new job.
     Status hello(uint64_t stdout_from, uint64_t stderr_from) { return send(SOUK_HELLO, 0, 0, stdout_from, stderr_from); }
-    Status start(const LaunchSpec& spec);
+    // `cgroup`: a v2 group of the job's own, below or beside that of souk-init, which must stay awake when it is frozen.
+    Status start(const LaunchSpec& spec, int cgroup = -1);
     Status ack(uint32_t stream, uint64_t offset) { return send(SOUK_ACK, stream, 0, offset); }
     // At most SOUK_DATA_MAX bytes, and none beyond the limit of the last input_taken (or welcome): those would be lost.
     Status input(uint64_t offset, std::string_view bytes) { return send(SOUK_INPUT, 0, 0, offset, 0, bytes); }
@@ -60,10 +61,10 @@ class CapsuleClient {
   private:
     struct Record {
         std::string bytes;
-        Fd fd;
+        std::vector<Fd> fds;
     };
     Status send(souk_type type, uint32_t stream = 0, int32_t value = 0, uint64_t offset = 0, uint64_t limit = 0,
-                std::string_view bytes = {}, int fd = -1);
+                std::string_view bytes = {}, int fd = -1, int second_fd = -1);
 
     Fd fd_;
     std::deque<Record> queue_;

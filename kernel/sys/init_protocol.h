@@ -31,7 +31,8 @@ enum {
 enum souk_type {
     // agentd to souk-init
     SOUK_HELLO = 1,        // offset, limit: resend stdout / stderr from there. First record of a connection
-    SOUK_START,            // + fd: launch specification (souk_spec). Answer: STARTED or EXEC_FAILED
+    SOUK_START,            // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2 group, so that
+                           // freezing the job leaves souk-init awake. Answer: STARTED or EXEC_FAILED
     SOUK_ACK,              // stream, offset: everything before offset is safe
     SOUK_INPUT,            // offset +bytes; bytes before what was taken and after the limit are ignored
     SOUK_INPUT_EOF,        // offset: input ends there
@@ -47,7 +48,7 @@ enum souk_type {
     SOUK_QUIT,             // end, and with it whatever is left in the namespace
     // souk-init to agentd
     SOUK_WELCOME = 64,     // + souk_welcome: answer to HELLO
-    SOUK_STARTED,          // value = pid of the root inside
+    SOUK_STARTED,          // value = pid of the root inside; stream = 1: with the terminal offset, limit = RDEV, DEV
     SOUK_EXEC_FAILED,      // value = errno +text: what failed; stream = 1: the program itself (no other node would mend it)
     SOUK_OUTPUT,           // stream, offset +bytes
     SOUK_OUTPUT_EOF,       // stream, offset: the stream ends there

@@ -50,7 +50,7 @@ CapsuleRig::~CapsuleRig() {
     (void)capsule.pidfd().reap();
 }
 
-void CapsuleRig::start(const LaunchSpec& spec) { ck_assert(client.start(spec).has_value()); }
+void CapsuleRig::start(const LaunchSpec& spec, int cgroup) { ck_assert(client.start(spec, cgroup).has_value()); }
 
 void CapsuleRig::drop_connection() {
     client = {};
@@ -106,7 +106,11 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             welcome = e.welcome;
             input_limit = e.welcome.input_limit;
             break;
-        case InitEventKind::started: started = true, root = e.value; break;
+        case InitEventKind::started:
+            started = true;
+            root = e.value;
+            if (e.stream == 1) terminal = tty_key(e.offset, e.limit);
+            break;
         case InitEventKind::exec_failed:
         case InitEventKind::failed:
             failure = e.bytes + ": " + std::strerror(e.value);

@@ -39,7 +39,7 @@ class CapsuleRig {
     // Handles what comes until `done` holds; false after `seconds`.
     bool until(const std::function<bool()>& done, double seconds = 30);
     void pump(int timeout_ms);
-    void start(const LaunchSpec& spec);
+    void start(const LaunchSpec& spec, int cgroup = -1);
     void drop_connection();
     void connect_again();
     bool ended() const { return exit.has_value() && output.eof[0] && output.eof[1]; }
@@ -52,7 +52,7 @@ class CapsuleRig {
     CapsuleClient client;
     bool closed = false, welcomed = false, started = false, helpers_ready = false, loaded = false, prepared = false;
     bool acknowledge = true;
-    bool tty = false;
+    std::string terminal;  // of the started job, for CRIU
     int root = 0;
     std::optional<int> drained;
     std::optional<souk_exit> exit;

@@ -64,7 +64,7 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
     DumpOptions options;
     options.root = rig.root;
     options.tcp = tcp;
-    if (rig.welcome.tty || rig.tty) options.terminal = tty_key(rig.welcome.tty_rdev, rig.welcome.tty_dev);
+    options.terminal = rig.terminal;
     ck_assert(criu.session.dump(options).has_value());
     if (!criu.until(CriuEventKind::dump_held)) return criu.last.message;
     ck_assert(rig.client.drain(images).has_value());
@@ -80,8 +80,7 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
     auto rig = std::make_unique<CapsuleRig>(output);
     const auto residue = decode_residue(*read_file(images, SOUK_RESIDUE_NAME, SOUK_RESIDUE_MAX));
     ck_assert_msg(residue.has_value(), "%s", residue ? "" : residue.error().message.c_str());
-    rig->tty = residue->tty != 0;
-    ck_assert(rig->client.prepare(rig->tty).has_value());
+    ck_assert(rig->client.prepare(residue->tty != 0).has_value());
     ck_assert(rig->client.helpers_enter(true).has_value());
     ck_assert(rig->until([&] { return rig->prepared && rig->helpers_ready; }));
     SessionRig criu(*rig, images);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Capsules and souk-init for real: each test makes its own namespaces and leaves nothing.
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "kernel/base/rng.hpp"
@@ -187,6 +188,43 @@ START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
 }
 END_TEST
 
+START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
+    NEEDS_CAPSULES();
+    // Any cgroup v2 mount; a group of our own at its top.
+    std::string top;
+    for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"})
+        if (::access((std::string(mount) + "/cgroup.controllers").c_str(), F_OK) == 0) top = mount;
+    if (top.empty()) {
+        std::fprintf(stderr, "skipped: a test of control groups needs cgroup v2\n");
+        return;
+    }
+    struct Group {
+        explicit Group(std::string p) : path(std::move(p)) { ck_assert_int_eq(::mkdir(path.c_str(), 0755), 0); }
+        ~Group() {
+            while (::rmdir(path.c_str()) != 0 && errno == EBUSY) ::usleep(1000);
+        }
+        std::string path;
+    };
+    const Group group(top + "/souk-test-capsule-" + std::to_string(::getpid()));
+    const Fd directory = *open_at(AT_FDCWD, group.path, O_RDONLY | O_DIRECTORY);
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("echo up; read x; echo \"<$x>\""), directory.get());
+    ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+    ck_assert(write_file(directory.get(), "cgroup.freeze", "1").has_value());
+    ck_assert(rig.until([&] { return read_file(directory.get(), "cgroup.events")->find("frozen 1") != std::string::npos; }));
+    rig.drop_connection();
+    rig.connect_again();
+    ck_assert(rig.until([&] { return rig.welcomed; }));  // it answers
+    rig.send_input("word\n");
+    ck_assert(rig.until([&] { return rig.input_taken == 5; }));
+    ck_assert_text(output.text[0], "up\n");
+    ck_assert(write_file(directory.get(), "cgroup.freeze", "0").has_value());
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_text(output.text[0], "up\n<word>\n");
+}
+END_TEST
+
 START_TEST(a_process_inside_cannot_command_souk_init) {
     NEEDS_CAPSULES();
     JobOutput output;
@@ -217,7 +255,8 @@ UNIT_SUITE(capsule, a_job_gets_its_arguments_surroundings_and_limits_and_its_sta
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
            a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one, what_the_root_leaves_behind_ends_with_it,
            a_terminal_has_a_size_echo_signals_and_job_control, signals_reach_the_root_the_foreground_or_the_whole_job,
-           a_daemon_stays_below_the_root_and_what_does_not_is_named, a_process_inside_cannot_command_souk_init,
+           a_daemon_stays_below_the_root_and_what_does_not_is_named,
+           freezing_the_job_s_own_group_leaves_souk_init_awake, a_process_inside_cannot_command_souk_init,
            a_capsule_that_is_gone_is_not_taken_for_another_process);
 
 }  // namespace souk
