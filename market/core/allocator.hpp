@@ -226,8 +226,8 @@ class Allocator {
     bool all_dirty_ = false;
     bool in_pass_ = false;
     // In a pass the room for jobs of a rank only shrinks: where a need was once too much, no later need of as many CPUs
-    // and at least its memory has to look again: the blocks of the machine order before `block` are too small for it. By
-    // CPUs (31 at most) and quarter octaves of memory.
+    // and at least its memory has to look again (the blocks of the machine order before `block` are too small for it).
+    // By CPUs (31 at most) and quarter octaves of memory.
     struct TooSmall {
         int64_t memory_mb = 0;
         size_t block = 0;
