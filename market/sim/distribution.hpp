@@ -5,8 +5,8 @@
 //   fix A                      always A
 //   uniform LO HI              every integer from LO to HI is as likely
 //   bimodal P M1 D1 Q M2 D2    P % around M1 with deviation D1, Q % around M2 with deviation D2; P + Q = 100
-// All numbers are integers from 0 to 1,000,000. Normal deviates are sums of 12 uniform numbers less 6 (additions alone, so
-// the same on every machine; never beyond 6 deviations), rounded, and raised to `least`.
+// All numbers are integers from 0 to 1,000,000. Normal deviates are sums of 12 uniform numbers less 6 (additions alone,
+// so the same on every machine; never beyond 6 deviations), rounded, and raised to `least`.
 #pragma once
 
 #include <cstdint>

@@ -128,7 +128,8 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
         const Key* key = std::find_if(keys, keys + key_count, [&](const Key& k) { return k.name == name; });
         if (key == keys + key_count) return fail(where + "no key '" + printable(name) + "'");
         size_t& line_seen = seen[key - keys];
-        if (line_seen) return fail(where + printable(name) + " is set in line " + std::to_string(line_seen) + " already");
+        if (line_seen)
+            return fail(where + printable(name) + " is set in line " + std::to_string(line_seen) + " already");
         line_seen = number;
         if (const Status set = key->set(config, value); !set)
             return fail(where + printable(name) + ": '" + printable(value) + "' " + set.error().message);

@@ -51,7 +51,8 @@ class Line {
         if (code == std::errc::result_out_of_range || (code == std::errc() && (v < field.least || v > field.most)))
             return bad_field(i, field.name, "is out of range (" + std::to_string(field.least) + " to " +
                                                 std::to_string(field.most) + ")");
-        if (code != std::errc() || end != word.data() + word.size()) return bad_field(i, field.name, "is not an integer");
+        if (code != std::errc() || end != word.data() + word.size())
+            return bad_field(i, field.name, "is not an integer");
         return v;
     }
     Result<Money> money(size_t i, const char* name) const {
@@ -68,7 +69,8 @@ class Line {
 
 Result<SimJob> job_of(const Line& line) {
     if (line.count() < 6 || line.count() > 7)
-        return line.bad("has " + std::to_string(line.count()) + " fields, a job has 6 (id start run value memory cpus) or 7 (user)");
+        return line.bad("has " + std::to_string(line.count()) +
+                        " fields, a job has 6 (id start run value memory cpus) or 7 (user)");
     SimJob job;
     TRY_ASSIGN(job.id, line.integer(0, {"id", 1, std::numeric_limits<int64_t>::max()}));
     TRY_ASSIGN(job.start_s, line.integer(1, {"start", 0, seconds_most}));
@@ -127,8 +129,9 @@ Result<std::vector<T>> parse_lines(std::string_view text, Result<T> (*read)(cons
     out.reserve(found.size());
     for (size_t i = 0; i < found.size(); ++i) {
         if (i > 0 && found[i].value.id == found[i - 1].value.id)
-            return fail("line " + std::to_string(found[i].line) + ": field 1 (id): " + std::to_string(found[i].value.id) +
-                        " is the " + kind + " of line " + std::to_string(found[i - 1].line) + " again");
+            return fail("line " + std::to_string(found[i].line) +
+                        ": field 1 (id): " + std::to_string(found[i].value.id) + " is the " + kind + " of line " +
+                        std::to_string(found[i - 1].line) + " again");
         out.push_back(std::move(found[i].value));
     }
     return out;

@@ -9,8 +9,8 @@
 //    - a start takes no time;
 //    - a freeze takes ceil(memory / disk speed) seconds. The job stops and its place is free at once;
 //    - a thaw takes as long, a move ceil(memory / network speed). The job holds its new place from the beginning. The
-//      end is told in step t + duration, and the job advances from the step after that: the step of the telling is lost.
-//      (So the published example: job 4, frozen at 10, thawed at 50 for 1 s, runs its 40 s from 52 and stays 92 s.)
+//      end is told in step t + duration, and the job advances from the step after that: the step of the telling is
+//      lost. (So in the published example job 4, frozen at 10, thawed at 50 for 1 s, runs its 40 s from 52: 92 s.)
 //    - without memory there is nothing to carry: no time, no step lost.
 // Until such an operation ends the solver takes no other decision about the job (it is pinned). When its provider
 // leaves meanwhile, the operation is given up and the solver decides anew.

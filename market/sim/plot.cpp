@@ -19,9 +19,10 @@ std::string quoted(const std::string& text) {
 }
 
 std::string begin(std::string_view terminal, const std::string& output, const char* x, const char* y) {
-    return fmt::format("set terminal {} size 960,600 noenhanced\nset output {}\nset grid\nset key outside bottom center\n"
-                       "set xlabel '{}'\nset ylabel '{}'\n",
-                       terminal == "png" ? "png" : "svg", quoted(output), x, y);
+    return fmt::format(
+        "set terminal {} size 960,600 noenhanced\nset output {}\nset grid\nset key outside bottom center\n"
+        "set xlabel '{}'\nset ylabel '{}'\n",
+        terminal == "png" ? "png" : "svg", quoted(output), x, y);
 }
 
 // Between the two colours of the Gantt chart's palette.
@@ -36,7 +37,8 @@ std::string shade(Money low, Money high, Money value) {
 std::string finish(std::span<const PlotSeries> series, const std::string& rows, const char* with) {
     std::string out = "$data << EOD\n" + rows + "EOD\nplot ";
     for (size_t i = 0; i < series.size(); ++i)
-        out += fmt::format("{}$data index {} using 1:2 with {} title {}", i ? ", " : "", i, with, quoted(series[i].name));
+        out +=
+            fmt::format("{}$data index {} using 1:2 with {} title {}", i ? ", " : "", i, with, quoted(series[i].name));
     return out + "\n";
 }
 
@@ -45,7 +47,8 @@ std::string finish(std::span<const PlotSeries> series, const std::string& rows, 
 std::string plot_by_value(std::span<const PlotSeries> series, std::string_view terminal, const std::string& output) {
     std::string rows;
     for (const PlotSeries& s : series) {
-        for (const ByValue& v : s.report->by_value) rows += fmt::format("{} {}\n", format_money(v.value), v.bounded_slowdown);
+        for (const ByValue& v : s.report->by_value)
+            rows += fmt::format("{} {}\n", format_money(v.value), v.bounded_slowdown);
         rows += "\n\n";
     }
     return begin(terminal, output, "value", "bounded slowdown") + "set logscale y\n" +
@@ -85,7 +88,8 @@ std::string plot_gantt(const PlotSeries& series, std::span<const SimJob> jobs, s
         rows += static_cast<size_t>(providers[p].cpus);
     }
     std::vector<int64_t> free_from(rows, INT64_MIN);
-    std::string out = begin(terminal, output, "time (s)", "provider") + "unset key\nset title " + quoted(series.name) + "\n";
+    std::string out =
+        begin(terminal, output, "time (s)", "provider") + "unset key\nset title " + quoted(series.name) + "\n";
     Money low = money_max, high;
     for (const SimJob& job : jobs) low = std::min(low, job.value), high = std::max(high, job.value);
     if (low == high) high += Money::units(1);
@@ -97,19 +101,23 @@ std::string plot_gantt(const PlotSeries& series, std::span<const SimJob> jobs, s
             if (free_from[row] > stay.from_s) continue;
             free_from[row] = stay.to_s;
             --need;
-            out += fmt::format("set object {} rectangle from {},{} to {},{} fillcolor rgb '{}' fillstyle solid border rgb '#404040'\n",
-                               ++object, stay.from_s, static_cast<double>(row) - 0.4, stay.to_s,
-                               static_cast<double>(row) + 0.4, shade(low, high, jobs[stay.job].value));
+            out += fmt::format(
+                "set object {} rectangle from {},{} to {},{} fillcolor rgb '{}' fillstyle solid border rgb '#404040'\n",
+                ++object, stay.from_s, static_cast<double>(row) - 0.4, stay.to_s, static_cast<double>(row) + 0.4,
+                shade(low, high, jobs[stay.job].value));
             out += fmt::format("set label {} '{}' at {},{} center front\n", object, jobs[stay.job].id,
                                static_cast<double>(stay.from_s + stay.to_s) / 2, row);
         }
     }
     out += "set ytics (";
-    for (size_t p = 0; p < providers.size(); ++p) out += fmt::format("{}'{}' {}", p ? ", " : "", providers[p].id, first[p]);
-    return out + fmt::format(")\nset palette defined (0 '#e8f1fa', 1 '#4a90c8')\nset cbrange [{}:{}]\nset cblabel 'value'\nset xrange [0:{}]\nset yrange [-0.6:{}]\n"
-                             "plot NaN with points palette\n",
-                             format_money(low), format_money(high), std::max<int64_t>(1, series.outcome->totals.end_s),
-                             static_cast<double>(rows) - 0.4);
+    for (size_t p = 0; p < providers.size(); ++p)
+        out += fmt::format("{}'{}' {}", p ? ", " : "", providers[p].id, first[p]);
+    return out + fmt::format(
+                     ")\nset palette defined (0 '#e8f1fa', 1 '#4a90c8')\nset cbrange [{}:{}]\nset cblabel 'value'\nset "
+                     "xrange [0:{}]\nset yrange [-0.6:{}]\n"
+                     "plot NaN with points palette\n",
+                     format_money(low), format_money(high), std::max<int64_t>(1, series.outcome->totals.end_s),
+                     static_cast<double>(rows) - 0.4);
 }
 
 }  // namespace souk::sim

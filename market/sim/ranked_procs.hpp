@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// RankedProcs: some ranks with the processors that each needs or holds, ascending. Two of them carry the replay of greedy
-// migration: who waits and who runs. Flat blocks of 64, so that the dozens of jobs that are usually about cost a few
-// cache lines, and thousands cost one pass over the blocks' summaries. Ranks are 0 to INT32_MAX - 1.
+// RankedProcs: some ranks with the processors that each needs or holds, ascending. Two of them carry the replay of
+// greedy migration: who waits and who runs. Flat blocks of 64, so that the dozens of jobs that are usually about cost a
+// few cache lines, and thousands cost one pass over the blocks' summaries. Ranks are 0 to INT32_MAX - 1.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two parts. Time: each process's progress is one clock for all (the machine is shared evenly), so a job's end is a fixed
-// reading of it. Places: every processor has L or L + 1 processes; kept in one array, first the low ones, so that a
-// change of load is a swap at the boundary.
+// Two parts. Time: each process's progress is one clock for all (the machine is shared evenly), so a job's end is a
+// fixed reading of it. Places: every processor has L or L + 1 processes; kept in one array, first the low ones, so that
+// a change of load is a swap at the boundary.
 #include <algorithm>
 #include <numeric>
 #include <queue>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// EASY without rescanning: while the head of the queue stays blocked and nothing ends, its shadow time cannot change and
-// a job that could not backfill before cannot now (less time is left before the shadow, and no processor more is free).
-// So an arrival is tried alone, and only an end looks at the queue again, in blocks that one comparison can skip.
+// EASY without rescanning: while the head of the queue stays blocked and nothing ends, its shadow time cannot change
+// and a job that could not backfill before cannot now (less time is left before the shadow, and no processor more is
+// free). So an arrival is tried alone, and only an end looks at the queue again, in blocks that one comparison can
+// skip.
 #include <algorithm>
 #include <climits>
 #include <queue>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Greedy migration on one machine, without walking over who runs and who waits. With A(r) the processors that those
 // ranked before r leave, exactly the jobs with procs <= A(r) run. An end or an arrival at rank r changes nothing before
-// r. From there the first waiting job that fits into its A is admitted; if that overcommits the machine, the last running
-// ones are put back (they alone can be the ones that no longer fit, as A falls with the rank by what is held), and the
-// pass goes on with them among the waiting. A job that was put back and admitted in one pass never stopped.
+// r. From there the first waiting job that fits into its A is admitted; if that overcommits the machine, the last
+// running ones are put back (they alone can be the ones that no longer fit, as A falls with the rank by what is held),
+// and the pass goes on with them among the waiting. A job that was put back and admitted in one pass never stopped.
 #include <algorithm>
 #include <queue>
 #include <utility>

@@ -89,7 +89,8 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
     r.weighted_completion_s = units(completion);
     r.weighted_stay_s = units(stays);
     if (outcome.totals.offered_cpu_s > 0)
-        r.utilisation = static_cast<double>(outcome.totals.busy_cpu_s) / static_cast<double>(outcome.totals.offered_cpu_s);
+        r.utilisation =
+            static_cast<double>(outcome.totals.busy_cpu_s) / static_cast<double>(outcome.totals.offered_cpu_s);
     r.consumers_surplus = outcome.totals.consumers.money();
     r.providers_surplus = outcome.totals.providers.money();
     r.welfare = r.consumers_surplus + r.providers_surplus;
@@ -136,13 +137,13 @@ std::string summary_text(const RunReport& r, const MarketRunOptions& options) {
 
 std::string per_job_csv(std::span<const SimJob> jobs, const RunOutcome& outcome, int64_t alpha_s) {
     std::string out =
-        "id,value,cpus,memory_mb,user,start_s,run_s,first_run_s,end_s,stay_s,slowdown,bounded_slowdown,migrations,freezes,"
-        "thaws,operation_s,moved_mb,paid\n";
+        "id,value,cpus,memory_mb,user,start_s,run_s,first_run_s,end_s,stay_s,slowdown,bounded_slowdown,migrations,"
+        "freezes,thaws,operation_s,moved_mb,paid\n";
     for (size_t i = 0; i < jobs.size(); ++i) {
         const SimJob& j = jobs[i];
         const JobOutcome& o = outcome.jobs[i];
-        fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},", j.id, format_money(j.value), j.cpus, j.memory_mb,
-                       j.user, j.start_s, j.run_s);
+        fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},", j.id, format_money(j.value), j.cpus,
+                       j.memory_mb, j.user, j.start_s, j.run_s);
         if (o.first_run_s >= 0) out += std::to_string(o.first_run_s);
         if (o.end_s >= 0) {
             const auto run = static_cast<double>(j.run_s), stay = static_cast<double>(o.end_s - j.start_s);

@@ -3,8 +3,8 @@
 //
 // Definitions, over the jobs that finished (the others are counted alone):
 // - stay = end - start; slowdown = stay / run; bounded slowdown = max(run, stay, alpha) / max(run, alpha).
-// - A freeze and a thaw count one freeze each. Migrate-and-freeze time: seconds in moves, freezes and thaws, averaged over
-//   the jobs that had any.
+// - A freeze and a thaw count one freeze each. Migrate-and-freeze time: seconds in moves, freezes and thaws, averaged
+//   over the jobs that had any.
 // - weighted stay time: sum of value x stay. Weighted bounded slowdown: sum of value x bounded slowdown.
 // - weighted completion time (WCT): sum of value x (run + waiting + frozen + in moves, freezes and thaws), that is the
 //   stay without the steps in which the end of a thaw or a move was told (market_run.hpp). With this definition the

@@ -105,7 +105,9 @@ Status SwfParser::job_line(const char*& p) {
         for (unsigned d; (d = static_cast<unsigned char>(*p) - '0') <= 9; ++p) v = v * 10 + d;
         const bool any = p != digits;
         // Past 18 digits v may have wrapped: such a number is out of range, whatever it is.
-        fields[i] = p - digits > digits_max ? out_of_range : negative ? -static_cast<int64_t>(v) : static_cast<int64_t>(v);
+        fields[i] = p - digits > digits_max ? out_of_range
+                    : negative              ? -static_cast<int64_t>(v)
+                                            : static_cast<int64_t>(v);
         if (*p == '.' && (any || (p[1] >= '0' && p[1] <= '9'))) {
             do ++p;
             while (*p >= '0' && *p <= '9');
@@ -154,7 +156,8 @@ void SwfParser::header_line(std::string_view line) {
     at += key.size();
     while (at < line.size() && blank(line[at])) ++at;
     int64_t v = 0;
-    for (; at < line.size() && line[at] >= '0' && line[at] <= '9' && v <= INT32_MAX; ++at) v = v * 10 + (line[at] - '0');
+    for (; at < line.size() && line[at] >= '0' && line[at] <= '9' && v <= INT32_MAX; ++at)
+        v = v * 10 + (line[at] - '0');
     if (v > 0 && v <= INT32_MAX) trace_.max_procs = v;
 }
 
@@ -177,7 +180,8 @@ Result<SwfTrace> SwfParser::finish() {
         TRY(lines_of(tail_.data(), tail_.data() + tail_.size()));
         tail_.clear();
     }
-    if (trace_.jobs.empty()) return fail(line_ == 0 ? "is empty" : "has no job in its " + std::to_string(line_) + " lines");
+    if (trace_.jobs.empty())
+        return fail(line_ == 0 ? "is empty" : "has no job in its " + std::to_string(line_) + " lines");
     if (!ids_ascend_) TRY(no_duplicates());
     return std::move(trace_);
 }

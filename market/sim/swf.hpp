@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SwfParser: reads a job log in the Standard Workload Format (Chapin et al., 'Benchmarks and standards for the evaluation
-// of parallel job schedulers', JSSPP 1999; version 2.2 of the Parallel Workloads Archive) from text that comes in pieces
-// of any size. Pure: no file, no clock. The owner feeds it and takes the trace from finish().
+// SwfParser: reads a job log in the Standard Workload Format (Chapin et al., 'Benchmarks and standards for the
+// evaluation of parallel job schedulers', JSSPP 1999; version 2.2 of the Parallel Workloads Archive) from text that
+// comes in pieces of any size. Pure: no file, no clock. The owner feeds it and takes the trace from finish().
 //
 // A job line has exactly 18 numbers between blanks; `;` starts a header line; CRLF ends and empty lines are taken.
 // Fails on, naming line, field and why: a missing or a 19th field, text that is no number, a fraction or a number out

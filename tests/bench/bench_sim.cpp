@@ -78,7 +78,8 @@ Cost measure(const std::string& path, const std::string& policy, int64_t cpus, i
     return cost;
 }
 
-// Bytes that a fresh process (this program again, as `bench_sim --peak ...`) needs at its peak beyond what it began with.
+// Bytes that a fresh process (this program again, as `bench_sim --peak ...`) needs at its peak beyond what it began
+// with.
 int64_t peak_bytes(const std::string& path, const std::string& policy, int64_t cpus) {
     const std::string command = "/proc/" + std::to_string(getpid()) + "/exe --peak '" + path + "' " + policy + " " +
                                 std::to_string(cpus);
@@ -98,7 +99,8 @@ int print_peak(const std::string& path, const std::string& policy, int64_t cpus)
     return 0;
 }
 
-// A log of load 0.9 on 256 processors: exponential-like gaps and runs, mostly small jobs, estimates 1 to 5 times the run.
+// A log of load 0.9 on 256 processors: exponential-like gaps and runs, mostly small jobs, estimates 1 to 5 times the
+// run.
 void write_synthetic(const std::string& path, int64_t jobs) {
     Rng rng(1);
     std::ofstream out(path);
@@ -136,7 +138,8 @@ void print_costs(const std::string& path, int64_t cpus, int rounds, bool memory)
                     "\"us_per_job\": %.3f, \"mean_wait_s\": %.2f",
                     policy == policies[0] ? "" : ",\n    ", policy, c.jobs, c.all_ms, c.policy_ms, c.all_ms / fcfs_ms,
                     c.all_ms * 1e3 / static_cast<double>(c.jobs), c.mean_wait_s);
-        if (memory) std::printf(", \"peak_bytes_per_job\": %.0f", static_cast<double>(bytes) / static_cast<double>(c.jobs));
+        if (memory)
+            std::printf(", \"peak_bytes_per_job\": %.0f", static_cast<double>(bytes) / static_cast<double>(c.jobs));
         std::printf("}");
     }
 }
@@ -155,8 +158,10 @@ void print_solver(const std::string& path) {
     const double b = cpu_ms();
     const auto generic = replay_with_solver(trace, w.jobs, 64, terms, {});
     const double c = cpu_ms();
-    std::printf(",\n  \"solver\": {\"trace\": \"DAS2-fs1\", \"special_path_ms\": %.2f, \"market_solver_ms\": %.2f, \"equal\": %s}",
-                b - a, c - b, generic && generic->end_s == special.end_s ? "true" : "false");
+    std::printf(
+        ",\n  \"solver\": {\"trace\": \"DAS2-fs1\", \"special_path_ms\": %.2f, \"market_solver_ms\": %.2f, \"equal\": "
+        "%s}",
+        b - a, c - b, generic && generic->end_s == special.end_s ? "true" : "false");
 }
 
 }  // namespace
@@ -179,7 +184,8 @@ int main(int argc, char** argv) {
     std::printf("],\n  \"traces\": {");
     comma = "";
     if (std::filesystem::is_directory(traces)) {
-        for (const auto& [trace, cpus] : {std::pair{"SDSC-SP2-1998-4.2-cln", 128}, std::pair{"HPC2N-2002-2.2-cln", 240}}) {
+        for (const auto& [trace, cpus] :
+             {std::pair{"SDSC-SP2-1998-4.2-cln", 128}, std::pair{"HPC2N-2002-2.2-cln", 240}}) {
             const std::string path = directory + "/" + trace + ".swf";
             unpack(traces + "/" + trace + ".swf.gz", path);
             std::printf("%s\"%s\": [", comma, trace);
@@ -191,7 +197,8 @@ int main(int argc, char** argv) {
         print_solver(traces + "/DAS2-fs1-2003-1.swf.gz");
         std::printf("}\n");
     } else {
-        std::fprintf(stderr, "no traces in '%s' (set SOUK_TRACES): only the synthetic logs were measured\n", traces.c_str());
+        std::fprintf(stderr, "no traces in '%s' (set SOUK_TRACES): only the synthetic logs were measured\n",
+                     traces.c_str());
         std::printf("}}\n");
     }
     std::filesystem::remove_all(directory);

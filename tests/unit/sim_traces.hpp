@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the recorded traces are: $SOUK_TRACES, or ../shared/traces beside the checkout. They are too large to be kept here.
+// Where the recorded traces are: $SOUK_TRACES, or ../shared/traces beside the checkout. They are too large to be kept
+// here.
 #pragma once
 
 #include <cstdio>

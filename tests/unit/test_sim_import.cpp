@@ -16,16 +16,22 @@ std::string error_of(std::string_view text) {
 SwfTrace small_trace() {
     SwfTrace trace;
     for (int i = 0; i < 6; ++i)
-        trace.jobs.push_back({.id = 10 + i, .submit_s = 1000 + 43'200 * (5 - i), .run_s = i == 2 ? -1 : 10 + i, .allocated = 2,
-                              .requested = i == 3 ? 9 : -1, .used_kb = i == 1 ? 2048 : -1, .user = 7});
+        trace.jobs.push_back({.id = 10 + i,
+                              .submit_s = 1000 + 43'200 * (5 - i),
+                              .run_s = i == 2 ? -1 : 10 + i,
+                              .allocated = 2,
+                              .requested = i == 3 ? 9 : -1,
+                              .used_kb = i == 1 ? 2048 : -1,
+                              .user = 7});
     return trace;
 }
 
 }  // namespace
 
 START_TEST(a_configuration_may_be_toml_and_keeps_its_defaults) {
-    const auto c = parse_import_config("# a comment\r\ntrace = \"a #1.swf\"  # quoted\n\nproviders=3\nvalue = \"uniform 1 5\"\n"
-                                       "arrival_divisor = 2.5\ncpus = allocated\nusers = true\n");
+    const auto c = parse_import_config(
+        "# a comment\r\ntrace = \"a #1.swf\"  # quoted\n\nproviders=3\nvalue = \"uniform 1 5\"\n"
+        "arrival_divisor = 2.5\ncpus = allocated\nusers = true\n");
     ck_assert_msg(c.has_value(), "%s", c ? "" : c.error().message.c_str());
     ck_assert_text(c->trace, "a #1.swf");
     ck_assert(c->providers == 3 && c->arrival_divisor_micro == 2'500'000 && c->run_multiplier_micro == 1'000'000);
@@ -39,7 +45,8 @@ START_TEST(a_configuration_error_names_line_key_and_why) {
     ck_assert_text(error_of("trace = a\nproviders\n"), "line 2: 'providers' is not of the form key = value");
     ck_assert_text(error_of("jobs = 1\njobs = 2\n"), "line 2: jobs is set in line 1 already");
     ck_assert_text(error_of("jobs = x\n"), "line 1: jobs: 'x' is no integer from -1 to 2147483647");
-    ck_assert_text(error_of("run_multiplier = 0\n"), "line 1: run_multiplier: '0' is no number above 0 and up to 1000000");
+    ck_assert_text(error_of("run_multiplier = 0\n"),
+                   "line 1: run_multiplier: '0' is no number above 0 and up to 1000000");
     ck_assert_text(error_of("speed = fix\n"), "line 1: speed: 'fix' 'fix' is not of the form 'fix A'");
     ck_assert_text(error_of("providers = 1\n"), "trace is not set");
     ck_assert_text(error_of("trace = a\n"), "providers is not set");
@@ -48,12 +55,14 @@ START_TEST(a_configuration_error_names_line_key_and_why) {
 END_TEST
 
 START_TEST(an_import_takes_the_days_scales_the_times_and_says_what_it_dropped) {
-    ImportConfig c = *parse_import_config("trace = a\nproviders = 2\nprovider_cpus = fix 4\ncpus = requested\nvalue = fix 9\n"
-                                          "first_day = 1\nlast_day = 2\narrival_divisor = 2\nrun_multiplier = 1.5\n");
+    ImportConfig c = *parse_import_config(
+        "trace = a\nproviders = 2\nprovider_cpus = fix 4\ncpus = requested\nvalue = fix 9\n"
+        "first_day = 1\nlast_day = 2\narrival_divisor = 2\nrun_multiplier = 1.5\n");
     // By submit: jobs 15 and 14 (day 0), 13 and 12 (day 1), 11 and 10 (day 2); 13 is too wide, 12 has no run time.
     const Imported got = *import_trace(small_trace(), c);
     ck_assert(got.dropped_no_run == 1 && got.dropped_too_wide == 1);
-    const std::vector<SimJob> expected = {{1, 43'200, 17, Money::units(9), 4, 2, 1}, {2, 64'800, 15, Money::units(9), 100, 2, 2}};
+    const std::vector<SimJob> expected = {{1, 43'200, 17, Money::units(9), 4, 2, 1},
+                                          {2, 64'800, 15, Money::units(9), 100, 2, 2}};
     ck_assert_text(format_jobs(got.jobs, true), format_jobs(expected, true));
     ck_assert_text(format_providers(got.providers), "# id start end reserve memory cpus speed\n1 0 -1 1 1000000 4 100\n"
                                                     "2 0 -1 1 1000000 4 100\n");
@@ -84,12 +93,15 @@ START_TEST(plots_hold_every_series_and_quote_names) {
     const RunReport report = report_of(jobs, 1, outcome, 10);
     const std::vector<PlotSeries> series = {{"a 'quoted' name", &report, &outcome}, {"b", &report, &outcome}};
     const std::string by_value = plot_by_value(series, "svg", "out.svg");
-    ck_assert(by_value.find("set terminal svg") != std::string::npos && by_value.find("5 2\n6 1\n") != std::string::npos);
-    ck_assert(by_value.find("index 0") != std::string::npos && by_value.find("title 'a ''quoted'' name', ") != std::string::npos);
+    ck_assert(by_value.find("set terminal svg") != std::string::npos &&
+              by_value.find("5 2\n6 1\n") != std::string::npos);
+    ck_assert(by_value.find("index 0") != std::string::npos &&
+              by_value.find("title 'a ''quoted'' name', ") != std::string::npos);
     ck_assert(plot_utilisation(series, "png", "x").find("0 1.000000\n20 ") == std::string::npos);
     ck_assert(plot_utilisation(series, "png", "x").find("0 1.000000\n") != std::string::npos);
     const std::string gantt = plot_gantt(series[1], jobs, providers, "svg", "x");
-    ck_assert_msg(gantt.find("rectangle from 0,-0.4 to 10,0.4 fillcolor rgb '#4a90c8'") != std::string::npos, "%s", gantt.c_str());
+    ck_assert_msg(gantt.find("rectangle from 0,-0.4 to 10,0.4 fillcolor rgb '#4a90c8'") != std::string::npos, "%s",
+                  gantt.c_str());
     ck_assert(gantt.find("rectangle from 10,-0.4 to 20,0.4 fillcolor rgb '#e8f1fa'") != std::string::npos);
 }
 END_TEST

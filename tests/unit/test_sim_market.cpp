@@ -28,7 +28,8 @@ constexpr const char* example_jobs =
 // The definition of market_run.hpp, one step a second. Nothing is kept but what each job is doing.
 class SecondBySecond {
   public:
-    SecondBySecond(const std::vector<SimJob>& jobs, const std::vector<SimProvider>& providers, const MarketRunOptions& o)
+    SecondBySecond(const std::vector<SimJob>& jobs, const std::vector<SimProvider>& providers,
+                   const MarketRunOptions& o)
         : jobs_(jobs), providers_(providers), options_(o), states_(jobs.size()) {
         out_.jobs.resize(jobs.size());
         ck_assert(solver_.set_options(o.solver).has_value());
@@ -75,7 +76,8 @@ class SecondBySecond {
         told_ = false;
         tell();
         const auto busy = [&](const State& s) { return s.doing == Doing::running || operating(s); };
-        const bool wanted = solver_.next_wake() <= Nanos::from_s(now_) && std::any_of(states_.begin(), states_.end(), busy);
+        const bool wanted =
+            solver_.next_wake() <= Nanos::from_s(now_) && std::any_of(states_.begin(), states_.end(), busy);
         if (!told_ && !wanted) return;
         std::vector<market::Change> changes;
         for (const auto& change : solver_.solve(Nanos::from_s(now_))) changes.push_back(change);
@@ -167,15 +169,16 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
     const RunOutcome expected = SecondBySecond(jobs, providers, options).run(got->totals.end_s + 200);
     for (size_t i = 0; i < jobs.size(); ++i) {
         const JobOutcome &a = got->jobs[i], &b = expected.jobs[i];
-        ck_assert_msg(a.end_s == b.end_s && a.moves == b.moves && a.freezes == b.freezes && a.thaws == b.thaws,
-                      "%s: job %ld ends at %ld after %u moves, %u freezes, %u thaws; second by second at %ld, %u, %u, %u",
-                      where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.end_s), a.moves, a.freezes, a.thaws,
-                      static_cast<long>(b.end_s), b.moves, b.freezes, b.thaws);
+        ck_assert_msg(
+            a.end_s == b.end_s && a.moves == b.moves && a.freezes == b.freezes && a.thaws == b.thaws,
+            "%s: job %ld ends at %ld after %u moves, %u freezes, %u thaws; second by second at %ld, %u, %u, %u",
+            where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.end_s), a.moves, a.freezes, a.thaws,
+            static_cast<long>(b.end_s), b.moves, b.freezes, b.thaws);
         ck_assert_msg(a.operation_s == b.operation_s && a.lost_s == b.lost_s && a.paid == b.paid,
-                      "%s: job %ld: operations %ld s, lost %ld s, paid %ld; second by second %ld, %ld, %ld", where.c_str(),
-                      static_cast<long>(jobs[i].id), static_cast<long>(a.operation_s), static_cast<long>(a.lost_s),
-                      static_cast<long>(a.paid.micro_s), static_cast<long>(b.operation_s), static_cast<long>(b.lost_s),
-                      static_cast<long>(b.paid.micro_s));
+                      "%s: job %ld: operations %ld s, lost %ld s, paid %ld; second by second %ld, %ld, %ld",
+                      where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.operation_s),
+                      static_cast<long>(a.lost_s), static_cast<long>(a.paid.micro_s), static_cast<long>(b.operation_s),
+                      static_cast<long>(b.lost_s), static_cast<long>(b.paid.micro_s));
     }
 }
 
@@ -226,8 +229,9 @@ START_TEST(the_published_example_comes_out_figure_by_figure) {
     }
     ck_assert(outcome.jobs[3].end_s == 92 && outcome.jobs[4].end_s == 97);
     const std::string summary = summary_text(r, {});
-    for (const char* line : {"migration speed                       100 MB/s\n", "avg slowdown                          1.2543\n",
-                             "weighted completion time (WCT)        9446\n", "weighted bounded slowdown             197.44\n"})
+    for (const char* line :
+         {"migration speed                       100 MB/s\n", "avg slowdown                          1.2543\n",
+          "weighted completion time (WCT)        9446\n", "weighted bounded slowdown             197.44\n"})
         ck_assert_msg(summary.find(line) != std::string::npos, "no '%s' in:\n%s", line, summary.c_str());
 }
 END_TEST
@@ -299,13 +303,15 @@ START_TEST(job_and_provider_files_round_trip_and_errors_name_line_field_and_why)
                    "line 2: has 4 fields, a job has 6 (id start run value memory cpus) or 7 (user)");
     ck_assert_text(jobs_error("1 0 -50 24 100 1\n"), "line 1: field 3 (run): '-50' is out of range (1 to 1000000000)");
     ck_assert_text(jobs_error("1 0 x 24 100 1\n"), "line 1: field 3 (run): 'x' is not an integer");
-    ck_assert_text(jobs_error("1 0 5 24 100 1\n\n1 0 5 24 100 1\n"), "line 3: field 1 (id): 1 is the job of line 1 again");
+    ck_assert_text(jobs_error("1 0 5 24 100 1\n\n1 0 5 24 100 1\n"),
+                   "line 3: field 1 (id): 1 is the job of line 1 again");
     ck_assert_text(jobs_error("99999999999999999999 0 5 24 100 1\n"),
                    "line 1: field 1 (id): '99999999999999999999' is out of range (1 to 9223372036854775807)");
     ck_assert_msg(jobs_error("1 0 5 -2 100 1\n").starts_with("line 1: field 4 (value): '-2' is no amount: "), "%s",
                   jobs_error("1 0 5 -2 100 1\n").c_str());
     ck_assert_text(jobs_error("# nothing\n"), "has no job in it");
-    ck_assert_text(parse_providers("1 5 5 1 1 1 1").error().message, "line 1: field 3 (end): '5' is not after the start");
+    ck_assert_text(parse_providers("1 5 5 1 1 1 1").error().message,
+                   "line 1: field 3 (end): '5' is not after the start");
     ck_assert_text(parse_providers("").error().message, "has no provider in it");
 }
 END_TEST

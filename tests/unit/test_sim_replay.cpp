@@ -125,7 +125,8 @@ END_TEST
 START_TEST(fcfs_and_easy_follow_the_definitions_on_every_recorded_trace) {
     const auto directory = unit::traces_directory("fcfs_and_easy_follow_the_definitions_on_every_recorded_trace");
     if (!directory) return;
-    // Whole traces, but for RICC: its queue of thousands costs the naive EASY half a minute, so of it the first 200,000.
+    // Whole traces, but for RICC: its queue of thousands costs the naive EASY half a minute, so of it the first
+    // 200,000.
     constexpr size_t jobs_max = 313'000;
     for (const auto& entry : std::filesystem::directory_iterator(*directory)) {
         if (!entry.path().string().ends_with(".swf.gz")) continue;
@@ -223,7 +224,8 @@ END_TEST
 START_TEST(greedy_migration_follows_its_definition_on_recorded_traces) {
     const auto directory = unit::traces_directory("greedy_migration_follows_its_definition_on_recorded_traces");
     if (!directory) return;
-    for (const char* name : {"NASA-iPSC-1993-3.1-cln", "DAS2-fs1-2003-1", "SDSC-SP2-1998-4.2-cln", "HPC2N-2002-2.2-cln"}) {
+    for (const char* name :
+         {"NASA-iPSC-1993-3.1-cln", "DAS2-fs1-2003-1", "SDSC-SP2-1998-4.2-cln", "HPC2N-2002-2.2-cln"}) {
         const auto trace = read_swf(*directory + "/" + name + ".swf.gz");
         ck_assert(trace.has_value());
         const Workload w = workload_of(*trace, trace->max_procs, Procs::requested, Estimates::user);
@@ -252,7 +254,8 @@ START_TEST(the_special_path_of_greedy_migration_equals_the_markets_solver) {
 END_TEST
 
 START_TEST(a_higher_value_takes_the_processors_and_gives_them_back) {
-    // One processor; the second job is worth more: the first is frozen at 10 (3 s), thawed at 30 (3 s) and has 90 s left.
+    // One processor; the second job is worth more: the first is frozen at 10 (3 s), thawed at 30 (3 s) and has 90 s
+    // left.
     const std::vector<ReplayJob> jobs = {{0, 100, 100, 1, 0}, {10, 20, 20, 1, 1}};
     const ReplayTerms terms{{Money::units(1), Money::units(2)}, {3, 3}};
     const Schedule s = replay_greedy_migration(jobs, 1, terms);
@@ -266,7 +269,8 @@ START_TEST(balance_shares_the_processors_evenly) {
     const std::vector<ReplayJob> two = {{0, 40, 40, 1, 0}, {10, 10, 10, 1, 1}};
     ck_assert(replay_balance(two, 1).end_s == (std::vector<int64_t>{50, 30}));
     // Two processors, loads 2 and 2 (jobs 0 and 2, 1 and 3); both jobs of one processor end: one process moves over.
-    const std::vector<ReplayJob> four = {{0, 100, 100, 1, 0}, {0, 10, 10, 1, 1}, {0, 100, 100, 1, 2}, {0, 10, 10, 1, 3}};
+    const std::vector<ReplayJob> four = {
+        {0, 100, 100, 1, 0}, {0, 10, 10, 1, 1}, {0, 100, 100, 1, 2}, {0, 10, 10, 1, 3}};
     const Schedule s = replay_balance(four, 2);
     ck_assert(s.end_s == (std::vector<int64_t>{110, 20, 110, 20}));
     ck_assert_uint_eq(s.migrations, 1);
@@ -290,15 +294,16 @@ START_TEST(balance_agrees_with_a_fluid_of_real_numbers) {
                 if (end[i] < 0 && jobs[i].submit_s <= now) processes += jobs[i].procs;
             for (size_t i = 0; i < jobs.size(); ++i) {
                 if (end[i] >= 0 || jobs[i].submit_s > now) continue;
-                left[i] -= std::min(1.0, static_cast<double>(cpus) / static_cast<double>(std::max<int64_t>(1, processes)));
+                left[i] -=
+                    std::min(1.0, static_cast<double>(cpus) / static_cast<double>(std::max<int64_t>(1, processes)));
                 if (left[i] > 1e-4) continue;
                 end[i] = now + 1;
                 --open;
             }
         }
         for (size_t i = 0; i < jobs.size(); ++i)
-            ck_assert_msg(std::abs(got.end_s[i] - end[i]) <= 1, "round %d: job %zu ends at %ld, as a fluid at %ld", round, i,
-                          static_cast<long>(got.end_s[i]), static_cast<long>(end[i]));
+            ck_assert_msg(std::abs(got.end_s[i] - end[i]) <= 1, "round %d: job %zu ends at %ld, as a fluid at %ld",
+                          round, i, static_cast<long>(got.end_s[i]), static_cast<long>(end[i]));
     }
 }
 END_TEST
@@ -306,7 +311,8 @@ END_TEST
 START_TEST(a_small_job_backfills_only_where_it_cannot_delay_the_head) {
     // 4 processors: job 0 holds 3 until 100; job 1 needs 4; job 2 (1 processor, 100 s) would end after the shadow time
     // and no processor is extra; job 3 (1 processor, 50 s) backfills at once.
-    const std::vector<ReplayJob> jobs = {{0, 100, 100, 3, 0}, {1, 10, 10, 4, 1}, {2, 100, 100, 1, 2}, {3, 50, 50, 1, 3}};
+    const std::vector<ReplayJob> jobs = {
+        {0, 100, 100, 3, 0}, {1, 10, 10, 4, 1}, {2, 100, 100, 1, 2}, {3, 50, 50, 1, 3}};
     const Schedule easy = replay_easy(jobs, 4);
     ck_assert(easy.end_s == (std::vector<int64_t>{100, 110, 210, 53}));
     const Schedule fcfs = replay_fcfs(jobs, 4);

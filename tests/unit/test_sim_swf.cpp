@@ -28,7 +28,8 @@ std::string error_of(std::string_view text) {
 
 // A line whose field (from 1) is `word`, the others fine.
 std::string line_with(int field, const std::string& word) {
-    const char* fields[] = {"3", "0", "-1", "10", "2", "9.5", "-1", "4", "60", "-1", "1", "7", "1", "-1", "1", "-1", "-1", "-1"};
+    const char* fields[] = {"3",  "0", "-1", "10", "2",  "9.5", "-1", "4",  "60",
+                            "-1", "1", "7",  "1",  "-1", "1",   "-1", "-1", "-1"};
     std::string out;
     for (int i = 0; i < 18; ++i) out += (i ? " " : "") + (i + 1 == field ? word : std::string(fields[i]));
     return out + "\n";
@@ -81,7 +82,8 @@ START_TEST(a_job_line_keeps_its_fields_and_unknown_stays_minus_one) {
     ck_assert_int_eq(trace->max_procs, 128);
     ck_assert_uint_eq(trace->jobs.size(), 2);
     const SwfJob& a = trace->jobs[0];
-    ck_assert(a.id == 1 && a.submit_s == 0 && a.run_s == 10 && a.allocated == 2 && a.requested == 4 && a.requested_s == 60);
+    ck_assert(a.id == 1 && a.submit_s == 0 && a.run_s == 10 && a.allocated == 2 && a.requested == 4 &&
+              a.requested_s == 60);
     ck_assert(a.user == 7 && a.used_kb == -1 && a.line == 4);
     const SwfJob& b = trace->jobs[1];
     ck_assert(b.id == 2 && b.submit_s == 5 && b.run_s == -1 && b.used_kb == 100 && b.requested_kb == 200);
@@ -119,12 +121,14 @@ START_TEST(an_error_names_line_field_and_why) {
     ck_assert_text(error_of(line_with(18, "-1 5")), "line 1: has more than 18 fields, a job has 18");
     ck_assert_text(error_of(line_with(4, "-5")),
                    "line 1: field 4 (run time): '-5' is negative, only -1 (unknown) may be");
-    ck_assert_text(error_of(line_with(2, "-1")), "line 1: field 2 (submit time): '-1' is negative, every job needs one");
+    ck_assert_text(error_of(line_with(2, "-1")),
+                   "line 1: field 2 (submit time): '-1' is negative, every job needs one");
     ck_assert_text(error_of(line_with(8, "four")), "line 1: field 8 (requested processors): 'four' is not a number");
     ck_assert_text(error_of(line_with(8, "4x")), "line 1: field 8 (requested processors): '4x' is not a number");
     ck_assert_text(error_of(line_with(8, "-")), "line 1: field 8 (requested processors): '-' is not a number");
     ck_assert_text(error_of(line_with(17, "0x1")), "line 1: field 17 (preceding job): '0x1' is not a number");
-    ck_assert_text(error_of(line_with(4, "1.5")), "line 1: field 4 (run time): '1.5' has a fraction, an integer is needed");
+    ck_assert_text(error_of(line_with(4, "1.5")),
+                   "line 1: field 4 (run time): '1.5' has a fraction, an integer is needed");
     ck_assert_text(error_of(line_with(5, "2147483648")),
                    "line 1: field 5 (allocated processors): '2147483648' is out of range (at most 2147483647)");
     ck_assert_text(error_of(line_with(2, "99999999999999999999999")),
@@ -160,7 +164,8 @@ START_TEST(gzip_members_read_as_the_text_and_damage_is_named) {
     const Scratch dir;
     const std::string zipped = gzip(good);
     ck_assert(same(*parse_swf(good), *read_swf(dir.write("a.gz", zipped))));
-    ck_assert(same(*parse_swf(good + line_with(1, "3")), *read_swf(dir.write("b.gz", zipped + gzip(line_with(1, "3"))))));
+    ck_assert(
+        same(*parse_swf(good + line_with(1, "3")), *read_swf(dir.write("b.gz", zipped + gzip(line_with(1, "3"))))));
     for (size_t cut : {size_t{3}, zipped.size() / 2, zipped.size() - 4}) {
         const std::string path = dir.write("cut.gz", zipped.substr(0, cut));
         const auto trace = read_swf(path);

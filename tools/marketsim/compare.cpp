@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// marketsim compare: every combination of solvers, pricings and parameters over one workload, in parallel over the cores.
-// The results are kept in the order of the combinations, so the output does not depend on who is done first.
+// marketsim compare: every combination of solvers, pricings and parameters over one workload, in parallel over the
+// cores. The results are kept in the order of the combinations, so the output does not depend on who is done first.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -90,8 +90,8 @@ class Progress {
     void draw() const {
         constexpr size_t width = 40;
         const size_t full = done_ * width / total_;
-        std::fprintf(stderr, "\r[%s%s] %zu of %zu", std::string(full, '#').c_str(), std::string(width - full, '.').c_str(),
-                     done_, total_);
+        std::fprintf(stderr, "\r[%s%s] %zu of %zu", std::string(full, '#').c_str(),
+                     std::string(width - full, '.').c_str(), done_, total_);
         std::fflush(stderr);
     }
     std::mutex mutex_;
@@ -126,7 +126,9 @@ void run_all(std::vector<Variant>& variants, const std::vector<SimJob>& jobs, co
 
 struct Band {
     Money low, high;
-    std::string name() const { return low == high ? format_money(low) : format_money(low) + " to " + format_money(high); }
+    std::string name() const {
+        return low == high ? format_money(low) : format_money(low) + " to " + format_money(high);
+    }
 };
 
 // Every value for itself, or bands of equal width where there are too many.
@@ -168,19 +170,20 @@ BandMeans means_in(const RunReport& report, const Band& band) {
 std::string table(const std::vector<Variant>& variants, const std::vector<Band>& bands) {
     size_t width = 8;
     for (const Variant& v : variants) width = std::max(width, v.name.size());
-    std::string out = fmt::format("{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n", "variant",
-                                  width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers", "util", "migr",
-                                  "freezes", "moved MB", "unfinished");
+    std::string out = fmt::format("{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n",
+                                  "variant", width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers",
+                                  "util", "migr", "freezes", "moved MB", "unfinished");
     for (const Variant& v : variants) {
         const RunReport& r = v.report;
         if (!v.error.empty()) {
             out += fmt::format("{:<{}} failed: {}\n", v.name, width, v.error);
             continue;
         }
-        out += fmt::format("{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} {:>10}\n", v.name,
-                           width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s, format_money(r.welfare),
-                           format_money(r.consumers_surplus), format_money(r.providers_surplus), r.utilisation, r.moves_total,
-                           r.freezes_total, r.moved_mb, r.unfinished);
+        out +=
+            fmt::format("{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} {:>10}\n",
+                        v.name, width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s, format_money(r.welfare),
+                        format_money(r.consumers_surplus), format_money(r.providers_surplus), r.utilisation,
+                        r.moves_total, r.freezes_total, r.moved_mb, r.unfinished);
     }
     for (const bool bounded : {false, true}) {
         out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
@@ -192,7 +195,8 @@ std::string table(const std::vector<Variant>& variants, const std::vector<Band>&
             out += fmt::format("{:<{}}", v.name, width);
             for (const Band& band : bands) {
                 const BandMeans m = means_in(v.report, band);
-                out += m.jobs == 0 ? fmt::format(" {:>12}", "-") : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
+                out += m.jobs == 0 ? fmt::format(" {:>12}", "-")
+                                   : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
             }
             out += '\n';
         }
@@ -211,8 +215,8 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
     return json.dump(2) + "\n";
 }
 
-Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& jobs, const std::vector<SimProvider>& providers,
-            const std::string& path) {
+Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& jobs,
+            const std::vector<SimProvider>& providers, const std::string& path) {
     const size_t dot = path.rfind('.');
     const std::string stem = path.substr(0, dot), kind = path.substr(dot + 1);
     std::vector<PlotSeries> series;
@@ -254,7 +258,9 @@ int marketsim_compare(int argc, char** argv) {
     Options options;
     CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run.",
                  "marketsim compare");
-    const auto names = [](std::span<const std::string_view> all) { return std::vector<std::string>(all.begin(), all.end()); };
+    const auto names = [](std::span<const std::string_view> all) {
+        return std::vector<std::string>(all.begin(), all.end());
+    };
     app.add_option("-j,--jobs", options.jobs, "job file")->required();
     app.add_option("-p,--providers", options.providers, "provider file")->required();
     app.add_option("-s,--solvers", options.solvers, "algorithms, with commas")
@@ -279,17 +285,21 @@ int marketsim_compare(int argc, char** argv) {
     app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
         ->capture_default_str();
-    app.add_option("--threads", options.threads, "runs at a time (default: one for each core)")->check(CLI::Range(1, 1024));
+    app.add_option("--threads", options.threads, "runs at a time (default: one for each core)")
+        ->check(CLI::Range(1, 1024));
     app.add_option("-o,--out", options.out, "write the table to this file too");
-    app.add_option("--json", options.json, "write the figures to this file as JSON (-: to stdout, instead of the table)");
-    app.add_option("--plot", options.plot, "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg or NAME.png")
+    app.add_option("--json", options.json,
+                   "write the figures to this file as JSON (-: to stdout, instead of the table)");
+    app.add_option("--plot", options.plot,
+                   "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg or NAME.png")
         ->check([](const std::string& s) {
             return s.ends_with(".svg") || s.ends_with(".png") ? "" : "'" + s + "' ends neither in .svg nor in .png";
         });
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     std::vector<Variant> variants = variants_of(options);
     if (variants.size() > variants_max)
-        return usage_error(app, fmt::format("{} combinations, at most {} are run at once", variants.size(), variants_max));
+        return usage_error(app,
+                           fmt::format("{} combinations, at most {} are run at once", variants.size(), variants_max));
     for (const Variant& v : variants)
         if (const Status valid = check_market_options(v.run); !valid) return usage_error(app, valid.error().message);
     if (const Status done = compare(options, variants); !done) return failed(app, done.error());

@@ -57,11 +57,12 @@ Status import(const Options& options) {
         std::fputs((json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);
         return {};
     }
-    std::fputs(fmt::format("{}: {} jobs ({} dropped without a run time, {} wider than every provider)\n{}: {} providers\n",
-                           jobs, imported->jobs.size(), imported->dropped_no_run, imported->dropped_too_wide, providers,
-                           imported->providers.size())
-                   .c_str(),
-               stdout);
+    std::fputs(
+        fmt::format("{}: {} jobs ({} dropped without a run time, {} wider than every provider)\n{}: {} providers\n",
+                    jobs, imported->jobs.size(), imported->dropped_no_run, imported->dropped_too_wide, providers,
+                    imported->providers.size())
+            .c_str(),
+        stdout);
     return {};
 }
 

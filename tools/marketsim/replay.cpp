@@ -23,11 +23,12 @@ constexpr const char* conventions = R"(Conventions:
   none was requested; allocated: the other way round. --estimates user: the requested time, raised to the run time
   where it is shorter, the run time where there is none; exact: the run time. Only easy looks at estimates.
   At one instant jobs end, then arrivals queue, then the policy acts.
-  wait = end - submit - run; slowdown = (end - submit) / run; bounded slowdown = max(1, (end - submit) / max(run, 10 s));
+  wait = end - submit - run; slowdown = (end - submit) / run; bounded slowdown =
+  max(1, (end - submit) / max(run, 10 s));
   makespan: first submit to last end; utilisation: work of all jobs / (cpus x makespan). Means are over all jobs kept.
   balance: load balancing by migration without prices (processors are time-shared evenly; each moved process is one
-  migration). greedy_migration: the market's default algorithm on one machine: at every moment the jobs in order of value
-  run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from --values
+  migration). greedy_migration: the market's default algorithm on one machine: at every moment the jobs in order of
+  value run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from --values
   with --seed. A freeze and a thaw take memory / --disk each (memory: used, else requested, else --memory, per
   processor x processors), rounded up to seconds; processors are released at once and held during the thaw.
   proportional_share: the market's solver on one provider of --cpus CPUs, in turns of --quantum: each user of the log
@@ -98,7 +99,8 @@ std::string human_text(const Options& options, const Outcome& outcome) {
         "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of unknown run time, "
         "{} without processors, {} too large)\nmean wait              {:.2f} s\nmean slowdown          {:.4f}\n"
         "mean bounded slowdown  {:.4f}\nmakespan               {} s\nutilisation            {:.4f}\n"
-        "migrations             {}\nfreezes and thaws      {}\nCPU time               {:.4f} s ({:.4f} s of it the policy)\n",
+        "migrations             {}\nfreezes and thaws      {}\nCPU time               {:.4f} s ({:.4f} s of it the "
+        "policy)\n",
         options.policy, options.cpus, m.jobs, d.total(), d.unknown_run, d.no_procs, d.too_large, m.mean_wait_s,
         m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation, outcome.schedule.migrations,
         outcome.schedule.freezes, cpu_seconds(), outcome.policy_cpu_s);
@@ -167,7 +169,8 @@ int marketsim_replay(int argc, char** argv) {
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
-    app.add_option("--per-job", options.per_job, "write each job's submit, end, run and processors to this file as CSV");
+    app.add_option("--per-job", options.per_job,
+                   "write each job's submit, end, run and processors to this file as CSV");
     app.footer(conventions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     Result<Distribution> values = parse_distribution(options.values);

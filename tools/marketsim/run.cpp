@@ -44,7 +44,8 @@ int marketsim_run(int argc, char** argv) {
     Options options;
     CLI::App app("Jobs and providers through the market's solver, event by event.", "marketsim run");
     app.add_option("-j,--jobs", options.jobs, "job file: id start run value memory cpus [user]")->required();
-    app.add_option("-p,--providers", options.providers, "provider file: id start end reserve memory cpus speed")->required();
+    app.add_option("-p,--providers", options.providers, "provider file: id start end reserve memory cpus speed")
+        ->required();
     app.add_option("-o,--out", options.out, "write OUT (the summary), OUT.json and OUT.csv (a line a job)");
     app.add_option("--json", options.json, "write the JSON to this file (-: to stdout, instead of the summary)");
     app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
