@@ -12,7 +12,8 @@ inline constexpr uint32_t hello_magic = 0x4b554f53;  // "SOUK" on the wire
 inline constexpr uint32_t protocol_version = 1;
 
 enum class FrameType : uint16_t {
-    // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an error and the end.
+    // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an error and the
+    // end.
     hello = 1,
     welcome = 2,
     error = 3,        // one line; after it the sender closes, except on a tool's connection (the request has failed)
@@ -58,8 +59,8 @@ enum class FrameType : uint16_t {
     input_ack = 88,   // to srun: need not be sent again up to this offset
     winch = 89,
     signal = 90,
-    notice = 91,      // to srun: what became of the job
-    exit = 92,        // to srun: it is finished and all its output was sent
+    notice = 91,  // to srun: what became of the job
+    exit = 92,    // to srun: it is finished and all its output was sent
 };
 
 inline constexpr size_t stdio_bytes_max = 64 * 1024;    // in one frame of output or input

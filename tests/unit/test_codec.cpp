@@ -230,4 +230,5 @@ UNIT_SUITE(codec, every_message_comes_back_as_it_was, damaged_bytes_are_refused_
            prices_counts_and_enums_out_of_range_are_named, a_spec_is_refused_beyond_its_bounds,
            commands_carry_what_their_verb_needs, lines_for_people_are_cleaned_and_cut_between_characters,
            a_few_bytes_cannot_ask_for_much_memory, a_record_with_fields_of_a_later_program_is_read,
-           the_places_that_a_job_saw_last_are_kept, a_change_replaces_what_it_names_alone, unions_go_by_their_frame_type);
+           the_places_that_a_job_saw_last_are_kept, a_change_replaces_what_it_names_alone,
+           unions_go_by_their_frame_type);

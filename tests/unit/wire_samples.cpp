@@ -22,7 +22,8 @@ struct Dice {
     std::string address() { return node() + ":" + std::to_string(rng.between(1, 65'535)); }
     std::string line(size_t n_max = 1024) {
         std::string text;
-        for (uint64_t n = rng.below(flag() ? 20 : n_max + 1); n > 0; --n) text += static_cast<char>(rng.between(0x20, 0x7e));
+        for (uint64_t n = rng.below(flag() ? 20 : n_max + 1); n > 0; --n)
+            text += static_cast<char>(rng.between(0x20, 0x7e));
         return text;
     }
     std::string bytes(size_t n_max, char lo = '\0') {
@@ -128,10 +129,16 @@ SAMPLE(Directory)
     v.peers.resize(r.below(50));
     for (auto& peer : v.peers) peer = {d.node(), d.address()};
     return v;
-END
-SAMPLE(GuestCommand)
-    GuestCommand v{d.id(), d.epoch(), d.any(GuestVerb::query, GuestVerb::signal), {}, d.node(), d.address(), {},
-                   d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)), static_cast<int32_t>(r.between(1, 64))};
+    END SAMPLE(GuestCommand) GuestCommand v{d.id(),
+                                            d.epoch(),
+                                            d.any(GuestVerb::query, GuestVerb::signal),
+                                            {},
+                                            d.node(),
+                                            d.address(),
+                                            {},
+                                            d.up_to(1 << 30),
+                                            static_cast<int32_t>(r.between(1, 65'536)),
+                                            static_cast<int32_t>(r.between(1, 64))};
     v.new_epoch = {v.epoch.n + 1 + r.below(9)};
     if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || d.flag()) v.spec = d.spec();
     return v;

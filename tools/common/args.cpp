@@ -78,7 +78,8 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
         for (size_t i = 0; i < line.options.size(); ++i) {
             const Option& o = line.options[i];
             if (value != o.letter && value != first_value + static_cast<int>(i)) continue;
-            if (auto status = o.set(optarg); !status) return failed(std::string("--") + o.name + ": " + status.error().message);
+            if (auto status = o.set(optarg); !status)
+                return failed(std::string("--") + o.name + ": " + status.error().message);
             break;
         }
     }
@@ -104,7 +105,8 @@ Result<int64_t> parse_whole(std::string_view text, int64_t lo, int64_t hi) {
     int64_t n = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
     if (error != std::errc{} || end != text.data() + text.size() || n < lo || n > hi)
-        return fail("'" + std::string(text) + "' is not a whole number from " + std::to_string(lo) + " to " + std::to_string(hi));
+        return fail("'" + std::string(text) + "' is not a whole number from " + std::to_string(lo) + " to " +
+                    std::to_string(hi));
     return n;
 }
 

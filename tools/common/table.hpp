@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A daemon's JSON as text for people. Only .cpp files of tools that print answers include this: it brings nlohmann-json.
+// A daemon's JSON as text for people. Only .cpp files of tools that print answers include this: it brings
+// nlohmann-json.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -8,7 +8,8 @@ Result<std::string> status_text(const std::string& json) {
     TRY_ASSIGN(const Json s, parse_object(json));
     const Json jobs = s.value("jobs", Json::object());
     std::string counts = field(jobs, "total");
-    for (const char* kind : {"wait", "run", "suspend", "finish"}) counts += std::string(", ") + kind + " " + field(jobs, kind);
+    for (const char* kind : {"wait", "run", "suspend", "finish"})
+        counts += std::string(", ") + kind + " " + field(jobs, kind);
     return lines({
         {"Hostname", field(s, "hostname")},
         {"Ports", field(s, "ports")},

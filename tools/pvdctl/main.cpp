@@ -25,7 +25,8 @@ Result<Request> parse_set(std::span<char*> words) {
         if (const auto price = parse_money(value); !price) return wrap("set price", price.error());
     } else if (key == "memory" || key == "speed" || key == "cpus") {
         const int64_t max = key == "memory" ? int64_t{1} << 40 : key == "speed" ? 1'000'000 : 65'536;
-        if (const auto number = parse_whole(value, 1, max); !number) return wrap("set " + std::string(key), number.error());
+        if (const auto number = parse_whole(value, 1, max); !number)
+            return wrap("set " + std::string(key), number.error());
     } else if (key != "frames") {
         return fail("set: '" + std::string(key) + "' is not one of price, memory, speed, cpus, frames");
     }

@@ -17,7 +17,8 @@ Result<std::string> provider_status_text(const std::string& json) {
         {"Speed", field(p, "speed")},
         {"CPUs", field(p, "cpus")},
         {"Memory", field(p, "memory_mb") + " MB, " + field(p, "free_mb") + " MB free"},
-        {"Load", percent(p, "load_permille") + ", waiting " + percent(p, "wait_permille") + " (" + field(p, "load_source") + ")"},
+        {"Load", percent(p, "load_permille") + ", waiting " + percent(p, "wait_permille") + " (" +
+                     field(p, "load_source") + ")"},
     };
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));

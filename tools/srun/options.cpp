@@ -27,13 +27,16 @@ Status check_strategy(std::string_view text) {
     const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
         return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != '\'' && c != '"';
     });
-    if (text.empty() || text.size() > 31 || !plain) return fail("a name of at most 31 characters without a quote is wanted");
+    if (text.empty() || text.size() > 31 || !plain)
+        return fail("a name of at most 31 characters without a quote is wanted");
     return {};
 }
 
 Status check_name(std::string_view text) {
-    const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; });
-    if (text.empty() || text.size() > 255 || !plain) return fail("a name of at most 255 printable characters is wanted");
+    const bool plain = std::all_of(text.begin(), text.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; });
+    if (text.empty() || text.size() > 255 || !plain)
+        return fail("a name of at most 255 printable characters is wanted");
     return {};
 }
 
@@ -57,26 +60,45 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
         "Runs a program on the market and stays its terminal; or changes, or attaches to, a job that runs.",
         {
             {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
-             term(Change::max_price, [&o](const char* t) -> Status { TRY_ASSIGN(o.terms.max_price, positive_money(t)); return {}; })},
+             term(Change::max_price,
+                  [&o](const char* t) -> Status {
+                      TRY_ASSIGN(o.terms.max_price, positive_money(t));
+                      return {};
+                  })},
             {'b', "budget", "AMOUNT", "the most that the job may cost in all",
-             term(Change::budget, [&o](const char* t) -> Status { TRY_ASSIGN(o.terms.budget, positive_money(t)); return {}; })},
+             term(Change::budget,
+                  [&o](const char* t) -> Status {
+                      TRY_ASSIGN(o.terms.budget, positive_money(t));
+                      return {};
+                  })},
             {'f', "finish", "HOURS", "the time by which it should be done, from now",
-             term(Change::finish, [&o](const char* t) -> Status {
-                 TRY_ASSIGN(o.terms.finish, parse_span(t, 3600, hours_max, "hours"));
-                 return {};
-             })},
-            {'m', "memory", "MB", "memory that it will need", term(Change::memory_mb, whole(o.terms.memory_mb, 1 << 30))},
-            {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)", term(Change::cpus, whole(o.terms.cpus, 65'536))},
+             term(Change::finish,
+                  [&o](const char* t) -> Status {
+                      TRY_ASSIGN(o.terms.finish, parse_span(t, 3600, hours_max, "hours"));
+                      return {};
+                  })},
+            {'m', "memory", "MB", "memory that it will need",
+             term(Change::memory_mb, whole(o.terms.memory_mb, 1 << 30))},
+            {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)",
+             term(Change::cpus, whole(o.terms.cpus, 65'536))},
             {'s', "strategy", "NAME", "economic strategy",
-             term(Change::strategy, [&o](const char* t) -> Status { o.terms.strategy = t; return check_strategy(t); })},
+             term(Change::strategy,
+                  [&o](const char* t) -> Status {
+                      o.terms.strategy = t;
+                      return check_strategy(t);
+                  })},
             {0, "name", "NAME", "what to call the job in lists",
-             [&o](const char* t) -> Status { o.name = t; return check_name(t); }},
+             [&o](const char* t) -> Status {
+                 o.name = t;
+                 return check_name(t);
+             }},
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
             {'J', "job", "ID", "change the terms of this job", set_text(change)},
             {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
             {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)", set_text(o.node)},
             {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
-            {0, "json", "[=FILE]", "write a summary as JSON into FILE, or as the last line of stderr;\n"
+            {0, "json", "[=FILE]",
+             "write a summary as JSON into FILE, or as the last line of stderr;\n"
              "                              with --detach print {\"id\": ID}",
              [&o](const char* file) -> Status {
                  o.json = true;
@@ -84,13 +106,18 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  return {};
              }},
             {0, "patience", "SECONDS", "how long to try again when the agentd is gone (default 300)",
-             [&o](const char* t) -> Status { TRY_ASSIGN(o.patience, parse_span(t, 1, 1e7, "seconds")); return {}; }},
+             [&o](const char* t) -> Status {
+                 TRY_ASSIGN(o.patience, parse_span(t, 1, 1e7, "seconds"));
+                 return {};
+             }},
             {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
             {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
         },
         "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was cancelled, or ended by the\n"
-        "market. 1: it could not be submitted or started, or the agentd stayed away; 2: a mistake on the command line.\n"
-        "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is cancelled by Ctrl-C.\n"};
+        "market. 1: it could not be submitted or started, or the agentd stayed away; 2: a mistake on the command "
+        "line.\n"
+        "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is cancelled by "
+        "Ctrl-C.\n"};
 }
 
 Parsed usage(const std::string& why) {
@@ -114,7 +141,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
         return Parsed::go;
     }
-    if (!(o.given & wire::Change::max_price)) return usage("--max-price is missing: say what you pay per CPU-hour at most");
+    if (!(o.given & wire::Change::max_price))
+        return usage("--max-price is missing: say what you pay per CPU-hour at most");
     if (o.program.empty()) return usage("the program to run is missing");
     return Parsed::go;
 }

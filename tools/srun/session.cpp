@@ -87,9 +87,9 @@ void Session::lost(const std::string& why) {
         backoff_ = backoff_min;
     }
     if (now - lost_at_ >= options_.patience)
-        return give_up(1, (id_ ? "job " + id_->text() + ": " : std::string()) + lost_why_ + "; it was tried again for " +
-                              std::to_string(options_.patience.ns / 1'000'000'000) + " s" +
-                              (id_ ? ". The job goes on: srun --attach " + id_->text() : ""));
+        return give_up(1, (id_ ? "job " + id_->text() + ": " : std::string()) + lost_why_ +
+                              "; it was tried again for " + std::to_string(options_.patience.ns / 1'000'000'000) +
+                              " s" + (id_ ? ". The job goes on: srun --attach " + id_->text() : ""));
     retry_at_ = std::min(now + backoff_, lost_at_ + options_.patience);
     backoff_ = std::min(Nanos{backoff_.ns * 2}, backoff_max);
 }
@@ -130,15 +130,19 @@ int Session::run() {
         polled.fill({-1, 0, 0});
         polled[from_signals] = {signals_.get(), POLLIN, 0};
         if (link_)
-            polled[from_link] = {link_->fd(), static_cast<short>((output_.full() ? 0 : POLLIN) | (link_->has_queued() ? POLLOUT : 0)), 0};
+            polled[from_link] = {
+                link_->fd(), static_cast<short>((output_.full() ? 0 : POLLIN) | (link_->has_queued() ? POLLOUT : 0)),
+                0};
         const bool may_type = !tty_ || Terminal::foreground();
-        if (state_ == State::attached && link_->queued_bytes() < link_queue_max && !input_.ended() && !input_.full() && may_type)
+        if (state_ == State::attached && link_->queued_bytes() < link_queue_max && !input_.ended() && !input_.full() &&
+            may_type)
             polled[from_stdin] = {STDIN_FILENO, POLLIN, 0};
         if (!output_.empty()) polled[to_output] = {output_.fd(), POLLOUT, 0};
 
         const Nanos due = next_time(), left = due == Nanos::never() ? due : std::max(due - monotonic_now(), Nanos{});
         const timespec limit{left.ns / 1'000'000'000, left.ns % 1'000'000'000};
-        if (ppoll(polled.data(), polled.size(), due == Nanos::never() ? nullptr : &limit, nullptr) < 0 && errno != EINTR) {
+        if (ppoll(polled.data(), polled.size(), due == Nanos::never() ? nullptr : &limit, nullptr) < 0 &&
+            errno != EINTR) {
             give_up(1, std::string("poll: ") + std::strerror(errno));
             break;
         }

@@ -201,8 +201,8 @@ void Session::forward(int number) {
     if (link_) link_->queue(wire::Signal{number});
 }
 
-// There is no process that could take the signal: the agentd cancels the job instead. What never ran at once; of what is
-// frozen work would be lost, so a key on the terminal counts when it comes twice.
+// There is no process that could take the signal: the agentd cancels the job instead. What never ran at once; of what
+// is frozen work would be lost, so a key on the terminal counts when it comes twice.
 void Session::cancel(int number) {
     if (was_running_ && !warned_frozen_ && number == SIGINT) {
         warned_frozen_ = true;

@@ -160,7 +160,8 @@ std::function<Status(const char*)> set_whole(int64_t& number, int64_t lo, int64_
 }
 
 Status set_seconds(double& seconds, std::string_view text) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
     if (error != std::errc{} || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e8)
         return fail("'" + std::string(text) + "' is not a number of seconds");
     return {};
@@ -172,7 +173,8 @@ int run(int argc, char** argv) {
         tool,
         "[options]",
         "Burns CPU time, checking its own memory and numbers all along; exit 1 if any of it is damaged.",
-        {{'t', "time", "SECONDS", "CPU time to burn (default 10)", [&](const char* s) { return set_seconds(o.cpu_s, s); }},
+        {{'t', "time", "SECONDS", "CPU time to burn (default 10)",
+          [&](const char* s) { return set_seconds(o.cpu_s, s); }},
          {'m', "memory", "MB", "memory to hold, filled, rewritten and verified", set_whole(o.memory_mb, 0, 1 << 24)},
          {'n', "steps", "N", "so many steps instead of a time", set_whole(o.steps, 1, INT64_MAX)},
          {'s', "seed", "N", "seed of all content (default 1)", set_whole(o.seed, 0, INT64_MAX)},
