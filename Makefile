@@ -49,7 +49,7 @@ BENCH_SRCS := $(wildcard tests/bench/*.cpp)
 BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
 
 .DEFAULT_GOAL := all
-.PHONY: all bins deps help check check-unit check-layers check-tools check-cluster check-fuzz demo bench bench-build tidy clean
+.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -83,7 +83,9 @@ check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
 
 demo: all            ## the story: a market of three machines on this host
-	@$(BUILD)/bin/souk demo
+	@$(PYTHON) scripts/demo $(BUILD)/bin
+
+fuzzers: $(FUZZERS)
 
 bench-build: bins $(BENCHES)
 

@@ -24,7 +24,7 @@ Status good_price(Money reserve) {
 Status good_speed(int64_t speed) { return in_range("speed", speed, 1, provider_speed_max, "; 100 is a standard machine"); }
 }  // namespace
 
-Result<Provider> Provider::create(NodeName node, Machine machine, ProviderRecord record) {
+Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecord record) {
     MUST(valid_node_name(node) && machine.cpus >= 1 && machine.memory_mb >= 1);
     TRY(good_price(record.reserve));
     TRY(good_speed(record.speed));

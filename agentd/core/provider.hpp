@@ -43,7 +43,7 @@ struct ProviderRecord {
 };
 
 // What the machine has and is; never changes while the daemon lives.
-struct Machine {
+struct Hardware {
     int32_t cpus = 1;
     int64_t memory_mb = 1;
     std::string kernel, criu;  // versions
@@ -67,7 +67,7 @@ class Provider {
   public:
     // `record` is the one from disk, or the configuration's. Errors: a value of it that no setter would take; what the
     // machine does not have any more (CPUs, memory) is cut down instead.
-    static Result<Provider> create(NodeName node, Machine machine, ProviderRecord record);
+    static Result<Provider> create(NodeName node, Hardware machine, ProviderRecord record);
 
     // Once, before anything else: where the frames stand now.
     void started(WallTime wall, provider::Outputs& out);
@@ -93,11 +93,11 @@ class Provider {
 
     const ProviderRecord& record() const { return record_; }
     const TimeFrames& frames() const { return frames_; }
-    const Machine& machine() const { return machine_; }
+    const Hardware& machine() const { return machine_; }
     ProviderReport report() const;
 
   private:
-    Provider(NodeName node, Machine machine, ProviderRecord record, TimeFrames frames)
+    Provider(NodeName node, Hardware machine, ProviderRecord record, TimeFrames frames)
         : node_(std::move(node)), machine_(std::move(machine)), record_(std::move(record)), frames_(std::move(frames)) {}
     void changed(provider::Outputs& out) const;
     void turn(bool on, provider::Outputs& out);
@@ -105,7 +105,7 @@ class Provider {
     bool edge_since_word(WallTime wall) const;
 
     NodeName node_;
-    Machine machine_;
+    Hardware machine_;
     ProviderRecord record_;
     TimeFrames frames_;
     std::string cannot_;

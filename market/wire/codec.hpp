@@ -11,6 +11,7 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
+#include "agentd/core/provider.hpp"
 #include "kernel/base/result.hpp"
 #include "market/wire/messages.hpp"
 #include "market/wire/types.hpp"
@@ -46,10 +47,13 @@ SOUK_WIRE_MESSAGES(SOUK_WIRE_DECLARE)
 // Records on disk. An older program's record reads with the defaults of the fields that it lacks.
 std::string pack(const HomeJob& job);
 std::string pack(const GuestJob& job);
+std::string pack(const ProviderRecord& record);
 template <>
 Result<HomeJob> unpack<HomeJob>(std::string_view bytes);
 template <>
 Result<GuestJob> unpack<GuestJob>(std::string_view bytes);
+template <>
+Result<ProviderRecord> unpack<ProviderRecord>(std::string_view bytes);
 
 // The unions of the market's protocol. An error: a type that is not one of theirs.
 FrameType type_of(const ToMarket& message);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The records that an agentd keeps on disk, one for each job.
+// The records that an agentd keeps on disk: one for each job, one for what the node offers.
 #include "market/wire/codec_parts.hpp"
 
 namespace souk::wire {
@@ -96,9 +96,34 @@ GuestJob take(const Pb__GuestJob& m, Check& c) {
     return v;
 }
 
+void fill(const ProviderRecord& v, Pb__ProviderRecord& m, Arena& a) {
+    m.reserve = v.reserve.micro;
+    m.speed = v.speed;
+    m.cpus = v.cpus;
+    m.memory_mb = v.memory_mb;
+    m.frames = fill_line(v.frames, a);
+    m.on_market = v.on_market;
+    m.by_hand = v.by_hand;
+    m.since_unix_s = v.since_unix_s;
+}
+
+ProviderRecord take(const Pb__ProviderRecord& m, Check& c) {
+    ProviderRecord v;
+    v.reserve = c.price("reserve", m.reserve);
+    v.speed = c.in<int64_t>("speed", m.speed, 1, provider_speed_max);
+    v.cpus = c.cpus("cpus", m.cpus);
+    v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
+    v.frames = clean(m.frames);
+    v.on_market = m.on_market;
+    v.by_hand = m.by_hand;
+    v.since_unix_s = m.since_unix_s;
+    return v;
+}
+
 }  // namespace
 
 SOUK_WIRE_CODEC(HomeJob, Pb__HomeJob, pb__home_job)
 SOUK_WIRE_CODEC(GuestJob, Pb__GuestJob, pb__guest_job)
+SOUK_WIRE_CODEC(ProviderRecord, Pb__ProviderRecord, pb__provider_record)
 
 }  // namespace souk::wire

@@ -23,7 +23,7 @@ Provider make(const std::string& frames = "always", bool on = true) {
     record.memory_mb = 1000;
     record.frames = frames;
     record.on_market = on;
-    auto p = Provider::create("n1", Machine{4, 8000, "6.18", "4.2"}, record);
+    auto p = Provider::create("n1", Hardware{4, 8000, "6.18", "4.2"}, record);
     ck_assert(p.has_value());
     return std::move(*p);
 }
@@ -206,12 +206,12 @@ START_TEST(a_record_of_a_larger_machine_is_cut_down) {
     ProviderRecord record;
     record.cpus = 64;
     record.memory_mb = 1 << 20;
-    const auto p = Provider::create("n1", Machine{2, 4000, "", ""}, record);
+    const auto p = Provider::create("n1", Hardware{2, 4000, "", ""}, record);
     ck_assert(p.has_value());
     ck_assert_int_eq(p->record().cpus, 2);
     ck_assert_int_eq(p->record().memory_mb, 4000);
     record.speed = 0;
-    ck_assert(!Provider::create("n1", Machine{2, 4000, "", ""}, record).has_value());
+    ck_assert(!Provider::create("n1", Hardware{2, 4000, "", ""}, record).has_value());
 }
 END_TEST
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/agent.hpp"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "agentd/daemon/tool_session.hpp"
+#include "kernel/base/check.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+
+Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, Home::Limits{}) {}
+
+Agent::~Agent() = default;
+
+Nanos Agent::unix_now() {
+    timespec t{};
+    ::clock_gettime(CLOCK_REALTIME, &t);
+    return Nanos::from_s(t.tv_sec) + Nanos{t.tv_nsec};
+}
+
+WallTime Agent::wall_now() {
+    const time_t now = ::time(nullptr);
+    tm local{};
+    ::localtime_r(&now, &local);
+    const int day = (local.tm_wday + 6) % 7;  // from Monday
+    return {now, day * 86'400 + local.tm_hour * 3600 + local.tm_min * 60 + std::min(local.tm_sec, 59)};
+}
+
+// --------------------------------------------------------------------------------------------------------- steps
+
+void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
+    home::Outputs out;
+    step(home_, out);
+    for (home::Output& o : out) apply(o);
+    tick_home();
+}
+
+void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step) {
+    guest::Outputs out;
+    step(guest_, out);
+    for (guest::Output& o : out) apply(o);
+}
+
+void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&)>& step) {
+    provider::Outputs out;
+    step(*provider_, out);
+    for (provider::Output& o : out) apply(o);
+}
+
+// The machine says when it wants to be called next; each step may change that.
+void Agent::tick_home() {
+    home::Outputs out;
+    const Nanos next = home_.tick(Loop::now(), out);
+    for (home::Output& o : out) apply(o);
+    home_timer_.cancel();
+    if (next != Nanos::never()) home_timer_ = loop_.at(next, [this] { tick_home(); });
+}
+
+void Agent::after_commit(std::function<void()> fn) {
+    after_commit_.push_back(std::move(fn));
+    if (std::exchange(flush_due_, true)) return;
+    loop_.defer([this] { flush(); });
+}
+
+void Agent::put(const char* kind, const std::string& key, const std::string& record) {
+    db_->put(kind, key, record);
+    after_commit([] {});
+}
+
+void Agent::flush() {
+    flush_due_ = false;
+    if (auto committed = db_->commit(); !committed) {
+        // Nothing of this iteration has left. Ending here is the one answer that needs no memory of what is on disk.
+        log_.error("cannot store state", {{"error", committed.error()}});
+        ::_exit(1);
+    }
+    for (const auto& fn : std::exchange(after_commit_, {})) fn();
+}
+
+// ------------------------------------------------------------------------------------------------------- outputs
+
+void Agent::apply(home::Output& output) {
+    if (auto* p = std::get_if<home::Persist>(&output)) return put("home", std::to_string(p->job.id.seq), wire::pack(p->job));
+    if (auto* e = std::get_if<home::Erase>(&output)) {
+        db_->erase("home", std::to_string(e->id.seq));
+        return after_commit([this, id = e->id] { terminals_->erase(id); });
+    }
+    if (auto* m = std::get_if<home::ToMarketMsg>(&output)) {
+        if (auto* report = std::get_if<JobReport>(&m->message))
+            if (const HomeJob* job = home_.find(report->id)) report->stats.run_time = home_.run_time(*job, Loop::now());
+        return market_->send(m->message);
+    }
+    if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
+    tell(std::get<home::Tell>(output));
+}
+
+void Agent::apply(guest::Output& output) {
+    if (auto* p = std::get_if<guest::Persist>(&output)) return put("guest", p->job.key.text(), wire::pack(p->job));
+    if (auto* e = std::get_if<guest::Erase>(&output)) {
+        db_->erase("guest", e->key.text());
+        return after_commit([] {});
+    }
+    if (auto* h = std::get_if<guest::ToHome>(&output)) return to_home(h->home, h->message);
+    after_commit([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
+}
+
+void Agent::apply(provider::Output& output) {
+    if (auto* p = std::get_if<provider::Persist>(&output)) return put("provider", "record", wire::pack(p->record));
+    if (auto* r = std::get_if<provider::Report>(&output)) return market_->send(r->report);
+    const auto& a = std::get<provider::Accepting>(output);
+    guest_step([&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });
+}
+
+}  // namespace souk

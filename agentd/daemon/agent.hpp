@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: the shell around this node's three machines. Every input becomes one call of a machine, and what comes out is
+// carried out in the order persist, send, do: records go into the open transaction and messages into the queues of
+// their connections at once; the transaction is committed in the loop's deferred phase, before any byte leaves; only
+// after it do effects begin and messages between this node's own halves arrive. If the disk refuses the commit, the daemon
+// ends without having said anything: its jobs go on in their capsules, and whoever starts it again finds them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agentd/core/guest.hpp"
+#include "agentd/core/home.hpp"
+#include "agentd/core/provider.hpp"
+#include "agentd/daemon/cell.hpp"
+#include "agentd/daemon/config.hpp"
+#include "agentd/daemon/market_link.hpp"
+#include "agentd/daemon/peers.hpp"
+#include "agentd/daemon/terminals.hpp"
+#include "agentd/daemon/transfer.hpp"
+#include "bpf/load.hpp"
+#include "kernel/sys/log.hpp"
+#include "kernel/sys/statedb.hpp"
+
+namespace souk {
+
+class ToolSession;
+
+class Agent {
+  public:
+    Agent(Loop& loop, Log& log, Config config);
+    ~Agent();
+    // Opens state and sockets, finds again what runs here, connects. Then the daemon is ready.
+    Status begin();
+
+  private:
+    friend class ToolSession;
+
+    // agent.cpp: machines and their outputs
+    void home_step(const std::function<void(Home&, home::Outputs&)>& step);
+    void guest_step(const std::function<void(Guest&, guest::Outputs&)>& step);
+    void provider_step(const std::function<void(Provider&, provider::Outputs&)>& step);
+    void apply(home::Output& output);
+    void apply(guest::Output& output);
+    void apply(provider::Output& output);
+    void after_commit(std::function<void()> fn);
+    void flush();
+    void put(const char* kind, const std::string& key, const std::string& record);
+    void tick_home();
+    static Nanos unix_now();
+    static WallTime wall_now();
+
+    // agent_start.cpp
+    Status open_directories();
+    Status open_cgroups();
+    Status open_provider();
+    Status recover_home();
+    Status recover_guests();
+    Status listen();
+    Hardware hardware() const;
+    void tick_provider();
+    void tick_load();
+
+    // agent_home.cpp: this node as the home of jobs
+    void command_guest(const Peer& peer, const GuestCommand& command);
+    Status from_guest(const NodeName& node, const wire::Frame& frame);
+    void guest_event(const NodeName& node, const GuestEvent& event);
+    const HomeJob* output_owner(const NodeName& node, const JobId& id, Epoch epoch) const;
+    void stdio_data(const NodeName& node, const wire::StdioData& data);
+    void stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack);
+    void from_market(const FromMarket& message);
+    void tell(const home::Tell& tell);
+    void finish_terminals(const JobId& id);
+    std::string summary(const HomeJob& job) const;
+    TerminalOutlet outlet();
+
+    // agent_guest.cpp: this node as a guest's host
+    void home_up(const NodeName& node);
+    Status from_home(const NodeName& node, const wire::Frame& frame);
+    void guest_command(const NodeName& from, const GuestCommand& command);
+    void to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message);
+    void carry_out(const guest::Do& effect);
+    void image_sent(const GuestKey& key, const Result<Manifest>& sent);
+    void cell_event(const GuestKey& key, const CellEvent& event);
+    bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);
+    Cell* cell(const GuestKey& key);
+    void stdio_ack(const wire::StdioAck& ack);
+    void stdio_input(const wire::StdioInput& input);
+    void stdio_winch(const wire::StdioWinch& winch);
+
+    // agent_tools.cpp: sessions on the unix socket
+    void accept_tool(Fd socket);
+    void drop_session(ToolSession* session);
+    Result<JobId> submit(const wire::Submit& request, uint32_t uid);
+    wire::CtlReply provider_request(const wire::CtlRequest& request);
+    std::string provider_json() const;
+    std::string node_json() const;
+
+    Loop& loop_;
+    Log& log_;
+    const Config config_;
+    std::unique_ptr<StateDb> db_;
+    Home home_;
+    Guest guest_;
+    std::unique_ptr<Provider> provider_;
+    std::unique_ptr<Peers> peers_;
+    std::unique_ptr<MarketLink> market_;
+    std::unique_ptr<Terminals> terminals_;
+    std::unique_ptr<Transfers> transfers_;
+    std::unique_ptr<Cgroups> cgroups_;
+    std::unique_ptr<LoadProbe> load_;
+    LoadSample load_sample_;
+    Nanos load_at_;
+    CriuTool criu_;
+    CellSite site_;
+    std::map<GuestKey, std::unique_ptr<Cell>> cells_;
+    Listener peers_listener_, tools_listener_;
+    Watch child_watch_;
+    Fd children_;
+    Timer home_timer_, provider_timer_, load_timer_;
+    std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
+    std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
+    ProviderNote provider_note_;
+    std::vector<std::function<void()>> after_commit_;
+    bool flush_due_ = false;
+};
+
+}  // namespace souk

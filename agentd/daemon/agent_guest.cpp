@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: this node as the host of guests. Commands of homes (this node's own among them) to the Guest machine, its
+// effects to the cells, their ends back, and the guests' stdio.
+#include "agentd/daemon/agent.hpp"
+#include "kernel/base/check.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+
+void Agent::home_up(const NodeName& node) {
+    // Whatever lies here of that home's jobs, also what it has forgotten: it answers each with what is to become of it.
+    std::vector<GuestKey> keys;
+    for (const auto& [key, entry] : guest_.all())
+        if (key.id.home == node) keys.push_back(key);
+    for (const GuestKey& key : keys) {
+        GuestCommand query;
+        query.id = key.id;
+        query.epoch = key.epoch;
+        guest_step([&](Guest& g, guest::Outputs& out) { g.command(node, query, out); });
+    }
+}
+
+Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
+    switch (f.type) {
+        case wire::FrameType::guest_command: {
+            TRY_ASSIGN(const GuestCommand command, wire::unpack<GuestCommand>(f.body));
+            guest_command(node, command);
+            return {};
+        }
+        case wire::FrameType::stdio_ack: {
+            TRY_ASSIGN(const wire::StdioAck ack, wire::unpack<wire::StdioAck>(f.body));
+            if (ack.id.home == node) stdio_ack(ack);
+            return {};
+        }
+        case wire::FrameType::stdio_input: {
+            TRY_ASSIGN(const wire::StdioInput input, wire::unpack<wire::StdioInput>(f.body));
+            if (input.id.home == node) stdio_input(input);
+            return {};
+        }
+        case wire::FrameType::stdio_winch: {
+            TRY_ASSIGN(const wire::StdioWinch winch, wire::unpack<wire::StdioWinch>(f.body));
+            if (winch.id.home == node) stdio_winch(winch);
+            return {};
+        }
+        default: return fail("a home does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+    }
+}
+
+void Agent::guest_command(const NodeName& from, const GuestCommand& command) {
+    guest_step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out); });
+    if (command.verb != GuestVerb::query || from != command.id.home) return;
+    if (Cell* c = cell({command.id, command.epoch})) c->resync();
+}
+
+void Agent::to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message) {
+    if (const auto* expel = std::get_if<Expel>(&message)) {
+        if (home != config_.node) return (void)peers_->to_home(home, *expel);
+        return after_commit([this, e = *expel] {
+            home_step([&](Home& h, home::Outputs& out) { h.expel(config_.node, e, Loop::now(), out); });
+        });
+    }
+    GuestEvent event = std::get<GuestEvent>(message);
+    if (const Cell* c = cell({event.id, event.epoch}))
+        for (int i = 0; i < 2; ++i) event.output_end[i] = c->output_end()[i];
+    if (home != config_.node) return (void)peers_->to_home(home, event);
+    after_commit([this, event] { guest_event(config_.node, event); });
+}
+
+Cell* Agent::cell(const GuestKey& key) {
+    const auto it = cells_.find(key);
+    return it == cells_.end() ? nullptr : it->second.get();
+}
+
+void Agent::carry_out(const guest::Do& effect) {
+    using What = guest::Do::What;
+    if (effect.what == What::create_capsule) {
+        const GuestJob* job = guest_.find(effect.key);
+        if (!job) return;
+        const auto it = cells_.insert_or_assign(effect.key, std::make_unique<Cell>(site_, *job)).first;
+        return it->second->create_capsule();
+    }
+    Cell* c = cell(effect.key);
+    if (!c) {  // a record without anything behind it (its directory was removed by hand)
+        if (effect.what == What::kill_capsule || effect.what == What::finish_dump)
+            guest_step([&](Guest& g, guest::Outputs& out) { g.capsule_gone(effect.key, out); });
+        return;
+    }
+    switch (effect.what) {
+        case What::create_capsule: return;
+        case What::start_job: return c->start_job();
+        case What::ready_criu: return c->ready_criu(effect.to_disk);
+        case What::dump_for_move:
+        case What::dump_to_disk: return c->dump();
+        case What::ship:
+            return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, c->image(), c->needs(),
+                                    [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
+        case What::finish_dump: return c->finish_dump();
+        case What::undo_dump:
+            transfers_->cancel_sending(effect.key);
+            return c->undo_dump();
+        case What::restore: return c->restore();
+        case What::restore_local: return c->restore_local(cell({effect.key.id, effect.other_epoch}));
+        case What::finish_restore: return c->finish_restore();
+        case What::kill_capsule:
+            transfers_->cancel_sending(effect.key);
+            return c->kill_capsule();
+        case What::remove:
+            transfers_->cancel_sending(effect.key);
+            return c->remove();
+        case What::signal: return c->signal(effect.signal);
+    }
+}
+
+void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
+    Status done = sent ? Status{} : Status(tl::unexpected(sent.error()));
+    // The source's own copy counts from here on: it is what is left if the destination is lost.
+    Cell* c = cell(key);
+    const GuestJob* job = guest_.find(key);
+    if (done && c && job && job->state != GuestState::frozen) done = c->seal(*sent);
+    guest_step([&](Guest& g, guest::Outputs& out) {
+        if (done)
+            g.shipped(key, out);
+        else
+            g.ship_failed(key, done.error().message, out);
+    });
+}
+
+void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
+    using Kind = CellEvent::Kind;
+    if (e.kind == Kind::removed) return loop_.defer([this, key] { cells_.erase(key); });
+    if (!e.why.empty()) log_.info("guest", {{"job", key.text()}, {"why", e.why}});
+    guest_step([&](Guest& g, guest::Outputs& out) {
+        switch (e.kind) {
+            case Kind::capsule_ready: return g.capsule_ready(key, out);
+            case Kind::capsule_failed: return g.capsule_failed(key, e.why, out);
+            case Kind::started: return g.job_started(key, out);
+            case Kind::not_started: return g.job_not_started(key, e.error, e.flag, e.why, out);
+            case Kind::criu_ready: return g.criu_ready(key, out);
+            case Kind::criu_failed: return g.criu_failed(key, e.why, out);
+            case Kind::froze: return g.dump_froze(key, out);
+            case Kind::dump_held: return g.dump_held(key, e.bytes, out);
+            case Kind::dump_failed: return g.dump_failed(key, e.why, out);
+            case Kind::dump_undone: return g.dump_undone(key, out);
+            case Kind::restore_held: return g.restore_held(key, out);
+            case Kind::restore_failed: return g.restore_failed(key, e.why, out);
+            case Kind::restore_running: return g.restore_running(key, out);
+            case Kind::gone: return g.capsule_gone(key, out);
+            case Kind::exited: return g.exited(key, e.wait_status, out);
+            case Kind::stopped: return g.stopped(key, e.flag, out);
+            case Kind::removed: return;
+        }
+    });
+}
+
+bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes) {
+    wire::StdioData data{key.id, key.epoch, stream == 1 ? wire::Stream::out : wire::Stream::err, offset, std::string(bytes)};
+    if (key.id.home != config_.node) return peers_->to_home(key.id.home, data);
+    after_commit([this, data = std::move(data)] { stdio_data(config_.node, data); });
+    return true;
+}
+
+void Agent::stdio_ack(const wire::StdioAck& ack) {
+    if (Cell* c = cell({ack.id, ack.epoch})) c->ack(static_cast<uint32_t>(ack.stream), ack.offset);
+}
+
+void Agent::stdio_input(const wire::StdioInput& input) {
+    if (Cell* c = cell({input.id, input.epoch})) c->input(input.offset, input.data, input.eof);
+}
+
+void Agent::stdio_winch(const wire::StdioWinch& winch) {
+    if (Cell* c = cell({winch.id, winch.epoch})) c->winch(winch.rows, winch.cols);
+}
+
+}  // namespace souk

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: this node as the home of its jobs. Commands to guests (this node's own among them), what they say, the
+// market's orders, and the terminals.
+#include <sys/wait.h>
+
+#include "agentd/daemon/agent.hpp"
+#include "agentd/daemon/tool_session.hpp"
+#include "kernel/base/json.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos bill_limit = Nanos::from_ms(500);
+
+}  // namespace
+
+void Agent::command_guest(const Peer& peer, const GuestCommand& command) {
+    if (peer.node == config_.node) return after_commit([this, command] { guest_command(config_.node, command); });
+    Peer to = peer;
+    if (to.address.empty())
+        if (const auto known = home_.peer_of(peer.node)) to = *known;
+    peers_->command(to, command);
+}
+
+Status Agent::from_guest(const NodeName& node, const wire::Frame& f) {
+    switch (f.type) {
+        case wire::FrameType::guest_event: {
+            TRY_ASSIGN(const GuestEvent event, wire::unpack<GuestEvent>(f.body));
+            guest_event(node, event);
+            return {};
+        }
+        case wire::FrameType::expel: {
+            TRY_ASSIGN(const Expel expel, wire::unpack<Expel>(f.body));
+            home_step([&](Home& h, home::Outputs& out) { h.expel(node, expel, Loop::now(), out); });
+            return {};
+        }
+        case wire::FrameType::stdio_data: {
+            TRY_ASSIGN(const wire::StdioData data, wire::unpack<wire::StdioData>(f.body));
+            stdio_data(node, data);
+            return {};
+        }
+        case wire::FrameType::stdio_input_ack: {
+            TRY_ASSIGN(const wire::StdioInputAck ack, wire::unpack<wire::StdioInputAck>(f.body));
+            stdio_input_ack(node, ack);
+            return {};
+        }
+        default: return fail("a guest does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+    }
+}
+
+// An exit counts when the whole output is here: it travels before the event, but a full disk may have refused it.
+void Agent::guest_event(const NodeName& node, const GuestEvent& event) {
+    const auto take = [this, node, event] {
+        home_step([&](Home& h, home::Outputs& out) { h.guest_event(node, event, Loop::now(), out); });
+    };
+    const HomeJob* job = output_owner(node, event.id, event.epoch);
+    if (event.state == GuestState::exited && job && !terminals_->complete(event.id, event.output_end, take)) return;
+    take();
+    job = home_.find(event.id);
+    if (event.state == GuestState::running && job && job->phase == JobPhase::running && job->at.node == node)
+        terminals_->resync(*job);
+}
+
+// The job, if that (node, epoch) is where its output comes from now.
+const HomeJob* Agent::output_owner(const NodeName& node, const JobId& id, Epoch epoch) const {
+    const HomeJob* job = home_.find(id);
+    if (!job || job->phase == JobPhase::finished) return nullptr;
+    const bool owner = job->at.node == node && job->epoch == epoch;
+    const bool released = job->step == MoveStep::release && job->to.node == node && job->to_epoch == epoch;
+    return owner || released ? job : nullptr;
+}
+
+void Agent::stdio_data(const NodeName& node, const wire::StdioData& data) {
+    if (const HomeJob* job = output_owner(node, data.id, data.epoch)) terminals_->data(*job, data);
+}
+
+void Agent::stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack) {
+    if (const HomeJob* job = output_owner(node, ack.id, ack.epoch)) terminals_->input_taken(*job, ack);
+}
+
+TerminalOutlet Agent::outlet() {
+    TerminalOutlet o;
+    const auto node_of = [](const HomeJob& job, Epoch epoch) { return epoch == job.epoch ? job.at.node : job.to.node; };
+    o.ack = [this, node_of](const HomeJob& job, const wire::StdioAck& ack) {
+        const NodeName node = node_of(job, ack.epoch);
+        if (node == config_.node) return after_commit([this, ack] { stdio_ack(ack); });
+        (void)peers_->to_guest(node, ack);
+    };
+    o.input = [this](const HomeJob& job, const wire::StdioInput& input) {
+        if (job.at.node == config_.node) return after_commit([this, input] { stdio_input(input); });
+        (void)peers_->to_guest(job.at.node, input);
+    };
+    o.winch = [this](const HomeJob& job, const wire::StdioWinch& winch) {
+        if (job.at.node == config_.node) return after_commit([this, winch] { stdio_winch(winch); });
+        (void)peers_->to_guest(job.at.node, winch);
+    };
+    o.trouble = [this](const JobId& id, const std::string& why) {
+        log_.limited("output", Loop::now(), Level::warning, "output is held back", {{"job", id.text()}, {"why", why}});
+    };
+    return o;
+}
+
+void Agent::from_market(const FromMarket& message) {
+    if (const auto* order = std::get_if<Order>(&message)) {
+        log_.debug("order", {{"job", order->id.text()}, {"seq", order->seq}, {"kind", static_cast<int>(order->kind)}, {"node", order->node}});
+        return home_step([&](Home& h, home::Outputs& out) { h.order(*order, Loop::now(), out); });
+    }
+    if (const auto* note = std::get_if<JobNote>(&message)) {
+        home_step([&](Home& h, home::Outputs& out) { h.note(*note, out); });
+        if (note->settled && exit_waits_.contains(note->id)) finish_terminals(note->id);
+        return;
+    }
+    if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
+}
+
+void Agent::tell(const home::Tell& tell) {
+    log_.info("job", {{"id", tell.id.text()}, {"what", tell.text}});
+    if (tell.what != home::Tell::What::finished) return terminals_->tell(tell.id, {tell.what, tell.text});
+    // The bill comes from the market a moment later; the terminal waits that long for it, and no longer.
+    if (!market_->connected()) return finish_terminals(tell.id);
+    exit_waits_[tell.id] = loop_.after(bill_limit, [this, id = tell.id] { finish_terminals(id); });
+}
+
+void Agent::finish_terminals(const JobId& id) {
+    exit_waits_.erase(id);
+    const HomeJob* job = home_.find(id);
+    if (!job) return;
+    wire::Exit exit;
+    exit.wait_status = job->wait_status;
+    exit.cancelled = job->cancelled;
+    exit.why = job->why;
+    exit.summary = summary(*job);
+    terminals_->finished(id, std::move(exit));
+}
+
+std::string Agent::summary(const HomeJob& job) const {
+    const bool own_end = job.why.empty();
+    JsonWriter j;
+    j.begin_object().field("id", job.id.text()).field("name", job.name);
+    j.field("exit", !own_end ? 255 : WIFSIGNALED(job.wait_status) ? 128 + WTERMSIG(job.wait_status) : WEXITSTATUS(job.wait_status));
+    j.field("signal", own_end && WIFSIGNALED(job.wait_status) ? WTERMSIG(job.wait_status) : 0);
+    j.field("why", job.why).field("cancelled", job.cancelled).field("value", job.terms.max_price).field("cost", job.cost);
+    j.field("runtime_s", job.stats.run_time.seconds());
+    j.key("places").begin_array();
+    for (const NodeName& node : job.places) j.value(node);
+    j.end_array();
+    j.field("freezes", job.stats.freezes).field("thaws", job.stats.thaws).field("migrations", job.stats.migrations);
+    j.field("failed_moves", job.stats.failed_moves).field("longest_pause_ms", job.stats.longest_pause.ms());
+    return j.end_object().take();
+}
+
+}  // namespace souk

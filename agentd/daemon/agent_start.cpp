@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: start. Directories, control groups, what the owner offers, and finding again what the daemon before left.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "agentd/daemon/agent.hpp"
+#include "agentd/daemon/tool_session.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr uint32_t tmpfs_magic = 0x01021994;
+constexpr Nanos load_period = Nanos::from_s(1);
+
+// As it says itself ("Version: 4.2.1").
+Result<std::string> criu_version(const CriuTool& tool) {
+    std::string command;
+    for (const std::string& word : tool.command) command += "'" + word + "' ";
+    FILE* out = ::popen((command + "--version 2>&1").c_str(), "re");
+    if (!out) return fail_errno("run " + command, errno);
+    char line[256] = {};
+    const bool got = std::fgets(line, sizeof line, out) != nullptr;
+    ::pclose(out);
+    const std::string_view text = line;
+    if (!got || !text.starts_with("Version: ")) return fail("CRIU does not tell its version: " + std::string(text));
+    const size_t end = text.find_first_of("\r\n ", 9);
+    return std::string(text.substr(9, end == std::string_view::npos ? end : end - 9));
+}
+
+Status make_dir(const std::string& path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) return fail("create " + path + ": " + error.message());
+    if (::chmod(path.c_str(), 0700) != 0) return fail_errno("chmod " + path, errno);
+    return {};
+}
+
+int64_t memory_total_mb() {
+    struct sysinfo info {};
+    ::sysinfo(&info);
+    return static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+}
+
+int64_t memory_free_mb() {
+    const auto text = read_file(AT_FDCWD, "/proc/meminfo");
+    const size_t at = text ? text->find("MemAvailable:") : std::string::npos;
+    return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + 13) / 1024;
+}
+
+}  // namespace
+
+Status Agent::begin() {
+    TRY(open_directories());
+    auto criu = config_.criu.empty() ? find_criu() : find_criu(config_.criu);
+    if (!criu) return tl::unexpected(criu.error());
+    criu_ = std::move(*criu);
+    TRY_ASSIGN(const std::string version, criu_version(criu_));
+    TRY_ASSIGN(site_.machine, this_machine(version));
+    TRY(open_cgroups());
+
+    const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    site_.loop = &loop_;
+    site_.log = &log_;
+    site_.init_path = own + "/souk-init";
+    site_.criu = &criu_;
+    site_.event = [this](const GuestKey& key, const CellEvent& e) { cell_event(key, e); };
+    site_.output = [this](const GuestKey& key, uint32_t s, uint64_t o, std::string_view b) { return cell_output(key, s, o, b); };
+    site_.input_taken = [this](const GuestKey& key, uint64_t offset) {
+        const wire::StdioInputAck ack{key.id, key.epoch, offset};
+        if (key.id.home != config_.node) return (void)peers_->to_home(key.id.home, ack);
+        after_commit([this, ack] { stdio_input_ack(config_.node, ack); });
+    };
+    site_.cgroup_changed = [this](const std::string& group, bool added) {
+        if (!load_) return;
+        if (auto done = added ? load_->add(group) : load_->remove(group); !done)
+            log_.limited("load", Loop::now(), Level::warning, "its load is not measured", {{"group", group}, {"error", done.error()}});
+    };
+
+    TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
+    terminals_ = std::make_unique<Terminals>(loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
+    Peers::Handlers peers;
+    peers.guest_up = [this](const NodeName& node) { home_step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); }); };
+    peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
+        home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
+    };
+    peers.from_guest = [this](const NodeName& node, const wire::Frame& f) { return from_guest(node, f); };
+    peers.guest_needed = [this](const NodeName& node) { return home_.guests_needed().contains(node); };
+    peers.guest_drained = [](const NodeName&) {};
+    peers.home_up = [this](const NodeName& node) { home_up(node); };
+    peers.from_home = [this](const NodeName& node, const wire::Frame& f) { return from_home(node, f); };
+    peers.home_drained = [this](const NodeName& node) {
+        for (const auto& [key, c] : cells_)
+            if (key.id.home == node) c->resync();
+    };
+    peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) { return transfers_->frame(number, node, f); };
+    peers.image_closed = [this](uint64_t number) { transfers_->closed(number); };
+    peers_ = std::make_unique<Peers>(loop_, log_, config_.node, config_.address, std::move(peers));
+
+    Transfers::Handlers transfers;
+    transfers.expects = [this](const GuestKey& key) { return guest_.expects_image(key); };
+    transfers.image_dir = [this](const GuestKey& key) -> Result<Fd> {
+        Cell* c = cell(key);
+        return c ? c->image() : fail("no capsule waits for it");
+    };
+    transfers.received = [this](const GuestKey& key, const Manifest& m) -> Status {
+        Cell* c = cell(key);
+        if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
+        TRY(can_take(site_.machine, m.machine));
+        TRY(c->seal(m));
+        guest_step([&](Guest& g, guest::Outputs& out) { g.image_received(key, static_cast<int64_t>(m.bytes()), out); });
+        return {};
+    };
+    transfers.failed = [this](const GuestKey& key, const std::string& why) {
+        guest_step([&](Guest& g, guest::Outputs& out) { g.image_failed(key, why, out); });
+    };
+    transfers.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
+    transfers_ = std::make_unique<Transfers>(loop_, config_.node, config_.address, std::move(transfers));
+
+    MarketLink::Handlers market;
+    market.up = [this] {
+        provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
+        home_step([](Home& h, home::Outputs& out) { h.market_up(out); });
+    };
+    market.down = [] {};
+    market.message = [this](const FromMarket& m) { from_market(m); };
+    market_ = std::make_unique<MarketLink>(loop_, log_, config_.node, config_.address, config_.market, std::move(market));
+
+    if (cgroups_) {
+        TRY_ASSIGN(LoadProbe load, LoadProbe::open(*cgroups_, config_.cgroup.substr(config_.cgroup.find('/') + 1)));
+        load_ = std::make_unique<LoadProbe>(std::move(load));
+        if (!load_->why_not_bpf().empty()) log_.notice("load is read from /proc", {{"why", load_->why_not_bpf()}});
+    }
+    TRY(open_provider());
+    TRY(recover_guests());
+    TRY(recover_home());
+    TRY(listen());
+    tick_provider();
+    tick_load();
+    market_->start();
+    return {};
+}
+
+Status Agent::open_directories() {
+    site_.guests = config_.state + "/guests";
+    const std::string images = config_.state + "/images", ram = config_.state + "/ram";
+    for (const std::string& dir : {config_.state, config_.state + "/home", site_.guests, images, ram}) TRY(make_dir(dir));
+    TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
+    db_ = std::make_unique<StateDb>(std::move(db));
+    struct statfs fs {};
+    if (::statfs(ram.c_str(), &fs) != 0) return fail_errno("stat " + ram, errno);
+    if (static_cast<uint32_t>(fs.f_type) != tmpfs_magic) {
+        const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
+        const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m";
+        if (::mount("souk", ram.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
+            return fail_errno("mount a tmpfs on " + ram, errno);
+    }
+    TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(site_.ram, open_at(AT_FDCWD, ram, O_RDONLY | O_DIRECTORY));
+    return {};
+}
+
+Status Agent::open_cgroups() {
+    const size_t slash = config_.cgroup.find('/');
+    const std::string root = config_.cgroup.substr(0, slash), node = config_.cgroup.substr(slash + 1);
+    auto groups = Cgroups::open(root);
+    if (!groups) {
+        log_.warning("no control groups: a job is not held while its daemon is away during a dump", {{"error", groups.error()}});
+        return {};
+    }
+    cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
+    site_.cgroups = cgroups_.get();
+    site_.cgroup_parent = node + "/jobs";
+    // The node's share: this daemon joins once, and every capsule is born with it.
+    auto share = cgroups_->create(node, CgroupUse{.cpu = true});
+    if (!share) share = cgroups_->create(node);
+    if (!share) return tl::unexpected(share.error());
+    if (auto set = share->set_cpu_weight(config_.cpu_weight); !set) {
+        log_.warning("no CPU share", {{"error", set.error()}});
+        return {};
+    }
+    // On v2 alone a group with children holds no process: the jobs' own groups inherit the weight there.
+    if (share->entry().v1_tasks[0] >= 0)
+        if (const int error = enter_v1(share->entry()); error != 0) log_.warning("no CPU share", {{"errno", error}});
+    return {};
+}
+
+Hardware Agent::hardware() const {
+    Hardware m;
+    m.cpus = static_cast<int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+    m.memory_mb = std::max<int64_t>(1, memory_total_mb());
+    utsname name{};
+    ::uname(&name);
+    m.kernel = name.release;
+    m.criu = site_.machine.criu;
+    return m;
+}
+
+Status Agent::open_provider() {
+    ProviderRecord record;
+    record.reserve = config_.price;
+    record.speed = config_.speed;
+    const Hardware m = hardware();
+    record.cpus = config_.cpus > 0 ? config_.cpus : m.cpus;
+    record.memory_mb = config_.memory_mb > 0 ? config_.memory_mb : m.memory_mb;
+    record.frames = config_.frames;
+    record.on_market = config_.on_market;
+    TRY_ASSIGN(const auto stored, db_->load("provider"));
+    for (const auto& row : stored) {
+        TRY_ASSIGN(record, wire::unpack<ProviderRecord>(row.value));
+    }
+    TRY_ASSIGN(Provider provider, Provider::create(config_.node, m, record));
+    provider_ = std::make_unique<Provider>(std::move(provider));
+    provider_step([](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
+    return {};
+}
+
+Status Agent::recover_home() {
+    TRY_ASSIGN(const auto stored, db_->load("home"));
+    for (const auto& row : stored) {
+        auto job = wire::unpack<HomeJob>(row.value);
+        if (!job) return wrap("state of job " + row.key, job.error());
+        home_.load(std::move(*job));
+    }
+    home_step([](Home& h, home::Outputs& out) { h.restarted(Loop::now(), out); });
+    for (const NodeName& node : home_.guests_needed()) {
+        const auto peer = home_.peer_of(node);
+        if (node != config_.node && peer) peers_->need(*peer);
+    }
+    // This node as its own guest is always there.
+    home_step([&](Home& h, home::Outputs& out) { h.guest_up(config_.node, Loop::now(), out); });
+    for (const auto& [seq, job] : home_.jobs())
+        if (job.phase == JobPhase::finished) finish_terminals(job.id);
+    return {};
+}
+
+Status Agent::recover_guests() {
+    TRY_ASSIGN(const auto stored, db_->load("guest"));
+    std::set<std::string> known;
+    for (const auto& row : stored) {
+        auto job = wire::unpack<GuestJob>(row.value);
+        if (!job) return wrap("state of guest " + row.key, job.error());
+        known.insert(job->key.text());
+        auto& c = cells_[job->key] = std::make_unique<Cell>(site_, *job);
+        const Guest::Found found = c->adopt();
+        log_.info("found", {{"guest", job->key.text()}, {"capsule", found.capsule_alive ? "alive" : "gone"},
+                            {"job", found.exited ? "exited" : found.job_alive ? "alive" : found.image_complete ? "frozen" : "gone"}});
+        guest_step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
+    }
+    // What was made before its record was, or removed after it: nobody knows it.
+    for (const char* base : {"/guests", "/images", "/ram"}) {
+        TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, config_.state + base));
+        for (std::string name : names) {
+            if (name.ends_with(".part")) name.resize(name.size() - 5);
+            if (known.contains(name)) continue;
+            const size_t dot = name.rfind('.');
+            const auto id = dot == std::string::npos ? Result<JobId>(fail("")) : parse_job_id(name.substr(0, dot));
+            if (!id) {
+                std::error_code ignored;
+                std::filesystem::remove_all(config_.state + base + "/" + name, ignored);
+                continue;
+            }
+            GuestJob stray;
+            stray.key = {*id, Epoch{std::strtoull(name.c_str() + dot + 1, nullptr, 10)}};
+            auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
+            (void)c->adopt();
+            c->remove();
+            known.insert(name);
+        }
+    }
+    return {};
+}
+
+Status Agent::listen() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    children_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!children_) return fail_errno("signalfd", errno);
+    TRY_ASSIGN(child_watch_, loop_.watch(children_.get(), POLLIN, [this](short) {
+        signalfd_siginfo info{};
+        while (::read(children_.get(), &info, sizeof info) > 0) {}
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {}  // the pidfds have told what matters
+    }));
+
+    const auto trouble = [this](const Error& e) {
+        log_.limited("accept", Loop::now(), Level::warning, "cannot take connections", {{"error", e}});
+    };
+    TRY_ASSIGN(const Address address, Address::resolve(config_.listen));
+    auto tcp = listen_stream(address);
+    if (!tcp) return wrap("listen on " + config_.listen, tcp.error());
+    TRY_ASSIGN(peers_listener_, loop_.listen(std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
+    TRY_ASSIGN(const Address path, Address::parse(config_.socket));
+    // Every user may submit; who calls is the kernel's word.
+    auto local = listen_stream(path, 1024, 0666);
+    if (!local) return wrap("listen on " + config_.socket, local.error());
+    TRY_ASSIGN(tools_listener_, loop_.listen(std::move(*local), [this](Fd s) { accept_tool(std::move(s)); }, trouble));
+    return {};
+}
+
+void Agent::tick_provider() {
+    int64_t seconds = 0;
+    provider_step([&](Provider& p, provider::Outputs& out) { seconds = p.tick(wall_now(), out); });
+    if (seconds > 0) provider_timer_ = loop_.after(Nanos::from_s(seconds), [this] { tick_provider(); });
+}
+
+void Agent::tick_load() {
+    LoadReading reading;
+    reading.free_mb = memory_free_mb();
+    reading.source = load_ ? load_->source() : "none";
+    if (const auto sample = load_ ? load_->read_node() : Result<LoadSample>(fail("")); sample) {
+        const Nanos now = Loop::now();
+        const int64_t span = (now - load_at_).ns * provider_->record().cpus;
+        const auto permille = [&](Nanos part, Nanos before) {
+            return span > 0 ? static_cast<int32_t>(std::clamp<int64_t>((part - before).ns * 1000 / span, 0, 1'000'000)) : 0;
+        };
+        reading.load_permille = permille(sample->run, load_sample_.run);
+        reading.wait_permille = permille(sample->wait, load_sample_.wait);
+        load_sample_ = *sample;
+        load_at_ = now;
+    }
+    provider_step([&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    load_timer_ = loop_.after(load_period, [this] { tick_load(); });
+}
+
+}  // namespace souk

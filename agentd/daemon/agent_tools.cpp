@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: the unix socket. Submissions, and the answers to pvdctl.
+#include <pwd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "agentd/daemon/agent.hpp"
+#include "agentd/daemon/tool_session.hpp"
+#include "kernel/base/json.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr size_t sessions_max = 8192;
+
+std::string user_name(uint32_t uid) {
+    char buffer[4096];
+    passwd entry{}, *found = nullptr;
+    if (::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found) return found->pw_name;
+    return std::to_string(uid);
+}
+
+// The caller's supplementary groups, as of connect().
+std::vector<uint32_t> peer_groups(int fd) {
+    std::vector<uint32_t> groups(64);
+    for (;;) {
+        socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(uint32_t));
+        if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
+            groups.resize(bytes / sizeof(uint32_t));
+            return groups;
+        }
+        if (errno != ERANGE || bytes / sizeof(uint32_t) <= groups.size()) return {};
+        groups.resize(bytes / sizeof(uint32_t));
+    }
+}
+
+}  // namespace
+
+void Agent::accept_tool(Fd socket) {
+    if (sessions_.size() >= sessions_max) 
+        return log_.limited("tool", Loop::now(), Level::warning, "too many tools are connected: refused one more");
+    const auto who = peer_cred(socket.get());
+    if (!who) return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"error", who.error()}});
+    auto session = std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()));
+    if (auto opened = session->open(loop_, std::move(socket)); !opened)
+        return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"error", opened.error()}});
+    sessions_.emplace(session.get(), session);
+}
+
+void Agent::drop_session(ToolSession* session) {
+    const auto it = sessions_.find(session);
+    if (it == sessions_.end()) return;
+    const auto kept = it->second;
+    sessions_.erase(it);
+    kept->end();
+    loop_.defer([kept] {});  // it may be on the stack now
+}
+
+Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
+    if (request.retry)
+        if (const HomeJob* known = home_.find_token(uid, request.token)) return known->id;
+    Submission s;
+    s.spec = request.spec;
+    s.terms = request.terms;
+    s.name = request.name;
+    s.user = user_name(uid);
+    s.token = request.token;
+    Result<JobId> id = fail("");
+    home_step([&](Home& h, home::Outputs& out) { id = h.submit(std::move(s), unix_now(), out); });
+    return id;
+}
+
+wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
+    wire::CtlReply reply;
+    const auto refuse = [&](std::string why) {
+        reply.error = std::move(why);
+        return reply;
+    };
+    if (request.verb == "node-status") {
+        reply.ok = true;
+        reply.json = node_json();
+        return reply;
+    }
+    if (request.verb != "provider-status" && request.uid != 0) return refuse("only root may change what this node offers");
+    Status done;
+    if (request.verb == "provider-market") {
+        const std::string word = request.args.size() == 1 ? request.args[0] : "";
+        if (word != "on" && word != "off") return refuse("market needs on or off");
+        provider_step([&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
+    } else if (request.verb == "provider-set") {
+        if (request.args.size() != 2) return refuse("set needs a name and a value");
+        const std::string& key = request.args[0];
+        const std::string& text = request.args[1];
+        int64_t number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool whole = error == std::errc{} && end == text.data() + text.size();
+        provider_step([&](Provider& p, provider::Outputs& out) {
+            if (key == "price") {
+                const auto price = parse_money(text);
+                done = price ? p.set_price(*price, out) : Status(tl::unexpected(price.error()));
+            } else if (key == "frames") {
+                done = p.set_frames(text, wall_now(), out);
+            } else if (!whole) {
+                done = fail("'" + text + "' is not a whole number");
+            } else if (key == "speed") {
+                done = p.set_speed(number, out);
+            } else if (key == "cpus") {
+                done = p.set_cpus(number, out);
+            } else if (key == "memory") {
+                done = p.set_memory(number, out);
+            } else {
+                done = fail("'" + key + "' cannot be set: price, speed, cpus, memory or frames");
+            }
+        });
+        if (!done) return refuse(done.error().message);
+    } else if (request.verb != "provider-status") {
+        return refuse("unknown request " + request.verb);
+    }
+    reply.ok = true;
+    reply.json = provider_json();
+    return reply;
+}
+
+std::string Agent::provider_json() const {
+    const ProviderReport r = provider_->report();
+    JsonWriter j;
+    j.begin_object().field("node", r.node);
+    j.field("status", !r.on_market ? "off market" : provider_note_.guests > 0 ? "on market, busy" : "on market, free");
+    j.field("on_market", r.on_market).field("reserve", r.reserve).field("current_price", provider_note_.current_price);
+    j.field("next_price", provider_note_.next_price).field("speed", r.speed).field("cpus", r.cpus);
+    j.field("memory_mb", r.memory_mb).field("free_mb", r.free_mb).field("guests", provider_note_.guests);
+    j.field("earned", provider_note_.earned).field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
+    j.field("load_source", r.load_source).field("frames", provider_->record().frames).field("cannot", r.cannot);
+    j.field("market", market_->connected()).field("market_trouble", market_->trouble());
+    return j.end_object().take();
+}
+
+std::string Agent::node_json() const {
+    const ProviderReport r = provider_->report();
+    size_t unfinished = 0;
+    for (const auto& [seq, job] : home_.jobs()) unfinished += job.phase != JobPhase::finished;
+    JsonWriter j;
+    j.begin_object().field("node", config_.node).field("address", config_.address).field("pid", ::getpid());
+    j.field("version", wire::protocol_version).field("state_dir", config_.state).field("market", market_->market());
+    j.field("market_connected", market_->connected()).field("market_trouble", market_->trouble());
+    j.field("home_jobs", unfinished).field("guests", cells_.size()).field("load_source", r.load_source).field("criu", r.criu);
+    return j.end_object().take();
+}
+
+}  // namespace souk

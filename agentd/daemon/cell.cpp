@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell, first part: the capsule, its job and its stdio. See cell.hpp; CRIU is in cell_criu.cpp.
+#include "agentd/daemon/cell.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "kernel/base/check.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr const char* capsule_file = "capsule";
+constexpr Nanos exit_output_limit = Nanos::from_s(5), group_limit = Nanos::from_s(5);
+constexpr size_t input_bytes_max = 256 * 1024;
+
+LaunchSpec launch_spec(const JobSpec& s) {
+    LaunchSpec l;
+    l.path = s.path;
+    l.argv = s.argv;
+    l.env = s.env;
+    l.cwd = s.cwd;
+    l.umask = s.umask;
+    l.uid = s.uid;
+    l.gid = s.gid;
+    l.groups = s.groups;
+    for (const ResourceLimit& r : s.rlimits) l.rlimits.push_back({r.resource, r.soft, r.hard});
+    l.tty = s.tty;
+    l.rows = s.rows;
+    l.cols = s.cols;
+    return l;
+}
+
+Status write_new(int dir, const char* name, const std::string& text) {
+    TRY_ASSIGN(Fd fd, open_at(dir, name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+        return fail_errno(std::string("write ") + name, errno ? errno : ENOSPC);
+    return {};
+}
+
+}  // namespace
+
+Cell::Cell(CellSite& site, GuestJob job) : site_(site), job_(std::move(job)), key_(job_.key) {
+    dir_ = site_.guests + "/" + key_.text();
+    to_disk_ = ::faccessat(site_.images.get(), key_.text().c_str(), F_OK, 0) == 0;
+}
+
+Cell::~Cell() = default;
+
+void Cell::tell(CellEvent::Kind kind, std::string why) {
+    CellEvent e{};
+    e.kind = kind;
+    e.why = std::move(why);
+    site_.event(key_, std::move(e));
+}
+
+Status Cell::make_cgroup() {
+    if (!site_.cgroups || cgroup_) return {};
+    TRY_ASSIGN(Cgroup group, site_.cgroups->create(site_.cgroup_parent + "/" + key_.text()));
+    cgroup_ = std::move(group);
+    site_.cgroup_changed(cgroup_->name(), true);
+    return {};
+}
+
+// ------------------------------------------------------------------------------------------------- the capsule
+
+void Cell::create_capsule() {
+    const auto make = [&]() -> Status {
+        if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("create " + dir_, errno);
+        TRY_ASSIGN(dir_fd_, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
+        TRY(make_cgroup());
+        CapsuleOptions options;
+        options.init_path = site_.init_path;
+        options.dir = dir_fd_.get();
+        if (cgroup_) options.cgroup = cgroup_->entry().v2;
+        TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
+        capsule_ = std::move(capsule);
+        // Names the process for a restarted daemon. Not synced: after a crash of the machine there is no such process.
+        const ProcessId id = capsule_->id();
+        return write_new(dir_fd_.get(), capsule_file, std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
+    };
+    if (auto made = make(); !made) {
+        if (capsule_) (void)capsule_->kill();
+        return tell(CellEvent::Kind::capsule_failed, made.error().message);
+    }
+    connect(capsule_->take_connection());
+    tell(CellEvent::Kind::capsule_ready);
+}
+
+void Cell::connect(Fd connection) {
+    client_watch_.close();
+    client_ = CapsuleClient(std::move(connection));
+    welcomed_ = false;
+    auto watch = site_.loop->watch(client_.fd(), POLLIN, [this](short) { client_readable(); });
+    if (!watch) return lost_client(watch.error().message);
+    client_watch_ = std::move(*watch);
+    if (!exit_watch_) {
+        auto exit = site_.loop->on_exit(capsule_->pidfd().get(), [this] { capsule_ended(); });
+        if (exit) exit_watch_ = std::move(*exit);
+    }
+    (void)client_.hello(acked_[0], acked_[1]);
+    update_watch();
+}
+
+void Cell::update_watch() {
+    if (client_watch_) client_watch_.set_events(static_cast<short>(client_.wants_write() ? POLLIN | POLLOUT : POLLIN));
+}
+
+void Cell::client_readable() {
+    if (client_.wants_write()) (void)client_.on_writable();
+    auto events = client_.on_readable();
+    if (!events) return lost_client(events.error().message);
+    for (CapsuleClient::Event& e : *events) {
+        if (!client_ || gone_) return;
+        client_event(e);
+    }
+    maybe_exited();
+    if (client_) update_watch();
+}
+
+// souk-init is gone (then its pidfd says so), or took another connection, or broke the protocol.
+void Cell::lost_client(const std::string& why) {
+    client_watch_.close();
+    client_ = CapsuleClient();
+    welcomed_ = false;
+    if (gone_ || !capsule_) return;
+    if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
+    site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost", {{"job", key_.text()}, {"why", why}});
+    if (auto again = Capsule::connect(dir_fd_.get())) connect(std::move(*again));
+}
+
+void Cell::client_event(CapsuleClient::Event& e) {
+    switch (e.kind) {
+        case InitEventKind::welcome:
+            welcomed_ = true;
+            root_ = e.welcome.root_pid;
+            terminal_ = e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "";
+            input_taken_ = e.welcome.input_taken;
+            input_limit_ = e.welcome.input_limit;
+            site_.input_taken(key_, input_taken_);
+            feed_input();
+            // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
+            if (e.welcome.state == SOUK_DRAINED_STATE && plan_ == Plan::none && !group_frozen_) (void)client_.undrain();
+            return;
+        case InitEventKind::started: {
+            root_ = e.value;
+            has_job_ = true;
+            return tell(CellEvent::Kind::started);
+        }
+        case InitEventKind::exec_failed: {
+            CellEvent event{};
+            event.kind = CellEvent::Kind::not_started;
+            event.error = e.value;
+            event.flag = e.stream == 1;
+            event.why = e.bytes;
+            return site_.event(key_, std::move(event));
+        }
+        case InitEventKind::output:
+            // Not passed on (no home now, or its queue is full): it stays in souk-init until the home asks again.
+            if (!site_.output(key_, e.stream, e.offset, e.bytes)) resync_wanted_ = true;
+            return;
+        case InitEventKind::output_eof:
+            if (e.stream >= 1 && e.stream <= 2) {
+                eof_[e.stream - 1] = true;
+                output_end_[e.stream - 1] = e.offset;
+            }
+            return;
+        case InitEventKind::input_taken:
+            input_taken_ = e.offset;
+            input_limit_ = e.limit;
+            site_.input_taken(key_, input_taken_);
+            return feed_input();
+        case InitEventKind::exited:
+            exited_ = e.exit.wait_status;
+            exit_limit_ = site_.loop->after(exit_output_limit, [this] {
+                eof_[0] = eof_[1] = true;
+                maybe_exited();
+            });
+            return;
+        case InitEventKind::stopped: {
+            CellEvent event{};
+            event.kind = CellEvent::Kind::stopped;
+            event.flag = e.value != 0;
+            return site_.event(key_, std::move(event));
+        }
+        case InitEventKind::helpers_ready: helpers_in_ = true; return begin_criu();
+        case InitEventKind::prepared:
+            if (e.value != 0) return criu_failed("stdio for the restore: " + e.bytes);
+            job_ends_ = std::move(e.fds);
+            (void)client_.helpers_enter(true);
+            return;
+        case InitEventKind::drained: return drained(e);
+        case InitEventKind::loaded: {
+            if (e.value != 0) return criu_failed("load what waits at its stdio: " + e.bytes);
+            RestoreOptions options;
+            options.keys = stdio_keys(e.residue);
+            options.tcp = TcpPolicy::close;
+            if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
+            return;
+        }
+        case InitEventKind::failed: {
+            // souk-init ends by itself; its exit follows.
+            if (!has_job_) tell(CellEvent::Kind::capsule_failed, "its capsule: " + e.bytes);
+            return;
+        }
+        case InitEventKind::closed: return lost_client("closed");
+    }
+}
+
+// The end is told when the whole output has been: its lengths go with it.
+void Cell::maybe_exited() {
+    if (!exited_ || exit_told_ || !eof_[0] || (!eof_[1] && !job_.spec.tty)) return;
+    exit_told_ = true;
+    exit_limit_.cancel();
+    CellEvent e{};
+    e.kind = CellEvent::Kind::exited;
+    e.wait_status = *exited_;
+    site_.event(key_, std::move(e));
+}
+
+void Cell::start_job() {
+    if (auto sent = client_.start(launch_spec(job_.spec)); !sent) {
+        CellEvent e{};
+        e.kind = CellEvent::Kind::not_started;
+        e.why = sent.error().message;
+        return site_.event(key_, std::move(e));
+    }
+    update_watch();
+}
+
+void Cell::signal(int number) {
+    (void)client_.signal(number, SOUK_TO_FOREGROUND);
+    update_watch();
+}
+
+void Cell::kill_capsule() {
+    close_criu();
+    if (!capsule_ || gone_) {
+        gone_ = true;
+        return tell(CellEvent::Kind::gone);
+    }
+    if (cgroup_ && group_frozen_) (void)cgroup_->thaw();
+    (void)capsule_->kill();  // the pidfd tells when every process is gone
+}
+
+void Cell::capsule_ended() {
+    if (gone_) return;
+    gone_ = true;
+    exit_watch_.close();
+    // The last words may still lie in the socket, the job's exit among them.
+    for (int i = 0; i < 64 && client_; ++i) {
+        auto events = client_.on_readable();
+        if (!events || events->empty()) break;
+        for (CapsuleClient::Event& e : *events) {
+            if (e.kind == InitEventKind::closed) client_ = CapsuleClient();
+            else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited || e.kind == InitEventKind::output_eof)
+                client_event(e);
+            if (!client_) break;
+        }
+    }
+    client_watch_.close();
+    client_ = CapsuleClient();
+    close_criu();
+    (void)capsule_->pidfd().reap();  // not our child after a restart of the daemon: then its new parent does
+    if (removing_) return remove_files();
+    tell(CellEvent::Kind::gone);
+}
+
+void Cell::remove() {
+    removing_ = true;
+    close_criu();
+    if (!capsule_ || gone_) return remove_files();
+    if (client_ && exited_ && client_.quit()) return update_watch();  // it ends at once; its exit comes back here
+    (void)capsule_->kill();
+}
+
+void Cell::remove_files() {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+    drop_image();
+    if (cgroup_) {
+        site_.cgroup_changed(cgroup_->name(), false);
+        if (auto removed = cgroup_->remove(group_limit); !removed) site_.log->warning("cannot remove a control group", {{"error", removed.error()}});
+        cgroup_.reset();
+    }
+    tell(CellEvent::Kind::removed);
+}
+
+Guest::Found Cell::adopt() {
+    Guest::Found found;
+    auto dir = open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY);
+    if (dir) {
+        dir_fd_ = std::move(*dir);
+        if (const auto record = read_exit_record(dir_fd_.get()))
+            if (const auto exit = decode_exit(*record)) {
+                found.exited = true;
+                found.wait_status = exit->wait_status;
+            }
+        ProcessId id;
+        if (const auto text = read_file(dir_fd_.get(), capsule_file);
+            text && std::sscanf(text->c_str(), "%d %lu", &id.pid, &id.start_ticks) == 2)
+            if (auto capsule = Capsule::reconnect(dir_fd_.get(), id)) capsule_ = std::move(*capsule);
+    }
+    if (const auto sealed = open_sealed()) found.image_complete = read_manifest(sealed->get()).has_value();
+    if (!capsule_) return found;
+    found.capsule_alive = true;
+    if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"job", key_.text()}, {"error", made.error()}});
+    const auto processes = capsule_processes(*capsule_);
+    found.job_alive = !found.exited && processes && processes->size() > 1;
+    if (cgroup_ && found.job_alive) {
+        const auto frozen = read_file(cgroup_->entry().v2, "cgroup.freeze");
+        found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
+    }
+    has_job_ = found.job_alive;
+    connect(capsule_->take_connection());
+    return found;
+}
+
+// ------------------------------------------------------------------------------------------------------ stdio
+
+void Cell::ack(uint32_t stream, uint64_t offset) {
+    if (stream < 1 || stream > 2 || offset <= acked_[stream - 1]) return;
+    acked_[stream - 1] = offset;
+    if (!client_) return;
+    (void)client_.ack(stream, offset);
+    if (std::exchange(resync_wanted_, false)) (void)client_.hello(acked_[0], acked_[1]);
+    update_watch();
+}
+
+void Cell::resync() {
+    resync_wanted_ = false;
+    if (!client_) return;
+    (void)client_.hello(acked_[0], acked_[1]);
+    update_watch();
+}
+
+void Cell::input(uint64_t offset, std::string_view bytes, bool eof) {
+    const uint64_t have = std::max(input_at_ + input_.size(), input_taken_);
+    if (input_.empty()) input_at_ = have;
+    if (offset > have) return;  // a gap: the home sends again from what was taken
+    const uint64_t known = have - offset;
+    if (known < bytes.size() && input_.size() < input_bytes_max) input_.append(bytes.substr(known));
+    if (eof && offset + bytes.size() <= input_at_ + input_.size()) input_eof_ = true;
+    feed_input();
+}
+
+void Cell::feed_input() {
+    if (!client_ || !welcomed_) return;
+    if (input_taken_ > input_at_) {
+        input_.erase(0, std::min<uint64_t>(input_taken_ - input_at_, input_.size()));
+        input_at_ = input_taken_;
+    }
+    while (!input_.empty() && input_at_ < input_limit_) {
+        const size_t n = std::min<uint64_t>({input_.size(), input_limit_ - input_at_, SOUK_DATA_MAX});
+        if (!client_.input(input_at_, std::string_view(input_).substr(0, n))) return;
+        input_.erase(0, n);
+        input_at_ += n;
+    }
+    if (input_.empty() && input_eof_ && !input_eof_sent_) input_eof_sent_ = client_.input_eof(input_at_).has_value();
+    update_watch();
+}
+
+void Cell::winch(uint16_t rows, uint16_t cols) {
+    if (client_) (void)client_.window_size(rows, cols);
+    update_watch();
+}
+
+}  // namespace souk

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell: the effects of one (job, epoch) on this node: its capsule, its control group, CRIU beside or inside it, its
+// directory and image. It decides nothing: the Guest machine says what to do (guest::Do), the Cell does it and says how
+// it ended (CellEvent). Owned by the Agent; a Cell dropped while its capsule lives ends nothing: adopt() finds it again.
+//
+// Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in RAM/KEY (on its way) or
+// IMAGES/KEY (frozen to disk), whole only once its manifest is there.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agentd/core/guest.hpp"
+#include "checkpoint/criu.hpp"
+#include "checkpoint/images.hpp"
+#include "kernel/sys/capsule.hpp"
+#include "kernel/sys/capsule_client.hpp"
+#include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/log.hpp"
+#include "kernel/sys/loop.hpp"
+
+namespace souk {
+
+struct CellEvent {
+    enum class Kind : uint8_t {
+        capsule_ready, capsule_failed, started, not_started, criu_ready, criu_failed, froze, dump_held, dump_failed,
+        dump_undone, restore_held, restore_failed, restore_running, gone, exited, stopped,
+        removed,  // nothing of it is left: the Cell may go
+    } kind;
+    std::string why;
+    int32_t error = 0, wait_status = 0;
+    bool flag = false;  // not_started: the program itself; stopped: is stopped
+    int64_t bytes = 0;
+};
+
+// What all cells of a node share.
+struct CellSite {
+    Loop* loop = nullptr;
+    Log* log = nullptr;
+    const Cgroups* cgroups = nullptr;  // null: this machine has none
+    std::string cgroup_parent;         // "n1/jobs"
+    std::string guests;                // directory of the capsules' directories
+    Fd images, ram;                    // parents of images: on disk, in memory
+    std::string init_path;
+    CriuTool* criu = nullptr;
+    Machine machine;                   // this one, for manifests
+    std::function<void(const GuestKey&, CellEvent)> event;
+    std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)> output;
+    std::function<void(const GuestKey&, uint64_t offset)> input_taken;
+    std::function<void(const std::string& cgroup, bool added)> cgroup_changed;  // for the load reader
+};
+
+class Cell {
+  public:
+    Cell(CellSite& site, GuestJob job);
+    ~Cell();
+
+    // guest::Do, one by one.
+    void create_capsule();
+    void start_job();
+    void ready_criu(bool to_disk);
+    void dump();
+    void finish_dump();
+    void undo_dump();
+    void restore();
+    void restore_local(const Cell* source);
+    void finish_restore();
+    void kill_capsule();
+    void remove();
+    void signal(int number);
+
+    // After a restart of the daemon: what is there. The capsule, if it lives, is connected to again.
+    Guest::Found adopt();
+
+    // stdio. ack: the home has the stream up to there. resync: everything from these offsets again.
+    void ack(uint32_t stream, uint64_t offset);
+    void resync();
+    void input(uint64_t offset, std::string_view bytes, bool eof);
+    void winch(uint16_t rows, uint16_t cols);
+    // Lengths of the output streams of a job that has exited.
+    const uint64_t* output_end() const { return output_end_; }
+
+    // Its image: made (a dump) or being received; the directory, and the end of it.
+    Result<Fd> image() const { return image_fd_ ? duplicate(image_fd_.get()) : open_sealed(); }
+    Manifest needs() const;
+    Status seal(const Manifest& manifest);
+    // As a frozen job's.
+    Result<Fd> open_sealed() const { return open_image(image_parent(), key_.text()); }
+    const GuestJob& job() const { return job_; }
+
+  private:
+    enum class Plan : uint8_t { none, coming, dumping, restoring };
+
+    void connect(Fd connection);
+    void client_readable();
+    void update_watch();
+    void client_event(CapsuleClient::Event& e);
+    void lost_client(const std::string& why);
+    void begin_criu();
+    void criu_readable();
+    void criu_event(const CriuEvent& e);
+    void criu_failed(const std::string& why);
+    void close_criu();
+    void held_after_dump();
+    void drained(const CapsuleClient::Event& e);
+    void undone();
+    void feed_input();
+    void maybe_exited();
+    void capsule_ended();
+    void tell(CellEvent::Kind kind, std::string why = {});
+    void remove_files();
+    Status make_cgroup();
+    Status checked_movable() const;
+
+    CellSite& site_;
+    GuestJob job_;
+    GuestKey key_;
+    std::string dir_;
+    Fd dir_fd_, image_fd_;
+    std::optional<Cgroup> cgroup_;
+    std::optional<Capsule> capsule_;
+    CapsuleClient client_;
+    CriuSession criu_;
+    Watch client_watch_, exit_watch_, criu_watch_;
+    Timer limit_, exit_limit_;
+    std::vector<Fd> job_ends_;
+
+    Plan plan_ = Plan::none;
+    bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
+    bool welcomed_ = false, resync_wanted_ = false;
+    int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
+    void drop_image();
+
+    bool has_job_ = false;  // started, restored or found running
+    pid_t root_ = 0;
+    std::string dump_trouble_;  // why the image could not be completed
+    std::string terminal_;  // CRIU's name of it
+    uint64_t acked_[2] = {0, 0}, output_end_[2] = {0, 0};
+    bool eof_[2] = {false, false};
+    std::optional<int32_t> exited_;
+    bool exit_told_ = false;
+    uint64_t input_taken_ = 0, input_limit_ = 0;
+    std::string input_;  // from input_at_ on, not yet given to the capsule
+    uint64_t input_at_ = 0;
+    bool input_eof_ = false, input_eof_sent_ = false;
+};
+
+}  // namespace souk

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell, second part: dumps and restores. The order of each is what keeps the job whole whoever dies in between:
+//   dump:    helpers enter, CRIU ready | dump, held at post-dump, stdio drained into the image, control group frozen (so
+//            that a dead agentd leaves the job standing), manifest | let CRIU kill, end the capsule
+//            or: group thawed, stdio undrained, CRIU refused: the job goes on
+//   restore: stdio made, helpers enter, CRIU ready | manifest checked, stdio loaded, restore, held at post-restore |
+//            let it run | or: end the capsule
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "agentd/daemon/cell.hpp"
+#include "kernel/base/check.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos ready_limit = Nanos::from_s(20);
+
+// Of all files there now.
+uint64_t image_bytes(int directory) {
+    uint64_t sum = 0;
+    const auto names = list_dir(directory, ".");
+    if (!names) return 0;
+    for (const std::string& name : *names) {
+        struct stat st {};
+        if (::fstatat(directory, name.c_str(), &st, 0) == 0) sum += static_cast<uint64_t>(st.st_size);
+    }
+    return sum;
+}
+
+// A link where both are on one file system, else a copy in the kernel.
+Status link_or_copy(int from, int to, const std::string& name) {
+    if (::linkat(from, name.c_str(), to, name.c_str(), 0) == 0) return {};
+    if (errno != EXDEV) return fail_errno("link " + name, errno);
+    TRY_ASSIGN(const Fd source, open_at(from, name, O_RDONLY));
+    TRY_ASSIGN(const Fd target, open_at(to, name, O_WRONLY | O_CREAT | O_EXCL, 0600));
+    for (;;) {
+        const ssize_t n = ::sendfile(target.get(), source.get(), nullptr, 64 << 20);
+        if (n == 0) return {};
+        if (n < 0) return fail_errno("copy " + name, errno);
+    }
+}
+
+}  // namespace
+
+Manifest Cell::needs() const {
+    Manifest m;
+    m.job = key_.id;
+    m.epoch = key_.epoch;
+    m.machine = site_.machine;
+    return m;
+}
+
+Status Cell::seal(const Manifest& manifest) {
+    return seal_image(image_parent(), key_.text(), manifest, to_disk_ ? Durability::disk : Durability::memory);
+}
+
+void Cell::drop_image() {
+    image_fd_.reset();
+    (void)remove_image(site_.ram.get(), key_.text());
+    (void)remove_image(site_.images.get(), key_.text());
+}
+
+Status Cell::checked_movable() const {
+    TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
+    return check_movable(processes, root_);
+}
+
+void Cell::ready_criu(bool to_disk) {
+    to_disk_ = to_disk;
+    limit_ = site_.loop->after(ready_limit, [this] { criu_failed("CRIU did not get ready within 20 s"); });
+    plan_ = Plan::coming;
+    if (!client_) return criu_failed("its capsule does not answer");
+    if (!has_job_) {
+        (void)client_.prepare(job_.spec.tty);  // then helpers_enter, then begin_criu
+    } else {
+        if (auto movable = checked_movable(); !movable) return criu_failed("it cannot move: " + movable.error().message);
+        (void)client_.helpers_enter(false);
+    }
+    update_watch();
+}
+
+void Cell::begin_criu() {
+    if (plan_ != Plan::coming || criu_) return;
+    const bool for_restore = !job_ends_.empty();
+    auto images = create_image(image_parent(), key_.text());
+    if (!images) return criu_failed(images.error().message);
+    image_fd_ = std::move(*images);
+    CriuStart how;
+    how.capsule = &*capsule_;
+    how.images = image_fd_.get();
+    if (for_restore && cgroup_) how.cgroup = cgroup_->entry().v2;
+    for (const Fd& fd : job_ends_) how.job_ends.push_back(fd.get());
+    auto session = CriuSession::start(*site_.criu, how);
+    if (!session) return criu_failed(session.error().message);
+    criu_ = std::move(*session);
+    job_ends_.clear();
+    auto watch = site_.loop->watch(criu_.fd(), POLLIN, [this](short) { criu_readable(); });
+    if (!watch) return criu_failed(watch.error().message);
+    criu_watch_ = std::move(*watch);
+}
+
+void Cell::criu_readable() {
+    // With its last event the session has closed its socket; the watch goes before the fd is used again.
+    const std::vector<CriuEvent> events = criu_.on_readable();
+    if (!criu_) criu_watch_.close();
+    for (const CriuEvent& e : events) criu_event(e);
+}
+
+void Cell::close_criu() {
+    criu_watch_.close();
+    limit_.cancel();
+    criu_ = CriuSession();
+    image_fd_.reset();
+    job_ends_.clear();
+    plan_ = Plan::none;
+}
+
+// Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no use).
+void Cell::criu_failed(const std::string& why) {
+    const Plan plan = plan_;
+    close_criu();
+    if (helpers_in_ && client_) (void)client_.helpers_leave();
+    helpers_in_ = false;
+    if (group_frozen_ && cgroup_) {
+        (void)cgroup_->thaw();
+        group_frozen_ = false;
+    }
+    update_watch();
+    if (plan == Plan::restoring) return tell(CellEvent::Kind::restore_failed, why);
+    drop_image();
+    tell(plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed, why);
+}
+
+void Cell::criu_event(const CriuEvent& e) {
+    switch (e.kind) {
+        case CriuEventKind::ready:
+            limit_.cancel();
+            return tell(CellEvent::Kind::criu_ready);
+        case CriuEventKind::pre_dump: return tell(CellEvent::Kind::froze);
+        case CriuEventKind::dump_held: return held_after_dump();
+        case CriuEventKind::dumped:
+            close_criu();
+            // What CRIU dumped is dead; PID 1 and the helpers go with the capsule.
+            if (!gone_) (void)capsule_->kill();
+            return;
+        case CriuEventKind::restore_held:
+            root_ = e.root;
+            return tell(CellEvent::Kind::restore_held);
+        case CriuEventKind::restored:
+            root_ = e.root;
+            has_job_ = true;
+            (void)client_.restored();
+            close_criu();
+            helpers_in_ = false;
+            update_watch();
+            return tell(CellEvent::Kind::restore_running);
+        case CriuEventKind::refused: return undone();
+        case CriuEventKind::failed:
+        case CriuEventKind::lost:
+            if (undoing_) return undone();
+            return criu_failed(e.message);
+    }
+}
+
+void Cell::dump() {
+    const auto refuse = [&](const std::string& why) {
+        plan_ = Plan::dumping;
+        criu_failed(why);
+    };
+    if (!criu_) return refuse("CRIU is not ready");
+    plan_ = Plan::dumping;
+    DumpOptions options;
+    options.root = root_;
+    options.terminal = terminal_;
+    options.tcp = TcpPolicy::close;
+    if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
+}
+
+void Cell::held_after_dump() {
+    if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
+    if (!client_ || !client_.drain(image_fd_.get())) {
+        dump_trouble_ = "its capsule does not answer";
+        return undo_dump();
+    }
+    update_watch();
+}
+
+void Cell::drained(const CapsuleClient::Event& e) {
+    if (plan_ != Plan::dumping) return;
+    if (e.value != 0) {
+        dump_trouble_ = e.bytes;
+        return undo_dump();
+    }
+    // PID 1 stands in the same group, so this comes when it has said all it has to say.
+    if (cgroup_) {
+        if (auto frozen = cgroup_->freeze(Nanos::from_s(1)); !frozen) {
+            dump_trouble_ = frozen.error().message;
+            return undo_dump();
+        }
+        group_frozen_ = true;
+    }
+    // On its way to another node an image gets its digests while it is sent; one that stays is sealed here and now.
+    Manifest manifest = needs();
+    const auto finish = [&]() -> Status {
+        if (!to_disk_) return {};
+        TRY_ASSIGN(manifest.files, digest_files(image_fd_.get()));
+        return seal(manifest);
+    };
+    if (auto finished = finish(); !finished) {
+        dump_trouble_ = finished.error().message;
+        return undo_dump();
+    }
+    CellEvent event{};
+    event.kind = CellEvent::Kind::dump_held;
+    event.bytes = static_cast<int64_t>(to_disk_ ? manifest.bytes() : image_bytes(image_fd_.get()));
+    site_.event(key_, std::move(event));
+}
+
+void Cell::finish_dump() {
+    if (!criu_) return kill_capsule();  // its agentd died while it was held
+    if (auto sent = criu_.answer(true); !sent) kill_capsule();
+}
+
+void Cell::undo_dump() {
+    undoing_ = true;
+    if (client_) (void)client_.undrain();
+    if (group_frozen_ && cgroup_) {
+        (void)cgroup_->thaw();
+        group_frozen_ = false;
+    }
+    update_watch();
+    if (criu_ && criu_.phase() == CriuPhase::dump_held && criu_.answer(false)) return;  // `refused` follows
+    undone();
+}
+
+void Cell::undone() {
+    undoing_ = false;
+    const std::string why = std::exchange(dump_trouble_, {});
+    close_criu();
+    if (helpers_in_ && client_) (void)client_.helpers_leave();
+    helpers_in_ = false;
+    drop_image();
+    update_watch();
+    tell(why.empty() ? CellEvent::Kind::dump_undone : CellEvent::Kind::dump_failed, why);
+}
+
+void Cell::restore() {
+    plan_ = Plan::restoring;
+    if (!criu_ || !client_) return criu_failed("CRIU is not ready");
+    if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
+    update_watch();
+}
+
+// Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is dropped.
+void Cell::restore_local(const Cell* source) {
+    plan_ = Plan::restoring;
+    if (!source) return criu_failed("its image is not here");
+    const auto take = [&]() -> Status {
+        TRY_ASSIGN(const Fd from, source->open_sealed());
+        TRY_ASSIGN(const Manifest manifest, verify_image(from.get()));
+        for (const ImageFile& file : manifest.files) TRY(link_or_copy(from.get(), image_fd_.get(), file.name));
+        return {};
+    };
+    if (auto taken = take(); !taken) return criu_failed("take its image: " + taken.error().message);
+    restore();
+}
+
+void Cell::finish_restore() {
+    if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
+}
+
+}  // namespace souk

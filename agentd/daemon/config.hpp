@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// agentd's configuration: a TOML file read once into one const struct. An unknown key or a value out of range is an error
+// that names file, line and key. `agentd --check-config` stops after it.
+#pragma once
+
+#include <string>
+
+#include "agentd/core/home.hpp"
+#include "agentd/core/provider.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+struct Config {
+    NodeName node;                 // default: this host's name, up to the first dot
+    std::string listen = "0.0.0.0:7071";  // where other agentds connect
+    std::string address;           // what they are told; default: listen
+    std::string market;            // the market's host:port
+    std::string socket = "/run/souk/agentd.sock";
+    std::string state = "/var/lib/souk/agentd";
+    std::string cgroup = "souk/node";     // below each hierarchy's root: ROOT/NODE
+    int64_t cpu_weight = 100;      // of all jobs here, against the rest of the machine
+    std::string criu;              // prefix of a private CRIU; default: the one that `make deps` made, else the system's
+    int64_t ram_mb = 0;            // for images on their way; 0: half of the machine's memory
+    int64_t output_mb = 1024;      // of one job's stream that no terminal has written
+    // What the owner offers at first; pvdctl changes it, and what it changed is kept.
+    Money price;
+    int64_t speed = 100;
+    int32_t cpus = 0;              // 0: all
+    int64_t memory_mb = 0;         // 0: all
+    std::string frames = "always";
+    bool on_market = true;
+};
+
+Result<Config> load_config(const std::string& path);
+
+}  // namespace souk

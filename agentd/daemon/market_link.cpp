@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/market_link.hpp"
+
+#include <algorithm>
+
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10), question_limit = Nanos::from_s(10);
+constexpr Nanos pause_min = Nanos::from_ms(50), pause_max = Nanos::from_s(2);
+constexpr size_t questions_max = 1024, queue_bytes_max = 64 << 20;
+
+wire::CtlReply refusal(std::string why) {
+    wire::CtlReply r;
+    r.error = std::move(why);
+    return r;
+}
+
+}  // namespace
+
+MarketLink::MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers)
+    : loop_(loop), log_(log), node_(std::move(node)), own_address_(std::move(own_address)), market_(std::move(market)), handlers_(std::move(handlers)) {}
+
+void MarketLink::connect() {
+    // Names may change what they stand for; the resolver is asked at start, a number costs nothing.
+    auto address = Address::parse(market_);
+    if (!address) address = Address::resolve(market_);
+    if (!address) return lost(address.error().message);
+    auto connecting = loop_.connect(*address, connect_limit, [this](Result<Fd> socket) { connected(std::move(socket)); });
+    if (!connecting) return lost(connecting.error().message);
+    connecting_ = std::move(*connecting);
+}
+
+void MarketLink::connected(Result<Fd> socket) {
+    connecting_.close();
+    if (!socket) return lost(socket.error().message);
+    (void)set_no_delay(socket->get());
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this](const wire::Frame& f) {
+        if (const Status taken = frame(f); !taken) lost(taken.error().message);
+    };
+    handlers.on_closed = [this](const Error& e) { lost(e.message); };
+    wire::ChannelOptions options;
+    options.side = wire::Side::connector;
+    options.keepalive = keepalive;
+    options.send_queue_bytes_max = queue_bytes_max;
+    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    if (!channel) return lost(channel.error().message);
+    channel_ = std::move(*channel);
+    wire::Hello hello;
+    hello.role = wire::Role::agent;
+    hello.node = node_;
+    hello.address = own_address_;
+    (void)channel_->send(wire::FrameType::hello, wire::pack(hello));
+}
+
+Status MarketLink::frame(const wire::Frame& f) {
+    if (f.type == wire::FrameType::error) {
+        TRY_ASSIGN(const wire::ErrorText text, wire::unpack<wire::ErrorText>(f.body));
+        return fail("the market says: " + text.text);
+    }
+    if (!welcomed_) {
+        TRY_ASSIGN(const wire::Welcome welcome, wire::unpack<wire::Welcome>(f.body));
+        TRY(wire::check_version(welcome.version));
+        log_.info("connected to the market", {{"at", market_}});
+        welcomed_ = true;
+        trouble_.clear();
+        pause_ = Nanos{};
+        handlers_.up();
+        return {};
+    }
+    if (f.type == wire::FrameType::ctl_reply) {
+        TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
+        const uint64_t number = reply.request;
+        answer(number, std::move(reply));
+        return {};
+    }
+    TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));
+    handlers_.message(message);
+    return {};
+}
+
+void MarketLink::lost(const std::string& why) {
+    if (trouble_ != why) log_.warning("no connection to the market", {{"at", market_}, {"why", why}});
+    trouble_ = why;
+    channel_.reset();
+    const bool was_up = std::exchange(welcomed_, false);
+    pause_ = std::clamp(Nanos{pause_.ns * 2}, pause_min, pause_max);
+    retry_ = loop_.after(pause_, [this] { connect(); });
+    for (auto& [number, q] : std::exchange(questions_, {})) q.done(refusal("the connection to the market broke: " + why));
+    if (was_up) handlers_.down();
+}
+
+void MarketLink::send(const ToMarket& message) {
+    if (!welcomed_) return;
+    if (auto sent = channel_->send(wire::type_of(message), wire::pack(message)); !sent) {
+        // Starts afresh, with a whole report, outside of whatever is being sent now.
+        loop_.defer([this, why = sent.error().message] {
+            if (channel_) lost(why);
+        });
+    }
+}
+
+void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done) {
+    if (!welcomed_) return done(refusal("this node has no connection to the market at " + market_ + " (" + trouble_ + ")"));
+    if (questions_.size() >= questions_max) return done(refusal("too many questions to the market are under way"));
+    const uint64_t number = next_question_++;
+    request.request = number;
+    Timer limit = loop_.after(question_limit, [this, number] { answer(number, refusal("the market did not answer within 10 s")); });
+    questions_.emplace(number, Question{std::move(done), std::move(limit)});
+    if (auto sent = channel_->send(wire::FrameType::ctl_request, wire::pack(request)); !sent)
+        answer(number, refusal(sent.error().message));
+}
+
+void MarketLink::answer(uint64_t number, wire::CtlReply reply) {
+    const auto it = questions_.find(number);
+    if (it == questions_.end()) return;
+    const auto done = std::move(it->second.done);
+    questions_.erase(it);
+    done(std::move(reply));
+}
+
+}  // namespace souk

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// MarketLink: this node's one connection to the market, made again with a growing pause for as long as the daemon lives.
+// What is sent while there is none is dropped: both halves of the node report everything when it is up again. Relays the
+// questions of marketctl and their answers. Owned by the Agent.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "kernel/sys/log.hpp"
+#include "kernel/sys/loop.hpp"
+#include "market/wire/channel.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+
+class MarketLink {
+  public:
+    struct Handlers {
+        std::function<void()> up;
+        std::function<void()> down;
+        std::function<void(const FromMarket&)> message;
+    };
+    MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers);
+    void start() { connect(); }
+
+    bool connected() const { return welcomed_; }
+    const std::string& market() const { return market_; }
+    const std::string& trouble() const { return trouble_; }  // why it is not connected
+    void send(const ToMarket& message);
+    // `done` is called once, also when the connection breaks first or the limit passes.
+    void ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done);
+
+  private:
+    struct Question {
+        std::function<void(wire::CtlReply)> done;
+        Timer limit;
+    };
+    void connect();
+    void connected(Result<Fd> socket);
+    Status frame(const wire::Frame& f);
+    void lost(const std::string& why);
+    void answer(uint64_t number, wire::CtlReply reply);
+
+    Loop& loop_;
+    Log& log_;
+    NodeName node_;
+    std::string own_address_, market_, trouble_ = "not connected yet";
+    Handlers handlers_;
+    Connect connecting_;
+    std::unique_ptr<wire::Channel> channel_;
+    bool welcomed_ = false;
+    Timer retry_;
+    Nanos pause_;
+    std::map<uint64_t, Question> questions_;
+    uint64_t next_question_ = 1;
+};
+
+}  // namespace souk

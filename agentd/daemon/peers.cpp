@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/peers.hpp"
+
+#include <algorithm>
+
+#include "kernel/base/check.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10);
+constexpr Nanos pause_min = Nanos::from_ms(50), pause_max = Nanos::from_s(5);
+constexpr size_t waiting_max = 4096, strangers_max = 4096;
+// Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
+constexpr size_t queue_bytes_max = 8 << 20;
+
+}  // namespace
+
+Peers::Peers(Loop& loop, Log& log, NodeName node, std::string address, Handlers handlers)
+    : loop_(loop), log_(log), node_(std::move(node)), address_(std::move(address)), handlers_(std::move(handlers)) {}
+
+// ----------------------------------------------------------------------------------------- to guests (outgoing)
+
+void Peers::need(const Peer& peer) {
+    Outgoing& o = outgoing_[peer.node];
+    if (!peer.address.empty() && !o.channel) o.address = peer.address;
+    if (!o.channel && !o.connecting && !o.retry.waiting()) connect(peer.node);
+}
+
+void Peers::command(const Peer& peer, const GuestCommand& command) {
+    need(peer);
+    Outgoing& o = outgoing_[peer.node];
+    if (o.welcomed) {
+        if (o.channel->send(wire::frame_type<GuestCommand>, wire::pack(command))) return;
+        // A home that cannot get its commands through starts afresh: everything is asked for again.
+        return lost(peer.node, "its queue is full");
+    }
+    if (o.waiting.size() >= waiting_max) return handlers_.undelivered(peer.node, command);
+    o.waiting.push_back(command);
+}
+
+void Peers::connect(const NodeName& node) {
+    Outgoing& o = outgoing_[node];
+    auto address = Address::parse(o.address);
+    if (!address) return lost(node, address.error().message);
+    auto connecting = loop_.connect(*address, connect_limit, [this, node](Result<Fd> socket) { connected(node, std::move(socket)); });
+    if (!connecting) return lost(node, connecting.error().message);
+    o.connecting = std::move(*connecting);
+}
+
+void Peers::connected(const NodeName& node, Result<Fd> socket) {
+    Outgoing& o = outgoing_[node];
+    o.connecting.close();
+    if (!socket) return lost(node, socket.error().message);
+    (void)set_no_delay(socket->get());
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this, node](const wire::Frame& f) { frame_from_guest(node, f); };
+    handlers.on_closed = [this, node](const Error& e) { lost(node, e.message); };
+    handlers.on_drain = [this, node] { handlers_.guest_drained(node); };
+    wire::ChannelOptions options;
+    options.side = wire::Side::connector;
+    options.keepalive = keepalive;
+    options.send_queue_bytes_max = queue_bytes_max;
+    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    if (!channel) return lost(node, channel.error().message);
+    o.channel = std::move(*channel);
+    wire::Hello hello;
+    hello.role = wire::Role::agent;
+    hello.node = node_;
+    hello.address = address_;
+    (void)o.channel->send(wire::FrameType::hello, wire::pack(hello));
+}
+
+void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
+    Outgoing& o = outgoing_[node];
+    if (o.welcomed) {
+        if (const Status taken = handlers_.from_guest(node, frame); !taken) lost(node, taken.error().message);
+        return;
+    }
+    if (frame.type == wire::FrameType::error) {
+        const auto text = wire::unpack<wire::ErrorText>(frame.body);
+        return lost(node, text ? text->text : text.error().message);
+    }
+    const auto welcome = wire::unpack<wire::Welcome>(frame.body);
+    if (!welcome) return lost(node, welcome.error().message);
+    if (welcome->name != node) return lost(node, "the agentd at " + o.address + " is " + welcome->name);
+    o.welcomed = true;
+    o.pause = Nanos{};
+    const auto waiting = std::exchange(o.waiting, {});
+    for (const GuestCommand& c : waiting) (void)o.channel->send(wire::frame_type<GuestCommand>, wire::pack(c));
+    handlers_.guest_up(node);
+}
+
+void Peers::lost(const NodeName& node, const std::string& why) {
+    Outgoing& o = outgoing_[node];
+    log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached", {{"node", node}, {"why", why}});
+    o.channel.reset();
+    o.welcomed = false;
+    const auto waiting = std::exchange(o.waiting, {});
+    o.pause = std::clamp(Nanos{o.pause.ns * 2}, pause_min, pause_max);
+    o.retry = loop_.after(o.pause, [this, node] {
+        Outgoing& again = outgoing_[node];
+        if (handlers_.guest_needed(node) || !again.waiting.empty())
+            connect(node);
+        else
+            loop_.defer([this, node] { outgoing_.erase(node); });
+    });
+    for (const GuestCommand& c : waiting) handlers_.undelivered(node, c);
+}
+
+// ----------------------------------------------------------------------------------------- from homes (incoming)
+
+void Peers::accepted(Fd socket) {
+    if (connections_.size() >= strangers_max) return;  // closed: the peer tries again
+    (void)set_no_delay(socket.get());
+    const uint64_t number = next_number_++;
+    auto in = std::make_unique<Incoming>();
+    in->number = number;
+    Incoming* raw = in.get();
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this, raw](const wire::Frame& f) { frame_from_stranger(*raw, f); };
+    handlers.on_closed = [this, number](const Error&) { incoming_closed(number); };
+    handlers.on_drain = [this, raw] {
+        if (raw->role == wire::Role::agent && !raw->node.empty()) handlers_.home_drained(raw->node);
+    };
+    wire::ChannelOptions options;
+    options.keepalive = keepalive;
+    options.send_queue_bytes_max = queue_bytes_max;
+    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
+    if (!channel) return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"error", channel.error()}});
+    in->channel = std::move(*channel);
+    connections_.emplace(number, std::move(in));
+}
+
+void Peers::greet(Incoming& in, const wire::Frame& frame) {
+    const auto refuse = [&](const std::string& why) {
+        log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"why", why}});
+        in.channel->refuse(why);
+        incoming_closed(in.number);
+    };
+    const auto hello = wire::unpack<wire::Hello>(frame.body);
+    if (!hello) return refuse(hello.error().message);
+    if (const auto version = wire::check_version(hello->version); !version) return refuse(version.error().message);
+    if (hello->role == wire::Role::tool) return refuse("tools use the unix socket of this node");
+    if (!valid_node_name(hello->node)) return refuse("hello without a node name");
+    in.role = hello->role;
+    in.node = hello->node;
+    (void)in.channel->send(wire::FrameType::welcome, wire::pack(wire::Welcome{wire::protocol_version, node_}));
+    if (in.role != wire::Role::agent) return;
+    // The newest connection of a home counts: an older one is dead or about to be found so.
+    const auto old = incoming_.find(in.node);
+    const uint64_t old_number = old == incoming_.end() ? 0 : old->second->number;
+    incoming_[in.node] = &in;
+    if (old_number) incoming_closed(old_number);
+    handlers_.home_up(in.node);
+}
+
+void Peers::frame_from_stranger(Incoming& in, const wire::Frame& frame) {
+    if (in.node.empty()) return greet(in, frame);
+    const uint64_t number = in.number;
+    const NodeName node = in.node;
+    const Status taken = in.role == wire::Role::agent ? handlers_.from_home(node, frame) : handlers_.from_image(number, node, frame);
+    if (taken) return;
+    log_.limited("peer", Loop::now(), Level::warning, "a connection was closed", {{"node", node}, {"error", taken.error()}});
+    if (const auto it = connections_.find(number); it != connections_.end()) it->second->channel->refuse(taken.error().message);
+    incoming_closed(number);
+}
+
+void Peers::incoming_closed(uint64_t number) {
+    const auto it = connections_.find(number);
+    if (it == connections_.end()) return;
+    const std::unique_ptr<Incoming> in = std::move(it->second);
+    connections_.erase(it);
+    if (const auto home = incoming_.find(in->node); home != incoming_.end() && home->second == in.get()) incoming_.erase(home);
+    if (in->role == wire::Role::image) handlers_.image_closed(number);
+}
+
+void Peers::answer_image(uint64_t connection, const wire::ImageResult& result) {
+    const auto it = connections_.find(connection);
+    if (it == connections_.end()) return;
+    (void)it->second->channel->send(wire::FrameType::image_result, wire::pack(result));
+    it->second->channel->finish();
+    incoming_closed(connection);
+}
+
+}  // namespace souk

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Peers: the connections between agentds. As a home, this node connects to the guests it needs (outgoing); as a guest,
+// it is connected to by homes (incoming). The two never mix, so each direction has one owner: who connects again after a
+// break, with a growing pause, is the home. A connection of role `image` is handed on at its hello.
+//
+// Owned by the Agent. What is sent to a node that is not connected is lost and said so; both machines state levels and
+// ask again, so nothing else is needed.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agentd/core/messages.hpp"
+#include "kernel/sys/log.hpp"
+#include "kernel/sys/loop.hpp"
+#include "market/wire/channel.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+
+class Peers {
+  public:
+    struct Handlers {
+        // This node as a home.
+        std::function<void(const NodeName&)> guest_up;
+        std::function<void(const NodeName&, const GuestCommand&)> undelivered;
+        std::function<Status(const NodeName&, const wire::Frame&)> from_guest;
+        std::function<bool(const NodeName&)> guest_needed;
+        std::function<void(const NodeName&)> guest_drained;
+        // This node as a guest.
+        std::function<void(const NodeName&)> home_up;
+        std::function<Status(const NodeName&, const wire::Frame&)> from_home;
+        std::function<void(const NodeName&)> home_drained;
+        // A connection that brings an image: each frame after the hello; the end.
+        std::function<Status(uint64_t connection, const NodeName&, const wire::Frame&)> from_image;
+        std::function<void(uint64_t connection)> image_closed;
+    };
+    Peers(Loop& loop, Log& log, NodeName node, std::string address, Handlers handlers);
+
+    // A socket that somebody opened to this node.
+    void accepted(Fd socket);
+    // Keeps a connection to that guest and sends the command; `undelivered` if none can be made.
+    void command(const Peer& peer, const GuestCommand& command);
+    // A connection to that guest, without a command.
+    void need(const Peer& peer);
+
+    // False if it was not queued: no connection, or its queue is full (then `*_drained` follows).
+    template <class T>
+    bool to_guest(const NodeName& node, const T& message) {
+        const auto it = outgoing_.find(node);
+        if (it == outgoing_.end() || !it->second.welcomed) return false;
+        return it->second.channel->send(wire::frame_type<T>, wire::pack(message)).has_value();
+    }
+    template <class T>
+    bool to_home(const NodeName& node, const T& message) {
+        const auto it = incoming_.find(node);
+        if (it == incoming_.end()) return false;
+        return it->second->channel->send(wire::frame_type<T>, wire::pack(message)).has_value();
+    }
+    // The answer on a connection that brings an image; it is closed after it.
+    void answer_image(uint64_t connection, const wire::ImageResult& result);
+    bool home_connected(const NodeName& node) const { return incoming_.contains(node); }
+
+  private:
+    struct Outgoing {
+        std::string address;
+        Connect connecting;
+        std::unique_ptr<wire::Channel> channel;
+        bool welcomed = false;
+        std::deque<GuestCommand> waiting;  // for the connection that is being made
+        Timer retry;
+        Nanos pause;
+    };
+    struct Incoming {
+        uint64_t number = 0;
+        std::unique_ptr<wire::Channel> channel;
+        wire::Role role = wire::Role::agent;
+        NodeName node;  // empty before the hello
+    };
+
+    void connect(const NodeName& node);
+    void connected(const NodeName& node, Result<Fd> socket);
+    void frame_from_guest(const NodeName& node, const wire::Frame& frame);
+    void lost(const NodeName& node, const std::string& why);
+    void frame_from_stranger(Incoming& in, const wire::Frame& frame);
+    void greet(Incoming& in, const wire::Frame& frame);
+    void incoming_closed(uint64_t number);
+
+    Loop& loop_;
+    Log& log_;
+    NodeName node_;
+    std::string address_;
+    Handlers handlers_;
+    std::map<NodeName, Outgoing> outgoing_;
+    std::map<uint64_t, std::unique_ptr<Incoming>> connections_;
+    std::map<NodeName, Incoming*> incoming_;  // the newest of each home
+    uint64_t next_number_ = 1;
+};
+
+}  // namespace souk

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/spool.hpp"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "kernel/base/check.hpp"
+
+namespace souk {
+namespace {
+
+constexpr const char* endings[2] = {".out", ".err"};
+constexpr uint64_t hole_bytes_min = 1 << 20;  // holes are punched in pieces of at least this
+
+}  // namespace
+
+Result<Spool> Spool::open(int dir, uint64_t seq) {
+    Spool spool;
+    for (int i = 0; i < 2; ++i) {
+        File& f = spool.streams_[i];
+        TRY_ASSIGN(f.fd, open_at(dir, std::to_string(seq) + endings[i], O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+        struct stat st {};
+        if (::fstat(f.fd.get(), &st) != 0) return fail_errno("stat of a spool", errno);
+        f.end = static_cast<uint64_t>(st.st_size);
+        const off_t data = f.end == 0 ? 0 : ::lseek(f.fd.get(), 0, SEEK_DATA);
+        f.begin = data < 0 ? f.end : static_cast<uint64_t>(data);
+    }
+    return spool;
+}
+
+void Spool::remove(int dir, uint64_t seq) {
+    for (const char* ending : endings) ::unlinkat(dir, (std::to_string(seq) + ending).c_str(), 0);
+}
+
+Status Spool::append(int stream, uint64_t offset, std::string_view bytes) {
+    File& f = streams_[stream];
+    if (offset > f.end) return tl::unexpected(Error{EAGAIN, "output has a gap"});
+    if (offset + bytes.size() <= f.end) return {};
+    bytes.remove_prefix(f.end - offset);
+    while (!bytes.empty()) {
+        const ssize_t n = ::pwrite(f.fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(f.end));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return fail_errno("keep output", n < 0 ? errno : ENOSPC);
+        f.end += static_cast<uint64_t>(n);
+        bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return {};
+}
+
+Result<std::string> Spool::read(int stream, uint64_t offset, size_t bytes_max) const {
+    const File& f = streams_[stream];
+    MUST(offset >= f.begin && offset <= f.end);
+    std::string bytes(std::min<uint64_t>(bytes_max, f.end - offset), '\0');
+    if (bytes.empty()) return bytes;
+    const ssize_t n = ::pread(f.fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0) return fail_errno("read kept output", errno);
+    bytes.resize(static_cast<size_t>(n));
+    return bytes;
+}
+
+void Spool::forget_before(int stream, uint64_t offset) {
+    File& f = streams_[stream];
+    offset = std::min(offset, f.end);
+    if (offset < f.begin + hole_bytes_min) return;
+    const uint64_t aligned = offset & ~uint64_t{4095};
+    if (::fallocate(f.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(aligned)) != 0) return;
+    f.begin = aligned;  // a file system without holes keeps all: no harm but room
+}
+
+}  // namespace souk

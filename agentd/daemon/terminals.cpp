@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/terminals.hpp"
+
+#include <algorithm>
+
+namespace souk {
+namespace {
+
+constexpr size_t input_bytes_max = 64 * 1024;  // what a capsule takes at once; srun sends no more than is acknowledged
+constexpr Nanos disk_retry = Nanos::from_s(1);
+
+}  // namespace
+
+Terminals::Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet)
+    : loop_(loop), dir_(std::move(dir)), output_bytes_max_(output_bytes_max), outlet_(std::move(outlet)) {}
+
+Terminals::Job* Terminals::find(const JobId& id) {
+    const auto it = jobs_.find(id.seq);
+    return it == jobs_.end() ? nullptr : &it->second;
+}
+
+Result<Terminals::Job*> Terminals::open(const JobId& id) {
+    Job& j = jobs_[id.seq];
+    if (!j.spool) {
+        TRY_ASSIGN(Spool spool, Spool::open(dir_.get(), id.seq));
+        j.spool = std::make_unique<Spool>(std::move(spool));
+    }
+    return &j;
+}
+
+void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
+    const int stream = data.stream == wire::Stream::out ? 0 : 1;
+    const auto opened = open(job.id);
+    if (!opened) return outlet_.trouble(job.id, opened.error().message);
+    Job& j = **opened;
+    const bool crowded = j.spool->end(stream) - j.spool->begin(stream) >= output_bytes_max_;
+    const Status taken = crowded ? Status(fail("its output waits for a terminal")) : j.spool->append(stream, data.offset, data.data);
+    if (!taken) {
+        // Not acknowledged, so the capsule still has it, and the job blocks once its window is full. Asked for again.
+        if (!j.retry.waiting()) {
+            outlet_.trouble(job.id, taken.error().message);
+            j.retry = loop_.after(disk_retry, [this, id = job.id, peer = job] {
+                if (find(id)) resync(peer);
+            });
+        }
+        return;
+    }
+    outlet_.ack(job, {job.id, data.epoch, data.stream, j.spool->end(stream)});
+    for (Session& s : j.sessions) pump_session(j, s);
+    check_complete(j);
+}
+
+void Terminals::input_taken(const HomeJob& job, const wire::StdioInputAck& ack) {
+    Job* j = find(job.id);
+    if (!j) j = &jobs_[job.id.seq];
+    if (ack.offset > j->input_base) {
+        j->input.erase(0, std::min<uint64_t>(ack.offset - j->input_base, j->input.size()));
+        j->input_base = ack.offset;
+    }
+    for (Session& s : j->sessions) s.session->send(wire::InputAck{j->input_base});
+}
+
+void Terminals::send_waiting_input(const HomeJob& job, const Job& j) {
+    if (j.input.empty() && !j.input_eof) return;
+    outlet_.input(job, {job.id, job.epoch, j.input_base, j.input, j.input_eof});
+}
+
+void Terminals::resync(const HomeJob& job) {
+    const auto opened = open(job.id);
+    if (!opened) return outlet_.trouble(job.id, opened.error().message);
+    const Job& j = **opened;
+    outlet_.ack(job, {job.id, job.epoch, wire::Stream::out, j.spool->end(0)});
+    outlet_.ack(job, {job.id, job.epoch, wire::Stream::err, j.spool->end(1)});
+    send_waiting_input(job, j);
+}
+
+bool Terminals::complete(const JobId& id, const uint64_t output_end[2], std::function<void()> on_complete) {
+    Job* j = find(id);
+    if (output_end[0] == 0 && output_end[1] == 0) return true;
+    const auto opened = open(id);
+    if (!opened) {
+        outlet_.trouble(id, opened.error().message);
+        return true;  // it cannot be kept at all: the exit status at least is told
+    }
+    j = *opened;
+    if (j->spool->end(0) >= output_end[0] && j->spool->end(1) >= output_end[1]) return true;
+    j->want_end[0] = output_end[0];
+    j->want_end[1] = output_end[1];
+    j->on_complete = std::move(on_complete);
+    return false;
+}
+
+void Terminals::check_complete(Job& j) {
+    if (!j.on_complete || j.spool->end(0) < j.want_end[0] || j.spool->end(1) < j.want_end[1]) return;
+    const auto done = std::exchange(j.on_complete, nullptr);
+    done();
+}
+
+Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach& request, std::shared_ptr<TerminalSession> session) {
+    TRY_ASSIGN(Job * j, open(job.id));
+    Session s;
+    s.session = std::move(session);
+    wire::Attached answer;
+    answer.id = job.id;
+    answer.phase = job.phase;
+    answer.tty = job.spec.tty;
+    answer.input_offset = j->input_base + j->input.size();
+    for (int i = 0; i < 2; ++i) {
+        const uint64_t from = request.resume ? request.offset[i] : 0;
+        s.sent[i] = s.written[i] = answer.offset[i] = std::clamp(from, j->spool->begin(i), j->spool->end(i));
+    }
+    j->sessions.push_back(std::move(s));
+    return answer;
+}
+
+void Terminals::detach(const JobId& id, const TerminalSession* session) {
+    if (Job* j = find(id)) std::erase_if(j->sessions, [&](const Session& s) { return s.session.get() == session; });
+}
+
+void Terminals::pump(const JobId& id) {
+    Job* j = find(id);
+    if (!j) return;
+    for (Session& s : j->sessions) {
+        s.full = false;
+        pump_session(*j, s);
+    }
+}
+
+void Terminals::pump_session(Job& j, Session& s) {
+    for (int i = 0; i < 2; ++i) {
+        while (!s.full && s.sent[i] < j.spool->end(i)) {
+            auto bytes = j.spool->read(i, s.sent[i], wire::stdio_bytes_max);
+            if (!bytes || bytes->empty()) return;
+            const uint64_t size = bytes->size();
+            if (!s.session->send(wire::Output{i == 0 ? wire::Stream::out : wire::Stream::err, s.sent[i], std::move(*bytes)})) {
+                s.full = true;
+                return;
+            }
+            s.sent[i] += size;
+        }
+    }
+    if (s.full || s.done || !j.exit || s.sent[0] < j.spool->end(0) || s.sent[1] < j.spool->end(1)) return;
+    s.done = true;
+    s.session->send(*j.exit);
+}
+
+void Terminals::output_written(const JobId& id, const TerminalSession* session, const wire::OutputAck& ack) {
+    Job* j = find(id);
+    if (!j || !j->spool) return;
+    const int i = ack.stream == wire::Stream::out ? 0 : 1;
+    uint64_t least = UINT64_MAX;
+    for (Session& s : j->sessions) {
+        if (s.session.get() == session && ack.offset <= s.sent[i]) s.written[i] = std::max(s.written[i], ack.offset);
+        least = std::min(least, s.written[i]);
+    }
+    if (least != UINT64_MAX) j->spool->forget_before(i, least);
+}
+
+void Terminals::input(const HomeJob& job, const wire::Input& input) {
+    Job& j = jobs_[job.id.seq];
+    const uint64_t have = j.input_base + j.input.size();
+    if (input.offset > have || j.input_eof) return;  // a gap: the sender starts again from what was acknowledged
+    const uint64_t known = have - input.offset;
+    if (known < input.data.size() || input.eof) {
+        std::string_view fresh = input.data;
+        fresh.remove_prefix(std::min<uint64_t>(known, fresh.size()));
+        fresh = fresh.substr(0, input_bytes_max - std::min(input_bytes_max, j.input.size()));
+        j.input += fresh;
+        j.input_eof = input.eof && j.input_base + j.input.size() == input.offset + input.data.size();
+        if (job.phase == JobPhase::running) outlet_.input(job, {job.id, job.epoch, have, std::string(fresh), j.input_eof});
+    }
+}
+
+void Terminals::winch(const HomeJob& job, const wire::Winch& winch) {
+    if (job.phase == JobPhase::running) outlet_.winch(job, {job.id, job.epoch, winch.rows, winch.cols});
+}
+
+void Terminals::tell(const JobId& id, const wire::Notice& notice) {
+    if (Job* j = find(id))
+        for (Session& s : j->sessions) s.session->send(notice);
+}
+
+void Terminals::finished(const JobId& id, wire::Exit exit) {
+    const auto opened = open(id);
+    if (!opened) return outlet_.trouble(id, opened.error().message);
+    Job& j = **opened;
+    j.exit = std::make_unique<wire::Exit>(std::move(exit));
+    j.input.clear();
+    for (size_t i = 0; i < j.sessions.size(); ++i) pump_session(j, j.sessions[i]);
+}
+
+void Terminals::erase(const JobId& id) {
+    jobs_.erase(id.seq);
+    Spool::remove(dir_.get(), id.seq);
+}
+
+bool Terminals::attached(const JobId& id) const {
+    const auto it = jobs_.find(id.seq);
+    return it != jobs_.end() && !it->second.sessions.empty();
+}
+
+}  // namespace souk

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Terminals: the stdio of this node's jobs between the guests that run them and the srun's that are attached. Output is
+// appended to the job's spool, then acknowledged to the guest and passed on; input waits here until the guest has taken it.
+// Both are byte streams with absolute offsets, so each side may break and come back anywhere.
+//
+// Owned by the Agent; knows no connection: what it wants sent goes through the two interfaces it is given.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agentd/core/home.hpp"
+#include "agentd/daemon/spool.hpp"
+#include "kernel/sys/loop.hpp"
+#include "market/wire/messages.hpp"
+
+namespace souk {
+
+// One attached srun, as Terminals sees it.
+class TerminalSession {
+  public:
+    virtual ~TerminalSession() = default;
+    // False when its queue is full: it will call Terminals::drained.
+    virtual bool send(const wire::Output& output) = 0;
+    virtual void send(const wire::InputAck& ack) = 0;
+    virtual void send(const wire::Notice& notice) = 0;
+    // The last word; the session ends itself.
+    virtual void send(const wire::Exit& exit) = 0;
+};
+
+// What goes to the guest that runs a job now.
+struct TerminalOutlet {
+    std::function<void(const HomeJob&, const wire::StdioAck&)> ack;
+    std::function<void(const HomeJob&, const wire::StdioInput&)> input;
+    std::function<void(const HomeJob&, const wire::StdioWinch&)> winch;
+    std::function<void(const JobId&, const std::string& why)> trouble;  // for the log
+};
+
+class Terminals {
+  public:
+    // `dir`: the directory of spools. `output_bytes_max`: per stream and not yet written by any terminal; then the job's
+    // output is not taken until a terminal comes.
+    Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet);
+
+    // From a guest. `job` is the home's record; what comes from a node that does not own the job was checked away.
+    void data(const HomeJob& job, const wire::StdioData& data);
+    void input_taken(const HomeJob& job, const wire::StdioInputAck& ack);
+    // The job runs at its owner (again): says what is safe, sends what input waits.
+    void resync(const HomeJob& job);
+    // Has every byte that the job wrote come? If not, the exit is held back: `on_complete` is called when it has.
+    bool complete(const JobId& id, const uint64_t output_end[2], std::function<void()> on_complete);
+
+    // Sessions of srun. Attached{} is the caller's to send; the first output follows from pump().
+    Result<wire::Attached> attach(const HomeJob& job, const wire::Attach& request, std::shared_ptr<TerminalSession> session);
+    void detach(const JobId& id, const TerminalSession* session);
+    void pump(const JobId& id);
+    void output_written(const JobId& id, const TerminalSession* session, const wire::OutputAck& ack);
+    void input(const HomeJob& job, const wire::Input& input);
+    void winch(const HomeJob& job, const wire::Winch& winch);
+    void tell(const JobId& id, const wire::Notice& notice);
+    // The job is finished; each session gets its Exit when it has the last byte.
+    void finished(const JobId& id, wire::Exit exit);
+    // The record is erased: spool and all.
+    void erase(const JobId& id);
+    bool attached(const JobId& id) const;
+
+  private:
+    struct Session {
+        std::shared_ptr<TerminalSession> session;
+        uint64_t sent[2] = {0, 0}, written[2] = {0, 0};
+        bool full = false, done = false;
+    };
+    struct Job {
+        std::unique_ptr<Spool> spool;
+        std::vector<Session> sessions;
+        uint64_t input_base = 0;  // the guest has taken everything before
+        std::string input;        // from input_base on
+        bool input_eof = false;
+        std::unique_ptr<wire::Exit> exit;
+        uint64_t want_end[2] = {0, 0};
+        std::function<void()> on_complete;
+        Timer retry;  // after the disk was full
+    };
+
+    Result<Job*> open(const JobId& id);
+    Job* find(const JobId& id);
+    void send_waiting_input(const HomeJob& job, const Job& j);
+    void pump_session(Job& j, Session& s);
+    void check_complete(Job& j);
+
+    Loop& loop_;
+    Fd dir_;
+    uint64_t output_bytes_max_;
+    TerminalOutlet outlet_;
+    std::map<uint64_t, Job> jobs_;
+};
+
+}  // namespace souk

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/tool_session.hpp"
+
+#include <signal.h>
+
+#include "agentd/daemon/agent.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr size_t queue_bytes_max = 32 << 20;   // an answer of marketctl is 16 MiB at most
+constexpr size_t output_ahead_bytes = 1 << 20;  // a slow terminal's output waits in the spool
+
+}  // namespace
+
+Status ToolSession::open(Loop& loop, Fd socket) {
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this](const wire::Frame& f) {
+        const auto self = shared_from_this();
+        if (const Status done = frame(f); !done) reply(wire::ErrorText{done.error().message});
+    };
+    handlers.on_closed = [this](const Error& e) {
+        if (!welcomed_) 
+            agent_.log_.limited("tool", Loop::now(), Level::warning, "a connection ended before its hello", {{"uid", int64_t{who_.uid}}, {"error", e}});
+        agent_.drop_session(this);
+    };
+    handlers.on_drain = [this] {
+        if (attached_) agent_.terminals_->pump(*attached_);
+    };
+    wire::ChannelOptions options;
+    options.send_queue_bytes_max = queue_bytes_max;
+    TRY_ASSIGN(channel_, wire::Channel::open(loop, std::move(socket), std::move(handlers), options));
+    return {};
+}
+
+void ToolSession::end() {
+    if (attached_) agent_.terminals_->detach(*attached_, this);
+    attached_.reset();
+    if (channel_ && !channel_->closed()) channel_->finish();
+}
+
+bool ToolSession::send(const wire::Output& output) {
+    if (!channel_ || channel_->queued() > output_ahead_bytes) return false;
+    return channel_->send(wire::FrameType::output, wire::pack(output)).has_value();
+}
+
+void ToolSession::send(const wire::Exit& exit) {
+    reply(exit);
+    // Out of the caller's loop over its sessions.
+    agent_.loop_.defer([self = shared_from_this()] { self->agent_.drop_session(self.get()); });
+}
+
+Status ToolSession::frame(const wire::Frame& f) {
+    using wire::FrameType;
+    if (!welcomed_) {
+        TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
+        TRY(wire::check_version(hello.version));
+        welcomed_ = true;
+        reply(wire::Welcome{wire::protocol_version, agent_.config_.node});
+        return {};
+    }
+    switch (f.type) {
+        case FrameType::submit: {
+            TRY_ASSIGN(wire::Submit request, wire::unpack<wire::Submit>(f.body));
+            return submit(std::move(request));
+        }
+        case FrameType::attach: {
+            TRY_ASSIGN(const wire::Attach request, wire::unpack<wire::Attach>(f.body));
+            return attach(request);
+        }
+        case FrameType::change: {
+            TRY_ASSIGN(const wire::Change request, wire::unpack<wire::Change>(f.body));
+            return change(request);
+        }
+        case FrameType::ctl_request: {
+            TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
+            return question(std::move(request));
+        }
+        default: break;
+    }
+    if (!attached_) return fail("this connection is not attached to a job");
+    const HomeJob* job = agent_.home_.find(*attached_);
+    if (!job) return fail("job " + attached_->text() + " is gone");
+    switch (f.type) {
+        case FrameType::output_ack: {
+            TRY_ASSIGN(const wire::OutputAck ack, wire::unpack<wire::OutputAck>(f.body));
+            agent_.terminals_->output_written(*attached_, this, ack);
+            return {};
+        }
+        case FrameType::input: {
+            TRY_ASSIGN(const wire::Input input, wire::unpack<wire::Input>(f.body));
+            agent_.terminals_->input(*job, input);
+            return {};
+        }
+        case FrameType::winch: {
+            TRY_ASSIGN(const wire::Winch winch, wire::unpack<wire::Winch>(f.body));
+            agent_.terminals_->winch(*job, winch);
+            return {};
+        }
+        case FrameType::signal: {
+            TRY_ASSIGN(const wire::Signal number, wire::unpack<wire::Signal>(f.body));
+            return signal(number);
+        }
+        default: return fail("a tool does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+    }
+}
+
+Result<const HomeJob*> ToolSession::mine(const JobId& id) const {
+    const HomeJob* job = agent_.home_.find(id);
+    if (!job) return fail("no job " + id.text() + " on node " + agent_.config_.node);
+    if (who_.uid != 0 && who_.uid != job->spec.uid) return fail("job " + id.text() + " belongs to " + job->user);
+    return job;
+}
+
+Status ToolSession::submit(wire::Submit request) {
+    request.spec.uid = who_.uid;
+    request.spec.gid = who_.gid;
+    request.spec.groups = groups_;
+    TRY_ASSIGN(const JobId id, agent_.submit(request, who_.uid));
+    reply(wire::Submitted{id});
+    if (!request.attach) return {};
+    wire::Attach from_start;
+    from_start.id = id;
+    from_start.resume = true;
+    return begin_attached(id, from_start);
+}
+
+Status ToolSession::attach(const wire::Attach& request) {
+    TRY(mine(request.id));
+    return begin_attached(request.id, request);
+}
+
+Status ToolSession::begin_attached(const JobId& id, const wire::Attach& request) {
+    if (attached_) return fail("this connection is attached to job " + attached_->text() + " already");
+    const HomeJob* job = agent_.home_.find(id);
+    TRY_ASSIGN(const wire::Attached answer, agent_.terminals_->attach(*job, request, shared_from_this()));
+    attached_ = id;
+    reply(answer);
+    agent_.terminals_->pump(id);
+    if (job->phase == JobPhase::finished && !agent_.exit_waits_.contains(id)) agent_.finish_terminals(id);
+    return {};
+}
+
+Status ToolSession::change(const wire::Change& request) {
+    TRY_ASSIGN(const HomeJob* job, mine(request.id));
+    const JobTerms terms = wire::changed(job->terms, request);
+    Status done;
+    agent_.home_step([&](Home& h, home::Outputs& out) { done = h.change(request.id, terms, out); });
+    TRY(done);
+    reply(wire::Ok{});
+    return {};
+}
+
+Status ToolSession::signal(const wire::Signal& signal) {
+    const bool ends = signal.number == SIGINT || signal.number == SIGTERM || signal.number == SIGHUP || signal.number == SIGQUIT ||
+                      signal.number == SIGKILL;
+    Status done;
+    agent_.home_step([&](Home& h, home::Outputs& out) {
+        done = h.signal(*attached_, signal.number, out);
+        // A job that does not run now cannot take it; what is meant to end it does.
+        if (!done && ends) done = h.cancel(*attached_, Loop::now(), out);
+    });
+    return {};
+}
+
+Status ToolSession::question(wire::CtlRequest request) {
+    request.uid = who_.uid;
+    const uint64_t number = request.request;
+    if (request.verb.starts_with("provider-") || request.verb == "node-status") {
+        wire::CtlReply answer = agent_.provider_request(request);
+        answer.request = number;
+        reply(answer);
+        return {};
+    }
+    agent_.market_->ask(std::move(request), [self = weak_from_this(), number](wire::CtlReply answer) {
+        answer.request = number;
+        if (const auto s = self.lock()) s->reply(answer);
+    });
+    return {};
+}
+
+}  // namespace souk

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/transfer.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20);
+constexpr size_t queue_bytes_max = 4 << 20;
+
+}  // namespace
+
+Transfers::Transfers(Loop& loop, NodeName node, std::string address, Handlers handlers)
+    : loop_(loop), node_(std::move(node)), address_(std::move(address)), handlers_(std::move(handlers)) {}
+
+// ------------------------------------------------------------------------------------------------------- source
+
+void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Fd> image, const Manifest& needs, Done done) {
+    Sending& s = sending_[from] = Sending{};
+    s.to = to;
+    s.done = std::move(done);
+    const auto begin = [&]() -> Status {
+        if (!image) return tl::unexpected(image.error());
+        TRY_ASSIGN(ImageReader reader, ImageReader::open(image->get(), needs));
+        s.reader = std::make_unique<ImageReader>(std::move(reader));
+        TRY_ASSIGN(const Address address, Address::parse(dest.address));
+        TRY_ASSIGN(s.connecting, loop_.connect(address, connect_limit, [this, from](Result<Fd> socket) { connected(from, std::move(socket)); }));
+        return {};
+    };
+    // The caller is in the middle of its own step: a failure is told after it.
+    if (auto begun = begin(); !begun) loop_.defer([this, from, why = begun.error().message] { end_sending(from, why); });
+}
+
+void Transfers::connected(const GuestKey& from, Result<Fd> socket) {
+    const auto it = sending_.find(from);
+    if (it == sending_.end()) return;
+    if (!socket) return end_sending(from, socket.error().message);
+    (void)set_no_delay(socket->get());
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
+    handlers.on_closed = [this, from](const Error& e) { end_sending(from, e.message); };
+    handlers.on_drain = [this, from] { pump(from); };
+    wire::ChannelOptions options;
+    options.side = wire::Side::connector;
+    options.send_queue_bytes_max = queue_bytes_max;
+    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    if (!channel) return end_sending(from, channel.error().message);
+    Sending& s = it->second;
+    s.channel = std::move(*channel);
+    wire::Hello hello;
+    hello.role = wire::Role::image;
+    hello.node = node_;
+    hello.address = address_;
+    (void)s.channel->send(wire::FrameType::hello, wire::pack(hello));
+    const wire::ImageBegin begin{s.to.id, s.to.epoch, from.epoch, node_};
+    (void)s.channel->send(wire::FrameType::image_begin, wire::pack(begin));
+    pump(from);
+}
+
+// As much as the connection takes now; more when it has drained.
+void Transfers::pump(const GuestKey& from) {
+    const auto it = sending_.find(from);
+    if (it == sending_.end() || !it->second.channel || it->second.all_sent) return;
+    Sending& s = it->second;
+    s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination takes no more of the image"); });
+    while (s.channel->room() >= stream_chunk_max) {
+        if (s.reader->done()) {
+            s.all_sent = true;
+            (void)s.channel->send(wire::FrameType::image_end, wire::pack(wire::ImageEnd{s.bytes}));
+            return;
+        }
+        if (auto read = s.reader->next(slice_); !read) return end_sending(from, read.error().message);
+        s.bytes += slice_.size();
+        if (auto sent = s.channel->send(wire::FrameType::image_chunk, slice_); !sent) return end_sending(from, sent.error().message);
+    }
+}
+
+void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
+    const auto it = sending_.find(from);
+    if (it == sending_.end()) return;
+    if (f.type == wire::FrameType::welcome) {
+        it->second.welcomed = true;
+        return;
+    }
+    if (f.type == wire::FrameType::image_result) {
+        const auto result = wire::unpack<wire::ImageResult>(f.body);
+        if (result && result->ok) return sent(from);
+        return end_sending(from, result ? result->why : result.error().message);
+    }
+    const auto text = f.type == wire::FrameType::error ? wire::unpack<wire::ErrorText>(f.body) : Result<wire::ErrorText>(fail("an unexpected frame"));
+    end_sending(from, text ? text->text : text.error().message);
+}
+
+void Transfers::end_sending(const GuestKey& from, const std::string& why) {
+    const auto it = sending_.find(from);
+    if (it == sending_.end()) return;
+    const auto done = std::move(it->second.done);
+    sending_.erase(it);
+    done(fail("send the image: " + why));
+}
+
+void Transfers::sent(const GuestKey& from) {
+    const auto it = sending_.find(from);
+    if (!it->second.reader->done()) return end_sending(from, "the destination says it has what was not sent");
+    const Manifest manifest = it->second.reader->manifest();
+    const auto done = std::move(it->second.done);
+    sending_.erase(it);
+    done(manifest);
+}
+
+void Transfers::cancel_sending(const GuestKey& from) { sending_.erase(from); }
+
+// -------------------------------------------------------------------------------------------------- destination
+
+Status Transfers::frame(uint64_t connection, const NodeName& sender, const wire::Frame& f) {
+    if (f.type == wire::FrameType::image_begin) {
+        TRY_ASSIGN(const wire::ImageBegin begin, wire::unpack<wire::ImageBegin>(f.body));
+        return begin_receiving(connection, sender, begin);
+    }
+    const auto it = receiving_.find(connection);
+    if (it == receiving_.end()) return fail("an image must begin first");
+    Receiving& r = it->second;
+    if (f.type == wire::FrameType::image_chunk) {
+        r.bytes += f.body.size();
+        r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more of the image"); });
+        if (auto taken = r.writer->take(f.body); !taken) give_up_receiving(connection, taken.error().message);
+        return {};
+    }
+    if (f.type == wire::FrameType::image_end) {
+        TRY_ASSIGN(const wire::ImageEnd end, wire::unpack<wire::ImageEnd>(f.body));
+        return end_receiving(connection, end);
+    }
+    return fail("a sender of images does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+}
+
+Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin) {
+    const GuestKey key{begin.id, begin.new_epoch};
+    if (begin.sender != sender) return fail("an image of another sender");
+    if (receiving_.contains(connection)) return fail("one image a connection");
+    if (!handlers_.expects(key)) return fail("no image is expected for " + key.text());
+    TRY_ASSIGN(const Fd dir, handlers_.image_dir(key));
+    TRY_ASSIGN(ImageWriter writer, ImageWriter::open(dir.get()));
+    Receiving r;
+    r.key = key;
+    r.writer = std::make_unique<ImageWriter>(std::move(writer));
+    r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no image"); });
+    receiving_.emplace(connection, std::move(r));
+    return {};
+}
+
+Status Transfers::end_receiving(uint64_t connection, const wire::ImageEnd& end) {
+    Receiving& r = receiving_.at(connection);
+    const GuestKey key = r.key;
+    if (end.bytes != r.bytes || !r.writer->done()) return fail("the image is cut short");
+    if (auto taken = handlers_.received(key, r.writer->manifest()); !taken) {
+        give_up_receiving(connection, taken.error().message);
+        return {};
+    }
+    receiving_.erase(connection);
+    loop_.defer([this, connection, key] { handlers_.answer(connection, {key.id, key.epoch, true, ""}); });
+    return {};
+}
+
+void Transfers::give_up_receiving(uint64_t connection, const std::string& why) {
+    const auto it = receiving_.find(connection);
+    if (it == receiving_.end()) return;
+    const GuestKey key = it->second.key;
+    receiving_.erase(it);
+    handlers_.failed(key, "receive its image: " + why);
+    loop_.defer([this, connection, key, why] { handlers_.answer(connection, {key.id, key.epoch, false, why}); });
+}
+
+void Transfers::closed(uint64_t connection) { give_up_receiving(connection, "the connection broke"); }
+
+}  // namespace souk

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+
+#include "kernel/base/time.hpp"
+#include "kernel/sys/cgroup.hpp"
+#include "tools/souk/network.hpp"
+#include "tools/souk/supervise.hpp"
+
+namespace souk {
+namespace {
+
+void end_daemon(const Daemon& d, std::vector<std::string>& note) {
+    const Pidfd p = open_process(d.process);
+    if (!p) return;
+    (void)p.signal(SIGTERM);
+    if (const auto gone = p.exited_within(Nanos::from_s(5)); gone && *gone) return;
+    (void)p.signal(SIGKILL);
+    if (const auto gone = p.exited_within(Nanos::from_s(5)); !gone || !*gone)
+        note.push_back("process " + std::to_string(d.process.pid) + " of " + d.name + " does not end");
+}
+
+// Mount points at or below a directory, deepest first. mountinfo's field 5, with octal escapes undone.
+std::vector<std::string> mounts_below(const std::string& dir) {
+    std::vector<std::string> found;
+    const auto text = read_file(AT_FDCWD, "/proc/self/mountinfo", 16 << 20);
+    if (!text) return found;
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream fields(line);
+        std::string word, path;
+        for (int i = 0; i < 5; ++i) fields >> word;
+        for (size_t i = 0; i < word.size(); ++i) {
+            if (word[i] == '\\' && i + 3 < word.size()) {
+                path += static_cast<char>(std::stoi(word.substr(i + 1, 3), nullptr, 8));
+                i += 3;
+            } else {
+                path += word[i];
+            }
+        }
+        if (path == dir || path.starts_with(dir + "/")) found.push_back(path);
+    }
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    return found;
+}
+
+void remove_tree(const std::string& dir, std::vector<std::string>& note) {
+    for (const std::string& mount : mounts_below(dir))
+        if (::umount2(mount.c_str(), MNT_DETACH) != 0) note.push_back("cannot unmount " + mount);
+    std::error_code error;
+    std::filesystem::remove_all(dir, error);
+    if (error) note.push_back("cannot remove " + dir + ": " + error.message());
+}
+
+void remove_cgroups(const Instance& instance, std::vector<std::string>& note) {
+    const auto groups = Cgroups::open(instance.tag);
+    if (!groups) return;  // this machine has none
+    if (auto removed = groups->remove({}, Nanos::from_s(20)); !removed) note.push_back(removed.error().message);
+}
+
+}  // namespace
+
+void demolish(const Instance& instance, std::vector<std::string>& note) {
+    for (const Daemon& d : instance.nodes) end_daemon(d, note);
+    end_daemon(instance.market, note);
+    remove_cgroups(instance, note);  // and with them every job
+    std::vector<std::string> names{instance.market.netns};
+    for (const Daemon& d : instance.nodes) names.push_back(d.netns);
+    remove_network_names(names);
+    remove_tree(instance.market.dir, note);
+    remove_tree(instance.market.state, note);
+    for (const Daemon& d : instance.nodes) {
+        remove_tree(d.dir, note);
+        remove_tree(d.state, note);
+    }
+    std::error_code ignored;
+    const std::string state = state_root(instance.run);
+    std::filesystem::remove(state, ignored);  // only if empty
+    if (instance.run == "/run/souk") std::filesystem::remove("/var/lib/souk", ignored);
+    if (!note.empty()) return;  // the record stays, so that `souk down` can try again
+    for (const char* name : {"notify.sock", "instance.json", "instance.json.new", "supervisor.log", "lock"})
+        std::filesystem::remove(instance.run + "/" + name, ignored);
+    std::filesystem::remove(instance.run, ignored);
+}
+
+}  // namespace souk

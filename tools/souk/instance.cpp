@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/souk/instance.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace souk {
+namespace {
+
+using json = nlohmann::json;
+
+json to_json(const Daemon& d) {
+    return {{"name", d.name},     {"address", d.address},         {"netns", d.netns},
+            {"dir", d.dir},       {"state", d.state},             {"cgroup", d.cgroup},
+            {"pid", d.process.pid}, {"start", d.process.start_time}, {"restarts", d.restarts},
+            {"trouble", d.trouble}};
+}
+
+Daemon daemon_from(const json& j) {
+    Daemon d;
+    d.name = j.at("name");
+    d.address = j.at("address");
+    d.netns = j.at("netns");
+    d.dir = j.at("dir");
+    d.state = j.at("state");
+    d.cgroup = j.at("cgroup");
+    d.process = {j.at("pid"), j.at("start")};
+    d.restarts = j.at("restarts");
+    d.trouble = j.at("trouble");
+    return d;
+}
+
+}  // namespace
+
+std::optional<ProcessId> process_of(pid_t pid) {
+    const auto stat = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat");
+    if (!stat) return std::nullopt;
+    // The command may hold blanks and brackets: fields count from the last ')'. State is field 3, start time 22.
+    const size_t close = stat->rfind(')');
+    if (close == std::string::npos) return std::nullopt;
+    const char* at = stat->c_str() + close + 1;
+    if (std::strlen(at) > 1 && (at[1] == 'Z' || at[1] == 'X')) return std::nullopt;
+    for (int field = 2; field < 22; ++field) {
+        at = std::strchr(at, ' ');
+        if (!at) return std::nullopt;
+        if (field < 21) ++at;
+    }
+    return ProcessId{pid, std::strtoull(at, nullptr, 10)};
+}
+
+bool alive(const ProcessId& p) {
+    if (p.pid <= 0) return false;
+    const auto now = process_of(p.pid);
+    return now && now->start_time == p.start_time;
+}
+
+Pidfd open_process(const ProcessId& p) {
+    if (p.pid <= 0) return {};
+    auto fd = Pidfd::open(p.pid);
+    if (!fd || !alive(p)) return {};  // looked at again with the pidfd held: it is this process or none
+    return std::move(*fd);
+}
+
+std::string run_dir() {
+    const char* run = std::getenv("SOUK_RUN");
+    return run && *run ? run : "/run/souk";
+}
+
+std::string tag_of(const std::string& run) {
+    if (run == "/run/souk") return "souk";
+    uint32_t hash = 2166136261u;  // FNV-1a: names only have to differ between the few markets of one host
+    for (const char c : run) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+    char text[16];
+    std::snprintf(text, sizeof text, "souk-%06x", hash & 0xffffff);
+    return text;
+}
+
+std::string state_root(const std::string& run) { return run == "/run/souk" ? "/var/lib/souk/up" : run + "/state"; }
+
+Result<std::optional<Instance>> load_instance(const std::string& run) {
+    const std::string path = run + "/instance.json";
+    const auto text = read_file(AT_FDCWD, path);
+    if (!text) {
+        if (text.error().code == ENOENT || text.error().code == ENOTDIR) return std::nullopt;
+        return tl::unexpected(text.error());
+    }
+    try {
+        const json j = json::parse(*text);
+        Instance i;
+        i.run = run;
+        i.tag = j.at("tag");
+        i.supervisor = {j.at("supervisor").at("pid"), j.at("supervisor").at("start")};
+        i.market = daemon_from(j.at("market"));
+        for (const json& n : j.at("nodes")) i.nodes.push_back(daemon_from(n));
+        return i;
+    } catch (const json::exception& e) {
+        return fail(path + " is not a market's record (" + e.what() + "); remove it, or run: souk down");
+    }
+}
+
+Status save_instance(const Instance& i) {
+    json nodes = json::array();
+    for (const Daemon& d : i.nodes) nodes.push_back(to_json(d));
+    const json j = {{"tag", i.tag},
+                    {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_time}}},
+                    {"market", to_json(i.market)},
+                    {"nodes", nodes}};
+    const std::string text = j.dump(1) + "\n";
+    const std::string path = i.run + "/instance.json", temporary = path + ".new";
+    TRY_ASSIGN(Fd fd, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    const ssize_t n = ::write(fd.get(), text.data(), text.size());
+    if (n != static_cast<ssize_t>(text.size())) return fail_errno("write " + temporary, n < 0 ? errno : ENOSPC);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("rename " + temporary, errno);
+    return {};
+}
+
+Result<Fd> lock_instance(const std::string& run) {
+    TRY_ASSIGN(Fd fd, open_at(AT_FDCWD, run + "/lock", O_RDWR | O_CREAT, 0600));
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    if (errno == EWOULDBLOCK) return Fd{};
+    return fail_errno("lock " + run + "/lock", errno);
+}
+
+}  // namespace souk

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk: a market on this host (up, down, status), and what this machine can do (doctor).
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/money.hpp"
+#include "tools/souk/network.hpp"
+#include "tools/souk/verbs.hpp"
+
+namespace souk {
+namespace {
+
+struct UpArguments {
+    size_t nodes = 3;
+    std::vector<int64_t> speeds;
+    std::vector<std::string> prices;
+    int32_t cpus = 1;
+    int64_t memory_mb = 0;
+    std::string solver, pricing;
+};
+
+Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
+    UpOptions o;
+    o.run = run_dir();
+    o.bin = bin;
+    o.cpus = a.cpus;
+    o.memory_mb = a.memory_mb;
+    o.solver = a.solver;
+    o.pricing = a.pricing;
+    if (!a.speeds.empty() && a.speeds.size() != a.nodes) return fail("--speeds needs one number per node");
+    if (!a.prices.empty() && a.prices.size() != a.nodes) return fail("--prices needs one price per node");
+    for (size_t i = 0; i < a.nodes; ++i) {
+        NodeOptions n;
+        n.name = "n" + std::to_string(i + 1);
+        if (!a.speeds.empty()) n.speed = a.speeds[i];
+        if (!a.prices.empty()) n.price = a.prices[i];
+        if (n.speed < 1 || n.speed > 10'000) return fail("--speeds: a speed is 1 to 10000 (100 is a standard machine)");
+        if (auto price = parse_money(n.price); !price) return wrap("--prices", price.error());
+        o.nodes.push_back(n);
+    }
+    return o;
+}
+
+int run(int argc, char** argv) {
+    std::error_code error;
+    const std::string bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    // The doctor reads its own arguments.
+    if (argc > 1 && std::string_view(argv[1]) == "doctor") return cmd_doctor(argc - 1, argv + 1);
+
+    CLI::App app{"souk: a market for running processes, on this host.\n$SOUK_RUN (default /run/souk) names its directory."};
+    app.require_subcommand(1);
+    UpArguments a;
+    bool json = false;
+    CLI::App* up = app.add_subcommand("up", "start one marketd and N agentd, each node in its own network namespace");
+    up->add_option("--nodes", a.nodes, "number of nodes (default 3)")->check(CLI::Range(size_t{1}, nodes_max));
+    up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")->delimiter(',');
+    up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")->delimiter(',');
+    up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")->check(CLI::Range(1, 1024));
+    up->add_option("--memory", a.memory_mb, "MB that each node offers (default: an equal part of the machine's)")
+        ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
+    up->add_option("--solver", a.solver, "the market's algorithm");
+    up->add_option("--pricing", a.pricing, "the market's pricing rule");
+    CLI::App* down = app.add_subcommand("down", "end the market and everything that belongs to it");
+    CLI::App* status = app.add_subcommand("status", "show the daemons");
+    status->add_flag("--json", json, "as JSON");
+    app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")->prefix_command();
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& e) {
+        return app.exit(e);
+    } catch (const CLI::CallForAllHelp& e) {
+        return app.exit(e);
+    } catch (const CLI::ParseError& e) {
+        std::string text = e.what();
+        std::fprintf(stderr, "souk: %s (see souk --help)\n", text.substr(0, text.find('\n')).c_str());
+        return 2;
+    }
+    if (*down) return cmd_down(run_dir());
+    if (*status) return cmd_status(run_dir(), json);
+    const auto options = up_options(a, bin);
+    if (!options) {
+        std::fprintf(stderr, "souk: %s\n", options.error().message.c_str());
+        return 2;
+    }
+    return cmd_up(*options);
+}
+
+}  // namespace
+}  // namespace souk
+
+int main(int argc, char** argv) { return souk::run(argc, argv); }

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/souk/supervise.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "kernel/base/check.hpp"
+#include "kernel/base/time.hpp"
+#include "tools/souk/network.hpp"
+
+namespace souk {
+namespace {
+
+constexpr int market_port = 7070, agent_port = 7071;
+constexpr Nanos ready_limit = Nanos::from_s(20), stop_limit = Nanos::from_s(10);
+constexpr Nanos pause_min = Nanos::from_ms(100), pause_max = Nanos::from_s(5), settled_after = Nanos::from_s(10);
+
+Nanos now() {
+    timespec t{};
+    ::clock_gettime(CLOCK_BOOTTIME, &t);
+    return Nanos::from_s(t.tv_sec) + Nanos{t.tv_nsec};
+}
+
+// The last line of a daemon's log: why it would not start.
+std::string last_line(const std::string& path) {
+    std::ifstream in(path);
+    std::string line, last;
+    while (std::getline(in, line))
+        if (!line.empty()) last = line;
+    return last;
+}
+
+class Supervisor {
+  public:
+    Supervisor(const UpOptions& options, Fd lock) : options_(options), lock_(std::move(lock)) {}
+
+    Status start();
+    void watch();
+    Instance& instance() { return instance_; }
+
+  private:
+    struct Child {
+        Daemon* record = nullptr;
+        const Netns* netns = nullptr;
+        std::vector<std::string> argv;
+        bool ready = false;
+        Nanos started, pause = pause_min, restart_at = Nanos::never();
+    };
+
+    Status prepare();
+    Status write_configs();
+    Status spawn(Child& child);
+    Status wait_ready(Child& child);
+    void take_notifications();
+    void reap();
+    void poll_once(Nanos deadline);
+    void stop_all();
+
+    const UpOptions& options_;
+    Fd lock_, signals_, notify_;
+    Network network_;
+    Instance instance_;
+    std::vector<Child> children_;
+    bool stopping_ = false;
+};
+
+Status Supervisor::prepare() {
+    instance_.run = options_.run;
+    instance_.tag = tag_of(options_.run);
+    instance_.supervisor = process_of(::getpid()).value_or(ProcessId{});
+    const std::string state = state_root(options_.run);
+    std::vector<std::string> names;
+    for (const NodeOptions& n : options_.nodes) names.push_back(n.name);
+    instance_.market = {"market", fabric_address() + ":" + std::to_string(market_port), instance_.tag + "-fabric",
+                        options_.run + "/market", state + "/market", "", {}, 0, ""};
+    for (size_t i = 0; i < names.size(); ++i)
+        instance_.nodes.push_back({names[i], node_address(i) + ":" + std::to_string(agent_port), instance_.tag + "-" + names[i],
+                                   options_.run + "/" + names[i], state + "/" + names[i], instance_.tag + "/" + names[i], {}, 0, ""});
+    TRY(save_instance(instance_));  // before the first thing is made, so that `down` can always find it
+    try {
+        std::filesystem::create_directories(instance_.market.dir);
+        std::filesystem::create_directories(instance_.market.state);
+        for (const Daemon& d : instance_.nodes) {
+            std::filesystem::create_directories(d.dir);
+            std::filesystem::create_directories(d.state);
+        }
+    } catch (const std::filesystem::filesystem_error& e) {
+        return fail(e.what());
+    }
+    TRY(write_configs());
+    TRY_ASSIGN(network_, create_network(instance_.tag, names));
+
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int s : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, s);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) return fail_errno("signalfd", errno);
+    notify_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = options_.run + "/notify.sock";
+    if (path.size() >= sizeof address.sun_path) return fail(options_.run + " is too long a path for sockets (100 bytes at most)");
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    ::unlink(path.c_str());
+    const int on = 1;
+    if (!notify_ || ::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        ::setsockopt(notify_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
+        return fail_errno("bind " + path, errno);
+    return {};
+}
+
+Status Supervisor::write_configs() {
+    const auto write = [](const std::string& path, const std::string& text) -> Status {
+        std::ofstream out(path, std::ios::trunc);
+        out << text;
+        out.close();
+        if (!out) return fail("cannot write " + path);
+        return {};
+    };
+    const Daemon& m = instance_.market;
+    std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir + "/marketd.sock\"\nstate = \"" + m.state + "\"\n";
+    if (!options_.solver.empty()) text += "solver = \"" + options_.solver + "\"\n";
+    if (!options_.pricing.empty()) text += "pricing = \"" + options_.pricing + "\"\n";
+    TRY(write(m.dir + "/marketd.conf", text));
+    for (size_t i = 0; i < instance_.nodes.size(); ++i) {
+        const Daemon& d = instance_.nodes[i];
+        const NodeOptions& n = options_.nodes[i];
+        text = "node = \"" + d.name + "\"\nlisten = \"" + d.address + "\"\nmarket = \"" + m.address + "\"\nsocket = \"" + d.dir +
+               "/agentd.sock\"\nstate = \"" + d.state + "\"\ncgroup = \"" + d.cgroup + "\"\nprice = \"" + n.price +
+               "\"\nspeed = " + std::to_string(n.speed) + "\ncpus = " + std::to_string(options_.cpus) +
+               "\ncpu_weight = " + std::to_string(n.speed) + "\n";
+        if (options_.memory_mb > 0) text += "memory_mb = " + std::to_string(options_.memory_mb) + "\n";
+        TRY(write(d.dir + "/agentd.conf", text));
+    }
+    return {};
+}
+
+Status Supervisor::start() {
+    TRY(prepare());
+    children_.push_back({&instance_.market, &network_.fabric,
+                         {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"}, false, {}, pause_min, Nanos::never()});
+    for (size_t i = 0; i < instance_.nodes.size(); ++i)
+        children_.push_back({&instance_.nodes[i], &network_.nodes[i],
+                             {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"}, false, {}, pause_min, Nanos::never()});
+    for (Child& c : children_) TRY(spawn(c));
+    for (Child& c : children_) TRY(wait_ready(c));
+    return {};
+}
+
+Status Supervisor::spawn(Child& c) {
+    const std::string log = c.record->dir + "/log";
+    TRY_ASSIGN(Fd out, open_at(AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0640));
+    const std::string socket = "NOTIFY_SOCKET=" + options_.run + "/notify.sock";
+    const pid_t pid = ::fork();
+    if (pid < 0) return fail_errno("fork", errno);
+    if (pid == 0) {
+        ::dup2(out.get(), STDOUT_FILENO);
+        ::dup2(out.get(), STDERR_FILENO);
+        sigset_t none;
+        sigemptyset(&none);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::setsid();
+        if (!enter(*c.netns)) ::_exit(126);
+        std::vector<char*> argv;
+        for (std::string& a : c.argv) argv.push_back(a.data());
+        argv.push_back(nullptr);
+        ::putenv(const_cast<char*>(socket.c_str()));
+        ::execv(argv[0], argv.data());
+        (void)!::write(STDERR_FILENO, "cannot be executed\n", 19);
+        ::_exit(127);
+    }
+    c.record->process = process_of(pid).value_or(ProcessId{pid, 0});
+    c.ready = false;
+    c.started = now();
+    c.restart_at = Nanos::never();
+    return save_instance(instance_);
+}
+
+Status Supervisor::wait_ready(Child& c) {
+    const Nanos limit = now() + ready_limit;
+    while (!c.ready && !stopping_) {
+        if (c.restart_at != Nanos::never())
+            return fail((c.record->name == "market" ? "marketd" : "agentd of " + c.record->name) + " did not start: " +
+                        last_line(c.record->dir + "/log"));
+        if (now() >= limit)
+            return fail(c.record->name + " was not ready within 20 s; see " + c.record->dir + "/log");
+        poll_once(limit);
+    }
+    return stopping_ ? Status(fail("stopped while it came up")) : Status{};
+}
+
+void Supervisor::take_notifications() {
+    for (;;) {
+        char text[512];
+        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+        iovec part{text, sizeof text};
+        msghdr m{};
+        m.msg_iov = &part;
+        m.msg_iovlen = 1;
+        m.msg_control = control;
+        m.msg_controllen = sizeof control;
+        const ssize_t n = ::recvmsg(notify_.get(), &m, MSG_CMSG_CLOEXEC);
+        if (n < 0) return;
+        const cmsghdr* c = CMSG_FIRSTHDR(&m);
+        if (!c || c->cmsg_type != SCM_CREDENTIALS) continue;
+        ucred who;
+        std::memcpy(&who, CMSG_DATA(c), sizeof who);
+        if (std::string_view(text, static_cast<size_t>(n)).find("READY=1") == std::string_view::npos) continue;
+        for (Child& child : children_)
+            if (child.record->process.pid == who.pid) {
+                child.ready = true;
+                child.record->trouble.clear();
+                (void)save_instance(instance_);
+            }
+    }
+}
+
+void Supervisor::reap() {
+    for (;;) {
+        int status = 0;
+        const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+        if (pid <= 0) return;
+        for (Child& c : children_) {
+            if (c.record->process.pid != pid) continue;
+            c.record->process = {};
+            c.record->trouble = WIFSIGNALED(status) ? "killed by signal " + std::to_string(WTERMSIG(status))
+                                                    : "exited with status " + std::to_string(WEXITSTATUS(status));
+            if (now() - c.started > settled_after) c.pause = pause_min;
+            c.restart_at = now() + c.pause;
+            c.pause = std::min(Nanos{c.pause.ns * 2}, pause_max);
+            (void)save_instance(instance_);
+        }
+    }
+}
+
+// Waits for a signal, a notification or the deadline; starts again what is due.
+void Supervisor::poll_once(Nanos deadline) {
+    for (const Child& c : children_) deadline = std::min(deadline, c.restart_at);
+    int timeout = -1;
+    if (deadline != Nanos::never()) timeout = static_cast<int>(std::max<int64_t>(0, (deadline - now()).ns / 1'000'000 + 1));
+    pollfd fds[] = {{signals_.get(), POLLIN, 0}, {notify_.get(), POLLIN, 0}};
+    ::poll(fds, 2, timeout);
+    signalfd_siginfo info{};
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGCHLD) stopping_ = true;
+    take_notifications();
+    reap();
+}
+
+void Supervisor::watch() {
+    while (!stopping_) {
+        poll_once(Nanos::never());
+        for (Child& c : children_) {
+            if (stopping_ || c.restart_at > now()) continue;
+            ++c.record->restarts;
+            if (auto again = spawn(c); !again) {
+                c.record->trouble = again.error().message;
+                c.restart_at = now() + c.pause;
+            }
+        }
+    }
+    stop_all();
+}
+
+void Supervisor::stop_all() {
+    for (const Child& c : children_)
+        if (const Pidfd p = open_process(c.record->process)) (void)p.signal(SIGTERM);
+    const Nanos limit = now() + stop_limit;
+    const auto running = [&] {
+        return std::any_of(children_.begin(), children_.end(), [](const Child& c) { return c.record->process.pid > 0; });
+    };
+    while (running() && now() < limit) {
+        for (Child& c : children_) c.restart_at = Nanos::never();
+        poll_once(limit);
+    }
+}
+
+}  // namespace
+
+int supervise(const UpOptions& options, Fd lock, Fd report) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::prctl(PR_SET_NAME, "souk-supervise");
+    Supervisor s(options, std::move(lock));
+    const Status started = s.start();
+    const std::string line = started ? "ok\n" : started.error().message + "\n";
+    std::vector<std::string> note;
+    if (!started) {
+        demolish(s.instance(), note);
+        (void)!::write(report.get(), line.data(), line.size());
+        return 1;
+    }
+    (void)!::write(report.get(), line.data(), line.size());
+    report.reset();
+    s.watch();
+    demolish(s.instance(), note);
+    return note.empty() ? 0 : 1;
+}
+
+}  // namespace souk

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk up, souk down, souk status.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tools/souk/verbs.hpp"
+
+namespace souk {
+namespace {
+
+int complain(const std::string& text) {
+    std::fprintf(stderr, "souk: %s\n", text.c_str());
+    return 1;
+}
+
+
+std::string describe(const Daemon& d) {
+    return alive(d.process) ? "pid " + std::to_string(d.process.pid) : "down (" + (d.trouble.empty() ? "ended" : d.trouble) + ")";
+}
+
+// The child that becomes the supervisor: its own session, no terminal, its words in RUN/supervisor.log.
+[[noreturn]] void become_supervisor(const UpOptions& options, Fd lock, Fd report) {
+    ::setsid();
+    const std::string log = options.run + "/supervisor.log";
+    const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    ::dup2(null, STDIN_FILENO);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(out, STDERR_FILENO);
+    if (::chdir("/") != 0) ::_exit(1);
+    ::_exit(supervise(options, std::move(lock), std::move(report)));
+}
+
+}  // namespace
+
+int cmd_up(const UpOptions& options) {
+    if (::geteuid() != 0) return complain("up makes network namespaces and control groups: run it as root");
+    std::error_code error;
+    std::filesystem::create_directories(options.run, error);
+    if (error) return complain("cannot create " + options.run + ": " + error.message());
+    auto lock = lock_instance(options.run);
+    if (!lock) return complain(lock.error().message);
+    if (!*lock) return complain("a market is up already in " + options.run + "; souk status shows it, souk down ends it");
+    auto old = load_instance(options.run);
+    if (!old) return complain(old.error().message);
+    if (*old) return complain("a market in " + options.run + " was left without its supervisor; run: souk down");
+
+    auto pipe = make_pipe();
+    if (!pipe) return complain(pipe.error().message);
+    const pid_t child = ::fork();
+    if (child < 0) return complain("cannot fork");
+    if (child == 0) {
+        pipe->read_end.reset();
+        become_supervisor(options, std::move(*lock), std::move(pipe->write_end));
+    }
+    pipe->write_end.reset();
+    std::string line;
+    char buffer[1024];
+    ssize_t n = 0;
+    while ((n = ::read(pipe->read_end.get(), buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0) line.append(buffer, static_cast<size_t>(n));
+    if (line != "ok\n") {
+        ::waitpid(child, nullptr, 0);
+        if (!line.empty()) line.pop_back();
+        return complain(line.empty() ? "the supervisor ended; see " + options.run + "/supervisor.log" : line);
+    }
+    return cmd_status(options.run, false);
+}
+
+int cmd_down(const std::string& run) {
+    if (::geteuid() != 0) return complain("down removes network namespaces and control groups: run it as root");
+    auto instance = load_instance(run);
+    if (!instance) return complain(instance.error().message);
+    if (!*instance) return complain("no market is up in " + run);
+    if (const Pidfd supervisor = open_process((*instance)->supervisor)) {
+        if (auto sent = supervisor.signal(SIGTERM); !sent) return complain(sent.error().message);
+        const auto gone = supervisor.exited_within(Nanos::from_s(60));
+        if (!gone || !*gone) return complain("the supervisor, pid " + std::to_string(supervisor.pid()) + ", does not end");
+        // Removed by it, or else what it left is removed here.
+        instance = load_instance(run);
+        if (instance && !*instance) {
+            std::puts("the market is down");
+            return 0;
+        }
+        if (!instance) return complain(instance.error().message);
+    }
+    std::vector<std::string> note;
+    demolish(**instance, note);
+    for (const std::string& line : note) complain(line);
+    if (note.empty()) std::puts("the market is down");
+    return note.empty() ? 0 : 1;
+}
+
+int cmd_status(const std::string& run, bool json) {
+    const auto instance = load_instance(run);
+    if (!instance) return complain(instance.error().message);
+    if (!*instance) {
+        if (json) std::puts("{\"up\": false}");
+        return json ? 1 : complain("no market is up in " + run + "; start one with: souk up");
+    }
+    const Instance& i = **instance;
+    if (!json) {
+        std::printf("market  %-18s  %-12s  %s\n", i.market.address.c_str(), describe(i.market).c_str(), i.market.state.c_str());
+        for (const Daemon& d : i.nodes)
+            std::printf("%-6s  %-18s  %-12s  %s\n", d.name.c_str(), d.address.c_str(), describe(d).c_str(), d.state.c_str());
+        if (!alive(i.supervisor)) complain("its supervisor is gone: daemons that end are not started again; run: souk down");
+        return 0;
+    }
+    const auto of = [](const Daemon& d) {
+        return nlohmann::ordered_json{{"name", d.name},
+                                      {"address", d.address},
+                                      {"pid", alive(d.process) ? d.process.pid : 0},
+                                      {"state_dir", d.state},
+                                      {"netns", d.netns},
+                                      {"cgroup", d.cgroup},
+                                      {"log", d.dir + "/log"},
+                                      {"socket", d.dir + (d.cgroup.empty() ? "/marketd.sock" : "/agentd.sock")},
+                                      {"restarts", d.restarts},
+                                      {"trouble", alive(d.process) ? "" : d.trouble}};
+    };
+    nlohmann::ordered_json out{{"up", true}, {"run_dir", i.run}, {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
+    out["market"] = of(i.market);
+    out["nodes"] = nlohmann::ordered_json::array();
+    for (const Daemon& d : i.nodes) out["nodes"].push_back(of(d));
+    std::puts(out.dump(2).c_str());
+    return 0;
+}
+
+}  // namespace souk
