@@ -40,7 +40,7 @@ LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BU
 LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
 
-UNIT_SRCS := $(wildcard tests/unit/*.cpp)
+UNIT_SRCS := $(wildcard tests/unit/*.cpp tests/sim/*.cpp)
 UNIT_OBJS := $(UNIT_SRCS:%.cpp=$(BUILD)/obj/%.o)
 UNIT      := $(BUILD)/tests/unit
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)

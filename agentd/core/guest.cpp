@@ -2,6 +2,8 @@
 // Guest, first part: commands. See guest.hpp.
 #include "agentd/core/guest.hpp"
 
+#include <utility>
+
 #include "kernel/base/check.hpp"
 
 namespace souk {
@@ -34,6 +36,8 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.image_bytes = e.job.image_bytes;
     event.why = e.why;
     event.stopped = e.stopped;
+    event.error = e.error;
+    event.program_error = e.program_error;
     out.push_back(ToHome{event.id.home, std::move(event)});
 }
 
@@ -49,7 +53,14 @@ void Guest::tell_absent(const GuestKey& key, GuestState state, const std::string
     out.push_back(ToHome{key.id.home, std::move(event)});
 }
 
-void Guest::effect(const Entry& e, What what, Outputs& out) const { out.push_back(Do{what, e.job.key, {}, {}, 0}); }
+void Guest::effect(const Entry& e, What what, Outputs& out) const {
+    out.push_back(Do{what, e.job.key, {}, {}, 0, what == What::ready_criu && e.to_disk});
+}
+
+// The owner wants it to leave; only what runs can be asked to.
+void Guest::expel(const Entry& e, Outputs& out) const {
+    if (!accepting_ && runs(e)) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}});
+}
 
 void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
     if (e.ending != Ending::none) return;
@@ -65,13 +76,46 @@ void Guest::erase(const GuestKey& key, Outputs& out) {
     jobs_.erase(it);
 }
 
+// Nothing of it is left here but this answer.
+void Guest::failed(Entry& e, Outputs& out) const {
+    if (e.job.state != GuestState::failed) {
+        effect(e, What::remove, out);
+        out.push_back(Erase{e.job.key});
+    }
+    const GuestKey key = e.job.key;
+    const std::string why = e.why;
+    const int32_t error = e.error;
+    const bool program_error = e.program_error;
+    e = Entry{};
+    e.job.key = key;
+    e.job.state = GuestState::failed;
+    e.why = why;
+    e.error = error;
+    e.program_error = program_error;
+    tell(e, out);
+}
+
+void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
+    if (jobs_.size() >= 2 * jobs_max_) return;  // not even room to remember a refusal: the home node asks again
+    Entry e;
+    e.job.key = key;
+    e.job.state = GuestState::failed;
+    e.why = std::move(why);
+    tell(jobs_.emplace(key, std::move(e)).first->second, out);
+}
+
 void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
     accepting_ = accepting;
     why_not_ = std::move(why);
-    if (accepting) return;
-    for (const auto& [key, e] : jobs_)
-        if (e.job.state == GuestState::running || e.job.state == GuestState::dump_ready)
-            out.push_back(ToHome{key.id.home, Expel{key.id, key.epoch}});
+    for (const auto& [key, e] : jobs_) expel(e, out);
+}
+
+void Guest::home_up(const NodeName& home, Outputs& out) const {
+    for (const auto& [key, e] : jobs_) {
+        if (key.id.home != home || e.ending != Ending::none) continue;
+        tell(e, out);
+        expel(e, out);
+    }
 }
 
 void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
@@ -80,13 +124,14 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
     if (from != c.id.home) return;
     if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare) return on_start(c, out);
     Entry* e = entry(key);
+    if (!e && c.verb == GuestVerb::kill) return refuse(key, "ended before it began", out);  // also if a start comes late
     if (!e) return tell_absent(key, GuestState::unknown, "", out);
     if (e->ending != Ending::none) return;  // its end is under way and will be told
     switch (c.verb) {
         case GuestVerb::query: return tell(*e, out);
-        case GuestVerb::prepare_dump: return on_prepare_dump(*e, out);
+        case GuestVerb::prepare_dump: return want(*e, Want::ready, out);
         case GuestVerb::ship: return on_ship(*e, c, out);
-        case GuestVerb::freeze: return on_freeze(*e, out);
+        case GuestVerb::freeze: return want(*e, Want::freeze, out);
         case GuestVerb::commit: return on_commit(*e, out);
         case GuestVerb::resume: return on_resume(*e, out);
         case GuestVerb::release: return on_release(*e, out);
@@ -95,7 +140,7 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
         case GuestVerb::kill: return on_kill(*e, out);
         case GuestVerb::signal:
             if (e->job.state == GuestState::running || e->job.state == GuestState::dump_ready)
-                out.push_back(Do{What::signal, key, {}, {}, c.signal});
+                out.push_back(Do{What::signal, key, {}, {}, c.signal, false});
             return;
         case GuestVerb::start:
         case GuestVerb::prepare: return;
@@ -108,8 +153,8 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
         if (known->ending == Ending::none) tell(*known, out);
         return;
     }
-    if (!accepting_) return tell_absent(key, GuestState::failed, why_not_, out);
-    if (jobs_.size() >= jobs_max_) return tell_absent(key, GuestState::failed, "the node holds too many jobs", out);
+    if (!accepting_) return refuse(key, why_not_, out);
+    if (jobs_.size() >= jobs_max_) return refuse(key, "the node holds too many jobs", out);
     Entry e;
     e.job.key = key;
     e.job.spec = c.spec;
@@ -121,39 +166,88 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     effect(kept, What::create_capsule, out);
 }
 
-void Guest::want_criu(Entry& e, Outputs& out) const {
-    if (e.criu != Entry::Criu::none || e.undoing) return;  // an undo under way asks again at its end
-    e.criu = Entry::Criu::coming;
-    effect(e, What::ready_criu, out);
-}
-
-void Guest::on_prepare_dump(Entry& e, Outputs& out) const {
-    if (e.job.state != GuestState::running || e.to_disk) return tell(e, out);
-    e.why.clear();
-    e.resume_asked = false;
-    if (e.undoing) e.criu = Entry::Criu::coming;  // dump_undone starts it
-    want_criu(e, out);
-}
-
-void Guest::begin_dump(Entry& e, Outputs& out) const {
+// One step from where the job is towards what is wanted of it. Does nothing while an effect is under way whose end
+// comes back here.
+void Guest::drive(Entry& e, Outputs& out) const {
+    if (!runs(e) || e.ending != Ending::none || e.undoing) return;
+    if (e.dump == Entry::Dump::making || e.criu == Entry::Criu::coming) return;
+    const bool held = e.dump == Entry::Dump::held;
+    if (e.kill_asked) return end_capsule(e, Ending::to_killed, held ? What::finish_dump : What::kill_capsule, out);
+    if (held) {
+        if (e.want != Want::ship && e.want != Want::keep) undo(e, out);
+        return;
+    }
+    const bool to_disk = e.want == Want::freeze;
+    const bool wants_criu = e.want != Want::run && e.want != Want::keep;
+    if (e.criu == Entry::Criu::ready && (!wants_criu || e.to_disk != to_disk)) return undo(e, out);
+    if (!wants_criu) return;
+    if (e.criu == Entry::Criu::none) {
+        e.criu = Entry::Criu::coming;
+        e.to_disk = to_disk;
+        return effect(e, What::ready_criu, out);
+    }
+    if (e.want == Want::ready) {
+        e.job.state = GuestState::dump_ready;
+        return tell(e, out);
+    }
     e.dump = Entry::Dump::making;
-    e.resume_asked = false;
-    effect(e, e.to_disk ? What::dump_to_disk : What::dump_for_move, out);
+    effect(e, to_disk ? What::dump_to_disk : What::dump_for_move, out);
 }
 
-void Guest::on_ship(Entry& e, const GuestCommand& c, Outputs& out) {
-    if (e.shipping || e.dump != Entry::Dump::none) return;
+// prepare_dump, freeze. Silent while under way: its end is told.
+void Guest::want(Entry& e, Want want, Outputs& out) const {
+    if (!runs(e)) return tell(e, out);
+    e.why.clear();
+    e.want = want;
+    drive(e, out);
+}
+
+// What was wanted cannot be: the job goes on, and the home node hears why.
+void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
+    e.criu = Entry::Criu::none;
+    e.dump = Entry::Dump::none;
+    if (!runs(e)) return;
+    e.job.state = GuestState::running;
+    if (e.kill_asked) return drive(e, out);
+    const Want wanted = std::exchange(e.want, Want::run);
+    if (wanted != Want::run) e.why = std::move(why);
+    now_running(e, out);
+    e.why.clear();
+}
+
+void Guest::undo(Entry& e, Outputs& out) const {
+    e.undoing = true;
+    e.criu = Entry::Criu::none;
+    e.dump = Entry::Dump::none;
+    e.shipping = e.ship_again = e.image_lost = false;
+    effect(e, What::undo_dump, out);
+}
+
+void Guest::ship_now(Entry& e, Outputs& out) const {
+    e.shipping = true;
+    e.ship_again = false;
+    out.push_back(Do{What::ship, e.job.key, e.ship_epoch, e.ship_dest, 0, false});
+}
+
+void Guest::on_ship(Entry& e, const GuestCommand& c, Outputs& out) const {
+    const bool frozen = e.job.state == GuestState::frozen;
+    if (!runs(e) && !frozen) return tell(e, out);
+    if (e.want == Want::keep) return tell(e, out);  // the home node gives that move up
+    const bool same = e.ship_epoch == c.new_epoch;
     e.ship_epoch = c.new_epoch;
     e.ship_dest = {c.dest, c.dest_address};
-    e.why.clear();
-    if (e.job.state == GuestState::frozen) {
-        e.shipping = true;
-        out.push_back(Do{What::ship, e.job.key, e.ship_epoch, e.ship_dest, 0});
-    } else if (e.job.state == GuestState::dump_ready && e.criu == Entry::Criu::ready) {
-        begin_dump(e, out);
-    } else {
-        tell(e, out);
+    if (frozen || e.dump == Entry::Dump::held) {
+        if (e.shipping) {
+            e.ship_again = e.ship_again || !same;
+        } else if (e.job.state != GuestState::shipped || !same) {
+            e.why.clear();
+            ship_now(e, out);
+        }
+        return;
     }
+    e.why.clear();
+    e.want = Want::ship;
+    drive(e, out);
 }
 
 void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) {
@@ -162,48 +256,26 @@ void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) 
     if (!e) return tell_absent(to, GuestState::unknown, "", out);
     if (source.job.state != GuestState::frozen || !expects_image(to)) return;
     e->restoring = true;
-    out.push_back(Do{What::restore_local, to, c.epoch, {}, 0});
+    e->job.state = GuestState::starting;
+    out.push_back(Do{What::restore_local, to, c.epoch, {}, 0, false});
 }
 
-void Guest::on_freeze(Entry& e, Outputs& out) const {
-    if (e.to_disk || e.dump != Entry::Dump::none) return;  // under way
-    if (e.job.state != GuestState::running && e.job.state != GuestState::dump_ready) return tell(e, out);
-    e.to_disk = true;
-    e.why.clear();
-    if (e.criu == Entry::Criu::ready) return begin_dump(e, out);
-    if (e.undoing) e.criu = Entry::Criu::coming;
-    want_criu(e, out);
-}
-
-// The candidate owns the job. What runs here dies; a complete image stays until the home node drops it.
+// The candidate owns the job. What is held here dies; a complete image stays until the home node drops it. A job that
+// is not held has gone on since the image was made: refused, and the home node takes the decision back.
 void Guest::on_commit(Entry& e, Outputs& out) const {
-    if (e.job.state == GuestState::frozen || e.job.state == GuestState::exited || e.job.state == GuestState::killed)
-        return tell(e, out);
-    if (e.dump == Entry::Dump::held) {
-        e.job.state = GuestState::frozen;
-        out.push_back(Persist{e.job});
-        return end_capsule(e, Ending::to_frozen, What::finish_dump, out);
-    }
-    end_capsule(e, Ending::to_killed, What::kill_capsule, out);
-}
-
-void Guest::undo(Entry& e, Outputs& out) const {
-    e.undoing = true;
-    e.resume_asked = false;
-    e.criu = Entry::Criu::none;
-    e.dump = Entry::Dump::none;
-    e.to_disk = false;
-    effect(e, What::undo_dump, out);
+    if (!runs(e) || e.dump != Entry::Dump::held) return tell(e, out);
+    if (e.image_lost) return end_capsule(e, Ending::to_killed, What::kill_capsule, out);
+    e.job.state = GuestState::frozen;
+    out.push_back(Persist{e.job});
+    end_capsule(e, Ending::to_frozen, What::finish_dump, out);
 }
 
 void Guest::on_resume(Entry& e, Outputs& out) const {
-    if (e.dump == Entry::Dump::making) {
-        e.resume_asked = true;  // a dump is never torn: refused at its end
-        return;
-    }
-    const bool has_criu = !e.job.from_image || e.job.state == GuestState::dump_ready || e.job.state == GuestState::running;
-    if (e.dump == Entry::Dump::held || (has_criu && e.criu != Entry::Criu::none && !e.to_disk)) return undo(e, out);
-    tell(e, out);
+    if (!runs(e)) return tell(e, out);
+    e.want = Want::run;
+    e.why.clear();
+    if (e.dump == Entry::Dump::none && e.criu == Entry::Criu::none && !e.undoing) return now_running(e, out);
+    drive(e, out);
 }
 
 void Guest::on_release(Entry& e, Outputs& out) const {
@@ -215,6 +287,7 @@ void Guest::on_release(Entry& e, Outputs& out) const {
 
 void Guest::on_kill(Entry& e, Outputs& out) const {
     switch (e.job.state) {
+        case GuestState::failed:
         case GuestState::exited:
         case GuestState::killed: return tell(e, out);
         case GuestState::frozen:
@@ -223,12 +296,11 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
             return tell(e, out);
         default: break;
     }
-    if (e.dump == Entry::Dump::making) {
+    if (e.dump == Entry::Dump::making || e.undoing) {
         e.kill_asked = true;
         return;
     }
-    const bool never_ran = e.job.from_image && !e.releasing && e.job.state != GuestState::running &&
-                           e.job.state != GuestState::dump_ready && e.dump == Entry::Dump::none;
+    const bool never_ran = e.job.from_image && !e.releasing && !runs(e);
     end_capsule(e, never_ran ? Ending::to_dropped : Ending::to_killed,
                 e.dump == Entry::Dump::held ? What::finish_dump : What::kill_capsule, out);
 }
@@ -236,8 +308,12 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
 void Guest::on_drop(Entry& e, Outputs& out) {
     const GuestKey key = e.job.key;
     const GuestState s = e.job.state;
-    if (s != GuestState::frozen && s != GuestState::exited && s != GuestState::killed) return tell(e, out);
-    erase(key, out);
+    if (s == GuestState::failed)
+        jobs_.erase(key);
+    else if (s == GuestState::frozen || s == GuestState::exited || s == GuestState::killed)
+        erase(key, out);
+    else
+        return tell(e, out);
     tell_absent(key, GuestState::unknown, "", out);
 }
 

@@ -7,13 +7,25 @@
 //   start    --> starting --> running --> exited
 //   prepare  --> starting --> prepared --image here--> (restoring) --> held --release--> running
 //   running  --prepare_dump--> dump_ready --ship--> dumping --> shipped --commit--> frozen --drop--> (nothing)
-//   running  --freeze--> dumping --> frozen;   dumping, shipped --resume--> running
+//   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped --resume--> running
+//
+// For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end of an effect goes one
+// step on towards it; so commands may come late, twice or in the middle of a dump, which is never torn, only undone.
+//
+// A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in memory as `failed`
+// until it is dropped: a second `start` that was under way when the home node heard of it must not start it again.
 //
 // After a crash of the daemon, the capsules go on: the shell loads the records and says what it found of each
 // (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
+//
+// What the shell owes: effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes on
+// for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's `remove`;
+// `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node ends its
+// older one unread, then `home_up`; at start, what lies here without a record is ended and removed.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -52,13 +64,13 @@ struct ToHome { NodeName home; std::variant<GuestEvent, Expel> message; };
 struct Do {
     enum class What : uint8_t {
         create_capsule,  // -> capsule_ready | capsule_failed
-        start_job,       // -> job_started | job_not_started
+        start_job,       // -> job_started | job_not_started; `running` on disk means: was told to start or run
         ready_criu,      // beside the job or in the empty capsule -> criu_ready | criu_failed
         dump_for_move,   // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
         dump_to_disk,    // the same, to disk, synced
         ship,            // image of `key` to (dest, new_epoch) -> shipped | ship_failed
-        finish_dump,     // let CRIU kill what it dumped, end the capsule -> capsule_gone
-        undo_dump,       // refuse: the job goes on -> dump_undone
+        finish_dump,     // let CRIU kill what it dumped (no CRIU any more: kill it), end the capsule -> capsule_gone
+        undo_dump,       // refuse, or thaw what was found held: the job goes on; its image goes -> dump_undone
         restore,         // image received for `key` -> restore_held | restore_failed
         restore_local,   // the image of (id, source) that lies here, into `key` -> the same
         finish_restore,  // run -> restore_running | restore_failed
@@ -70,6 +82,7 @@ struct Do {
     Epoch other_epoch;  // ship: new epoch; restore_local: the source's
     Peer dest;          // ship
     int32_t signal = 0;
+    bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
@@ -91,6 +104,8 @@ class Guest {
     void recovered(GuestJob job, const Found& found, guest::Outputs& out);
 
     void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out);
+    // A fresh connection from a home node: everything of its jobs here is told, also what it may have forgotten.
+    void home_up(const NodeName& home, guest::Outputs& out) const;
     // The owner's word: while off, nothing new starts, and every running guest is told to leave.
     void set_accepting(bool accepting, std::string why, guest::Outputs& out);
 
@@ -125,40 +140,60 @@ class Guest {
   private:
     // Why the capsule is being ended, and so what becomes of the record when it is gone.
     enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
+    // Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
+    enum class Want : uint8_t { run, ready, ship, freeze, keep };
     struct Entry {
         GuestJob job;
         Ending ending = Ending::none;
+        Want want = Want::run;
         enum class Criu : uint8_t { none, coming, ready } criu = Criu::none;
         enum class Dump : uint8_t { none, making, held } dump = Dump::none;
-        bool to_disk = false;        // the dump that is wanted or under way is a freeze
+        bool to_disk = false;        // CRIU is, or gets, ready for a freeze; else for a move
         bool undoing = false;        // an undo_dump is under way
         bool shipping = false;
-        bool restoring = false, releasing = false;
-        bool resume_asked = false, kill_asked = false;  // came in the middle of a dump: at its end
+        bool ship_again = false;     // a newer ship came while an image is on its way to an older destination
+        bool starting_job = false, restoring = false, releasing = false;
+        bool gone = false;           // the capsule ended in the middle of a start or release: judged at its end
+        bool kill_asked = false;     // in the middle of a dump: at its end
         bool stopped = false;
+        bool image_lost = false;     // held, but its image is not whole
+        std::optional<int32_t> early_exit;  // came before the end of the start or release
         Epoch ship_epoch;
         Peer ship_dest;
         std::string why;  // of the last failure
+        int32_t error = 0;
+        bool program_error = false;
     };
 
+    // The job exists here and is, but for a dump, running.
+    static bool runs(const Entry& e) {
+        return e.job.state == GuestState::running || e.job.state == GuestState::dump_ready ||
+               e.job.state == GuestState::dumping || e.job.state == GuestState::shipped;
+    }
     Entry* entry(const GuestKey& key);
     void tell(const Entry& e, guest::Outputs& out) const;
     void tell_absent(const GuestKey& key, GuestState state, const std::string& why, guest::Outputs& out,
                      int32_t error = 0, bool program_error = false) const;
+    void expel(const Entry& e, guest::Outputs& out) const;
     void effect(const Entry& e, guest::Do::What what, guest::Outputs& out) const;
     void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out) const;
     void erase(const GuestKey& key, guest::Outputs& out);
-    void want_criu(Entry& e, guest::Outputs& out) const;
-    void begin_dump(Entry& e, guest::Outputs& out) const;
+    void refuse(const GuestKey& key, std::string why, guest::Outputs& out);
+    void failed(Entry& e, guest::Outputs& out) const;
+    void drive(Entry& e, guest::Outputs& out) const;
+    void want(Entry& e, Want want, guest::Outputs& out) const;
+    void want_failed(Entry& e, std::string why, guest::Outputs& out) const;
     void undo(Entry& e, guest::Outputs& out) const;
-    void back_to_running(Entry& e, const std::string& why, guest::Outputs& out) const;
+    void ship_now(Entry& e, guest::Outputs& out) const;
+    bool ship_ended(Entry& e, guest::Outputs& out) const;
     void now_running(Entry& e, guest::Outputs& out) const;
+    void after_start(Entry& e, guest::Outputs& out) const;
+    void died(Entry& e, std::string why, guest::Outputs& out) const;
+    void recovered_run(Entry& e, const Found& found, guest::Outputs& out);
 
     void on_start(const GuestCommand& c, guest::Outputs& out);
-    void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out);
+    void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void on_restore_here(Entry& source, const GuestCommand& c, guest::Outputs& out);
-    void on_prepare_dump(Entry& e, guest::Outputs& out) const;
-    void on_freeze(Entry& e, guest::Outputs& out) const;
     void on_commit(Entry& e, guest::Outputs& out) const;
     void on_resume(Entry& e, guest::Outputs& out) const;
     void on_release(Entry& e, guest::Outputs& out) const;

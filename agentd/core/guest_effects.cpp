@@ -12,180 +12,206 @@ using What = Do::What;
 
 // The capsule, its dump and its image are as `found`; what was decided is finished, what was not is undone.
 void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
-    const GuestKey key = job.key;
-    Entry& e = jobs_.insert_or_assign(key, Entry{}).first->second;
+    Entry& e = jobs_.insert_or_assign(job.key, Entry{}).first->second;
     e.job = std::move(job);
-    const auto give_up = [&](const char* why) {
-        e.why = why;
-        e.job.state = GuestState::failed;
-        end_capsule(e, Ending::to_failed, What::kill_capsule, out);
-    };
     switch (e.job.state) {
-        case GuestState::frozen:
-            if (!found.image_complete) return give_up("its image is incomplete");
-            if (found.capsule_alive) return end_capsule(e, Ending::to_frozen, What::kill_capsule, out);
-            return;
         case GuestState::exited:
         case GuestState::killed: return;
-        case GuestState::held:  // was told to run; a SIGKILL then is CRIU's own, undone with its agent
-            if (found.exited && (found.wait_status & 0x7f) == 9) return give_up("the daemon ended while the job was restored");
-            break;
-        default:
-            if (e.job.from_image && e.job.state != GuestState::running)
-                return give_up("the daemon ended before the job was restored");
-            break;
+        case GuestState::frozen:
+            if (!found.image_complete) return recovered_run(e, found, out);  // if what it was made of still stands
+            if (found.capsule_alive) end_capsule(e, Ending::to_frozen, What::kill_capsule, out);
+            return;
+        default: return recovered_run(e, found, out);
     }
+}
+
+// What is, or was, to run here. `running` and `held` on disk mean: was told to run.
+void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
+    const auto give_up = [&](const char* why) {
+        e.why = why;
+        if (std::exchange(e.job.state, GuestState::starting) != GuestState::starting) out.push_back(Persist{e.job});
+        end_capsule(e, Ending::to_failed, What::kill_capsule, out);
+    };
+    const GuestState kept = e.job.state;
+    if (kept == GuestState::frozen && !found.job_alive) return give_up("its image is incomplete");
+    if (e.job.from_image && kept == GuestState::starting) return give_up("the daemon ended before the job was restored");
     if (found.exited) {
+        // CRIU kills what it restored when the daemon ends before it lets that run. (A job told to run that got a SIGKILL of
+        // its own before the daemon knew that it runs cannot be told apart; then it goes on from its image.)
+        const bool by_criu = kept == GuestState::held && (found.wait_status & 0x7f) == 9;
+        if (by_criu) return give_up("the daemon ended while the job was restored");
         e.job.state = GuestState::exited;
         e.job.wait_status = found.wait_status;
     } else if (found.job_alive) {
         e.job.state = GuestState::running;
         if (!found.held_by_dump) return;
-        // Frozen by a dump whose agent died: only the home node knows whether it was decided.
         e.job.state = GuestState::dumping;
         e.dump = Entry::Dump::held;
-        if (!found.image_complete) e.job.image_bytes = 0;
+        e.want = Want::keep;
+        e.image_lost = !found.image_complete;
         e.why = "the daemon of its node ended during the dump";
+    } else if (found.capsule_alive || kept == GuestState::starting) {
+        give_up("the daemon ended before the job was started");
     } else {
-        give_up(e.job.state == GuestState::starting ? "the daemon ended before the job was started" : "its capsule is gone");
+        died(e, "its capsule is gone", out);
     }
 }
 
 void Guest::capsule_ready(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none) return;
-    if (e->job.from_image)
-        want_criu(*e, out);
-    else
-        effect(*e, What::start_job, out);
+    if (!e || e->ending != Ending::none || e->job.state != GuestState::starting) return;
+    if (e->job.from_image) {
+        e->criu = Entry::Criu::coming;
+        return effect(*e, What::ready_criu, out);
+    }
+    // On disk first: a capsule that is found dead later may have run the job.
+    e->starting_job = true;
+    GuestJob told = e->job;
+    told.state = GuestState::running;
+    out.push_back(Persist{std::move(told)});
+    effect(*e, What::start_job, out);
 }
 
 void Guest::capsule_failed(const GuestKey& key, std::string why, Outputs& out) {
-    if (!entry(key)) return;
-    erase(key, out);
-    tell_absent(key, GuestState::failed, why, out);
+    Entry* e = entry(key);
+    if (!e || e->ending != Ending::none || e->job.state != GuestState::starting) return;
+    e->why = std::move(why);
+    failed(*e, out);
 }
 
 void Guest::now_running(Entry& e, Outputs& out) const {
     e.job.state = GuestState::running;
     tell(e, out);
-    if (!accepting_) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}});
+    expel(e, out);
+}
+
+// It ran, and was ended from outside: nothing of it goes on.
+void Guest::died(Entry& e, std::string why, Outputs& out) const {
+    e.job.state = GuestState::killed;
+    e.why = std::move(why);
+    out.push_back(Persist{e.job});
+    tell(e, out);
+}
+
+// A start or release has succeeded; what came before its end was known counts now.
+void Guest::after_start(Entry& e, Outputs& out) const {
+    now_running(e, out);
+    if (e.early_exit) {
+        e.job.state = GuestState::exited;
+        e.job.wait_status = *e.early_exit;
+        tell(e, out);
+    } else if (e.gone) {
+        died(e, "its capsule ended unexpectedly", out);
+    }
 }
 
 void Guest::job_started(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (e && e->ending == Ending::none && e->job.state == GuestState::starting) now_running(*e, out);
+    if (!e || e->ending != Ending::none || !std::exchange(e->starting_job, false)) return;
+    after_start(*e, out);
 }
 
 void Guest::job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none) return;
-    tell_absent(key, GuestState::failed, why, out, error, program_error);
+    if (!e || e->ending != Ending::none || !std::exchange(e->starting_job, false)) return;
     e->why = std::move(why);
-    end_capsule(*e, Ending::to_dropped, What::kill_capsule, out);
+    e->error = error;
+    e->program_error = program_error;
+    out.push_back(Persist{e->job});  // `starting` again: it did not run
+    end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
 }
 
 void Guest::criu_ready(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none || e->criu != Entry::Criu::coming || e->undoing) return;
+    if (!e || e->ending != Ending::none || e->criu != Entry::Criu::coming) return;
     e->criu = Entry::Criu::ready;
-    if (e->job.state == GuestState::starting && e->job.from_image)
-        e->job.state = GuestState::prepared;
-    else if (e->job.state == GuestState::running && e->to_disk)
-        return begin_dump(*e, out);
-    else if (e->job.state == GuestState::running)
-        e->job.state = GuestState::dump_ready;
+    if (e->job.state != GuestState::starting) return drive(*e, out);
+    e->job.state = GuestState::prepared;
     tell(*e, out);
 }
 
 void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none) return;
-    if (e->dump != Entry::Dump::none) return;  // a dump under way ends by itself
-    e->criu = Entry::Criu::none;
-    if (e->job.from_image && e->job.state != GuestState::running && e->job.state != GuestState::dump_ready) {
-        e->why = std::move(why);
-        return end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
-    }
-    back_to_running(*e, why, out);
-}
-
-void Guest::back_to_running(Entry& e, const std::string& why, Outputs& out) const {
-    e.criu = Entry::Criu::none;
-    e.dump = Entry::Dump::none;
-    e.to_disk = false;
-    e.shipping = false;
-    if (e.job.state == GuestState::exited) return;
-    if (std::exchange(e.kill_asked, false)) return end_capsule(e, Ending::to_killed, What::kill_capsule, out);
-    e.why = why;
-    now_running(e, out);
-    e.why.clear();
+    if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none || e->dump != Entry::Dump::none) return;
+    if (runs(*e) || e->job.state == GuestState::exited) return want_failed(*e, std::move(why), out);
+    if (e->restoring || e->releasing) return;  // that ends by itself
+    e->why = std::move(why);
+    end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
 }
 
 void Guest::dump_froze(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->dump != Entry::Dump::making || e->job.state == GuestState::exited) return;
+    if (!e || e->dump != Entry::Dump::making || !runs(*e)) return;
     e->job.state = GuestState::dumping;
     tell(*e, out);
 }
 
 void Guest::dump_held(const GuestKey& key, int64_t image_bytes, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->dump != Entry::Dump::making) return;
+    if (!e || e->ending != Ending::none || e->dump != Entry::Dump::making) return;
     e->dump = Entry::Dump::held;
+    if (!runs(*e)) return;
+    e->job.state = GuestState::dumping;
     e->job.image_bytes = image_bytes;
-    if (e->kill_asked) return end_capsule(*e, Ending::to_killed, What::finish_dump, out);
-    if (e->resume_asked) return undo(*e, out);
-    if (e->to_disk) {  // the image is the job from here on, and on disk before what ran is killed
+    if (e->kill_asked) return drive(*e, out);
+    if (e->to_disk && e->want == Want::freeze) {  // the image is the job, and on disk before what ran is killed
         e->job.state = GuestState::frozen;
         out.push_back(Persist{e->job});
         return end_capsule(*e, Ending::to_frozen, What::finish_dump, out);
     }
-    e->shipping = true;
-    out.push_back(Do{What::ship, key, e->ship_epoch, e->ship_dest, 0});
+    if (!e->to_disk && e->want == Want::ship) return ship_now(*e, out);
+    if (e->want == Want::ship) return undo(*e, out);  // to the wrong place: again
+    drive(*e, out);
 }
 
 void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none) return;
-    back_to_running(*e, why, out);
+    if (!e || e->ending != Ending::none || e->dump == Entry::Dump::none) return;
+    const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::run;
+    if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), out);
+    e->criu = Entry::Criu::none;  // given up already, and something else is wanted
+    e->dump = Entry::Dump::none;
+    e->job.state = GuestState::running;
+    drive(*e, out);
 }
 
 void Guest::dump_undone(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || !e->undoing) return;
-    e->undoing = false;
-    if (e->ending != Ending::none) return;
-    const bool wanted_again = e->criu == Entry::Criu::coming;
-    const bool to_disk = e->to_disk;
-    back_to_running(*e, e->why, out);
-    e->to_disk = to_disk;
-    if (wanted_again && e->ending == Ending::none) want_criu(*e, out);
+    if (!e || !std::exchange(e->undoing, false) || e->ending != Ending::none || !runs(*e)) return;
+    e->job.state = GuestState::running;
+    if (e->want == Want::run && !e->kill_asked) return now_running(*e, out);
+    drive(*e, out);
+}
+
+// The end of one transfer; true if a newer one follows at once and nothing is to be told.
+bool Guest::ship_ended(Entry& e, Outputs& out) const {
+    e.shipping = false;
+    if (e.ending != Ending::none) return true;
+    if (!e.ship_again) return false;
+    ship_now(e, out);
+    return true;
 }
 
 void Guest::shipped(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || !e->shipping) return;
-    e->shipping = false;
-    if (e->ending != Ending::none || e->job.state == GuestState::frozen) return;
+    if (!e || !e->shipping || ship_ended(*e, out) || !runs(*e)) return;
     e->job.state = GuestState::shipped;
     tell(*e, out);
 }
 
 void Guest::ship_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || !e->shipping) return;
-    e->shipping = false;
-    if (e->ending != Ending::none || e->undoing) return;
+    if (!e || !e->shipping || ship_ended(*e, out)) return;
     e->why = std::move(why);
     tell(*e, out);  // dumping or frozen, with a reason: the home node gives the move up
-    if (e->job.state == GuestState::frozen) e->why.clear();
+    if (!runs(*e)) e->why.clear();
 }
 
 void Guest::image_received(const GuestKey& key, int64_t image_bytes, Outputs& out) {
     if (!expects_image(key)) return;
     Entry* e = entry(key);
     e->restoring = true;
+    e->job.state = GuestState::starting;
     e->job.image_bytes = image_bytes;
     effect(*e, What::restore, out);
 }
@@ -207,19 +233,21 @@ void Guest::restore_held(const GuestKey& key, Outputs& out) {
 
 void Guest::restore_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none) return;
+    if (!e || e->ending != Ending::none || (!e->restoring && !e->releasing)) return;
+    e->restoring = e->releasing = false;
     e->why = std::move(why);
+    e->job.state = GuestState::starting;  // on disk as well: it did not run
+    out.push_back(Persist{e->job});
     end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
 }
 
 void Guest::restore_running(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || !e->releasing || e->ending != Ending::none) return;
-    e->releasing = false;
+    if (!e || e->ending != Ending::none || !std::exchange(e->releasing, false)) return;
     e->criu = Entry::Criu::none;
     e->job.state = GuestState::running;
     out.push_back(Persist{e->job});
-    now_running(*e, out);
+    after_start(*e, out);
 }
 
 void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
@@ -230,33 +258,47 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
         case Ending::to_frozen:
             e->criu = Entry::Criu::none;
             e->dump = Entry::Dump::none;
-            e->to_disk = e->shipping = false;
+            e->shipping = false;
             e->why.clear();
             return tell(*e, out);
         case Ending::to_killed:
-            e->job.state = GuestState::killed;
+            e->job.state = e->early_exit ? GuestState::exited : GuestState::killed;
+            e->job.wait_status = e->early_exit.value_or(0);
             out.push_back(Persist{e->job});
             return tell(*e, out);
         case Ending::to_dropped:
             erase(key, out);
             return tell_absent(key, GuestState::unknown, "", out);
         case Ending::none:
-            if (e->job.state == GuestState::exited || e->job.state == GuestState::frozen || e->job.state == GuestState::killed)
+            if (e->job.state == GuestState::exited || e->job.state == GuestState::frozen ||
+                e->job.state == GuestState::killed || e->job.state == GuestState::failed)
                 return;
+            if (runs(*e)) return died(*e, why, out);
+            if (e->starting_job || e->releasing) {  // did it run? The end of that effect tells
+                e->gone = true;
+                return;
+            }
             [[fallthrough]];
         case Ending::to_failed:
-            erase(key, out);
-            return tell_absent(key, GuestState::failed, why, out);
+            e->why = why;
+            return failed(*e, out);
     }
 }
 
+// PID 1 has reaped the job's root. While a restore is under way that is CRIU's own kill, and the restore's end tells.
 void Guest::exited(const GuestKey& key, int32_t wait_status, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none || e->job.state == GuestState::frozen || e->job.state == GuestState::killed) return;
-    e->job.state = GuestState::exited;
-    e->job.wait_status = wait_status;
-    e->why.clear();
-    tell(*e, out);
+    if (!e) return;
+    if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
+        if (e->ending == Ending::to_killed && runs(*e) && (wait_status & 0x7f) != 9) e->early_exit = wait_status;
+    } else if (e->starting_job || e->releasing) {
+        e->early_exit = wait_status;
+    } else if (runs(*e)) {
+        e->job.state = GuestState::exited;
+        e->job.wait_status = wait_status;
+        e->why.clear();
+        tell(*e, out);
+    }
 }
 
 void Guest::stopped(const GuestKey& key, bool is_stopped, Outputs& out) {

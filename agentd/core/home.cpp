@@ -23,9 +23,12 @@ void Home::restarted(Nanos now, Outputs& out) {
     for (auto& [seq, job] : jobs_) {
         if (job.step == MoveStep::prepare || job.step == MoveStep::transfer)
             abort_move(job, {}, "the home node restarted during the move", now, out);
+        else if (job.cancelled && job.phase == JobPhase::waiting)
+            end_by_cancel(job, now, out);
         else if (job.step != MoveStep::none || job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
             vol(job).deadline = now + limits_.step_patience;
     }
+    trim_finished(out);
 }
 
 HomeJob* Home::mutable_job(const JobId& id) {
@@ -89,7 +92,7 @@ Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
 
 // In a steady phase: ends the job. In a step: that step's end comes back here through steady().
 void Home::end_by_cancel(HomeJob& job, Nanos now, Outputs& out) {
-    if (job.phase == JobPhase::waiting) return finish(job, 0, "cancelled", now, out);
+    if (job.phase == JobPhase::waiting) return finish(job, 9, "cancelled", now, out);
     if (job.step != MoveStep::none) return;
     send(job.at, job.id, job.epoch, GuestVerb::kill, out);
 }
@@ -98,16 +101,27 @@ Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
     const HomeJob* job = find(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
-    // A job that moves gets it at the source; what a dump has caught travels with the image as a pending signal.
-    if (job->phase != JobPhase::running && job->phase != JobPhase::moving)
+    if (job->phase != JobPhase::running && job->phase != JobPhase::moving && job->phase != JobPhase::thawing)
         return fail("job " + id.text() + " is " + phase_name(job->phase) + ": it cannot take a signal now");
-    GuestCommand c;
-    c.id = job->id;
-    c.epoch = job->epoch;
-    c.verb = GuestVerb::signal;
-    c.signal = signal;
-    out.push_back(ToGuest{job->at, std::move(c)});
+    // While it moves, its source may be dumped already: it gets the signal where it goes on.
+    constexpr size_t signals_max = 64;
+    std::vector<int32_t>& waiting = vol(*job).signals;
+    if (waiting.size() >= signals_max) return fail("job " + id.text() + " moves; too many signals wait for it");
+    waiting.push_back(signal);
+    if (job->phase == JobPhase::running || job->step == MoveStep::prepare) send_signals(*job, out);
     return {};
+}
+
+void Home::send_signals(const HomeJob& job, Outputs& out) {
+    if (job.phase == JobPhase::thawing) return;
+    for (const int32_t signal : std::exchange(vol(job).signals, {})) {
+        GuestCommand c;
+        c.id = job.id;
+        c.epoch = job.epoch;
+        c.verb = GuestVerb::signal;
+        c.signal = signal;
+        out.push_back(ToGuest{job.at, std::move(c)});
+    }
 }
 
 // --------------------------------------------------------------------------------------------------- market
@@ -189,7 +203,9 @@ void Home::trim_finished(Outputs& out) {
     size_t excess = finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
     std::erase_if(finished_, [&](uint64_t seq) {
         const auto it = jobs_.find(seq);
-        if (excess == 0 || it == jobs_.end() || !it->second.remnants.empty()) return false;
+        // A remnant that is forgotten is told by its node when that comes back, and dropped then.
+        const bool too_many = excess > 3 * limits_.finished_max;
+        if (excess == 0 || it == jobs_.end() || (!it->second.remnants.empty() && !too_many)) return false;
         --excess;
         out.push_back(Erase{it->second.id});
         jobs_.erase(it);
@@ -230,7 +246,13 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
 }
 
 void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
-    finish(job, 0, "node " + job.at.node + " has lost it", now, out);
+    finish(job, 9, "node " + job.at.node + " has lost it", now, out);
+}
+
+// By its cancel, or from outside (`why`).
+void Home::killed(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
+    const std::string text = "killed on " + job.at.node + (why.empty() ? "" : ": " + why);
+    finish(job, 9, job.cancelled ? "cancelled" : text, now, out);
 }
 
 void Home::start_clock(const HomeJob& job, Nanos now) {

@@ -11,11 +11,17 @@
 //                                 running --suspend--> freezing --> frozen --run--> thawing --> running
 //   any --> finished (its own end, a cancel, a program that cannot be executed)
 //
+// The decision is taken back only when the candidate is gone or the source says that it is not held, both before the
+// candidate was told to run.
+//
 // Messages from a guest are levels, not edges: each states what is true of one (job, epoch), may repeat, and is
-// asked for again (`query`) whenever a guest comes back.
+// asked for again (`query`) whenever a guest comes back. So are commands: each may be sent again, and is, until the guest
+// says what it leads to.
+//
+// What the shell owes: the messages of one connection arrive in order; a connection that was replaced is read no more, on
+// either side; `undelivered` only for a command no byte of which was ever handed to a connection.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -97,8 +103,10 @@ class Home {
   public:
     struct Limits {
         size_t jobs_max = 100'000;
-        size_t finished_max = 1'000;      // finished and settled jobs kept for srun --attach
-        Nanos expel_patience = Nanos::from_ms(1'500);  // how long an expelled job waits for a market order
+        size_t finished_max = 1'000;      // finished and settled jobs kept for srun --attach; those with remnants on
+                                          // nodes that do not answer come on top, at most three times as many
+        Nanos expel_patience = Nanos::from_ms(1'500);  // how long an expelled job waits for a market order; after each
+                                                       // freeze that failed twice as long, to a minute
         Nanos step_patience = Nanos::from_s(60);       // limit of a start and of each short step of a move
         Nanos transfer_patience = Nanos::from_s(900);  // limit of a dump with its transfer
     };
@@ -144,10 +152,13 @@ class Home {
     // What is known of a job only while this process lives.
     struct Volatile {
         Nanos deadline = Nanos::never();       // of the present step
+        Epoch expelled;                        // the owner of the node where this epoch runs wants it to leave
         Nanos expel_at = Nanos::never();       // freeze it then, unless an order has moved it
+        uint32_t expel_tries = 0;
         Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
         Nanos running_since = Nanos::never();  // the stretch that stats.run_time does not hold yet
         std::optional<Order> pending;          // the newest order that came while a step was under way
+        std::vector<int32_t> signals;          // that came while it could not take them
         bool source_ready = false, destination_ready = false;
         bool stopped = false;
     };
@@ -174,14 +185,18 @@ class Home {
     void commit_move(HomeJob& job, Nanos now, home::Outputs& out);
     void source_is_dead(HomeJob& job, Nanos now, home::Outputs& out);
     void arrived(HomeJob& job, Nanos now, home::Outputs& out);
-    void candidate_lost(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    void take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, home::Outputs& out);
+    void frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, home::Outputs& out);
     void back_to_waiting(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void lost(HomeJob& job, Nanos now, home::Outputs& out);
+    void killed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void start_clock(const HomeJob& job, Nanos now);
     void stop_clock(HomeJob& job, Nanos now);
     void add_place(HomeJob& job) const;
+    void arm_expel(const HomeJob& job, Nanos now);
+    void send_signals(const HomeJob& job, home::Outputs& out);
     static void add_remnant(HomeJob& job, const Peer& peer, Epoch epoch);
 
     void owner_starting(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
@@ -189,6 +204,7 @@ class Home {
     void owner_freezing(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void owner_frozen(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void source_of_move(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void source_when_decided(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void candidate(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void stranger(HomeJob* job, const NodeName& node, const GuestEvent& event, home::Outputs& out);
     void overdue(HomeJob& job, Nanos now, home::Outputs& out);
@@ -199,7 +215,6 @@ class Home {
     uint64_t next_seq_ = 1;
     std::map<uint64_t, HomeJob> jobs_;
     std::map<uint64_t, Volatile> volatile_;
-    std::map<NodeName, std::string> addresses_;  // as last named by the market or a record
     std::vector<uint64_t> finished_;             // settled, oldest first
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Home, third part: what guests say, and what time says. See home.hpp.
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "agentd/core/home.hpp"
@@ -12,7 +13,13 @@ using namespace home;
 
 void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
     for (const auto& [seq, job] : jobs_) {
-        if (job.phase != JobPhase::finished && job.at.node == node) send(job.at, job.id, job.epoch, GuestVerb::query, out);
+        if (job.phase != JobPhase::finished && job.at.node == node) {
+            GuestVerb verb = GuestVerb::query;
+            if (job.phase == JobPhase::freezing) verb = GuestVerb::freeze;
+            if (job.step == MoveStep::prepare && !job.from_frozen) verb = GuestVerb::prepare_dump;
+            if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
+            send(job.at, job.id, job.epoch, verb, out);
+        }
         if (job.step != MoveStep::none && job.to.node == node) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
         for (const Remnant& r : job.remnants)
             if (r.peer.node == node) send(r.peer, job.id, r.epoch, GuestVerb::query, out);
@@ -41,9 +48,11 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
 
 void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
     HomeJob* job = mutable_job(expel.id);
-    if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase != JobPhase::running) return;
+    if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase == JobPhase::finished) return;
     Volatile& v = vol(*job);
-    if (v.expel_at == Nanos::never()) v.expel_at = now + limits_.expel_patience;
+    if (v.expelled != expel.epoch) v.expel_tries = 0;
+    v.expelled = expel.epoch;
+    arm_expel(*job, now);  // in the middle of a step: when that ends and the job is still there
 }
 
 void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
@@ -66,41 +75,48 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
 
 // A copy that is not (or no longer) the job: end it, then have it forgotten.
 void Home::stranger(HomeJob* job, const NodeName& node, const GuestEvent& event, Outputs& out) {
-    Peer peer{node, {}};
+    Peer peer = peer_of(node).value_or(Peer{node, {}});
     if (job) {
         const auto is_it = [&](const Remnant& r) { return r.peer.node == node && r.epoch == event.epoch; };
         const auto it = std::find_if(job->remnants.begin(), job->remnants.end(), is_it);
-        if (it != job->remnants.end()) {
-            peer = it->peer;
-            if (event.state == GuestState::unknown) job->remnants.erase(it);
-        }
+        if (it != job->remnants.end()) peer = it->peer;
+        if (event.state != GuestState::unknown)
+            add_remnant(*job, peer, event.epoch);  // until it is gone, the node is asked again after every break
+        else if (it != job->remnants.end())
+            job->remnants.erase(it);
     }
     switch (event.state) {
         case GuestState::unknown:
             if (job && job->settled) trim_finished(out);
             return;
-        case GuestState::failed: return;  // it says itself that nothing is left
         case GuestState::frozen:
         case GuestState::exited:
-        case GuestState::killed: return send(peer, event.id, event.epoch, GuestVerb::drop, out);
+        case GuestState::killed:
+        case GuestState::failed: return send(peer, event.id, event.epoch, GuestVerb::drop, out);
         default: return send(peer, event.id, event.epoch, GuestVerb::kill, out);
     }
 }
 
 // It never ran: as if the order had not come.
 void Home::back_to_waiting(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
-    const NodeName node = std::exchange(job.at, Peer{}).node;
+    const Peer at = std::exchange(job.at, Peer{});
     job.phase = JobPhase::waiting;
+    fail_order(job, at.node, why, out);
+    add_remnant(job, at, job.epoch);
     persist(job, out);
-    fail_order(job, node, why, out);
+    send(at, job.id, job.epoch, GuestVerb::drop, out);
     steady(job, now, out);
 }
 
 void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
-        case GuestState::unknown: return send_with_spec(job, job.at, job.epoch, GuestVerb::start, out);
+        case GuestState::unknown:
+            if (job.cancelled) return end_by_cancel(job, now, out);
+            return send_with_spec(job, job.at, job.epoch, GuestVerb::start, out);
         case GuestState::failed:
-            if (e.program_error) return finish(job, 127 << 8, e.why, now, out);
+            if (job.cancelled) return finish(job, 9, "cancelled", now, out);
+            // As a shell has it: 127 is not found, 126 not executable.
+            if (e.program_error) return finish(job, (e.error == EACCES ? 126 : 127) << 8, e.why, now, out);
             return back_to_waiting(job, e.why, now, out);
         case GuestState::running:
         case GuestState::exited:
@@ -130,7 +146,7 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             return;
         }
         case GuestState::exited: return finish(job, e.wait_status, "", now, out);
-        case GuestState::killed: return finish(job, 9, job.cancelled ? "cancelled" : "killed on " + job.at.node, now, out);
+        case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed: return lost(job, now, out);
         case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
@@ -141,15 +157,21 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
 
 void Home::owner_freezing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
-        case GuestState::dumping: return stop_clock(job, now);
+        case GuestState::dumping:
+        case GuestState::shipped:
+            stop_clock(job, now);
+            if (e.state == GuestState::dumping && e.why.empty()) return;
+            return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);  // left over from a move given up
+        case GuestState::dump_ready: return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
         case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
         case GuestState::running:
+            start_clock(job, now);
             if (e.why.empty()) return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);  // it never arrived
             job.phase = JobPhase::running;
+            ++vol(job).expel_tries;
             ++job.stats.failed_moves;
-            start_clock(job, now);
-            persist(job, out);
             fail_order(job, job.at.node, e.why, out);
+            persist(job, out);
             return steady(job, now, out);
         case GuestState::exited:
         case GuestState::killed:
@@ -164,60 +186,73 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
         case GuestState::frozen:
             if (job.cancelled) end_by_cancel(job, now, out);
             return;
-        case GuestState::killed: return finish(job, 9, "cancelled", now, out);
+        case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
-        case GuestState::failed: return finish(job, 0, "its image on " + job.at.node + " is lost", now, out);
+        case GuestState::failed: return finish(job, 9, "its image on " + job.at.node + " is lost", now, out);
         default: return;
     }
 }
 
 void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    if (job.step == MoveStep::release) return;  // it is dead; its image is dropped on arrival
+    if (job.step == MoveStep::kill_old) return source_when_decided(job, e, now, out);
     Volatile& v = vol(job);
-    const bool decided = job.step == MoveStep::kill_old || job.step == MoveStep::release;
-    if (decided) {
-        if (job.step == MoveStep::release) return;  // it is dead; its image is dropped on arrival
-        switch (e.state) {
-            case GuestState::frozen:
-            case GuestState::killed:
-            case GuestState::exited:
-            case GuestState::failed:
-            case GuestState::unknown: return source_is_dead(job, now, out);
-            default: return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
-        }
-    }
+    const bool why = !e.why.empty();
     switch (e.state) {
         case GuestState::exited: return finish(job, e.wait_status, "", now, out);
-        case GuestState::killed: return finish(job, 9, job.cancelled ? "cancelled" : "killed on " + job.at.node, now, out);
+        case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
-        case GuestState::failed: return job.from_frozen ? finish(job, 0, "its image on " + job.at.node + " is lost", now, out)
-                                                        : lost(job, now, out);
+        case GuestState::failed:
+            if (job.from_frozen) return finish(job, 9, "its image on " + job.at.node + " is lost", now, out);
+            return lost(job, now, out);
         case GuestState::dump_ready:
+            start_clock(job, now);
+            if (job.step == MoveStep::transfer) return send_ship(job, out);  // it never arrived
             v.source_ready = true;
             return ship_when_ready(job, now, out);
         case GuestState::dumping:
         case GuestState::shipped:
-            if (!e.why.empty()) return abort_move(job, job.at.node, e.why, now, out);
+            stop_clock(job, now);
+            if (job.step == MoveStep::prepare)  // left over from a move given up
+                return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
+            if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (v.frozen_since == Nanos::never()) v.frozen_since = now;
-            return stop_clock(job, now);
+            return;
         case GuestState::frozen:
-            if (!job.from_frozen) return;
-            if (!e.why.empty()) return abort_move(job, job.at.node, e.why, now, out);
-            return ship_when_ready(job, now, out);
+            if (!job.from_frozen) return frozen_instead(job, e.image_bytes, now, out);
+            if (why) return abort_move(job, job.at.node, e.why, now, out);
+            // In the transfer: did the command arrive? If the destination still expects its image, it is sent again.
+            if (job.step == MoveStep::transfer) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
+            return;
         case GuestState::running:
             if (job.from_frozen) return;
-            if (!e.why.empty() || job.step == MoveStep::transfer) {
-                start_clock(job, now);
-                return abort_move(job, job.at.node, e.why.empty() ? "the dump was interrupted" : e.why, now, out);
-            }
             start_clock(job, now);
+            if (why) return abort_move(job, job.at.node, e.why, now, out);
+            if (job.step == MoveStep::transfer) return abort_move(job, job.at.node, "the dump was interrupted", now, out);
             return send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out);
         default: return;
     }
 }
 
+void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    switch (e.state) {
+        case GuestState::frozen:
+        case GuestState::killed:
+        case GuestState::exited:
+        case GuestState::failed:
+        case GuestState::unknown: return source_is_dead(job, now, out);
+        case GuestState::running:
+        case GuestState::dump_ready:  // it was not held any more, and has gone on since
+            start_clock(job, now);
+            return take_back(job, "the source was not held", false, now, out);
+        default: return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
+    }
+}
+
 void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
-    const bool gone = e.state == GuestState::failed || e.state == GuestState::unknown || e.state == GuestState::killed;
     const std::string why = e.why.empty() ? "node " + job.to.node + " lost what it had received" : e.why;
+    const bool gone = e.state == GuestState::failed || e.state == GuestState::unknown || e.state == GuestState::killed ||
+                      e.state == GuestState::exited;
     switch (job.step) {
         case MoveStep::none: return;
         case MoveStep::prepare:
@@ -230,20 +265,24 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
             return;
         case MoveStep::transfer:
             if (e.state == GuestState::held) return commit_move(job, now, out);
+            if (e.state == GuestState::prepared) return send_ship(job, out);
             if (gone) abort_move(job, job.to.node, why, now, out);
             return;
         case MoveStep::kill_old:
-            if (gone) candidate_lost(job, why, now, out);
+            if (gone) take_back(job, why, false, now, out);
             return;
         case MoveStep::release:
-            if (e.state == GuestState::running) return arrived(job, now, out);
-            if (e.state == GuestState::held) return send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
-            if (e.state == GuestState::exited) {
-                arrived(job, now, out);
-                return owner_running(job, e, now, out);
+            switch (e.state) {
+                case GuestState::held: return send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
+                case GuestState::running: return arrived(job, now, out);
+                case GuestState::exited:
+                case GuestState::killed:  // it has run there, so the image of before is not the job any more
+                    arrived(job, now, out);
+                    return owner_running(job, e, now, out);
+                case GuestState::failed:
+                case GuestState::unknown: return take_back(job, why, true, now, out);
+                default: return;
             }
-            if (gone) candidate_lost(job, why, now, out);
-            return;
     }
 }
 
@@ -255,7 +294,7 @@ Nanos Home::tick(Nanos now, Outputs& out) {
         Volatile& v = it->second;
         if (v.expel_at <= now) {
             v.expel_at = Nanos::never();
-            if (job.phase == JobPhase::running && !job.cancelled) freeze(job, now, out);
+            if (job.phase == JobPhase::running && v.expelled == job.epoch && !job.cancelled) freeze(job, now, out);
         }
         if (v.deadline <= now) overdue(job, now, out);
         next = std::min({next, v.expel_at, v.deadline});
@@ -275,8 +314,10 @@ void Home::overdue(HomeJob& job, Nanos now, Outputs& out) {
         case MoveStep::release: return send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
         case MoveStep::none: break;
     }
-    if (job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
+    if (job.phase == JobPhase::starting)
         send(job.at, job.id, job.epoch, GuestVerb::query, out);
+    else if (job.phase == JobPhase::freezing)
+        send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
     else
         v.deadline = Nanos::never();
 }

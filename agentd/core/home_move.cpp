@@ -56,7 +56,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     v.source_ready = job.from_frozen;
     v.destination_ready = false;
     v.frozen_since = Nanos::never();
-    v.expel_at = Nanos::never();
+    v.expel_at = Nanos::never();  // it leaves
     v.deadline = now + limits_.step_patience;
     persist(job, out);
     report(job, out);
@@ -79,7 +79,20 @@ void Home::steady(HomeJob& job, Nanos now, Outputs& out) {
     if (job.phase == JobPhase::finished) return;
     const std::optional<Order> pending = std::exchange(v.pending, std::nullopt);
     if (job.cancelled) return end_by_cancel(job, now, out);
+    if (job.phase == JobPhase::running) {
+        send_signals(job, out);
+        arm_expel(job, now);
+    }
     if (pending) take(job, *pending, now, out);
+}
+
+// Each try that failed doubles the wait for the next.
+void Home::arm_expel(const HomeJob& job, Nanos now) {
+    Volatile& v = vol(job);
+    if (v.expelled != job.epoch || v.expel_at != Nanos::never() || job.phase != JobPhase::running) return;
+    Nanos wait = limits_.expel_patience;
+    for (uint32_t i = 0; i < v.expel_tries && wait < Nanos::from_s(60); ++i) wait += wait;
+    v.expel_at = now + std::min(wait, std::max(limits_.expel_patience, Nanos::from_s(60)));
 }
 
 void Home::fail_order(HomeJob& job, const NodeName& node, const std::string& why, Outputs& out) {
@@ -111,20 +124,31 @@ void Home::send_ship(const HomeJob& job, Outputs& out) const {
     out.push_back(ToGuest{job.at, std::move(c)});
 }
 
-// Before the decision only: the source goes on, the candidate is ended.
+// Before the decision only: the source goes on, the candidate is ended. An empty `blame`: nobody failed.
 void Home::abort_move(HomeJob& job, const NodeName& blame, const std::string& why, Nanos now, Outputs& out) {
     MUST(job.step == MoveStep::prepare || job.step == MoveStep::transfer);
     const Peer candidate_peer = std::exchange(job.to, Peer{});
     const Epoch candidate_epoch = job.to_epoch;
     job.step = MoveStep::none;
     job.phase = job.from_frozen ? JobPhase::frozen : JobPhase::running;
-    ++job.stats.failed_moves;
     add_remnant(job, candidate_peer, candidate_epoch);
+    if (!blame.empty()) {
+        ++job.stats.failed_moves;
+        fail_order(job, blame, why, out);
+    }
     persist(job, out);
     send(candidate_peer, job.id, candidate_epoch, GuestVerb::kill, out);
     send(job.at, job.id, job.epoch, GuestVerb::resume, out);
-    fail_order(job, blame, why, out);
     steady(job, now, out);
+}
+
+// Instead of moving it was frozen, by an order of before: so be it.
+void Home::frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& out) {
+    const Peer candidate_peer = std::exchange(job.to, Peer{});
+    add_remnant(job, candidate_peer, job.to_epoch);
+    job.step = MoveStep::none;
+    send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
+    became_frozen(job, image_bytes, now, out);
 }
 
 // The decision: durable in this step, before the source hears of it.
@@ -172,25 +196,19 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     steady(job, now, out);
 }
 
-// After the decision the candidate turned out to be gone: the source's image, kept until now, is the job.
-void Home::candidate_lost(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
-    const NodeName blame = job.to.node;
-    const bool source_dead = job.step == MoveStep::release;
-    add_remnant(job, std::exchange(job.to, Peer{}), job.to_epoch);
+// After the decision and before the candidate was let run: it is gone, or the source was not held. The source is the job
+// again, as it stands: running, held (told to go on), or, if it has died already, its image.
+void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, Outputs& out) {
+    const Peer candidate_peer = std::exchange(job.to, Peer{});
+    add_remnant(job, candidate_peer, job.to_epoch);
     job.step = MoveStep::none;
     ++job.stats.failed_moves;
-    stop_clock(job, now);
-    fail_order(job, blame, why, out);
-    if (source_dead) {
-        job.phase = JobPhase::frozen;
-        persist(job, out);
-        steady(job, now, out);
-    } else {  // the commit is still on its way to the source; its answer will be `frozen`
-        job.phase = JobPhase::freezing;
-        vol(job).deadline = now + limits_.step_patience;
-        persist(job, out);
-        send(job.at, job.id, job.epoch, GuestVerb::commit, out);
-    }
+    fail_order(job, candidate_peer.node, why, out);
+    job.phase = source_dead ? JobPhase::frozen : JobPhase::running;
+    persist(job, out);
+    send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
+    if (!source_dead) send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+    steady(job, now, out);
 }
 
 }  // namespace souk

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Time, faults, the toy market, the users, and the checks at the end: see cluster.hpp.
+#include "tests/sim/cluster.hpp"
+
+#include <algorithm>
+
+#include "kernel/base/check.hpp"
+
+namespace souk::sim {
+
+namespace {
+constexpr Nanos fault_time = Nanos::from_s(180);
+constexpr Nanos heal_time = Nanos::from_s(1200);
+}  // namespace
+
+const char* mutation_name(Mutation m) {
+    static const char* const names[] = {"none", "skip_commit_persist", "skip_frozen_persist", "send_before_persist",
+                                        "reuse_epoch", "release_with_commit", "read_old_connection",
+                                        "undelivered_after_send", "thaw_on_restart", "lose_exit_status",
+                                        "restore_does_not_hold", "half_image_is_whole", "killed_too_early"};
+    return names[static_cast<size_t>(m)];
+}
+
+Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace) : mutation_(mutation), tracing_(trace), rng_(seed) {
+    limits_.step_patience = Nanos::from_s(10);
+    limits_.transfer_patience = Nanos::from_s(60);
+    limits_.finished_max = 3;
+    // Seeds differ in kind, so that some see few faults and go deep, others see many.
+    crash_chance_ = rng_.chance(0.3) ? 0 : rng_.unit() * 0.01;
+    break_chance_ = rng_.chance(0.3) ? 0 : rng_.unit() * 0.03;
+    fail_chance_ = rng_.chance(0.3) ? 0 : rng_.unit() * 0.2;
+    slow_chance_ = rng_.chance(0.5) ? 0 : rng_.unit() * 0.1;
+    queue_while_down_ = rng_.chance(0.7);
+    for (int64_t i = 1, count = rng_.between(2, 4); i <= count; ++i) names_.push_back("n" + std::to_string(i));
+    for (const NodeName& name : names_) nodes_[name].name = name;
+}
+
+void Cluster::after(Nanos delay, Call call) {
+    const int64_t at = now_.ns + std::max<int64_t>(delay.ns, 0);
+    events_.emplace(std::pair{at, ++next_event_}, std::move(call));
+}
+
+bool Cluster::run_until(Nanos end) {
+    constexpr uint64_t events_max = 3'000'000;
+    while (!events_.empty() && events_.begin()->first.first <= end.ns) {
+        auto event = events_.extract(events_.begin());
+        now_.ns = event.key().first;
+        event.mapped()();
+        if (++counts_.events > events_max && world_.failure.empty()) world_.failure = "events without end";
+        if (!world_.failure.empty()) return false;
+    }
+    now_ = end;
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------- users and owners
+
+void Cluster::submit_job() {
+    Node& n = node(names_[rng_.below(names_.size())]);
+    if (!n.up) return;
+    Submission s;
+    s.spec.argv = {"/bin/job"};
+    s.spec.path = "/bin/job";
+    s.terms.max_price = Money::units(rng_.between(1, 100));
+    home_step(n, [&](Home& h, home::Outputs& out) {
+        const auto id = h.submit(s, now_, out);
+        MUST(id.has_value());
+        Truth& t = world_.truths[*id];
+        t.program_error = rng_.chance(0.05);
+        t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000) : rng_.between(1'000'000'000, 120'000'000'000);
+        ++counts_.jobs;
+    });
+}
+
+void Cluster::random_user() {
+    if (market_.empty()) return;
+    auto it = market_.begin();
+    std::advance(it, rng_.below(market_.size()));
+    const JobId id = it->first;
+    Node& n = node(id.home);
+    const uint64_t what = rng_.below(20);
+    home_step(n, [&](Home& h, home::Outputs& out) {
+        if (what == 0) {
+            if (h.cancel(id, now_, out)) world_.truths[id].cancelled = true;
+        } else if (what < 4) {
+            JobTerms terms;
+            terms.max_price = Money::units(rng_.between(1, 100));
+            (void)h.change(id, terms, out);
+        } else {
+            (void)h.signal(id, what < 6 ? 9 : 15, out);
+        }
+    });
+}
+
+void Cluster::random_owner() {
+    Node& n = node(names_[rng_.below(names_.size())]);
+    provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(!p.record().on_market, wall(), out); });
+}
+
+void Cluster::random_fault() {
+    const auto name = names_[rng_.below(names_.size())];
+    const uint64_t what = rng_.below(20);
+    if (what < 2 && crash_chance_ > 0) crash(node(name));
+    if (what >= 2 && what < 8 && break_chance_ > 0) {
+        const auto other = names_[rng_.below(names_.size())];
+        if (other != name) break_link(name, other);
+    }
+    if (what == 8 && break_chance_ > 0) {
+        Node& n = node(name);
+        n.market_up = false;
+        ++n.market_gen;
+        after(ms(1, 5000), [this, name] {
+            if (node(name).up && !node(name).market_up) connect_market(node(name));
+        });
+    }
+    if (what == 9 && fail_chance_ > 0 && !world_.capsules.empty() && rng_.chance(0.3)) {
+        auto it = world_.capsules.begin();
+        std::advance(it, rng_.below(world_.capsules.size()));
+        const auto at = it->first;
+        kill_pid1(at.first, at.second);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- the market
+
+void Cluster::connect_market(Node& n) {
+    n.market_up = true;
+    ++n.market_gen;
+    n.last_from_market = n.last_to_market = now_;
+    home_step(n, [](Home& h, home::Outputs& out) { h.market_up(out); });
+}
+
+void Cluster::market_hears(const JobReport& report) {
+    MarketJob& job = market_[report.id];
+    job.report = report;
+    if (report.phase != JobPhase::finished || job.settled) return;
+    Node& n = node(report.id.home);
+    if (!n.market_up) return;
+    after(ms(1, 50), [this, id = report.id, gen = n.market_gen] {
+        Node& on = node(id.home);
+        if (!on.up || on.market_gen != gen) return;
+        JobNote note;
+        note.id = id;
+        note.settled = true;
+        home_step(on, [&](Home& h, home::Outputs& out) { h.note(note, out); });
+    });
+}
+
+void Cluster::market_send(const JobId& id, Order::Kind kind) {
+    Node& n = node(id.home);
+    Order order;
+    order.id = id;
+    order.seq = ++order_seq_;
+    order.kind = kind;
+    order.node = names_[rng_.below(names_.size())];
+    order.address = order.node + ":1";
+    if (!n.market_up) return;
+    n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
+    after(n.last_from_market - now_, [this, order, gen = n.market_gen] {
+        Node& on = node(order.id.home);
+        if (!on.up || on.market_gen != gen) return;
+        say("market -> ", on.name, " job ", order.id.text(), order.kind == Order::Kind::run ? " run on " + order.node
+            : order.kind == Order::Kind::suspend ? std::string(" suspend") : std::string(" abort"));
+        home_step(on, [&](Home& h, home::Outputs& out) {
+            const HomeJob* job = h.find(order.id);
+            if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished && order.seq > job->order_seq)
+                world_.truths[order.id].cancelled = true;
+            h.order(order, now_, out);
+        });
+    });
+}
+
+void Cluster::market_orders() {
+    if (market_.empty()) return;
+    auto it = market_.begin();
+    std::advance(it, rng_.below(market_.size()));
+    if (it->second.report.phase == JobPhase::finished) return;
+    const uint64_t what = rng_.below(100);
+    market_send(it->first, what < 70 ? Order::Kind::run : what < 99 ? Order::Kind::suspend : Order::Kind::abort);
+}
+
+// Healed: what waits or is frozen is told to run, until it has ended.
+void Cluster::market_heal() {
+    for (const auto& [id, job] : market_)
+        if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen) market_send(id, Order::Kind::run);
+}
+
+// ------------------------------------------------------------------------------------------------------- the run
+
+bool Cluster::all_finished() const {
+    for (const auto& [name, n] : nodes_) {
+        if (!n.up) return false;
+        for (const auto& [seq, job] : n.home->jobs())
+            if (job.phase != JobPhase::finished || !job.remnants.empty() || !job.settled) return false;
+    }
+    return true;
+}
+
+std::string Cluster::what_is_left() {
+    std::string left;
+    for (const auto& [name, n] : nodes_) {
+        if (!n.up) left += name + " is down; ";
+        if (!n.up) continue;
+        for (const auto& [seq, job] : n.home->jobs()) {
+            if (job.phase != JobPhase::finished)
+                left += "job " + job.id.text() + " is still " + phase_name(job.phase) + " at " + job.at.node + " epoch " +
+                        std::to_string(job.epoch.n) + " step " + std::to_string(static_cast<int>(job.step)) + "; ";
+            else if (!job.settled) left += "job " + job.id.text() + " is not settled; ";
+            for (const Remnant& r : job.remnants)
+                left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) + " on " + r.peer.node + "; ";
+        }
+        for (const auto& [key, job] : n.guest->all())
+            left += name + " keeps " + key.text() + " " + guest_state_name(job.job.state) + "; ";
+        for (const auto& [key, job] : n.guest_disk)
+            if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
+        if (n.home->jobs().size() > limits_.finished_max) left += name + " remembers too many finished jobs; ";
+        if (n.home_disk.size() != n.home->jobs().size()) left += name + " has other jobs on disk than in memory; ";
+    }
+    for (const auto& [at, c] : world_.capsules) left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
+    for (const auto& [at, i] : world_.images) left += "an image of " + at.second.text() + " on " + at.first + "; ";
+    return left;
+}
+
+std::string Cluster::run() {
+    for (const NodeName& name : names_) boot(node(name));
+    const int64_t jobs = rng_.between(1, 8);
+    for (int64_t i = 0; i < jobs; ++i) after(ms(0, 30'000), [this] { submit_job(); });
+    const Nanos pace = ms(20, 3000);
+    const bool owners = rng_.chance(0.4);
+    for (Nanos t = Nanos::from_ms(10); t < fault_time; t += Nanos{rng_.between(1, 2 * pace.ns)})
+        after(t, [this] { market_orders(); });
+    for (Nanos t = Nanos::from_s(1); t < fault_time; t += ms(10, 4000)) {
+        after(t, [this] { random_fault(); });
+        if (owners && rng_.chance(0.2)) after(t, [this] { random_owner(); });
+        if (rng_.chance(0.2)) after(t, [this] { random_user(); });
+    }
+    if (!run_until(fault_time)) return world_.failure;
+
+    say("everything is healed");
+    faults_ = false;
+    for (const NodeName& name : names_) {
+        Node& n = node(name);
+        provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
+        if (n.up && !n.market_up) connect_market(n);
+    }
+    for (Nanos t = Nanos::from_s(5); t < heal_time; t += Nanos::from_s(5)) {
+        if (!run_until(fault_time + t)) return world_.failure;
+        for (const NodeName& name : names_) {
+            Node& n = node(name);
+            if (n.up && !n.provider->record().on_market)
+                provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
+        }
+        if (t > Nanos::from_s(150) && all_finished() && what_is_left().empty()) break;
+        market_heal();
+    }
+    const std::string left = what_is_left();
+    for (const auto& [id, job] : market_) {
+        counts_.moves += job.report.stats.migrations;
+        counts_.freezes += job.report.stats.freezes;
+        counts_.thaws += job.report.stats.thaws;
+        counts_.failed_moves += job.report.stats.failed_moves;
+        const Truth& t = world_.truths[id];
+        ++(t.ended ? counts_.ended : t.cancelled ? counts_.cancelled : counts_.lost);
+    }
+    return left.empty() ? "" : "after everything was healed: " + left;
+}
+
+}  // namespace souk::sim

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cluster: a deterministic simulator of the node agents. Several real Home, Guest and Provider machines run in one
+// process on virtual time; around each is a shell that does what the daemon's shell does (persist, then send, then do),
+// over a fake network, disk, CRIU and a toy market. One seed decides everything.
+//
+//   network  one connection from a home to each guest node: ordered within, delayed, broken at any moment with what is
+//            in flight in part lost, noticed late by its ends; a newer connection ends the older one at the guest
+//   disk     what was persisted is durable at once; a crash may fall before any output of a step
+//   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be killed, a job may exit
+//   market   orders at random (run anywhere, suspend, now and then abort), lost with its connection
+//
+// Then everything is healed, and within bounded virtual time each job must have ended and nothing may be left over:
+// no capsule, image, record or remnant. The invariants of world.hpp hold at every step, and more are checked here:
+// an epoch names one (node, verb) for ever, what a home reports as a job's end is what the world saw.
+//
+// Deliberate bugs (Mutation) sit in the shell and the world, never in the machines; each must be found.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "agentd/core/home.hpp"
+#include "agentd/core/provider.hpp"
+#include "kernel/base/rng.hpp"
+#include "tests/sim/world.hpp"
+
+namespace souk::sim {
+
+enum class Mutation : uint8_t {
+    none = 0,
+    skip_commit_persist,     // the decision of a move is not written
+    skip_frozen_persist,     // the guest's "the image is the job" is not written
+    send_before_persist,     // messages leave before their step is durable
+    reuse_epoch,             // the newest epoch is forgotten in a crash
+    release_with_commit,     // the candidate runs before the source is dead
+    read_old_connection,     // commands of a connection that was replaced are still carried out, late
+    undelivered_after_send,  // "it never left" said of a command that did
+    thaw_on_restart,         // a daemon that starts lets every frozen job go on
+    lose_exit_status,        // the record of PID 1 is not read after a restart
+    restore_does_not_hold,   // CRIU refused at the wrong hook: the restored job runs at once
+    half_image_is_whole,     // a transfer that was cut counts as complete
+    killed_too_early,        // a capsule is called gone while its processes live
+    count_
+};
+const char* mutation_name(Mutation m);
+
+class Cluster {
+  public:
+    Cluster(uint64_t seed, Mutation mutation, bool trace);
+    // Runs to the end or to the first violation, which it returns; empty: all is well.
+    std::string run();
+    const std::deque<std::string>& trace() const { return trace_; }
+
+    struct Counts {
+        uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0, failed_moves = 0, jobs = 0,
+                 ended = 0, cancelled = 0, lost = 0;
+    };
+    const Counts& counts() const { return counts_; }
+    Nanos now() const { return now_; }
+
+  private:
+    using Call = std::function<void()>;
+    struct Link {                 // from a home to a guest node
+        enum class State : uint8_t { down, connecting, up } state = State::down;  // as the home sees it
+        uint64_t gen = 0;         // the newest connection
+        uint64_t home_gen = 0, guest_gen = 0;  // the one that each end holds as current
+        bool broken = false;      // physically; the ends may not know yet
+        Nanos cut_guest, cut_home;             // what arrives later is lost
+        Nanos last_guest, last_home;           // arrival of the newest message, for order
+        std::deque<GuestCommand> queue;
+    };
+    struct Node {
+        NodeName name;
+        bool up = false;
+        uint64_t life = 0;
+        std::unique_ptr<Home> home;
+        std::unique_ptr<Guest> guest;
+        std::optional<Provider> provider;
+        std::map<JobId, HomeJob> home_disk;
+        std::map<GuestKey, GuestJob> guest_disk;
+        std::optional<ProviderRecord> provider_disk;
+        std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
+        Nanos tick_at = Nanos::never();
+        bool market_up = false;
+        uint64_t market_gen = 0;
+        Nanos last_from_market, last_to_market;
+    };
+    struct MarketJob {
+        JobReport report;
+        uint64_t sent_seq = 0;
+        bool settled = false;
+    };
+
+    // cluster.cpp: time, faults, the toy market, the checks at the end
+    void after(Nanos delay, Call call);
+    Nanos ms(int64_t lo, int64_t hi) { return Nanos::from_us(rng_.between(lo * 1000, hi * 1000)); }
+    bool fault(double p) { return faults_ && rng_.chance(p); }
+    template <class... Parts> void say(const Parts&... parts) {
+        if (!tracing_) return;
+        std::string line = std::to_string(now_.ns / 1000) + " us ";
+        ((line += text(parts)), ...);
+        trace_.push_back(std::move(line));
+        if (trace_.size() > trace_max) trace_.pop_front();
+    }
+    static std::string text(const char* s) { return s; }
+    static std::string text(const std::string& s) { return s; }
+    static std::string text(const GuestKey& k) { return k.text(); }
+    static std::string text(uint64_t n) { return std::to_string(n); }
+    bool run_until(Nanos end);
+    void submit_job();
+    void random_fault();
+    void random_owner();
+    void random_user();
+    void market_orders();
+    void market_heal();
+    void market_send(const JobId& id, Order::Kind kind);
+    void market_hears(const JobReport& report);
+    void connect_market(Node& n);
+    std::string what_is_left();
+    bool all_finished() const;
+
+    // node.cpp: the shell of a daemon
+    Node& node(const NodeName& name);
+    void boot(Node& n);
+    void crash(Node& n);
+    Guest::Found found(const Node& n, const GuestKey& key) const;
+    void home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step);
+    void guest_step(Node& n, const std::function<void(Guest&, guest::Outputs&)>& step);
+    void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
+    void persist_home(Node& n, const home::Output& o);
+    void persist_guest(Node& n, const guest::Output& o);
+    void check_end(const HomeJob& job);
+    void schedule_tick(Node& n);
+    WallTime wall() const;
+
+    // network.cpp
+    Link& link(const NodeName& home, const NodeName& guest) { return links_[{home, guest}]; }
+    void to_guest(Node& home, const Peer& peer, const GuestCommand& command);
+    void to_home(Node& guest, const NodeName& home, const std::variant<GuestEvent, Expel>& message);
+    void transmit(Node& home, const NodeName& guest, const GuestCommand& command);
+    void connect(const NodeName& home, const NodeName& guest);
+    void connected(const NodeName& home, const NodeName& guest, uint64_t gen);
+    void break_link(const NodeName& home, const NodeName& guest);
+    void keep_connected(Node& home);
+    void check_epoch(const GuestCommand& command, const NodeName& guest);
+
+    // effects.cpp
+    void effect(Node& n, const guest::Do& d);
+    void stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay, Call call);
+    void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
+                    std::function<void(Guest&, guest::Outputs&)> call);
+    void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token);
+    void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
+    void do_restore(const NodeName& name, const GuestKey& key, uint64_t token, Image image);
+    void do_release(const NodeName& name, const GuestKey& key, uint64_t token);
+    void do_kill(const NodeName& name, const GuestKey& key, uint64_t token);
+    void schedule_exit(const NodeName& name, const GuestKey& key);
+    void job_exits(const NodeName& name, const GuestKey& key, int32_t status);
+    void kill_pid1(const NodeName& name, const GuestKey& key);
+
+    static constexpr size_t trace_max = 150;
+    const Mutation mutation_;
+    const bool tracing_;
+    Rng rng_;
+    Nanos now_;
+    uint64_t next_event_ = 0;
+    std::map<std::pair<int64_t, uint64_t>, Call> events_;
+    bool faults_ = true;
+    double crash_chance_ = 0, break_chance_ = 0, fail_chance_ = 0, slow_chance_ = 0;
+    bool queue_while_down_ = true;
+    Home::Limits limits_;
+    World world_;
+    std::map<NodeName, Node> nodes_;
+    std::vector<NodeName> names_;
+    std::map<std::pair<NodeName, NodeName>, Link> links_;
+    std::map<JobId, MarketJob> market_;
+    std::map<JobId, std::map<uint64_t, std::pair<NodeName, GuestVerb>>> epochs_;
+    uint64_t order_seq_ = 0;
+    std::deque<std::string> trace_;
+    Counts counts_;
+};
+
+}  // namespace souk::sim

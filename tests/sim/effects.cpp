@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The fake capsules and the fake CRIU: see cluster.hpp. Each effect changes the world at one moment and says so at a
+// later one; a crash of the daemon may fall between. Killing a capsule calls off whatever else goes on in it.
+#include "kernel/base/check.hpp"
+#include "tests/sim/cluster.hpp"
+
+namespace souk::sim {
+
+using What = guest::Do::What;
+
+namespace {
+const char* what_name(What w) {
+    static const char* const names[] = {"create_capsule", "start_job", "ready_criu", "dump_for_move", "dump_to_disk", "ship",
+                                        "finish_dump", "undo_dump", "restore", "restore_local", "finish_restore",
+                                        "kill_capsule", "remove", "signal"};
+    return names[static_cast<size_t>(w)];
+}
+}  // namespace
+
+// A later stage of an effect of this life of the daemon, unless it was called off.
+void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay, Call call) {
+    after(delay, [this, name, key, token, life = node(name).life, call = std::move(call)] {
+        const Node& n = node(name);
+        const auto it = n.work.find(key);
+        if (n.up && n.life == life && it != n.work.end() && it->second == token) call();
+    });
+}
+
+void Cluster::tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
+                         std::function<void(Guest&, guest::Outputs&)> call) {
+    stage(name, key, token, ms(0, 2), [this, name, call = std::move(call)] { guest_step(node(name), call); });
+}
+
+void Cluster::effect(Node& n, const guest::Do& d) {
+    const NodeName name = n.name;
+    const GuestKey key = d.key;
+    const World::At at{name, key};
+    say("  ", name, " does ", what_name(d.what), " ", key);
+    uint64_t& token = n.work[key];
+    const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump || d.what == What::remove ||
+                             d.what == What::undo_dump;
+    if (ends_others) token = ++next_event_;
+    const uint64_t t = token;
+    const Nanos delay = fault(slow_chance_) ? ms(1000, 30'000) : ms(1, 50);
+    switch (d.what) {
+        case What::create_capsule:
+            return stage(name, key, t, delay, [=, this] {
+                if (fault(fail_chance_))
+                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_failed(key, "no capsule", o); });
+                world_.create(at);
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_ready(key, o); });
+            });
+        case What::start_job: return stage(name, key, t, delay, [=, this] { do_start(name, key, t); });
+        case What::ready_criu:
+            return stage(name, key, t, delay, [=, this] {
+                if (fault(fail_chance_))
+                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_failed(key, "no CRIU", o); });
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
+            });
+        case What::dump_for_move:
+        case What::dump_to_disk: return stage(name, key, t, delay, [=, this] { do_dump(name, key, t); });
+        case What::ship: return do_ship(name, d, t);
+        case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
+        case What::kill_capsule:
+            if (mutation_ == Mutation::killed_too_early)
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+            return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
+        case What::undo_dump:
+            return stage(name, key, t, delay, [=, this] {
+                world_.thaw(at, now_);
+                schedule_exit(name, key);
+                world_.drop_image(at, now_);
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
+            });
+        case What::restore:
+        case What::restore_local: {
+            const World::At from{name, d.what == What::restore ? key : GuestKey{key.id, d.other_epoch}};
+            const Image* image = world_.complete_image(from);
+            const Image taken = image ? *image : Image{};
+            return stage(name, key, t, delay, [=, this] { do_restore(name, key, t, taken); });
+        }
+        case What::finish_restore: return stage(name, key, t, delay, [=, this] { do_release(name, key, t); });
+        case What::remove: return stage(name, key, t, delay, [=, this] {
+            world_.remove(at, now_);
+            node(name).work.erase(key);
+        });
+        case What::signal: {
+            const Capsule* c = world_.capsule(at);
+            if (c && c->progressing() && d.signal == 9) job_exits(name, key, 9);
+            return;
+        }
+    }
+}
+
+void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
+    const World::At at{name, key};
+    const Capsule* c = world_.capsule(at);
+    const bool by_program = world_.truths[key.id].program_error;
+    if (!c || !c->alive || by_program || fault(fail_chance_))
+        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+            g.job_not_started(key, 2, by_program, "cannot be executed", o);
+        });
+    world_.start(at, now_);
+    schedule_exit(name, key);
+    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.job_started(key, o); });
+}
+
+// freeze, pages, whole: it may fail before each.
+void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t) {
+    const World::At at{name, key};
+    const auto failed = [=, this] {
+        world_.thaw(at, now_);
+        schedule_exit(name, key);
+        world_.drop_image(at, now_);
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
+    };
+    const Capsule* c = world_.capsule(at);
+    if (!c || !c->job || fault(fail_chance_)) return failed();
+    world_.freeze(at, now_);
+    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, o); });
+    stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
+        const Capsule* now = world_.capsule(at);
+        world_.make_image(at, now_, false);
+        if (!now || !now->job || fault(fail_chance_)) return failed();
+        world_.make_image(at, now_, true);
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, 1 << 20, o); });
+    });
+}
+
+// Cut: the destination knows it or not (its agent sees the connection end); or all arrived and the answer was lost.
+void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
+    const GuestKey key = d.key, to{d.key.id, d.other_epoch};
+    const World::At at{name, key}, there{d.dest.node, to};
+    const Image* image = world_.complete_image(at);
+    const Image sent = image ? *image : Image{};
+    const auto failed = [=, this] {
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.ship_failed(key, "the transfer was cut", o); });
+    };
+    Node& dest = node(d.dest.node);
+    if (!image || !dest.up || !dest.guest->expects_image(to)) return failed();
+    const bool cut = fault(0.15), answer_lost = fault(0.1), seen = fault(0.7);
+    after(fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this, life = dest.life] {
+        Node& end = node(there.first);
+        if (!end.up || end.life != life || !end.guest->expects_image(to)) return failed();
+        if (cut && mutation_ != Mutation::half_image_is_whole) {
+            if (seen) guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_failed(to, "the transfer was cut", o); });
+            return failed();
+        }
+        world_.images[there] = sent;
+        if (cut) world_.images[there].progress /= 2;
+        guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, o); });
+        if (answer_lost) return failed();
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.shipped(key, o); });
+    });
+}
+
+void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, Image image) {
+    const World::At at{name, key};
+    const Capsule* c = world_.capsule(at);
+    const bool fails = !image.complete || fault(fail_chance_);
+    if (!c || !c->alive) return;  // its end is told already
+    if (fails) {  // half a tree was made and killed: PID 1 reaps it
+        if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, o); });
+        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
+    }
+    world_.restore(at, image);
+    if (mutation_ == Mutation::restore_does_not_hold) {
+        world_.release(at, now_);
+        schedule_exit(name, key);
+    }
+    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_held(key, o); });
+}
+
+void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) {
+    const World::At at{name, key};
+    Capsule* c = world_.capsule(at);
+    if (!c || !c->job || fault(fail_chance_)) {
+        if (c && c->job) {
+            world_.kill_job(at, now_);
+            if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, o); });
+        }
+        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
+    }
+    if (c->restored) world_.release(at, now_);
+    schedule_exit(name, key);
+    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_running(key, o); });
+}
+
+// CRIU kills only what it dumped, then the capsule is ended; what PID 1 reaped is told before that.
+void Cluster::do_kill(const NodeName& name, const GuestKey& key, uint64_t t) {
+    const World::At at{name, key};
+    world_.kill_job(at, now_);
+    stage(name, key, t, ms(0, 10), [=, this] {
+        const Capsule* c = world_.capsule(at);
+        const bool exited = c && c->exited;
+        const int32_t status = exited ? c->status : 0;
+        world_.kill_capsule(at, now_);
+        if (mutation_ == Mutation::killed_too_early) return;
+        if (exited) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, o); });
+        stage(name, key, t, ms(3, 5), [=, this] {
+            guest_step(node(name), [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+        });
+    });
+}
+
+// The job ends when its work is done, wherever it is then.
+void Cluster::schedule_exit(const NodeName& name, const GuestKey& key) {
+    const Capsule* c = world_.capsule({name, key});
+    if (!c || !c->progressing()) return;
+    const int64_t left = world_.truths[key.id].work - c->base;
+    after(Nanos{std::max<int64_t>(left, 0)} - (now_ - c->since), [this, name, key, run = c->run] {
+        const Capsule* on = world_.capsule({name, key});
+        if (on && on->progressing() && on->run == run) job_exits(name, key, static_cast<int32_t>(key.id.seq % 7) << 8);
+    });
+}
+
+void Cluster::job_exits(const NodeName& name, const GuestKey& key, int32_t status) {
+    const World::At at{name, key};
+    say("  on ", name, " ", key, " exits with ", static_cast<uint64_t>(status));
+    world_.exit(at, status, now_);
+    const Node& n = node(name);
+    after(ms(0, 3), [=, this, life = n.life] {
+        Node& on = node(name);
+        if (on.up && on.life == life) guest_step(on, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, o); });
+    });
+}
+
+void Cluster::kill_pid1(const NodeName& name, const GuestKey& key) {
+    const World::At at{name, key};
+    const Capsule* c = world_.capsule(at);
+    if (!c || !c->alive) return;
+    say("  on ", name, " PID 1 of ", key, " is killed");
+    world_.destroy(at, now_);
+    Node& n = node(name);
+    after(ms(0, 3), [=, this, life = n.life] {
+        Node& on = node(name);
+        if (on.up && on.life == life) guest_step(on, [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+    });
+}
+
+}  // namespace souk::sim

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The shell of one simulated daemon: see cluster.hpp. What a real shell owes the machines is written here.
+#include "kernel/base/check.hpp"
+#include "tests/sim/cluster.hpp"
+
+namespace souk::sim {
+
+Cluster::Node& Cluster::node(const NodeName& name) {
+    const auto it = nodes_.find(name);
+    MUST(it != nodes_.end());
+    return it->second;
+}
+
+WallTime Cluster::wall() const {
+    const int64_t s = now_.ns / 1'000'000'000;
+    return {s, static_cast<int32_t>(s % week_s)};
+}
+
+// From disk and from what is found here; a leftover without a record goes first.
+void Cluster::boot(Node& n) {
+    n.up = true;
+    ++n.life;
+    say(n.name, " starts");
+    n.home = std::make_unique<Home>(n.name, limits_);
+    n.guest = std::make_unique<Guest>();
+    ProviderRecord record = n.provider_disk.value_or(ProviderRecord{});
+    auto made = Provider::create(n.name, Machine{4, 8000, "6.18", "4.2"}, record);
+    MUST(made.has_value());
+    n.provider.emplace(std::move(*made));
+    std::vector<World::At> leftovers;
+    for (const auto& [at, c] : world_.capsules)
+        if (at.first == n.name && !n.guest_disk.contains(at.second)) leftovers.push_back(at);
+    for (const auto& [at, i] : world_.images)
+        if (at.first == n.name && !n.guest_disk.contains(at.second)) leftovers.push_back(at);
+    for (const auto& at : leftovers) world_.remove(at, now_);
+    if (mutation_ == Mutation::thaw_on_restart)
+        for (const auto& [key, job] : n.guest_disk) world_.thaw({n.name, key}, now_);
+
+    const uint64_t life = n.life;
+    provider_step(n, [&](Provider& p, provider::Outputs& out) { p.started(wall(), out); });
+    const auto records = n.guest_disk;
+    for (const auto& [key, job] : records) {
+        if (!n.up || n.life != life) return;
+        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.recovered(job, found(n, key), out); });
+    }
+    if (!n.up || n.life != life) return;
+    for (const auto& [id, job] : n.home_disk) n.home->load(job);
+    home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
+    if (!n.up || n.life != life) return;
+    // A job that ended while nobody watched is in what was found; one that runs may end from now on.
+    connect_market(n);
+}
+
+Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
+    Guest::Found f;
+    const World::At at{n.name, key};
+    f.image_complete = world_.complete_image(at) != nullptr;
+    const auto it = world_.capsules.find(at);
+    if (it == world_.capsules.end()) return f;
+    const Capsule& c = it->second;
+    f.capsule_alive = c.alive;
+    f.job_alive = c.job;
+    f.held_by_dump = c.job && c.frozen;
+    f.exited = c.exited && mutation_ != Mutation::lose_exit_status;
+    f.wait_status = c.status;
+    return f;
+}
+
+// The daemon dies. CRIU notices: what was restored and held dies with it, what was frozen for a dump stays frozen.
+void Cluster::crash(Node& n) {
+    if (!n.up) return;
+    ++counts_.crashes;
+    say(n.name, " crashes");
+    n.up = false;
+    ++n.life;
+    n.home.reset();
+    n.guest.reset();
+    n.provider.reset();
+    n.tick_at = Nanos::never();
+    n.market_up = false;
+    ++n.market_gen;
+    n.work.clear();
+    std::vector<World::At> held;
+    for (const auto& [at, c] : world_.capsules)
+        if (at.first == n.name && c.restored) held.push_back(at);
+    for (const auto& at : held) world_.kill_job(at, now_);
+    for (auto& [ends, l] : links_) {
+        if (ends.first == n.name) {  // what it sent is still on its way
+            l.state = Link::State::down;
+            l.home_gen = 0;
+            l.queue.clear();
+        }
+        if (ends.second == n.name) {
+            l.guest_gen = 0;
+            if (ends.first != n.name && l.state == Link::State::up) break_link(ends.first, n.name);
+        }
+    }
+    const NodeName name = n.name;
+    after(faults_ ? ms(10, 5000) : ms(10, 100), [this, name] { boot(node(name)); });
+}
+
+void Cluster::persist_home(Node& n, const home::Output& o) {
+    if (const auto* p = std::get_if<home::Persist>(&o)) {
+        if (mutation_ == Mutation::skip_commit_persist && (p->job.step == MoveStep::kill_old || p->job.step == MoveStep::release)) return;
+        HomeJob job = p->job;
+        if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch) --job.last_epoch.n;
+        n.home_disk[job.id] = job;
+        if (job.phase == JobPhase::finished) check_end(job);
+    } else if (const auto* e = std::get_if<home::Erase>(&o)) {
+        n.home_disk.erase(e->id);
+    }
+}
+
+// What the home node holds for the job's end must be what happened.
+void Cluster::check_end(const HomeJob& job) {
+    const Truth& t = world_.truths[job.id];
+    if (world_.progressing(job.id)) return world_.fail(job.id, "is called finished while it runs");
+    if (t.ended) {
+        if (job.wait_status != *t.ended)
+            world_.fail(job.id, "ended with status " + std::to_string(*t.ended) + ", its home node says " +
+                                    std::to_string(job.wait_status) + " (" + job.why + ")");
+        return;
+    }
+    const bool by_program = t.program_error && job.wait_status == 127 << 8;
+    if (!t.cancelled && !t.destroyed && !by_program)
+        world_.fail(job.id, "is called finished (" + job.why + ", status " + std::to_string(job.wait_status) + ") but it did not end");
+}
+
+void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step) {
+    if (!n.up || !world_.failure.empty()) return;
+    home::Outputs out;
+    step(*n.home, out);
+    const Nanos next = n.home->tick(now_, out);
+    const bool send_first = mutation_ == Mutation::send_before_persist;
+    for (const bool persisting : {!send_first, send_first})
+        for (const home::Output& o : out) {
+            if ((std::holds_alternative<home::Persist>(o) || std::holds_alternative<home::Erase>(o)) != persisting) continue;
+            if (fault(crash_chance_)) return crash(n);
+            if (persisting) persist_home(n, o);
+            if (const auto* m = std::get_if<home::ToGuest>(&o)) {
+                to_guest(n, m->peer, m->command);
+                if (mutation_ == Mutation::release_with_commit && m->command.verb == GuestVerb::commit) {
+                    const HomeJob* job = n.home->find(m->command.id);
+                    if (job && job->step == MoveStep::kill_old) {
+                        GuestCommand release = m->command;
+                        release.verb = GuestVerb::release;
+                        release.epoch = job->to_epoch;
+                        to_guest(n, job->to, release);
+                    }
+                }
+            }
+            const auto* m = std::get_if<home::ToMarketMsg>(&o);
+            if (m && n.market_up && std::holds_alternative<JobReport>(m->message)) {
+                n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
+                after(n.last_to_market - now_, [this, name = n.name, gen = n.market_gen, r = std::get<JobReport>(m->message)] {
+                    if (node(name).market_gen == gen) market_hears(r);
+                });
+            }
+        }
+    keep_connected(n);
+    if (next < n.tick_at || n.tick_at <= now_) {
+        n.tick_at = next;
+        schedule_tick(n);
+    }
+}
+
+void Cluster::schedule_tick(Node& n) {
+    if (n.tick_at == Nanos::never()) return;
+    const Nanos at = std::max(n.tick_at, now_ + Nanos{1});
+    after(at - now_, [this, name = n.name, life = n.life, asked = n.tick_at] {
+        Node& on = node(name);
+        if (on.up && on.life == life && on.tick_at == asked) {
+            on.tick_at = Nanos::never();
+            home_step(on, [](Home&, home::Outputs&) {});
+        }
+    });
+}
+
+void Cluster::persist_guest(Node& n, const guest::Output& o) {
+    if (const auto* p = std::get_if<guest::Persist>(&o)) {
+        if (mutation_ == Mutation::skip_frozen_persist && p->job.state == GuestState::frozen) return;
+        n.guest_disk[p->job.key] = p->job;
+    } else if (const auto* e = std::get_if<guest::Erase>(&o)) {
+        n.guest_disk.erase(e->key);
+    }
+}
+
+void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Outputs&)>& step) {
+    if (!n.up || !world_.failure.empty()) return;
+    guest::Outputs out;
+    step(*n.guest, out);
+    const auto of_class = [](const guest::Output& o) {
+        if (std::holds_alternative<guest::Do>(o)) return 2;
+        return std::holds_alternative<guest::ToHome>(o) ? 1 : 0;
+    };
+    for (const int now_doing : {0, 1, 2})
+        for (const guest::Output& o : out) {
+            if (of_class(o) != now_doing) continue;
+            if (fault(crash_chance_)) return crash(n);
+            persist_guest(n, o);
+            if (const auto* m = std::get_if<guest::ToHome>(&o)) to_home(n, m->home, m->message);
+            if (const auto* d = std::get_if<guest::Do>(&o)) effect(n, *d);
+        }
+}
+
+void Cluster::provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step) {
+    if (!n.up) return;
+    provider::Outputs out;
+    step(*n.provider, out);
+    for (const provider::Output& o : out) {
+        if (const auto* p = std::get_if<provider::Persist>(&o)) n.provider_disk = p->record;
+        if (const auto* a = std::get_if<provider::Accepting>(&o))
+            guest_step(n, [&](Guest& g, guest::Outputs& to) { g.set_accepting(a->accepting, a->why, to); });
+        if (!n.up) return;
+    }
+}
+
+}  // namespace souk::sim

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The node agents under faults, by seed. SOUK_SIM_SEEDS=N runs N seeds, SOUK_SIM_FROM=S begins with seed S; a failing
+// seed prints its last events.
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/sim/cluster.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+using namespace souk::sim;
+
+namespace {
+uint64_t from_env(const char* name, uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+}  // namespace
+
+START_TEST(no_fault_loses_or_doubles_a_job) {
+    const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 1000);
+    Cluster::Counts sum;
+    int failures = 0;
+    std::string report;
+    for (uint64_t seed = first; seed < first + seeds && failures < 3; ++seed) {
+        Cluster cluster(seed, Mutation::none, false);
+        const std::string failure = cluster.run();
+        const Cluster::Counts& c = cluster.counts();
+        sum.events += c.events, sum.crashes += c.crashes, sum.breaks += c.breaks, sum.moves += c.moves;
+        sum.freezes += c.freezes, sum.thaws += c.thaws, sum.failed_moves += c.failed_moves;
+        sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
+        if (failure.empty()) continue;
+        ++failures;
+        Cluster again(seed, Mutation::none, true);
+        const std::string same = again.run();
+        for (const std::string& line : again.trace()) std::fprintf(stderr, "%s\n", line.c_str());
+        std::fprintf(stderr, "seed %lu: %s\n", static_cast<unsigned long>(seed), failure.c_str());
+        ck_assert_text(same, failure);
+        report += " " + std::to_string(seed);
+    }
+    if (std::getenv("SOUK_SIM_SEEDS"))
+        std::fprintf(stderr, "%lu seeds: %lu events, %lu crashes, %lu breaks, %lu moves, %lu freezes, %lu thaws, %lu failed moves, "
+                     "%lu jobs: %lu ended, %lu cancelled, %lu lost to their PID 1\n", seeds, sum.events, sum.crashes, sum.breaks,
+                     sum.moves, sum.freezes, sum.thaws, sum.failed_moves, sum.jobs, sum.ended, sum.cancelled, sum.lost);
+    ck_assert_msg(failures == 0, "seeds%s fail", report.c_str());
+}
+END_TEST
+
+START_TEST(every_deliberate_bug_is_found) {
+    for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
+        std::string failure;
+        uint64_t seed = 1;
+        for (; seed <= 400 && failure.empty(); ++seed) failure = Cluster(seed, static_cast<Mutation>(m), false).run();
+        if (std::getenv("SOUK_SIM_SEEDS"))
+            std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)), seed - 1, failure.c_str());
+        ck_assert_msg(!failure.empty(), "%s is not found", mutation_name(static_cast<Mutation>(m)));
+    }
+}
+END_TEST
+
+UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job, every_deliberate_bug_is_found);

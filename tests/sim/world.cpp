@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tests/sim/world.hpp"
+
+#include <algorithm>
+
+namespace souk::sim {
+
+void World::fail(const JobId& id, const std::string& what) {
+    if (failure.empty()) failure = "job " + id.text() + ": " + what;
+}
+
+Capsule* World::capsule(const At& at) {
+    const auto it = capsules.find(at);
+    return it == capsules.end() ? nullptr : &it->second;
+}
+
+const Image* World::complete_image(const At& at) const {
+    const auto it = images.find(at);
+    return it != images.end() && it->second.complete ? &it->second : nullptr;
+}
+
+bool World::progressing(const JobId& id) const {
+    return std::any_of(capsules.begin(), capsules.end(),
+                       [&](const auto& c) { return c.first.second.id == id && c.second.progressing(); });
+}
+
+// The copy at `at` has just become able to make progress.
+void World::begin(const At& at, Nanos now) {
+    Capsule& c = capsules[at];
+    if (!c.progressing()) return;
+    c.since = now;
+    ++c.run;
+    const JobId& id = at.second.id;
+    Truth& t = truths[id];
+    t.ran = true;
+    int copies = 0;
+    for (const auto& [where, other] : capsules) copies += where.second.id == id && other.progressing();
+    if (copies > 1) fail(id, "two copies make progress, the second as " + at.second.text() + " on " + at.first);
+    if (t.ended) fail(id, "makes progress on " + at.first + " after its own end");
+    if (c.base != t.frontier)
+        fail(id, "goes on on " + at.first + " at " + std::to_string(c.base) + " ns, but had come to " + std::to_string(t.frontier));
+}
+
+void World::stop(const At& at, Nanos now) {
+    Capsule& c = capsules[at];
+    if (!c.progressing()) return;
+    c.base = progress(c, now);
+    ++c.run;
+    Truth& t = truths[at.second.id];
+    t.frontier = std::max(t.frontier, c.base);
+}
+
+void World::check(const JobId& id, Nanos now) {
+    const Truth& t = truths[id];
+    if (!t.ran || t.ended || t.cancelled || t.destroyed) return;
+    for (const auto& [where, c] : capsules)
+        if (where.second.id == id && c.alive && c.job && progress(c, now) >= t.frontier) return;
+    for (const auto& [where, image] : images)
+        if (where.second.id == id && image.complete && image.progress == t.frontier) return;
+    fail(id, "is lost: no copy and no image of it is left");
+}
+
+void World::start(const At& at, Nanos now) {
+    Capsule& c = capsules[at];
+    c.job = true;
+    c.base = 0;
+    begin(at, now);
+}
+
+void World::freeze(const At& at, Nanos now) {
+    stop(at, now);
+    capsules[at].frozen = true;
+}
+
+void World::thaw(const At& at, Nanos now) {
+    Capsule* c = capsule(at);
+    if (!c || !c->frozen) return;
+    c->frozen = false;
+    begin(at, now);
+}
+
+void World::make_image(const At& at, Nanos now, bool complete) { images[at] = {complete, progress(capsules[at], now)}; }
+
+void World::restore(const At& at, const Image& image) {
+    Capsule& c = capsules[at];
+    c.job = c.restored = true;
+    c.base = image.progress;
+}
+
+void World::release(const At& at, Nanos now) {
+    capsules[at].restored = false;
+    begin(at, now);
+}
+
+void World::exit(const At& at, int32_t status, Nanos now) {
+    stop(at, now);
+    Capsule& c = capsules[at];
+    c.job = false;
+    c.exited = true;
+    c.status = status;
+    truths[at.second.id].ended = status;
+}
+
+void World::kill_job(const At& at, Nanos now) {
+    Capsule* c = capsule(at);
+    if (!c || !c->job) return;
+    stop(at, now);
+    c->job = c->frozen = c->restored = false;
+    c->exited = true;
+    c->status = 9;
+    check(at.second.id, now);
+}
+
+void World::kill_capsule(const At& at, Nanos now) {
+    Capsule* c = capsule(at);
+    if (!c) return;
+    stop(at, now);
+    c->alive = c->job = c->frozen = c->restored = false;  // what PID 1 wrote down stays until the directory goes
+    check(at.second.id, now);
+}
+
+void World::destroy(const At& at, Nanos now) {
+    Capsule* c = capsule(at);
+    if (!c) return;
+    Truth& t = truths[at.second.id];
+    if ((c->job || !t.ran) && progress(*c, now) >= t.frontier) t.destroyed = true;
+    kill_capsule(at, now);
+}
+
+void World::remove(const At& at, Nanos now) {
+    kill_capsule(at, now);
+    capsules.erase(at);
+    drop_image(at, now);
+}
+
+void World::drop_image(const At& at, Nanos now) {
+    images.erase(at);
+    check(at.second.id, now);
+}
+
+}  // namespace souk::sim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// World: what is really there in the simulated cluster, whatever any daemon believes: each node's capsules, the copy of
+// a job in each, and images. A daemon's crash leaves all of it. Progress of a job is the virtual time that it ran, so
+// two copies are the same job at the same point exactly when their numbers are equal.
+//
+// Every change is checked at once; the first broken invariant is kept in `failure`:
+//   one       at most one copy of a job can make progress
+//   forward   a copy that begins to make progress stands where the job stood when it last did: nothing twice, nothing lost
+//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point
+//   ended     a job that ended by itself never makes progress again
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "agentd/core/guest.hpp"
+
+namespace souk::sim {
+
+struct Capsule {
+    bool alive = true;       // PID 1
+    bool job = false;        // the root of the job
+    bool frozen = false;     // by its control group, for a dump
+    bool restored = false;   // CRIU holds it after a restore
+    bool exited = false;     // PID 1 has reaped the root
+    int32_t status = 0;
+    int64_t base = 0;        // progress when last stopped, ns
+    Nanos since;             // running: since when
+    uint64_t run = 0;        // counts beginnings and ends of progress
+    bool progressing() const { return alive && job && !frozen && !restored; }
+};
+
+struct Image {
+    bool complete = false;
+    int64_t progress = 0;
+};
+
+// What is true of one job.
+struct Truth {
+    bool ran = false, cancelled = false;
+    bool destroyed = false;         // its PID 1 was killed from outside while it held the newest state
+    bool program_error = false;     // it can nowhere be executed
+    int64_t work = 0;               // progress at which it ends by itself
+    int64_t frontier = 0;           // the farthest that it ever came
+    std::optional<int32_t> ended;   // its own end
+};
+
+class World {
+  public:
+    using At = std::pair<NodeName, GuestKey>;
+    std::map<At, Capsule> capsules;
+    std::map<At, Image> images;
+    std::map<JobId, Truth> truths;
+    std::string failure;
+
+    void create(const At& at) { capsules[at] = Capsule{}; }
+    void start(const At& at, Nanos now);                   // exec of the program in an empty capsule
+    void freeze(const At& at, Nanos now);
+    void thaw(const At& at, Nanos now);
+    void make_image(const At& at, Nanos now, bool complete);
+    void restore(const At& at, const Image& image);        // held
+    void release(const At& at, Nanos now);                 // held to running
+    void exit(const At& at, int32_t status, Nanos now);    // the job's own end
+    void kill_job(const At& at, Nanos now);                // SIGKILL by CRIU; PID 1 reaps it
+    void kill_capsule(const At& at, Nanos now);
+    void destroy(const At& at, Nanos now);                 // PID 1 killed from outside
+    void remove(const At& at, Nanos now);                  // image and directory
+    void drop_image(const At& at, Nanos now);
+
+    Capsule* capsule(const At& at);
+    const Image* complete_image(const At& at) const;
+    bool progressing(const JobId& id) const;
+    int64_t progress(const Capsule& c, Nanos now) const { return c.progressing() ? c.base + (now - c.since).ns : c.base; }
+    void fail(const JobId& id, const std::string& what);
+
+  private:
+    void begin(const At& at, Nanos now);
+    void stop(const At& at, Nanos now);
+    void check(const JobId& id, Nanos now);
+};
+
+}  // namespace souk::sim
