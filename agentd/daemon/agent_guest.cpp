@@ -8,16 +8,7 @@
 namespace souk {
 
 void Agent::home_up(const NodeName& node) {
-    // Whatever lies here of that home's jobs, also what it has forgotten: it answers each with what is to become of it.
-    std::vector<GuestKey> keys;
-    for (const auto& [key, entry] : guest_.all())
-        if (key.id.home == node) keys.push_back(key);
-    for (const GuestKey& key : keys) {
-        GuestCommand query;
-        query.id = key.id;
-        query.epoch = key.epoch;
-        guest_step([&](Guest& g, guest::Outputs& out) { g.command(node, query, out); });
-    }
+    guest_step([&](Guest& g, guest::Outputs& out) { g.home_up(node, out); });
 }
 
 Status Agent::from_home(const NodeName& node, const wire::Frame& f) {

@@ -115,7 +115,7 @@ void Agent::from_market(const FromMarket& message) {
 }
 
 void Agent::tell(const home::Tell& tell) {
-    log_.info("job", {{"id", tell.id.text()}, {"what", tell.text}});
+    if (!tell.text.empty()) log_.info("job", {{"id", tell.id.text()}, {"what", tell.text}});
     if (tell.what != home::Tell::What::finished) return terminals_->tell(tell.id, {tell.what, tell.text});
     // The bill comes from the market a moment later; the terminal waits that long for it, and no longer.
     if (!market_->connected()) return finish_terminals(tell.id);

@@ -65,7 +65,9 @@ void Cell::tell(CellEvent::Kind kind, std::string why) {
 Status Cell::make_cgroup() {
     if (!site_.cgroups || cgroup_) return {};
     TRY_ASSIGN(Cgroup group, site_.cgroups->create(site_.cgroup_parent + "/" + key_.text()));
+    TRY_ASSIGN(Cgroup job_group, site_.cgroups->create(group.name() + "/job"));
     cgroup_ = std::move(group);
+    job_group_ = std::move(job_group);
     site_.cgroup_changed(cgroup_->name(), true);
     return {};
 }
@@ -133,6 +135,7 @@ void Cell::lost_client(const std::string& why) {
     welcomed_ = false;
     if (gone_ || !capsule_) return;
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
+    if (why == "closed" && capsule_ending_) return;
     site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost", {{"job", key_.text()}, {"why", why}});
     if (auto again = Capsule::connect(dir_fd_.get())) connect(std::move(*again));
 }
@@ -153,6 +156,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
         case InitEventKind::started: {
             root_ = e.value;
             has_job_ = true;
+            if (e.stream == 1) terminal_ = tty_key(e.offset, e.limit);
             return tell(CellEvent::Kind::started);
         }
         case InitEventKind::exec_failed: {
@@ -227,7 +231,7 @@ void Cell::maybe_exited() {
 }
 
 void Cell::start_job() {
-    if (auto sent = client_.start(launch_spec(job_.spec)); !sent) {
+    if (auto sent = client_.start(launch_spec(job_.spec), job_group_ ? job_group_->entry().v2 : -1); !sent) {
         CellEvent e{};
         e.kind = CellEvent::Kind::not_started;
         e.why = sent.error().message;
@@ -247,7 +251,8 @@ void Cell::kill_capsule() {
         gone_ = true;
         return tell(CellEvent::Kind::gone);
     }
-    if (cgroup_ && group_frozen_) (void)cgroup_->thaw();
+    if (group_frozen_) (void)job_group_->thaw();
+    capsule_ending_ = true;
     (void)capsule_->kill();  // the pidfd tells when every process is gone
 }
 
@@ -278,6 +283,7 @@ void Cell::remove() {
     removing_ = true;
     close_criu();
     if (!capsule_ || gone_) return remove_files();
+    capsule_ending_ = true;
     if (client_ && exited_ && client_.quit()) return update_watch();  // it ends at once; its exit comes back here
     (void)capsule_->kill();
 }
@@ -289,6 +295,7 @@ void Cell::remove_files() {
     if (cgroup_) {
         site_.cgroup_changed(cgroup_->name(), false);
         if (auto removed = cgroup_->remove(group_limit); !removed) site_.log->warning("cannot remove a control group", {{"error", removed.error()}});
+        job_group_.reset();
         cgroup_.reset();
     }
     tell(CellEvent::Kind::removed);
@@ -315,8 +322,8 @@ Guest::Found Cell::adopt() {
     if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"job", key_.text()}, {"error", made.error()}});
     const auto processes = capsule_processes(*capsule_);
     found.job_alive = !found.exited && processes && processes->size() > 1;
-    if (cgroup_ && found.job_alive) {
-        const auto frozen = read_file(cgroup_->entry().v2, "cgroup.freeze");
+    if (job_group_ && found.job_alive) {
+        const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
     }
     has_job_ = found.job_alive;

@@ -119,7 +119,7 @@ class Cell {
     GuestKey key_;
     std::string dir_;
     Fd dir_fd_, image_fd_;
-    std::optional<Cgroup> cgroup_;
+    std::optional<Cgroup> cgroup_, job_group_;  // the capsule; below it the job, which a dump freezes
     std::optional<Capsule> capsule_;
     CapsuleClient client_;
     CriuSession criu_;
@@ -129,6 +129,7 @@ class Cell {
 
     Plan plan_ = Plan::none;
     bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
+    bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
     void drop_image();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell, second part: dumps and restores. The order of each is what keeps the job whole whoever dies in between:
-//   dump:    helpers enter, CRIU ready | dump, held at post-dump, stdio drained into the image, control group frozen (so
-//            that a dead agentd leaves the job standing), manifest | let CRIU kill, end the capsule
+//   dump:    helpers enter, CRIU ready | dump, held at post-dump, the job's control group frozen (so that a dead agentd
+//            leaves it standing), stdio drained into the image, manifest | let CRIU kill, end the capsule
 //            or: group thawed, stdio undrained, CRIU refused: the job goes on
 //   restore: stdio made, helpers enter, CRIU ready | manifest checked, stdio loaded, restore, held at post-restore |
 //            let it run | or: end the capsule
@@ -95,7 +95,7 @@ void Cell::begin_criu() {
     CriuStart how;
     how.capsule = &*capsule_;
     how.images = image_fd_.get();
-    if (for_restore && cgroup_) how.cgroup = cgroup_->entry().v2;
+    if (for_restore && job_group_) how.cgroup = job_group_->entry().v2;
     for (const Fd& fd : job_ends_) how.job_ends.push_back(fd.get());
     auto session = CriuSession::start(*site_.criu, how);
     if (!session) return criu_failed(session.error().message);
@@ -128,8 +128,8 @@ void Cell::criu_failed(const std::string& why) {
     close_criu();
     if (helpers_in_ && client_) (void)client_.helpers_leave();
     helpers_in_ = false;
-    if (group_frozen_ && cgroup_) {
-        (void)cgroup_->thaw();
+    if (group_frozen_) {
+        (void)job_group_->thaw();
         group_frozen_ = false;
     }
     update_watch();
@@ -148,6 +148,7 @@ void Cell::criu_event(const CriuEvent& e) {
         case CriuEventKind::dumped:
             close_criu();
             // What CRIU dumped is dead; PID 1 and the helpers go with the capsule.
+            capsule_ending_ = true;
             if (!gone_) (void)capsule_->kill();
             return;
         case CriuEventKind::restore_held:
@@ -157,6 +158,7 @@ void Cell::criu_event(const CriuEvent& e) {
             root_ = e.root;
             has_job_ = true;
             (void)client_.restored();
+            (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
             close_criu();
             helpers_in_ = false;
             update_watch();
@@ -184,6 +186,13 @@ void Cell::dump() {
 }
 
 void Cell::held_after_dump() {
+    if (job_group_) {
+        if (auto frozen = job_group_->freeze(Nanos::from_s(1)); !frozen) {
+            dump_trouble_ = frozen.error().message;
+            return undo_dump();
+        }
+        group_frozen_ = true;
+    }
     if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
     if (!client_ || !client_.drain(image_fd_.get())) {
         dump_trouble_ = "its capsule does not answer";
@@ -197,14 +206,6 @@ void Cell::drained(const CapsuleClient::Event& e) {
     if (e.value != 0) {
         dump_trouble_ = e.bytes;
         return undo_dump();
-    }
-    // PID 1 stands in the same group, so this comes when it has said all it has to say.
-    if (cgroup_) {
-        if (auto frozen = cgroup_->freeze(Nanos::from_s(1)); !frozen) {
-            dump_trouble_ = frozen.error().message;
-            return undo_dump();
-        }
-        group_frozen_ = true;
     }
     // On its way to another node an image gets its digests while it is sent; one that stays is sealed here and now.
     Manifest manifest = needs();
@@ -231,8 +232,8 @@ void Cell::finish_dump() {
 void Cell::undo_dump() {
     undoing_ = true;
     if (client_) (void)client_.undrain();
-    if (group_frozen_ && cgroup_) {
-        (void)cgroup_->thaw();
+    if (group_frozen_) {
+        (void)job_group_->thaw();
         group_frozen_ = false;
     }
     update_watch();

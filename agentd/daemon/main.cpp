@@ -10,8 +10,8 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
+#include "checkpoint/doctor.hpp"
 #include "kernel/sys/log.hpp"
-#include "kernel/sys/doctor.hpp"
 
 namespace souk {
 namespace {
@@ -46,7 +46,7 @@ int run(int argc, char** argv) {
         std::printf("%s: good\n", path.c_str());
         return 0;
     }
-    if (auto fit = require_for_agent(); !fit) return complain(fit.error());
+    if (auto fit = (config->criu.empty() ? require_for_agent() : require_for_agent(config->criu)); !fit) return complain(fit.error());
 
     sigset_t set;
     sigemptyset(&set);
