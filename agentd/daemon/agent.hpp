@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ class Agent {
   public:
     Agent(Loop& loop, Log& log, Config config);
     ~Agent();
-    // Opens state and sockets, finds again what runs here, connects. Then the daemon is ready.
-    Status begin();
+    // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the market has answered or
+    // was found away: from then on the daemon does all it can.
+    Status begin(std::function<void()> on_ready);
 
   private:
     friend class ToolSession;
@@ -112,6 +114,7 @@ class Agent {
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<Cgroups> cgroups_;
+    std::optional<Cgroup> share_;
     std::unique_ptr<LoadProbe> load_;
     LoadSample load_sample_;
     Nanos load_at_;
@@ -126,6 +129,7 @@ class Agent {
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     ProviderNote provider_note_;
     std::vector<std::function<void()>> after_commit_;
+    std::function<void()> on_ready_;
     bool flush_due_ = false;
 };
 

@@ -61,7 +61,8 @@ int64_t memory_free_mb() {
 
 }  // namespace
 
-Status Agent::begin() {
+Status Agent::begin(std::function<void()> on_ready) {
+    on_ready_ = std::move(on_ready);
     TRY(open_directories());
     auto criu = config_.criu.empty() ? find_criu() : find_criu(config_.criu);
     if (!criu) return tl::unexpected(criu.error());
@@ -134,6 +135,9 @@ Status Agent::begin() {
         home_step([](Home& h, home::Outputs& out) { h.market_up(out); });
     };
     market.down = [] {};
+    market.tried = [this] {
+        if (const auto told = std::exchange(on_ready_, nullptr)) told();
+    };
     market.message = [this](const FromMarket& m) { from_market(m); };
     market_ = std::make_unique<MarketLink>(loop_, log_, config_.node, config_.address, config_.market, std::move(market));
 
@@ -182,17 +186,17 @@ Status Agent::open_cgroups() {
     cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
     site_.cgroups = cgroups_.get();
     site_.cgroup_parent = node + "/jobs";
-    // The node's share: this daemon joins once, and every capsule is born with it.
+    // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so that a busy job cannot
+    // hold them up.
     auto share = cgroups_->create(node, CgroupUse{.cpu = true});
     if (!share) share = cgroups_->create(node);
     if (!share) return tl::unexpected(share.error());
     if (auto set = share->set_cpu_weight(config_.cpu_weight); !set) {
         log_.warning("no CPU share", {{"error", set.error()}});
-        return {};
     }
-    // On v2 alone a group with children holds no process: the jobs' own groups inherit the weight there.
-    if (share->entry().v1_tasks[0] >= 0)
-        if (const int error = enter_v1(share->entry()); error != 0) log_.warning("no CPU share", {{"errno", error}});
+    share_ = std::move(*share);
+    for (const int tasks : share_->entry().v1_tasks)
+        if (tasks >= 0) site_.v1_tasks.push_back(tasks);
     return {};
 }
 

@@ -83,6 +83,7 @@ void Cell::create_capsule() {
         options.init_path = site_.init_path;
         options.dir = dir_fd_.get();
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
+        options.cgroup_v1 = site_.v1_tasks;
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);
         // Names the process for a restarted daemon. Not synced: after a crash of the machine there is no such process.
@@ -150,6 +151,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             input_limit_ = e.welcome.input_limit;
             site_.input_taken(key_, input_taken_);
             feed_input();
+            if (plan_ == Plan::none && has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
             // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
             if (e.welcome.state == SOUK_DRAINED_STATE && plan_ == Plan::none && !group_frozen_) (void)client_.undrain();
             return;

@@ -41,6 +41,7 @@ struct CellSite {
     Log* log = nullptr;
     const Cgroups* cgroups = nullptr;  // null: this machine has none
     std::string cgroup_parent;         // "n1/jobs"
+    std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
     std::string guests;                // directory of the capsules' directories
     Fd images, ram;                    // parents of images: on disk, in memory
     std::string init_path;

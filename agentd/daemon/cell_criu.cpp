@@ -96,6 +96,7 @@ void Cell::begin_criu() {
     how.capsule = &*capsule_;
     how.images = image_fd_.get();
     if (for_restore && job_group_) how.cgroup = job_group_->entry().v2;
+    if (for_restore) how.cgroup_v1 = site_.v1_tasks;
     for (const Fd& fd : job_ends_) how.job_ends.push_back(fd.get());
     auto session = CriuSession::start(*site_.criu, how);
     if (!session) return criu_failed(session.error().message);
@@ -157,7 +158,6 @@ void Cell::criu_event(const CriuEvent& e) {
         case CriuEventKind::restored:
             root_ = e.root;
             has_job_ = true;
-            (void)client_.restored();
             (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
             close_criu();
             helpers_in_ = false;
@@ -274,6 +274,8 @@ void Cell::restore_local(const Cell* source) {
 }
 
 void Cell::finish_restore() {
+    (void)client_.restored();
+    update_watch();
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
 }
 

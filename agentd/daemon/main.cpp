@@ -61,9 +61,11 @@ int run(int argc, char** argv) {
     Agent agent(*loop, log, *config);
     auto stop = loop->watch(signals.get(), POLLIN, [&](short) { loop->stop(); });
     if (!stop) return complain(stop.error());
-    if (auto begun = agent.begin(); !begun) return complain(begun.error());
-    if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
-    log.info("ready", {{"node", config->node}, {"listen", config->listen}});
+    const auto ready = [&] {
+        if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
+        log.info("ready", {{"node", config->node}, {"listen", config->listen}});
+    };
+    if (auto begun = agent.begin(ready); !begun) return complain(begun.error());
     const Status ran = loop->run();
     (void)notify_stopping();
     return ran ? 0 : complain(ran.error());

@@ -69,6 +69,7 @@ Status MarketLink::frame(const wire::Frame& f) {
         trouble_.clear();
         pause_ = Nanos{};
         handlers_.up();
+        handlers_.tried();
         return {};
     }
     if (f.type == wire::FrameType::ctl_reply) {
@@ -91,6 +92,7 @@ void MarketLink::lost(const std::string& why) {
     retry_ = loop_.after(pause_, [this] { connect(); });
     for (auto& [number, q] : std::exchange(questions_, {})) q.done(refusal("the connection to the market broke: " + why));
     if (was_up) handlers_.down();
+    handlers_.tried();
 }
 
 void MarketLink::send(const ToMarket& message) {

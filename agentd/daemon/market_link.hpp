@@ -21,6 +21,7 @@ class MarketLink {
     struct Handlers {
         std::function<void()> up;
         std::function<void()> down;
+        std::function<void()> tried;  // after every attempt, whatever came of it
         std::function<void(const FromMarket&)> message;
     };
     MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers);
