@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // RankedProcs: some ranks with the processors that each needs or holds, ascending. Two of them carry the replay of
-// greedy migration: who waits and who runs. Flat blocks of 64, so that the dozens of jobs that are usually about cost a
+// greedy migration: who waits and who runs. Flat blocks of 32, so that the dozens of jobs that are usually about cost a
 // few cache lines, and thousands cost one pass over the blocks' summaries. Ranks are 0 to INT32_MAX - 1.
 #pragma once
 
@@ -97,7 +97,7 @@ class RankedProcs {
     int32_t last() const { return greatest_.back(); }
 
   private:
-    static constexpr int width = 64;
+    static constexpr int width = 32;
     struct Block {
         int32_t ranks[width + 1], procs[width + 1];  // unused ones, and the one behind all: none
         int size = 0;

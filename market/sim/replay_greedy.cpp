@@ -5,8 +5,9 @@
 // running ones are put back (they alone can be the ones that no longer fit, as A falls with the rank by what is held),
 // and the pass goes on with them among the waiting. A job that was put back and admitted in one pass never stopped.
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <queue>
-#include <utility>
 
 #include "kernel/base/check.hpp"
 #include "market/sim/ranked_procs.hpp"
@@ -20,11 +21,7 @@ class Greedy {
     Greedy(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms)
         : jobs_(jobs), terms_(terms), free_(cpus), cpus_(cpus), rank_(jobs.size()), order_(jobs.size()),
           left_s_(jobs.size()) {
-        // Jobs are by arrival, so equal values go by index: by arrival, then place in the log.
-        std::vector<std::pair<int64_t, uint32_t>> by_value(jobs.size());
-        for (size_t i = 0; i < jobs.size(); ++i) by_value[i] = {-terms.value[i].micro, static_cast<uint32_t>(i)};
-        std::sort(by_value.begin(), by_value.end());
-        for (size_t r = 0; r < by_value.size(); ++r) order_[r] = by_value[r].second;
+        order_by_value();
         for (size_t r = 0; r < order_.size(); ++r) rank_[order_[r]] = static_cast<int32_t>(r);
         for (size_t i = 0; i < jobs.size(); ++i) left_s_[i] = jobs[i].run_s;
         out_.end_s.assign(jobs.size(), not_running);
@@ -72,6 +69,26 @@ class Greedy {
         uint32_t job;
         bool operator>(const Timer& o) const { return end_s > o.end_s; }
     };
+
+    // Descending values; the sort is stable, and jobs are by arrival, so equal values go by arrival, then place in the
+    // log. A radix sort: values are few bits apart, and comparing would cost a tenth of the whole replay.
+    void order_by_value() {
+        constexpr int digit_bits = 11;
+        int64_t high = INT64_MIN, low = INT64_MAX;
+        for (const Money v : terms_.value) high = std::max(high, v.micro), low = std::min(low, v.micro);
+        std::iota(order_.begin(), order_.end(), 0u);
+        std::vector<uint32_t> next(order_.size());
+        for (int shift = 0; !order_.empty() && (high - low) >> shift != 0; shift += digit_bits) {
+            const auto digit = [&](uint32_t i) {
+                return static_cast<size_t>((high - terms_.value[i].micro) >> shift & ((1 << digit_bits) - 1));
+            };
+            size_t begins[(1 << digit_bits) + 1] = {};
+            for (const uint32_t i : order_) ++begins[digit(i) + 1];
+            std::partial_sum(std::begin(begins), std::end(begins), std::begin(begins));
+            for (const uint32_t i : order_) next[begins[digit(i)]++] = i;
+            order_.swap(next);
+        }
+    }
 
     void drop_void_timers() {
         while (!timers_.empty() && out_.end_s[timers_.top().job] != timers_.top().end_s) timers_.pop();
