@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/agent.hpp"
 
+#include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +12,12 @@
 #include "kernel/sys/log.hpp"
 
 namespace souk {
+namespace {
+
+constexpr off_t ballast_bytes = 4 << 20;
+constexpr Nanos ballast_retry = Nanos::from_s(10);
+
+}  // namespace
 
 Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, Home::Limits{}) {}
 
@@ -71,9 +78,27 @@ void Agent::put(const char* kind, const std::string& key, const std::string& rec
     after_commit([] {});
 }
 
+// Room on the state's disk that is kept for the state alone: a job's image or output may have filled the rest.
+void Agent::take_ballast() {
+    const std::string path = config_.state + "/ballast";
+    auto fd = open_at(AT_FDCWD, path, O_RDWR | O_CREAT, 0600);
+    const bool taken = fd && ::posix_fallocate(fd->get(), 0, ballast_bytes) == 0;
+    if (!taken) ::unlink(path.c_str());
+    if (!taken) ballast_timer_ = loop_.after(ballast_retry, [this] { take_ballast(); });
+}
+
+bool Agent::give_up_ballast() {
+    if (::unlink((config_.state + "/ballast").c_str()) != 0) return false;
+    log_.warning("the disk of the state directory is full: its reserve is used up", {{"directory", config_.state}});
+    ballast_timer_ = loop_.after(ballast_retry, [this] { take_ballast(); });
+    return true;
+}
+
 void Agent::flush() {
     flush_due_ = false;
-    if (auto committed = db_->commit(); !committed) {
+    auto committed = db_->commit();
+    if (!committed && give_up_ballast()) committed = db_->commit();
+    if (!committed) {
         // Nothing of this iteration has left. Ending here is the one answer that needs no memory of what is on disk.
         log_.error("cannot store state", {{"error", committed.error()}});
         ::_exit(1);

@@ -51,6 +51,8 @@ class Agent {
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
     void flush();
+    void take_ballast();
+    bool give_up_ballast();
     void put(const char* kind, const std::string& key, const std::string& record);
     void tick_home();
     static Nanos unix_now();
@@ -124,7 +126,7 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_;
+    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     ProviderNote provider_note_;

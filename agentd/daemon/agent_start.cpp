@@ -162,6 +162,7 @@ Status Agent::open_directories() {
     for (const std::string& dir : {config_.state, config_.state + "/home", site_.guests, images, ram}) TRY(make_dir(dir));
     TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
     db_ = std::make_unique<StateDb>(std::move(db));
+    take_ballast();
     struct statfs fs {};
     if (::statfs(ram.c_str(), &fs) != 0) return fail_errno("stat " + ram, errno);
     if (static_cast<uint32_t>(fs.f_type) != tmpfs_magic) {

@@ -114,6 +114,7 @@ class Cell {
     void remove_files();
     Status make_cgroup();
     Status checked_movable() const;
+    Status room_for_image() const;
 
     CellSite& site_;
     GuestJob job_;

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +22,7 @@ namespace souk {
 namespace {
 
 constexpr Nanos ready_limit = Nanos::from_s(20);
+constexpr uint64_t image_slack_bytes = 2 << 20;
 
 // Of all files there now.
 uint64_t image_bytes(int directory) {
@@ -171,12 +173,27 @@ void Cell::criu_event(const CriuEvent& e) {
     }
 }
 
+// What the job holds in memory must fit, before anything is stopped or written.
+Status Cell::room_for_image() const {
+    TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
+    uint64_t need = image_slack_bytes;
+    for (const CapsuleProcess& p : processes)
+        if (p.pid != 1) need += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    struct statvfs fs {};
+    if (::fstatvfs(image_fd_.get(), &fs) != 0) return fail_errno("room for its image", errno);
+    const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+    if (free >= need) return {};
+    return fail("no room for its image: about " + std::to_string(need >> 20) + " MB are needed, " + std::to_string(free >> 20) +
+                " MB are free " + (to_disk_ ? "on the disk of the state directory" : "in memory for images"));
+}
+
 void Cell::dump() {
     const auto refuse = [&](const std::string& why) {
         plan_ = Plan::dumping;
         criu_failed(why);
     };
     if (!criu_) return refuse("CRIU is not ready");
+    if (auto room = room_for_image(); !room) return refuse(room.error().message);
     plan_ = Plan::dumping;
     DumpOptions options;
     options.root = root_;

@@ -3,53 +3,10 @@
 
 #include <unistd.h>
 
-#include <functional>
-#include <map>
-#include <toml++/toml.h>
+#include "kernel/sys/settings.hpp"
 
 namespace souk {
 namespace {
-
-// One key: takes the node or says what is wrong with it.
-using Setter = std::function<Status(const toml::node&)>;
-
-Setter text(std::string& into) {
-    return [&into](const toml::node& n) -> Status {
-        const auto v = n.value_exact<std::string>();
-        if (!v || v->empty()) return fail("needs a text in quotes");
-        into = *v;
-        return {};
-    };
-}
-
-template <class T>
-Setter number(T& into, int64_t least, int64_t most) {
-    return [&into, least, most](const toml::node& n) -> Status {
-        const auto v = n.value_exact<int64_t>();
-        if (!v || *v < least || *v > most)
-            return fail("needs a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-        into = static_cast<T>(*v);
-        return {};
-    };
-}
-
-Setter money(Money& into) {
-    return [&into](const toml::node& n) -> Status {
-        const auto v = n.value_exact<std::string>();
-        if (!v) return fail("needs a price in quotes, such as \"0.5\"");
-        TRY_ASSIGN(into, parse_money(*v));
-        return {};
-    };
-}
-
-Setter boolean(bool& into) {
-    return [&into](const toml::node& n) -> Status {
-        const auto v = n.value_exact<bool>();
-        if (!v) return fail("needs true or false");
-        into = *v;
-        return {};
-    };
-}
 
 Status check(Config& c) {
     if (c.node.empty()) {
@@ -70,7 +27,8 @@ Status check(Config& c) {
 
 Result<Config> load_config(const std::string& path) {
     Config c;
-    const std::map<std::string, Setter, std::less<>> keys = {
+    using namespace settings;
+    const Keys keys = {
         {"node", text(c.node)},
         {"listen", text(c.listen)},
         {"address", text(c.address)},
@@ -89,17 +47,7 @@ Result<Config> load_config(const std::string& path) {
         {"frames", text(c.frames)},
         {"on_market", boolean(c.on_market)},
     };
-    try {
-        const toml::table table = toml::parse_file(path);
-        for (const auto& [key, node] : table) {
-            const std::string where = path + ":" + std::to_string(node.source().begin.line) + ": " + std::string(key.str());
-            const auto known = keys.find(key.str());
-            if (known == keys.end()) return fail(where + ": unknown key");
-            if (auto set = known->second(node); !set) return wrap(where, set.error());
-        }
-    } catch (const toml::parse_error& e) {
-        return fail(path + ":" + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
-    }
+    TRY(settings::load(path, keys));
     if (auto good = check(c); !good) return wrap(path, good.error());
     return c;
 }

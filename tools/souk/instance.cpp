@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace souk {
@@ -19,7 +18,7 @@ using json = nlohmann::json;
 json to_json(const Daemon& d) {
     return {{"name", d.name},     {"address", d.address},         {"netns", d.netns},
             {"dir", d.dir},       {"state", d.state},             {"cgroup", d.cgroup},
-            {"pid", d.process.pid}, {"start", d.process.start_time}, {"restarts", d.restarts},
+            {"pid", d.process.pid}, {"start", d.process.start_ticks}, {"restarts", d.restarts},
             {"trouble", d.trouble}};
 }
 
@@ -41,24 +40,17 @@ Daemon daemon_from(const json& j) {
 
 std::optional<ProcessId> process_of(pid_t pid) {
     const auto stat = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat");
-    if (!stat) return std::nullopt;
-    // The command may hold blanks and brackets: fields count from the last ')'. State is field 3, start time 22.
-    const size_t close = stat->rfind(')');
-    if (close == std::string::npos) return std::nullopt;
-    const char* at = stat->c_str() + close + 1;
-    if (std::strlen(at) > 1 && (at[1] == 'Z' || at[1] == 'X')) return std::nullopt;
-    for (int field = 2; field < 22; ++field) {
-        at = std::strchr(at, ' ');
-        if (!at) return std::nullopt;
-        if (field < 21) ++at;
-    }
-    return ProcessId{pid, std::strtoull(at, nullptr, 10)};
+    const auto id = process_id(pid);
+    // The command may hold blanks and brackets: the state follows the last ')'.
+    const size_t close = stat ? stat->rfind(") ") : std::string::npos;
+    if (!id || close == std::string::npos || (*stat)[close + 2] == 'Z' || (*stat)[close + 2] == 'X') return std::nullopt;
+    return *id;
 }
 
 bool alive(const ProcessId& p) {
     if (p.pid <= 0) return false;
     const auto now = process_of(p.pid);
-    return now && now->start_time == p.start_time;
+    return now && now->start_ticks == p.start_ticks;
 }
 
 Pidfd open_process(const ProcessId& p) {
@@ -109,7 +101,7 @@ Status save_instance(const Instance& i) {
     json nodes = json::array();
     for (const Daemon& d : i.nodes) nodes.push_back(to_json(d));
     const json j = {{"tag", i.tag},
-                    {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_time}}},
+                    {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_ticks}}},
                     {"market", to_json(i.market)},
                     {"nodes", nodes}};
     const std::string text = j.dump(1) + "\n";

@@ -12,15 +12,12 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/sys/capsule.hpp"
 #include "kernel/sys/fd.hpp"
 
 namespace souk {
 
-struct ProcessId {
-    pid_t pid = 0;
-    uint64_t start_time = 0;  // field 22 of /proc/PID/stat
-};
-// Of a process that runs now; nullopt if there is none.
+// Of a process that runs now (not a zombie); nullopt if there is none.
 std::optional<ProcessId> process_of(pid_t pid);
 bool alive(const ProcessId& p);
 // A pidfd of exactly this process; empty if it is gone.

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/settings.hpp"
+
+#include "kernel/sys/socket.hpp"
+
+namespace souk::settings {
+
+Result<int64_t> whole(const toml::node& n, int64_t least, int64_t most) {
+    const auto v = n.value_exact<int64_t>();
+    if (!v || *v < least || *v > most)
+        return fail("needs a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return *v;
+}
+
+Setter text(std::string& into) {
+    return [&into](const toml::node& n) -> Status {
+        const auto v = n.value_exact<std::string>();
+        if (!v || v->empty()) return fail("needs a text in quotes");
+        into = *v;
+        return {};
+    };
+}
+
+Setter boolean(bool& into) {
+    return [&into](const toml::node& n) -> Status {
+        const auto v = n.value_exact<bool>();
+        if (!v) return fail("needs true or false");
+        into = *v;
+        return {};
+    };
+}
+
+Setter money(Money& into) {
+    return [&into](const toml::node& n) -> Status {
+        const auto v = n.value_exact<std::string>();
+        if (!v) return fail("needs a price in quotes, such as \"0.5\"");
+        TRY_ASSIGN(into, parse_money(*v));
+        return {};
+    };
+}
+
+Setter milliseconds(Nanos& into, int64_t least, int64_t most) {
+    return [&into, least, most](const toml::node& n) -> Status {
+        TRY_ASSIGN(const int64_t v, whole(n, least, most));
+        into = Nanos::from_ms(v);
+        return {};
+    };
+}
+
+Setter seconds(Nanos& into, int64_t least, int64_t most) {
+    return [&into, least, most](const toml::node& n) -> Status {
+        TRY_ASSIGN(const int64_t v, whole(n, least, most));
+        into = Nanos::from_s(v);
+        return {};
+    };
+}
+
+Setter address(std::string& into) {
+    return [&into](const toml::node& n) -> Status {
+        TRY(text(into)(n));
+        TRY_ASSIGN(const Address parsed, Address::parse(into));
+        if (parsed.is_unix()) return fail("needs HOST:PORT with a numeric host");
+        return {};
+    };
+}
+
+Setter words(std::vector<std::string>& into) {
+    return [&into](const toml::node& n) -> Status {
+        const toml::array* array = n.as_array();
+        if (!array) return fail("needs a list: [\"PROGRAM\", \"ARGUMENT\"]");
+        for (const toml::node& item : *array) {
+            const auto v = item.value_exact<std::string>();
+            if (!v) return fail("needs a list of texts in quotes");
+            into.push_back(*v);
+        }
+        return {};
+    };
+}
+
+Status load(const std::string& path, const Keys& keys) {
+    try {
+        const toml::table table = toml::parse_file(path);
+        for (const auto& [key, node] : table) {
+            const std::string where = path + ":" + std::to_string(key.source().begin.line) + ": " + std::string(key.str());
+            const auto known = keys.find(key.str());
+            if (known == keys.end()) return fail(where + ": unknown key");
+            if (auto set = known->second(node); !set) return wrap(where, set.error());
+        }
+    } catch (const toml::parse_error& e) {
+        return fail(path + ":" + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
+    }
+    return {};
+}
+
+}  // namespace souk::settings
