@@ -1,0 +1,305 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a market of three machines costs on this host, each figure beside its peer in the same run: a round trip of
+srun, many jobs at once, freezes and moves, idle daemons. Prints one JSON object:
+  {"figures": [{part, figure, unit, ours, peer, peer_name, ratio, goal, met}], "problems", "notes", "load": lists}
+`ours` and `peer` are {median, min, p90, n}. Peers that are not installed are named in notes; what could not run in
+problems, and then the exit status is 1."""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import criu_hand
+import market as souk
+import slurm as peers
+
+TRUE = '/bin/true'
+GOALS = {  # of the ours column, or of the ratio
+    'round trip': ('<=', 20, 'ours'),
+    'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'),
+    'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
+}
+FAILURES = (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError)
+
+
+def spread(values):
+    s = sorted(values)
+    return {'median': s[len(s) // 2], 'min': s[0], 'p90': s[min(len(s) - 1, len(s) * 9 // 10)], 'n': len(s)}
+
+
+class Book:
+    def __init__(self):
+        self.figures, self.problems, self.notes = [], [], []
+
+    def add(self, part, figure, unit, ours, peer=None, peer_name='', goal=None):
+        if not ours:
+            return
+        row = {'part': part, 'figure': figure, 'unit': unit, 'ours': spread(ours), 'peer_name': peer_name,
+               'peer': spread(peer) if peer else None, 'ratio': None, 'goal': '', 'met': None}
+        if peer and row['peer']['median']:
+            row['ratio'] = row['ours']['median'] / row['peer']['median']
+        if goal:
+            sign, bound, of = GOALS[goal]
+            value = row['ratio'] if of == 'ratio' else row['ours']['median']
+            row['goal'] = f'{sign} {bound}{" x" if of == "ratio" else ""}'
+            row['met'] = None if value is None else (value <= bound if sign == '<=' else value >= bound)
+        self.figures.append(row)
+
+    def problem(self, part, error):
+        self.problems.append(f'{part}: {error}')
+        say(f'{part}: FAILED: {error}')
+
+
+def say(text):
+    print(f'bench: {text}', file=sys.stderr, flush=True)
+
+
+# ---- round trip
+
+
+def run_ms(argv, env, seconds=30):
+    start = time.monotonic()
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          timeout=seconds)
+    ms = (time.monotonic() - start) * 1e3
+    if done.returncode:
+        raise RuntimeError(f'{argv[0]}: exit {done.returncode}: {done.stderr.decode(errors="replace").strip()[-300:]}')
+    return ms
+
+
+def round_trip(book, market, slurm, rounds):
+    ours, plain, theirs = [], [], []
+    for i in range(rounds + 2):
+        taken = (run_ms(market.srun('-p', '1', TRUE), market.env), run_ms([TRUE], None),
+                 run_ms(['/usr/bin/srun', TRUE], slurm.env) if slurm else None)
+        if i >= 2:  # the first of each fill the caches
+            for values, ms in zip((ours, plain, theirs), taken):
+                values.append(ms)
+    book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, plain, 'fork+exec of true', 'round trip')
+    if slurm:
+        book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, theirs, 'Slurm srun', 'round trip')
+
+
+# ---- many at once
+
+
+def all_at_once(argv, env, count, seconds=300):
+    """Starts them as fast as processes can be started: (jobs per second until the last has ended, how many failed)."""
+    start = time.monotonic()
+    started = [subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, close_fds=False) for _ in range(count)]
+    failed = 0
+    for process in started:
+        try:
+            failed += process.wait(timeout=max(0.1, start + seconds - time.monotonic())) != 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            failed += 1
+    return count / (time.monotonic() - start), failed
+
+
+def ours_detached(market, count):
+    before = market.ctl('status')['jobs']['finish']
+    start = time.monotonic()
+    _, failed = all_at_once(market.srun('--detach', '-p', '1', TRUE), market.env, count)
+    market.wait(lambda: market.ctl('status')['jobs']['finish'] >= before + count - failed, 300, 'jobs do not finish')
+    return count / (time.monotonic() - start), failed
+
+
+def slurm_detached(slurm, count):
+    start = time.monotonic()
+    _, failed = all_at_once(['/usr/bin/sbatch', '-Q', '-o', '/dev/null', '--wrap', TRUE], slurm.env, count)
+    end = start + 300
+    while slurm.run('/usr/bin/squeue', '-h').strip():
+        if time.monotonic() > end:
+            raise RuntimeError('Slurm: jobs do not finish')
+        time.sleep(0.1)
+    return count / (time.monotonic() - start), failed
+
+
+def throughput(book, market, slurm, count, rounds):
+    forms = {
+        'attached': ('srun -p 1 true', lambda: all_at_once(market.srun('-p', '1', TRUE), market.env, count),
+                     lambda: all_at_once(['/usr/bin/srun', '-Q', TRUE], slurm.env, count), 'Slurm srun'),
+        'detached': ('srun --detach true', lambda: ours_detached(market, count),
+                     lambda: slurm_detached(slurm, count), 'Slurm sbatch'),
+    }
+    for figure, ours_run, slurm_run, slurm_name in forms.values():
+        ours, plain, theirs = [], [], []
+        for _ in range(rounds):
+            for values, name, run in ((ours, figure, ours_run),
+                                      (plain, 'fork+exec', lambda: all_at_once([TRUE], None, count)),
+                                      (theirs, slurm_name, slurm_run if slurm else None)):
+                if run is None:
+                    continue
+                try:
+                    rate, failed = run()
+                    values.append(rate)
+                except FAILURES as e:
+                    book.problem(f'{count} x {name}', e)
+                    continue
+                if failed and values is theirs:
+                    book.notes.append(f'{count} x {name}: {failed} failed')
+                elif failed:
+                    book.problem(f'{count} x {name}', f'{failed} failed')
+        title = f'{count} x {figure} at once'
+        book.add('throughput', title, 'jobs/s', ours, plain, 'fork+exec of true', 'jobs/s')
+        if slurm:
+            book.add('throughput', title, 'jobs/s', ours, theirs, slurm_name, 'jobs/s')
+
+
+# ---- freezes and moves
+
+
+def moves_of(book, market, testload, memory, rounds):
+    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'by hand', 'freeze by hand', 'thaw by hand', 'dump')}
+    command = (testload, '-m', str(memory), '-t', '100000')
+    hand, job = None, None
+    try:
+        try:
+            hand = criu_hand.Hand(command)
+        except FAILURES as e:
+            book.problem(f'CRIU by hand, {memory} MB', e)
+        job = souk.Watched(market, *command)
+        time.sleep(0.5 + memory / 200)  # until its memory is filled
+        if hand:
+            hand.ask('stop')
+        for i in range(rounds):
+            others = [n for n in market.nodes if n != job.where]
+            target = others[i % len(others)]
+            match, ms = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', job.id, target)
+            job.where = match.group(1)
+            got['move'].append(ms)
+            got['pause'].append(float(match.group(2)))
+            time.sleep(0.2)
+            got['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
+            if hand:  # the market's job takes no CPU now, and the other none while the market is measured
+                hand.ask('go')
+                time.sleep(0.2)
+                move = hand.ask('move')
+                time.sleep(0.2)
+                freeze = hand.ask('freeze')
+                hand.ask('stop')
+                got['by hand'].append(move['all_ms'])
+                got['dump'].append(move['freeze_ms'])
+                got['freeze by hand'].append(freeze['freeze_ms'])
+                got['thaw by hand'].append(freeze['restore_ms'])
+            match, ms = job.order(r': goes on at (\S+)', 'thaw', job.id, job.where)
+            got['thaw'].append(ms)
+            job.where = match.group(1)
+            time.sleep(0.2)
+    except FAILURES as e:
+        book.problem(f'moves of {memory} MB', e)
+    finally:
+        for it in (job, hand):
+            if it:
+                it.close()
+    by = 'criu dump + cp + restore'
+    book.add('move', f'{memory} MB: order to running elsewhere', 'ms', got['move'], got['by hand'], by, 'move')
+    book.add('move', f'{memory} MB: pause of the job in that', 'ms', got['pause'], got['by hand'], by)
+    book.add('freeze', f'{memory} MB: order to frozen on disk', 'ms', got['freeze'], got['freeze by hand'],
+             'criu dump + sync')
+    book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'], 'criu restore')
+
+
+# ---- idle
+
+
+def usage_of(pid):
+    """(CPU ns, voluntary switches) of all its threads."""
+    ns = switches = 0
+    for task in os.listdir(f'/proc/{pid}/task'):
+        with open(f'/proc/{pid}/task/{task}/schedstat') as f:
+            ns += int(f.read().split()[0])
+        with open(f'/proc/{pid}/task/{task}/status') as f:
+            switches += int(f.read().split('\nvoluntary_ctxt_switches:')[1].split()[0])
+    return ns, switches
+
+
+def resident_mib(pid):
+    with open(f'/proc/{pid}/status') as f:
+        return int(f.read().split('\nVmRSS:')[1].split()[0]) / 1024
+
+
+def idle(book, market, slurm, seconds, when):
+    daemons = dict(market.daemons, **(slurm.pids() if slurm else {}))
+    start = time.monotonic()
+    before = {pid: usage_of(pid) for pids in daemons.values() for pid in pids}
+    time.sleep(seconds)
+    took = time.monotonic() - start
+    cpu, wakes, memory = {}, {}, {}
+    for name, pids in daemons.items():
+        after = {pid: usage_of(pid) for pid in pids}
+        cpu[name] = [(after[p][0] - before[p][0]) / took / 1e7 for p in pids]
+        wakes[name] = [(after[p][1] - before[p][1]) / took for p in pids]
+        memory[name] = [resident_mib(p) for p in pids]
+    for ours, theirs in (('agentd', 'slurmd'), ('marketd', 'slurmctld')):
+        title = f'{ours}, {when}: '
+        book.add('idle', title + 'resident', 'MiB', memory[ours], memory.get(theirs), theirs, 'resident')
+        book.add('idle', title + 'CPU', '% core', cpu[ours], cpu.get(theirs), theirs, 'cpu')
+        book.add('idle', title + 'wakeups', '1/s', wakes[ours], wakes.get(theirs), theirs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
+    parser.add_argument('--parts', default='idle,srun,throughput,move')
+    parser.add_argument('--trips', type=int, default=40)
+    parser.add_argument('--jobs', type=int, default=500)
+    parser.add_argument('--bursts', type=int, default=3)
+    parser.add_argument('--sizes', default='1,16,64,256', help='MB of each moved job')
+    parser.add_argument('--moves', type=int, default=10)
+    parser.add_argument('--idle', type=float, default=20, help='seconds')
+    parser.add_argument('--no-slurm', action='store_true')
+    o = parser.parse_args()
+    parts = o.parts.split(',')
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all is taken down then, too
+    book, load = Book(), [os.getloadavg()[0]]
+    slurm = market = None
+    try:
+        why = 'not wanted' if o.no_slurm else peers.why_not()
+        if why is None:
+            try:
+                slurm = peers.Slurm()
+            except FAILURES as e:
+                why = str(e)
+        if why:
+            book.notes.append(f'without Slurm beside: {why}')
+            say(book.notes[-1])
+        market = souk.Market(o.bin)
+        plan = {
+            'idle': lambda: idle(book, market, slurm, o.idle, 'fresh'),
+            'srun': lambda: round_trip(book, market, slurm, o.trips),
+            'throughput': lambda: throughput(book, market, slurm, o.jobs, o.bursts),
+            'move': lambda: [moves_of(book, market, f'{market.bin}/testload', int(mb), o.moves)
+                             for mb in o.sizes.split(',')],
+            'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
+        }
+        for part, run in plan.items():
+            if part.split()[0] not in parts or (part == 'idle after' and len(parts) == 1):
+                continue
+            say(part)
+            try:
+                run()
+            except FAILURES as e:
+                book.problem(part, e)
+            load.append(os.getloadavg()[0])
+    except FAILURES as e:
+        book.problem('market', e)
+    finally:
+        if market:
+            market.close()
+        if slurm:
+            slurm.close()
+    print(json.dumps({'figures': book.figures, 'problems': book.problems, 'notes': book.notes, 'load': load}, indent=1))
+    return 1 if book.problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
