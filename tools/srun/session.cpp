@@ -80,6 +80,8 @@ void Session::lost(const std::string& why) {
     const Nanos now = monotonic_now();
     link_.reset();
     state_ = State::away;
+    pending_signals_.insert(pending_signals_.end(), unsent_signals_.begin(), unsent_signals_.end());
+    unsent_signals_.clear();
     if (exit_) return;  // all that it had to say has come
     if (lost_at_ == Nanos::never()) {
         lost_at_ = now;
@@ -125,7 +127,8 @@ int Session::run() {
     }
     if (tty_) terminal_.raw();
     while (!status_ && !(exit_ && output_.empty())) {
-        enum : size_t { from_link, from_signals, from_stdin, to_output, n_polled };
+        // The link comes last and is heard first: a signal that was sent after the agentd had died finds it gone.
+        enum : size_t { from_signals, from_stdin, to_output, from_link, n_polled };
         std::array<pollfd, n_polled> polled;
         polled.fill({-1, 0, 0});
         polled[from_signals] = {signals_.get(), POLLIN, 0};
@@ -146,17 +149,18 @@ int Session::run() {
             give_up(1, std::string("poll: ") + std::strerror(errno));
             break;
         }
+        if (polled[from_link].revents & ~POLLOUT) read_link();
         if (polled[from_signals].revents) {
             signalfd_siginfo info{};
             while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
         }
         if (polled[to_output].revents) write_output();
         if (polled[from_stdin].revents) read_stdin();
-        if (link_ && polled[from_link].revents & ~POLLOUT) read_link();
         on_time(monotonic_now());
         acknowledge();
         if (link_ && link_->has_queued())
             if (const Status status = link_->flush(); !status) lost(status.error().message);
+        if (link_ && !link_->has_queued()) unsent_signals_.clear();
     }
     return finish();
 }

@@ -74,7 +74,8 @@ class Session {
     bool running_ = false;    // as far as we were told
     bool was_running_ = false;
     Fd signals_;
-    std::vector<int> pending_signals_;
+    std::vector<int> pending_signals_;  // came while no agentd was there
+    std::vector<int> unsent_signals_;   // queued on the link, not all of it written yet
     int cancel_signal_ = 0;   // the signal that made us cancel the job
     bool warned_frozen_ = false;
 

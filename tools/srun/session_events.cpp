@@ -12,6 +12,10 @@ namespace souk::tools {
 
 using wire::FrameType;
 
+namespace {
+constexpr size_t signals_max = 16;  // that wait for the agentd; more of them say nothing new
+}
+
 // ---- what the agentd says
 
 void Session::read_link() {
@@ -187,7 +191,7 @@ void Session::on_signal(int number) {
     if (state_ != State::attached) {
         // Before the job has an id there is nothing to signal; while the agentd is away it waits, within a bound.
         if (number == SIGTSTP) return stop_self();
-        if (pending_signals_.size() < 16) pending_signals_.push_back(number);
+        if (pending_signals_.size() < signals_max) pending_signals_.push_back(number);
         return;
     }
     const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
@@ -198,7 +202,9 @@ void Session::on_signal(int number) {
 }
 
 void Session::forward(int number) {
-    if (link_) link_->queue(wire::Signal{number});
+    if (!link_ || unsent_signals_.size() >= signals_max) return;
+    link_->queue(wire::Signal{number});
+    unsent_signals_.push_back(number);
 }
 
 // There is no process that could take the signal: the agentd cancels the job instead. What never ran at once; of what
