@@ -181,7 +181,7 @@ class Home {
 
     void ship_when_ready(HomeJob& job, Nanos now, home::Outputs& out);
     void send_ship(const HomeJob& job, home::Outputs& out) const;
-    void abort_move(HomeJob& job, const NodeName& blame, const std::string& why, Nanos now, home::Outputs& out);
+    void abort_move(HomeJob& job, NodeName blame, const std::string& why, Nanos now, home::Outputs& out);
     void commit_move(HomeJob& job, Nanos now, home::Outputs& out);
     void source_is_dead(HomeJob& job, Nanos now, home::Outputs& out);
     void arrived(HomeJob& job, Nanos now, home::Outputs& out);

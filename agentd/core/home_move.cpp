@@ -124,8 +124,9 @@ void Home::send_ship(const HomeJob& job, Outputs& out) const {
     out.push_back(ToGuest{job.at, std::move(c)});
 }
 
-// Before the decision only: the source goes on, the candidate is ended. An empty `blame`: nobody failed.
-void Home::abort_move(HomeJob& job, const NodeName& blame, const std::string& why, Nanos now, Outputs& out) {
+// Before the decision only: the source goes on, the candidate is ended. An empty `blame`: nobody failed. (By value: it is
+// often the very name that is cleared here.)
+void Home::abort_move(HomeJob& job, NodeName blame, const std::string& why, Nanos now, Outputs& out) {
     MUST(job.step == MoveStep::prepare || job.step == MoveStep::transfer);
     const Peer candidate_peer = std::exchange(job.to, Peer{});
     const Epoch candidate_epoch = job.to_epoch;

@@ -150,6 +150,8 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
                 }
             }
             const auto* m = std::get_if<home::ToMarketMsg>(&o);
+            const auto* refused = m ? std::get_if<OrderFailed>(&m->message) : nullptr;
+            if (refused && !nodes_.contains(refused->node)) world_.fail(refused->id, "an order failed and no node is named");
             if (m && n.market_up && std::holds_alternative<JobReport>(m->message)) {
                 n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
                 after(n.last_to_market - now_, [this, name = n.name, gen = n.market_gen, r = std::get<JobReport>(m->message)] {

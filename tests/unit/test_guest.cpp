@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The Guest machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies on.
+#include <vector>
+
+#include "agentd/core/guest.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+using What = guest::Do::What;
+
+namespace {
+
+const JobId job{"n1", 1};
+const GuestKey key{job, {1}};
+
+struct Bench {
+    Guest g;
+    guest::Outputs out;
+
+    Bench& command(GuestVerb verb, uint64_t epoch = 1, uint64_t new_epoch = 2) {
+        GuestCommand c;
+        c.id = job;
+        c.epoch = {epoch};
+        c.verb = verb;
+        c.new_epoch = {new_epoch};
+        c.dest = "n2";
+        c.signal = 15;
+        out.clear();
+        g.command("n1", c, out);
+        return *this;
+    }
+    template <class F>
+    Bench& end(F f) {
+        out.clear();
+        f(g, out);
+        return *this;
+    }
+    Bench& running() {
+        command(GuestVerb::start);
+        end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+        return end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    }
+    Bench& criu_ready() { return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }); }
+    Bench& dump_held() { return end([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, o); }); }
+    Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
+    Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
+    Bench& exited(int32_t status) { return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, o); }); }
+    // A destination that holds what it restored.
+    Bench& held() {
+        command(GuestVerb::prepare);
+        end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
+        end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, o); });
+        return end([](Guest& m, guest::Outputs& o) { m.restore_held(key, o); });
+    }
+    Bench& recovered(GuestState state, bool from_image, const Guest::Found& found) {
+        GuestJob record;
+        record.key = key;
+        record.state = state;
+        record.from_image = from_image;
+        return end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
+    }
+
+    // What came out: P:state, E (erase), >state (to the home node), X (expel), and effects by number.
+    std::string text() const {
+        std::string s;
+        for (const auto& o : out) {
+            if (!s.empty()) s += ' ';
+            if (const auto* p = std::get_if<guest::Persist>(&o)) s += std::string("P:") + guest_state_name(p->job.state);
+            if (std::holds_alternative<guest::Erase>(o)) s += 'E';
+            if (const auto* d = std::get_if<guest::Do>(&o)) s += effect_name(d->what) + (d->to_disk ? "/disk" : "");
+            if (const auto* t = std::get_if<guest::ToHome>(&o)) {
+                const auto* e = std::get_if<GuestEvent>(&t->message);
+                s += e ? std::string(">") + guest_state_name(e->state) + (e->why.empty() ? "" : "(" + e->why + ")") : "X";
+            }
+        }
+        return s;
+    }
+    static std::string effect_name(What w) {
+        static const char* const names[] = {"create", "start", "criu", "dump-move", "dump-disk", "ship", "finish-dump", "undo",
+                                            "restore", "restore-local", "run", "kill", "remove", "signal"};
+        return names[static_cast<size_t>(w)];
+    }
+    GuestState state() const { return g.find(key) ? g.find(key)->state : GuestState::unknown; }
+};
+
+}  // namespace
+
+START_TEST(a_start_is_on_disk_before_the_job_can_run) {
+    Bench b;
+    ck_assert_text(b.command(GuestVerb::start).text(), "P:starting create");
+    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert_text(b.text(), "P:running start");
+    b.end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    ck_assert_text(b.text(), ">running");
+    ck_assert_text(b.exited(7 << 8).text(), ">exited");
+    ck_assert_int_eq(b.g.find(key)->wait_status, 7 << 8);
+    ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
+}
+END_TEST
+
+START_TEST(a_second_start_that_comes_after_a_failed_one_is_refused) {
+    // Home sent it twice; the first failed and home went on elsewhere: the second must not run the job beside it.
+    Bench b;
+    b.command(GuestVerb::start);
+    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.end([](Guest& m, guest::Outputs& o) { m.job_not_started(key, 2, true, "no such program", o); });
+    ck_assert_text(b.text(), "P:starting kill");
+    ck_assert_text(b.gone().text(), "remove E >failed(no such program)");
+    b.command(GuestVerb::start);
+    ck_assert_text(b.text(), ">failed(no such program)");
+    const auto& event = std::get<GuestEvent>(std::get<guest::ToHome>(b.out.at(0)).message);
+    ck_assert(event.program_error && event.error == 2);
+    ck_assert_text(b.command(GuestVerb::drop).text(), ">unknown");
+    ck_assert(b.g.all().empty());
+}
+END_TEST
+
+START_TEST(a_job_killed_before_its_start_came_does_not_start) {
+    Bench b;
+    ck_assert_text(b.command(GuestVerb::kill).text(), ">failed(ended before it began)");
+    ck_assert_text(b.command(GuestVerb::start).text(), ">failed(ended before it began)");
+    b.command(GuestVerb::drop);
+    ck_assert(b.g.all().empty());
+}
+END_TEST
+
+START_TEST(a_refusal_by_the_owner_is_remembered_until_dropped) {
+    Bench b;
+    b.end([](Guest& m, guest::Outputs& o) { m.set_accepting(false, "off the market", o); });
+    ck_assert_text(b.command(GuestVerb::start).text(), ">failed(off the market)");
+    b.end([](Guest& m, guest::Outputs& o) { m.set_accepting(true, "", o); });
+    ck_assert_text(b.command(GuestVerb::start).text(), ">failed(off the market)");
+}
+END_TEST
+
+START_TEST(refusals_are_bounded) {
+    Guest g(3);
+    guest::Outputs out;
+    for (uint64_t epoch = 1; epoch <= 20; ++epoch) {
+        GuestCommand c;
+        c.id = job;
+        c.epoch = {epoch};
+        c.verb = GuestVerb::start;
+        g.command("n1", c, out);
+    }
+    ck_assert_uint_eq(g.all().size(), 6);
+}
+END_TEST
+
+START_TEST(only_the_home_node_is_obeyed) {
+    Bench b;
+    GuestCommand c;
+    c.id = job;
+    c.epoch = {1};
+    c.verb = GuestVerb::start;
+    b.g.command("n9", c, b.out);
+    ck_assert(b.out.empty() && b.g.all().empty());
+}
+END_TEST
+
+START_TEST(a_move_holds_the_source_until_it_is_committed) {
+    Bench b;
+    b.running();
+    ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "criu");
+    ck_assert_text(b.criu_ready().text(), ">dump-ready");
+    ck_assert_text(b.command(GuestVerb::ship).text(), "dump-move");
+    ck_assert_text(b.dump_held().text(), "ship");
+    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    ck_assert_text(b.text(), ">shipped");
+    ck_assert_text(b.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+    ck_assert_text(b.exited(9).text(), "");  // CRIU's own kill
+    ck_assert_text(b.gone().text(), ">frozen");
+}
+END_TEST
+
+START_TEST(a_commit_for_a_job_that_is_not_held_is_refused) {
+    // It has gone on since its image was made: killing it would lose what it did.
+    Bench b;
+    b.running();
+    ck_assert_text(b.command(GuestVerb::commit).text(), ">running");
+    b.command(GuestVerb::prepare_dump);
+    b.criu_ready();
+    ck_assert_text(b.command(GuestVerb::commit).text(), ">dump-ready");
+}
+END_TEST
+
+START_TEST(a_freeze_that_finds_a_move_given_up_undoes_it_first) {
+    // The `resume` was lost with its connection; before, the freeze was ignored for ever.
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship);
+    b.dump_held();
+    ck_assert_text(b.command(GuestVerb::freeze).text(), "undo");
+    ck_assert_text(b.undone().text(), "criu/disk");
+    ck_assert_text(b.criu_ready().text(), "dump-disk");
+    ck_assert_text(b.command(GuestVerb::freeze).text(), "");  // again: under way
+    ck_assert_text(b.dump_held().text(), "P:frozen finish-dump");
+    ck_assert_text(b.gone().text(), ">frozen");
+}
+END_TEST
+
+START_TEST(criu_made_ready_for_a_move_is_not_used_for_a_freeze) {
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready();
+    ck_assert_text(b.command(GuestVerb::freeze).text(), "undo");
+    ck_assert_text(b.undone().text(), "criu/disk");
+}
+END_TEST
+
+START_TEST(a_new_move_right_after_a_given_up_one_is_silent_until_ready) {
+    // resume, prepare_dump: a `running` with the old reason in between made home give the new move up as well.
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship);
+    b.dump_held();
+    b.end([](Guest& m, guest::Outputs& o) { m.ship_failed(key, "cut", o); });
+    ck_assert_text(b.text(), ">dumping(cut)");
+    ck_assert_text(b.command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "");
+    ck_assert_text(b.undone().text(), "criu");
+    ck_assert_text(b.criu_ready().text(), ">dump-ready");
+}
+END_TEST
+
+START_TEST(a_resume_in_the_middle_of_a_dump_waits_for_its_end) {
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship);
+    ck_assert_text(b.command(GuestVerb::resume).text(), "");
+    ck_assert_text(b.dump_held().text(), "undo");
+    ck_assert_text(b.undone().text(), ">running");
+}
+END_TEST
+
+START_TEST(a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end) {
+    Bench b;
+    b.running().command(GuestVerb::freeze);
+    b.criu_ready();
+    ck_assert_text(b.command(GuestVerb::kill).text(), "");
+    ck_assert_text(b.dump_held().text(), "finish-dump");
+    ck_assert_text(b.gone().text(), "P:killed >killed");
+    Bench c;
+    c.running().command(GuestVerb::prepare_dump);
+    c.criu_ready().command(GuestVerb::resume);
+    ck_assert_text(c.command(GuestVerb::kill).text(), "");
+    ck_assert_text(c.undone().text(), "kill");
+}
+END_TEST
+
+START_TEST(a_failed_dump_tells_why_once_and_the_job_goes_on) {
+    Bench b;
+    b.running().command(GuestVerb::freeze);
+    b.criu_ready();
+    b.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "io_uring", o); });
+    ck_assert_text(b.text(), ">running(io_uring)");
+    ck_assert_text(b.command(GuestVerb::query).text(), ">running");
+}
+END_TEST
+
+START_TEST(a_dump_that_ends_after_its_job_changes_nothing) {
+    // Before: `shipped` and `dump_failed` brought a job back that had exited or been killed.
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship);
+    b.exited(3 << 8);
+    b.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "no process", o); });
+    ck_assert_text(b.text(), "");
+    ck_assert(b.state() == GuestState::exited);
+    Bench c;
+    c.running().command(GuestVerb::freeze);
+    c.criu_ready();
+    ck_assert_text(c.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
+    c.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "no process", o); });
+    ck_assert(c.state() == GuestState::killed);
+}
+END_TEST
+
+START_TEST(a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten) {
+    Bench b;
+    b.command(GuestVerb::start);
+    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert_text(b.exited(0).text(), "");
+    b.end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    ck_assert_text(b.text(), ">running >exited");
+    Bench c;
+    c.held().command(GuestVerb::release);
+    ck_assert_text(c.text(), "P:held run");
+    c.exited(0);
+    c.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
+    ck_assert_text(c.text(), "P:running >running >exited");
+}
+END_TEST
+
+START_TEST(what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job) {
+    Bench b;
+    b.command(GuestVerb::prepare);
+    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
+    b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 1, o); });
+    ck_assert(!b.g.expects_image(key));
+    ck_assert_text(b.exited(9).text(), "");
+    b.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "pids", o); });
+    ck_assert_text(b.gone().text(), "remove E >failed(pids)");
+    Bench c;
+    c.held().command(GuestVerb::release);
+    c.exited(9);
+    c.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "late", o); });
+    ck_assert_text(c.text(), "P:starting kill");  // on disk: it did not run
+}
+END_TEST
+
+START_TEST(an_own_end_just_before_the_kill_counts) {
+    Bench b;
+    b.running().command(GuestVerb::kill);
+    b.exited(5 << 8);
+    ck_assert_text(b.gone().text(), "P:exited >exited");
+    ck_assert_int_eq(b.g.find(key)->wait_status, 5 << 8);
+}
+END_TEST
+
+START_TEST(a_capsule_that_dies_in_a_release_is_judged_at_its_end) {
+    Bench b;
+    b.held().command(GuestVerb::release);
+    ck_assert_text(b.gone().text(), "");
+    b.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
+    ck_assert_text(b.text(), "P:running >running P:killed >killed(its capsule ended unexpectedly)");
+}
+END_TEST
+
+START_TEST(a_newer_ship_of_a_frozen_image_follows_the_older_one) {
+    // A thaw was given up while its image was on its way; before, the next ship was ignored until its time limit.
+    Bench b;
+    Guest::Found found;
+    found.image_complete = true;
+    b.recovered(GuestState::frozen, false, found);
+    ck_assert_text(b.command(GuestVerb::ship, 1, 2).text(), "ship");
+    ck_assert_text(b.command(GuestVerb::resume).text(), ">frozen");
+    ck_assert_text(b.command(GuestVerb::ship, 1, 3).text(), "");
+    b.end([](Guest& m, guest::Outputs& o) { m.ship_failed(key, "cut", o); });
+    ck_assert_text(b.text(), "ship");
+    ck_assert_uint_eq(std::get<guest::Do>(b.out.at(0)).other_epoch.n, 3);
+}
+END_TEST
+
+START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = found.held_by_dump = found.image_complete = true;
+    Bench b;
+    ck_assert_text(b.recovered(GuestState::running, false, found).text(), "");
+    ck_assert_text(b.command(GuestVerb::query).text(), ">dumping(the daemon of its node ended during the dump)");
+    ck_assert_text(b.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+    Bench c;
+    c.recovered(GuestState::running, false, found);
+    ck_assert_text(c.command(GuestVerb::freeze).text(), "undo");
+    ck_assert_text(c.undone().text(), "criu/disk");
+    // Half an image: nothing to keep.
+    found.image_complete = false;
+    Bench d;
+    d.recovered(GuestState::running, false, found);
+    ck_assert_text(d.command(GuestVerb::commit).text(), "kill");
+    // Undone and dumped again it is whole.
+    Bench e;
+    e.recovered(GuestState::running, false, found).command(GuestVerb::resume);
+    e.undone().command(GuestVerb::prepare_dump);
+    e.criu_ready().command(GuestVerb::ship);
+    e.dump_held();
+    ck_assert_text(e.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+}
+END_TEST
+
+START_TEST(a_restart_tells_what_ran_from_what_never_did) {
+    const auto what = [](GuestState record, bool from_image, const Guest::Found& found) {
+        Bench b;
+        b.recovered(record, from_image, found);
+        const std::string at_once = b.text();
+        if (at_once.ends_with("kill")) return at_once + " | " + b.gone().text();
+        return at_once + " | " + b.command(GuestVerb::query).text();
+    };
+    Guest::Found nothing, alive, exited, running;
+    alive.capsule_alive = true;
+    exited.exited = true;
+    exited.wait_status = 9;
+    running.capsule_alive = running.job_alive = true;
+    ck_assert_text(what(GuestState::starting, false, nothing), "kill | remove E >failed(the daemon ended before the job was started)");
+    ck_assert_text(what(GuestState::running, false, alive),
+                   "P:starting kill | remove E >failed(the daemon ended before the job was started)");
+    ck_assert_text(what(GuestState::running, false, nothing), "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
+    ck_assert_text(what(GuestState::running, false, exited), " | >exited");
+    ck_assert_text(what(GuestState::held, true, exited),
+                   "P:starting kill | remove E >failed(the daemon ended while the job was restored)");
+    ck_assert_text(what(GuestState::held, true, running), " | >running");
+    ck_assert_text(what(GuestState::starting, true, alive), "kill | remove E >failed(the daemon ended before the job was restored)");
+}
+END_TEST
+
+START_TEST(a_frozen_record_without_its_image_keeps_the_job_that_stands) {
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = found.held_by_dump = true;
+    Bench b;
+    b.recovered(GuestState::frozen, false, found);
+    ck_assert_text(b.command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(b.undone().text(), ">running");
+}
+END_TEST
+
+START_TEST(a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels) {
+    // An expel that was said while the home node was away was lost before.
+    Bench b;
+    b.running();
+    b.end([](Guest& m, guest::Outputs& o) { m.set_accepting(false, "off", o); });
+    ck_assert_text(b.text(), "X");
+    b.end([](Guest& m, guest::Outputs& o) { m.home_up("n1", o); });
+    ck_assert_text(b.text(), ">running X");
+    b.end([](Guest& m, guest::Outputs& o) { m.home_up("n2", o); });
+    ck_assert_text(b.text(), "");
+    // And each time that it goes on after a dump that failed.
+    b.command(GuestVerb::freeze);
+    b.end([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "no CRIU", o); });
+    ck_assert_text(b.text(), ">running(no CRIU) X");
+}
+END_TEST
+
+START_TEST(a_candidate_that_is_killed_leaves_nothing) {
+    Bench b;
+    b.held();
+    ck_assert_text(b.command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(b.gone().text(), "remove E >unknown");
+}
+END_TEST
+
+UNIT_SUITE(guest, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
+           a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
+           refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
+           a_commit_for_a_job_that_is_not_held_is_refused, a_freeze_that_finds_a_move_given_up_undoes_it_first,
+           criu_made_ready_for_a_move_is_not_used_for_a_freeze, a_new_move_right_after_a_given_up_one_is_silent_until_ready,
+           a_resume_in_the_middle_of_a_dump_waits_for_its_end, a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
+           a_failed_dump_tells_why_once_and_the_job_goes_on, a_dump_that_ends_after_its_job_changes_nothing,
+           a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten,
+           what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job, an_own_end_just_before_the_kill_counts,
+           a_capsule_that_dies_in_a_release_is_judged_at_its_end, a_newer_ship_of_a_frozen_image_follows_the_older_one,
+           a_dump_found_after_a_crash_waits_for_the_home_node, a_restart_tells_what_ran_from_what_never_did,
+           a_frozen_record_without_its_image_keeps_the_job_that_stands,
+           a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels, a_candidate_that_is_killed_leaves_nothing);

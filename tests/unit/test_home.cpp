@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies on.
+#include <cerrno>
+#include <vector>
+
+#include "agentd/core/home.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+
+namespace {
+
+const JobId id{"n1", 1};
+
+struct Bench {
+    Home h{"n1", limits()};
+    home::Outputs out;
+    Nanos now;
+    uint64_t seq = 0;
+
+    static Home::Limits limits() {
+        Home::Limits l;
+        l.finished_max = 2;
+        return l;
+    }
+    Bench& submit() {
+        out.clear();
+        Submission s;
+        s.spec.argv = {"/bin/job"};
+        s.terms.max_price = Money::units(1);
+        ck_assert(h.submit(s, now, out).has_value());
+        return *this;
+    }
+    Bench& order(Order::Kind kind, const char* node = "") {
+        Order o;
+        o.id = id;
+        o.seq = ++seq;
+        o.kind = kind;
+        o.node = node;
+        o.address = std::string(node) + ":1";
+        out.clear();
+        h.order(o, now, out);
+        return *this;
+    }
+    Bench& run_on(const char* node) { return order(Order::Kind::run, node); }
+    Bench& suspend() { return order(Order::Kind::suspend); }
+    Bench& event(const char* node, uint64_t epoch, GuestState state, const char* why = "", int32_t status = 0) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {epoch};
+        e.state = state;
+        e.why = why;
+        e.wait_status = status;
+        out.clear();
+        h.guest_event(node, e, now, out);
+        return *this;
+    }
+    Bench& up(const char* node) {
+        out.clear();
+        h.guest_up(node, now, out);
+        return *this;
+    }
+    Bench& wait(Nanos span) {
+        now += span;
+        out.clear();
+        (void)h.tick(now, out);
+        return *this;
+    }
+    Bench& running() { return submit().run_on("n2").event("n2", 1, GuestState::running); }
+    Bench& frozen() { return running().suspend().event("n2", 1, GuestState::frozen); }
+    // From n2 (1) to n3 (2), ordered to ship.
+    Bench& shipping() {
+        running().run_on("n3").event("n2", 1, GuestState::dump_ready);
+        return event("n3", 2, GuestState::prepared);
+    }
+    Bench& committed() { return shipping().event("n2", 1, GuestState::shipped).event("n3", 2, GuestState::held); }
+    Bench& cancel() {
+        out.clear();
+        ck_assert(h.cancel(id, now, out).has_value());
+        return *this;
+    }
+    // As after a crash: what was persisted last, read back.
+    Bench again() const {
+        Bench b;
+        b.now = now;
+        b.seq = seq;
+        b.h.load(*h.find(id));
+        b.h.restarted(now, b.out);
+        return b;
+    }
+    const HomeJob& job() const { return *h.find(id); }
+
+    // P: persist; verb node.epoch; !: order failed; reports and tells are left out.
+    std::string text() const {
+        static const char* const verbs[] = {"?", "query", "start", "prepare", "prepare_dump", "ship", "freeze", "commit",
+                                            "resume", "release", "restore_here", "drop", "kill", "signal"};
+        std::string s;
+        const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
+        for (const auto& o : out) {
+            if (std::holds_alternative<home::Persist>(o)) add("P");
+            if (std::holds_alternative<home::Erase>(o)) add("E");
+            if (const auto* g = std::get_if<home::ToGuest>(&o))
+                add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." + std::to_string(g->command.epoch.n));
+            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
+                if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);
+        }
+        return s;
+    }
+};
+
+}  // namespace
+
+START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
+    Bench b;
+    ck_assert_text(b.submit().text(), "P");
+    ck_assert_text(b.run_on("n2").text(), "P start n2.1");
+    ck_assert_text(b.event("n2", 1, GuestState::running).text(), "P");
+    ck_assert_text(b.run_on("n3").text(), "P prepare n3.2 prepare_dump n2.1");
+    ck_assert_text(b.event("n3", 2, GuestState::prepared).text(), "");
+    ck_assert_text(b.event("n2", 1, GuestState::dump_ready).text(), "ship n2.1");
+    b.event("n2", 1, GuestState::dumping);
+    b.event("n2", 1, GuestState::shipped);
+    ck_assert_text(b.event("n3", 2, GuestState::held).text(), "P commit n2.1");
+    ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "P release n3.2");
+    ck_assert_text(b.event("n3", 2, GuestState::running).text(), "P drop n2.1");
+    ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n3" && b.job().stats.migrations == 1);
+    ck_assert_text(b.event("n2", 1, GuestState::unknown).text(), "");
+    ck_assert(b.job().remnants.empty());
+}
+END_TEST
+
+START_TEST(what_was_lost_with_a_connection_is_sent_again) {
+    // Each step of a move and a freeze, when a guest is back. Before, a lost ship waited for its limit, a lost freeze for ever.
+    Bench b;
+    b.running().run_on("n3");
+    ck_assert_text(b.up("n2").text(), "prepare_dump n2.1");
+    ck_assert_text(b.event("n3", 2, GuestState::unknown).text(), "prepare n3.2");
+    Bench c;
+    c.shipping();
+    ck_assert_text(c.up("n2").text(), "query n2.1");
+    ck_assert_text(c.event("n2", 1, GuestState::dump_ready).text(), "ship n2.1");
+    Bench d;
+    d.committed();
+    ck_assert_text(d.up("n2").text(), "commit n2.1");
+    ck_assert_text(d.event("n2", 1, GuestState::shipped).text(), "commit n2.1");
+    d.event("n2", 1, GuestState::frozen);
+    ck_assert_text(d.event("n3", 2, GuestState::held).text(), "release n3.2");
+    Bench e;
+    e.running().suspend();
+    ck_assert_text(e.up("n2").text(), "freeze n2.1");
+    ck_assert_text(e.event("n2", 1, GuestState::running).text(), "freeze n2.1");
+    ck_assert_text(e.event("n2", 1, GuestState::dump_ready).text(), "freeze n2.1");
+    ck_assert_text(e.event("n2", 1, GuestState::shipped).text(), "freeze n2.1");
+    ck_assert_text(e.event("n2", 1, GuestState::dumping, "the daemon ended").text(), "freeze n2.1");
+    ck_assert_text(e.event("n2", 1, GuestState::dumping).text(), "");
+}
+END_TEST
+
+START_TEST(a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected) {
+    Bench b;
+    b.frozen().run_on("n3").event("n3", 2, GuestState::prepared);
+    ck_assert_text(b.text(), "ship n2.1");
+    ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "query n3.2");
+    ck_assert_text(b.event("n3", 2, GuestState::starting).text(), "");  // it is restoring
+    ck_assert_text(b.event("n3", 2, GuestState::prepared).text(), "ship n2.1");
+}
+END_TEST
+
+START_TEST(a_thaw_where_the_image_lies_needs_no_transfer) {
+    Bench b;
+    b.frozen();
+    ck_assert_text(b.run_on("n2").text(), "P prepare n2.2");
+    ck_assert_text(b.event("n2", 2, GuestState::prepared).text(), "restore_here n2.1");
+    ck_assert_text(b.event("n2", 2, GuestState::held).text(), "P release n2.2");
+    ck_assert_text(b.event("n2", 2, GuestState::running).text(), "P drop n2.1");
+    ck_assert_int_eq(b.job().stats.thaws, 1);
+}
+END_TEST
+
+START_TEST(a_source_that_was_not_held_takes_the_decision_back) {
+    Bench b;
+    b.committed();
+    ck_assert_text(b.event("n2", 1, GuestState::running).text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n2" && b.job().step == MoveStep::none);
+}
+END_TEST
+
+START_TEST(a_candidate_lost_after_the_decision_gives_the_source_back) {
+    Bench b;
+    b.committed();
+    ck_assert_text(b.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert(b.job().phase == JobPhase::running);
+    ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "P");  // the commit had arrived before
+    ck_assert(b.job().phase == JobPhase::frozen);
+    Bench c;
+    c.committed().event("n2", 1, GuestState::frozen);
+    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2");
+    ck_assert(c.job().phase == JobPhase::frozen && c.job().at.node == "n2");
+}
+END_TEST
+
+START_TEST(a_candidate_that_ran_and_died_is_not_run_again_from_its_image) {
+    Bench b;
+    b.committed().event("n2", 1, GuestState::frozen).event("n3", 2, GuestState::killed, "its capsule is gone");
+    ck_assert(b.job().phase == JobPhase::finished);
+    ck_assert_int_eq(b.job().wait_status, 9);
+    ck_assert_text(b.job().why, "killed on n3: its capsule is gone");
+    Bench c;
+    c.committed().event("n2", 1, GuestState::frozen).event("n3", 2, GuestState::exited, "", 3 << 8);
+    ck_assert(c.job().phase == JobPhase::finished && c.job().wait_status == 3 << 8 && c.job().at.node == "n3");
+}
+END_TEST
+
+START_TEST(a_source_found_frozen_ends_the_move_as_frozen) {
+    // A freeze that was given up as undelivered had arrived after all.
+    Bench b;
+    b.running().run_on("n3");
+    ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "kill n3.2 P");
+    ck_assert(b.job().phase == JobPhase::frozen && b.job().step == MoveStep::none);
+}
+END_TEST
+
+START_TEST(a_dump_left_over_from_a_move_given_up_is_made_ready_again) {
+    Bench b;
+    b.running().run_on("n3");
+    ck_assert_text(b.event("n2", 1, GuestState::shipped).text(), "prepare_dump n2.1");
+    ck_assert(b.job().step == MoveStep::prepare);
+    Bench c;
+    c.running();
+    ck_assert_text(c.event("n2", 1, GuestState::shipped).text(), "resume n2.1");
+}
+END_TEST
+
+START_TEST(a_failed_start_waits_again_and_is_dropped) {
+    Bench b;
+    b.submit().run_on("n2");
+    ck_assert_text(b.event("n2", 1, GuestState::failed, "off the market").text(), "!n2 P drop n2.1");
+    ck_assert(b.job().phase == JobPhase::waiting && b.job().remnants.size() == 1);
+    ck_assert_text(b.run_on("n3").text(), "P start n3.2");
+    b.event("n2", 1, GuestState::unknown);
+    ck_assert(b.job().remnants.empty());
+}
+END_TEST
+
+START_TEST(a_program_that_cannot_be_executed_ends_as_in_a_shell) {
+    for (const int error : {ENOENT, EACCES}) {
+        Bench b;
+        b.submit().run_on("n2");
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {1};
+        e.state = GuestState::failed;
+        e.program_error = true;
+        e.error = error;
+        b.h.guest_event("n2", e, b.now, b.out);
+        ck_assert_int_eq(b.job().wait_status, (error == EACCES ? 126 : 127) << 8);
+    }
+}
+END_TEST
+
+START_TEST(a_cancel_works_in_every_phase) {
+    Bench waiting;
+    waiting.submit().cancel();
+    ck_assert(waiting.job().phase == JobPhase::finished && waiting.job().wait_status == 9);
+    Bench starting;
+    ck_assert_text(starting.submit().run_on("n2").cancel().text(), "P kill n2.1");
+    ck_assert_text(starting.event("n2", 1, GuestState::unknown).text(), "kill n2.1");  // and not: start
+    ck_assert_text(starting.event("n2", 1, GuestState::failed).text(), "P drop n2.1");
+    Bench moving;
+    ck_assert_text(moving.shipping().cancel().text(), "P P kill n3.2 resume n2.1 kill n2.1");
+    ck_assert_int_eq(moving.job().stats.failed_moves, 0);  // nobody failed
+    ck_assert_text(moving.event("n2", 1, GuestState::killed).text(), "P drop n2.1");
+    ck_assert_text(moving.job().why, "cancelled");
+    Bench decided;
+    ck_assert_text(decided.committed().cancel().text(), "P");
+    decided.event("n2", 1, GuestState::frozen);
+    ck_assert_text(decided.event("n3", 2, GuestState::running).text(), "P drop n2.1 kill n3.2");
+    Bench freezing;
+    ck_assert_text(freezing.running().suspend().cancel().text(), "P kill n2.1");
+    Bench frozen;
+    ck_assert_text(frozen.frozen().cancel().text(), "P kill n2.1");
+    ck_assert_text(frozen.event("n2", 1, GuestState::killed).text(), "P drop n2.1");
+}
+END_TEST
+
+START_TEST(a_cancel_cut_off_by_a_crash_is_finished_at_the_restart) {
+    Bench b;
+    b.submit();
+    HomeJob record = b.job();
+    record.cancelled = true;
+    Bench c;
+    c.h.load(record);
+    c.h.restarted(c.now, c.out);
+    ck_assert(c.job().phase == JobPhase::finished);
+}
+END_TEST
+
+START_TEST(a_restart_goes_back_before_the_decision_and_on_after_it) {
+    Bench before;
+    before.shipping();
+    const Bench b = before.again();
+    ck_assert_text(b.text(), "P kill n3.2 resume n2.1");
+    ck_assert(b.job().phase == JobPhase::running && b.job().last_epoch == Epoch{2});
+    Bench after;
+    after.committed();
+    Bench c = after.again();
+    ck_assert_text(c.text(), "");
+    ck_assert_text(c.up("n2").text(), "commit n2.1");
+    ck_assert_text(c.event("n2", 1, GuestState::killed).text(), "P release n3.2");
+}
+END_TEST
+
+START_TEST(an_epoch_is_never_used_again_after_a_failure) {
+    Bench b;
+    b.running();
+    for (uint64_t epoch = 2; epoch < 6; ++epoch) {
+        ck_assert_text(b.run_on("n3").text(), "P prepare n3." + std::to_string(epoch) + " prepare_dump n2.1");
+        b.event("n3", epoch, GuestState::failed, "no room");
+    }
+}
+END_TEST
+
+START_TEST(time_limits_give_up_before_the_decision_and_insist_after_it) {
+    const Home::Limits l;
+    Bench prepare;
+    ck_assert_text(prepare.running().run_on("n3").wait(l.step_patience).text(), "!n3 P kill n3.2 resume n2.1");
+    Bench transfer;
+    ck_assert_text(transfer.shipping().wait(l.transfer_patience).text(), "!n3 P kill n3.2 resume n2.1");
+    Bench decided;
+    decided.committed();
+    for (int i = 0; i < 3; ++i) ck_assert_text(decided.wait(l.step_patience).text(), "commit n2.1");
+    decided.event("n2", 1, GuestState::frozen);
+    for (int i = 0; i < 3; ++i) ck_assert_text(decided.wait(l.step_patience).text(), "query n3.2");
+    Bench freezing;
+    freezing.running().suspend().wait(l.transfer_patience);
+    ck_assert_text(freezing.text(), "freeze n2.1");
+    Bench starting;
+    ck_assert_text(starting.submit().run_on("n2").wait(l.step_patience).text(), "query n2.1");
+    Bench steady;
+    steady.running();
+    ck_assert(steady.h.tick(steady.now, steady.out) == Nanos::never());
+}
+END_TEST
+
+START_TEST(an_expelled_job_is_frozen_if_no_order_moves_it) {
+    const Home::Limits l;
+    Bench b;
+    b.running();
+    b.h.expel("n2", {id, {1}}, b.now, b.out);
+    ck_assert_text(b.wait(Nanos::from_ms(100)).text(), "");
+    ck_assert_text(b.wait(l.expel_patience).text(), "P freeze n2.1");
+    Bench moved;
+    moved.running();
+    moved.h.expel("n2", {id, {1}}, moved.now, moved.out);
+    moved.run_on("n3");
+    ck_assert_text(moved.wait(l.expel_patience).text(), "");
+    // The move fails, and the job is still where it must not be. Before, that was forgotten.
+    moved.event("n3", 2, GuestState::failed, "no room");
+    ck_assert_text(moved.wait(l.expel_patience).text(), "P freeze n2.1");
+}
+END_TEST
+
+START_TEST(each_freeze_of_an_expelled_job_that_fails_doubles_the_wait) {
+    Bench b;
+    b.running();
+    Nanos wait = Home::Limits{}.expel_patience;
+    for (int i = 0; i < 4; ++i) {
+        b.h.expel("n2", {id, {1}}, b.now, b.out);
+        ck_assert_text(b.wait(wait - Nanos{1}).text(), "");
+        ck_assert_text(b.wait(Nanos{1}).text(), "P freeze n2.1");
+        b.event("n2", 1, GuestState::running, "io_uring");
+        wait += wait;
+    }
+}
+END_TEST
+
+START_TEST(an_order_in_the_middle_of_a_step_waits_for_its_end_and_only_the_newest_counts) {
+    Bench b;
+    b.shipping();
+    ck_assert_text(b.run_on("n4").text(), "");
+    ck_assert_text(b.suspend().text(), "");
+    b.event("n3", 2, GuestState::held).event("n2", 1, GuestState::frozen);
+    ck_assert_text(b.event("n3", 2, GuestState::running).text(), "P drop n2.1 P freeze n3.2");
+}
+END_TEST
+
+START_TEST(old_orders_and_events_of_old_epochs_change_nothing) {
+    Bench b;
+    b.running().run_on("n3");
+    Order old;
+    old.id = id;
+    old.seq = 1;
+    old.kind = Order::Kind::suspend;
+    b.out.clear();
+    b.h.order(old, b.now, b.out);
+    ck_assert_text(b.text(), "");
+    const HomeJob before = b.job();
+    b.event("n2", 7, GuestState::unknown).event("n9", 1, GuestState::unknown);
+    ck_assert(b.job() == before);
+    ck_assert_text(b.event("n3", 1, GuestState::running).text(), "kill n3.1");
+}
+END_TEST
+
+START_TEST(signals_in_a_move_arrive_where_the_job_goes_on) {
+    Bench b;
+    b.shipping();
+    b.out.clear();
+    ck_assert(b.h.signal(id, 2, b.out).has_value());
+    ck_assert_text(b.text(), "");
+    b.event("n3", 2, GuestState::held).event("n2", 1, GuestState::frozen);
+    ck_assert_text(b.event("n3", 2, GuestState::running).text(), "P drop n2.1 signal n3.2");
+    Bench back;
+    back.shipping();
+    ck_assert(back.h.signal(id, 2, back.out).has_value());
+    ck_assert_text(back.event("n3", 2, GuestState::failed, "no").text(), "!n3 P kill n3.2 resume n2.1 signal n2.1");
+    Bench ready;
+    ready.running().run_on("n3");
+    ready.out.clear();
+    ck_assert(ready.h.signal(id, 2, ready.out).has_value());
+    ck_assert_text(ready.text(), "signal n2.1");  // nothing is frozen yet
+    Bench full;
+    full.shipping();
+    Status last;
+    for (int i = 0; i < 100; ++i) last = full.h.signal(id, 2, full.out);
+    ck_assert(!last.has_value());
+    Bench frozen;
+    frozen.frozen();
+    ck_assert(!frozen.h.signal(id, 2, frozen.out).has_value());
+}
+END_TEST
+
+START_TEST(a_change_of_terms_is_reported_in_any_phase) {
+    Bench b;
+    b.shipping();
+    JobTerms terms = b.job().terms;
+    terms.max_price = Money::units(7);
+    b.out.clear();
+    ck_assert(b.h.change(id, terms, b.out).has_value());
+    ck_assert_text(b.text(), "P");
+    ck_assert(std::get<JobReport>(std::get<home::ToMarketMsg>(b.out.at(1)).message).terms == terms);
+    terms.cpus = 2;
+    ck_assert(!b.h.change(id, terms, b.out).has_value());
+}
+END_TEST
+
+START_TEST(a_copy_that_shows_up_is_asked_after_until_it_is_gone) {
+    Bench b;
+    b.running();
+    ck_assert_text(b.event("n5", 9, GuestState::prepared).text(), "kill n5.9");
+    ck_assert(b.h.guests_needed().contains("n5"));
+    ck_assert_text(b.up("n5").text(), "query n5.9");
+    ck_assert_text(b.event("n5", 9, GuestState::failed).text(), "drop n5.9");
+    b.event("n5", 9, GuestState::unknown);
+    ck_assert(!b.h.guests_needed().contains("n5"));
+}
+END_TEST
+
+START_TEST(finished_jobs_are_bounded_also_when_their_nodes_do_not_answer) {
+    Bench b;
+    const auto finish = [&](uint64_t n, bool answers) {
+        const JobId other{"n1", n};
+        b.submit();
+        Order o;
+        o.id = other;
+        o.seq = 1000 + n;
+        o.node = "n2";
+        b.h.order(o, b.now, b.out);
+        GuestEvent e;
+        e.id = other;
+        e.epoch = {1};
+        e.state = GuestState::exited;
+        b.h.guest_event("n2", e, b.now, b.out);
+        JobNote note;
+        note.id = other;
+        note.settled = true;
+        b.h.note(note, b.out);
+        e.state = GuestState::unknown;
+        if (answers) b.h.guest_event("n2", e, b.now, b.out);
+    };
+    for (uint64_t n = 1; n <= 10; ++n) finish(n, true);
+    ck_assert_uint_eq(b.h.jobs().size(), 2);
+    for (uint64_t n = 11; n <= 40; ++n) finish(n, false);
+    ck_assert_uint_eq(b.h.jobs().size(), 8);
+}
+END_TEST
+
+START_TEST(a_lost_job_does_not_look_like_success) {
+    Bench b;
+    b.running().event("n2", 1, GuestState::unknown);
+    ck_assert(b.job().phase == JobPhase::finished && b.job().wait_status == 9);
+    ck_assert_text(b.job().why, "node n2 has lost it");
+}
+END_TEST
+
+START_TEST(only_what_never_left_is_taken_back) {
+    Bench b;
+    b.submit().run_on("n2");
+    const GuestCommand start = std::get<home::ToGuest>(b.out.back()).command;
+    b.out.clear();
+    b.h.undelivered("n2", start, b.now, b.out);
+    ck_assert(b.job().phase == JobPhase::waiting);
+    ck_assert_text(b.run_on("n3").text(), "P start n3.2");
+    b.out.clear();
+    b.h.undelivered("n2", start, b.now, b.out);  // of an old epoch
+    ck_assert_text(b.text(), "");
+    ck_assert(b.job().phase == JobPhase::starting);
+}
+END_TEST
+
+UNIT_SUITE(home, a_move_is_durable_before_the_source_hears_of_it, what_was_lost_with_a_connection_is_sent_again,
+           a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
+           a_thaw_where_the_image_lies_needs_no_transfer, a_source_that_was_not_held_takes_the_decision_back,
+           a_candidate_lost_after_the_decision_gives_the_source_back,
+           a_candidate_that_ran_and_died_is_not_run_again_from_its_image, a_source_found_frozen_ends_the_move_as_frozen,
+           a_dump_left_over_from_a_move_given_up_is_made_ready_again, a_failed_start_waits_again_and_is_dropped,
+           a_program_that_cannot_be_executed_ends_as_in_a_shell, a_cancel_works_in_every_phase,
+           a_cancel_cut_off_by_a_crash_is_finished_at_the_restart, a_restart_goes_back_before_the_decision_and_on_after_it,
+           an_epoch_is_never_used_again_after_a_failure, time_limits_give_up_before_the_decision_and_insist_after_it,
+           an_expelled_job_is_frozen_if_no_order_moves_it, each_freeze_of_an_expelled_job_that_fails_doubles_the_wait,
+           an_order_in_the_middle_of_a_step_waits_for_its_end_and_only_the_newest_counts,
+           old_orders_and_events_of_old_epochs_change_nothing, signals_in_a_move_arrive_where_the_job_goes_on,
+           a_change_of_terms_is_reported_in_any_phase, a_copy_that_shows_up_is_asked_after_until_it_is_gone,
+           finished_jobs_are_bounded_also_when_their_nodes_do_not_answer, a_lost_job_does_not_look_like_success,
+           only_what_never_left_is_taken_back);
