@@ -218,7 +218,7 @@ void Market::end_settling(Nanos now) {
 // ------------------------------------------------------------------------------------------- what leaves a step
 
 Nanos Market::next_call() const {
-    if (dirty_) return {0};
+    if (dirty_ || adopted_) return {0};
     Nanos next = settling_ ? settle_end_ : solver_.next_wake();
     if (!alarms_.empty()) next = std::min(next, alarms_.begin()->first);
     for (const NodeName& name : noting_nodes_) next = std::min(next, nodes_.at(name).noted_at + note_pace);

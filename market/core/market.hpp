@@ -7,16 +7,16 @@
 // nothing is left to do until the next input or next_call().
 //
 // What a job's home node says is true; the market only wishes. A wish is an order, one per job at a time, with a number
-// (`seq`) that grows for ever. It is outstanding until the home reports the wished-for state, says that it failed, or is
-// silent for too long. From order to report the job is in transit: it counts as taken where it goes and where it
+// (`seq`) that grows for ever. It is outstanding until the home reports the wished-for state, says that it failed, or
+// is silent for too long. From order to report the job is in transit: it counts as taken where it goes and where it
 // comes from, and nothing else is decided about it (only a cancel may overtake). What does not fit yet waits for those
 // that leave; two jobs that want each other's places go by way of a freeze of the lesser one.
 //
 // What is not to be decided about is pinned for the solver: jobs in transit, jobs whose home or place is not connected,
 // jobs that refused to be frozen or moved a moment ago (back-off, doubling, bounded), jobs that an operator holds.
 //
-// Money: a job pays its price for the time that it ran, by its home's clock. While it runs the market reckons with its own
-// and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays is
+// Money: a job pays its price for the time that it ran, by its home's clock. While it runs the market reckons with its
+// own and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays is
 // credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()).
 #pragma once
 
@@ -297,7 +297,7 @@ class Market {
     JobId comments_next_;
     bool prices_due_ = false;
     Nanos prices_at_{INT64_MIN / 2};
-    bool external_ = false, asking_ = false, ask_again_ = false, own_once_ = false;
+    bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false, own_once_ = false;
 };
 
 }  // namespace souk::market

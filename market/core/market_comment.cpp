@@ -57,13 +57,15 @@ std::string Market::pinned_comment(const Job& job) const {
     const bool running = job.phase() == JobPhase::running, frozen = job.phase() == JobPhase::frozen;
     const std::string& where = r.report.where;
     const Node* home = find_node(job.id().home);
-    if (r.cancel) return home && home->connected ? "is being cancelled" : "cancelled as soon as " + job.id().home + " is back";
+    if (r.cancel && home && home->connected) return "is being cancelled";
+    if (r.cancel) return "cancelled as soon as " + job.id().home + " is back";
     if (!home || !home->connected)
         return "its home node " + job.id().home + " is not connected" + (running ? "; it stays on " + where : "");
     if (!job.reported) return "its home node " + job.id().home + " has not reported it yet";
     const Node* at = find_node(where);
     if (running && at && !at->connected) return where + " is not connected; it stays there";
-    if (running && at && keeps_guests(*at)) return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
+    if (running && at && keeps_guests(*at))
+        return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
     if (frozen && at && !at->connected) return "its image is on " + where + ", which is not connected";
     if (job.stuck.active) return "cannot leave " + where + ": " + job.stuck.why + "; tried again later";
     if (r.out_of_budget)
@@ -81,7 +83,7 @@ std::string Market::pinned_comment(const Job& job) const {
 std::string Market::comment(const Job& job) const {
     if (job.phase() == JobPhase::finished) return job.record.report.why;
     std::string pinned = pinned_comment(job);
-    if (in_transit(job)) return pinned.empty() || !job.record.cancel ? (job.record.order ? job.record.order->reason : job.comment) : pinned;
+    if (in_transit(job) && !job.record.cancel) return job.record.order ? job.record.order->reason : job.comment;
     if (!pinned.empty()) return pinned;
     if (settling_) return job.phase() == JobPhase::running ? "" : "the market has just started and waits for its nodes";
     const NodeName target = target_of(job);
@@ -91,7 +93,7 @@ std::string Market::comment(const Job& job) const {
     return "waits for room on " + target + (job.comment.empty() ? "" : " (" + job.comment + ")");
 }
 
-// What would win a place changes with every bid of others: brought up to date once a second, a bounded number at a time.
+// What would win a place changes with every bid of others: brought up to date once a second, a bounded number at once.
 void Market::refresh_comments(Nanos now) {
     constexpr Nanos pace = Nanos::from_s(1);
     constexpr size_t scan_max = 4'096, refresh_max = 256;

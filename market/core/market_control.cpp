@@ -31,11 +31,11 @@ Result<const Node*> Market::destination(const Job& job, const NodeName& name) co
         return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " + job.id().text() + " needs " +
                     std::to_string(t.cpus));
     if (t.memory_mb > r.memory_mb)
-        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " + job.id().text() + " needs " +
-                    std::to_string(t.memory_mb));
+        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " + job.id().text() +
+                    " needs " + std::to_string(t.memory_mb));
     if (r.reserve > t.max_price)
-        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " + job.id().text() + " pays at most " +
-                    format_money(t.max_price));
+        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " + job.id().text() +
+                    " pays at most " + format_money(t.max_price));
     return node;
 }
 
@@ -106,7 +106,8 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
     for (auto& [node, bar] : job->bars) bar.active = false;
     unsaved_.insert(id);
     touch(*job);
-    return "job " + id.text() + (running ? " runs on " + job->record.report.where : " goes on where its bid wins a place");
+    if (running) return "job " + id.text() + " runs on " + job->record.report.where;
+    return "job " + id.text() + " goes on where its bid wins a place";
 }
 
 Result<std::string> Market::release(const JobId& id, uint32_t uid) {
@@ -143,7 +144,8 @@ std::string Market::audit() const {
             used[name].first += job.claim_cpus;
             used[name].second += job.claim_mb;
         }
-        if (r.report.phase == JobPhase::finished && (job.record.order || !job.claims[0].empty() || !job.claims[1].empty()))
+        const bool holds = r.order || !job.claims[0].empty() || !job.claims[1].empty();
+        if (r.report.phase == JobPhase::finished && holds)
             return id.text() + " is finished and holds room or an order";
     }
     for (const auto& [name, node] : nodes_) {

@@ -110,7 +110,8 @@ void Market::refused(Job& job, const Order& order, const NodeName& blame, const 
 }
 
 Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nanos now) {
-    if (failed.id.home != node) return fail("node " + node + " reports for job " + failed.id.text() + " of another home");
+    if (failed.id.home != node)
+        return fail("node " + node + " reports for job " + failed.id.text() + " of another home");
     Job* job = mutable_job(failed.id);
     if (!job || !job->record.order || job->record.order->seq != failed.seq) return {};
     const Order order = *std::exchange(job->record.order, std::nullopt);

@@ -285,8 +285,8 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
     }
     if (!least) return;
     least->via = target_of(*least);
-    issue(*least, Order::Kind::suspend, {}, "makes room for job " + blocked.id().text() + " on its way to " + least->via,
-          now, out);
+    const std::string reason = "makes room for job " + blocked.id().text() + " on its way to " + least->via;
+    issue(*least, Order::Kind::suspend, {}, reason, now, out);
 }
 
 // ---------------------------------------------------------------------------------------------- the whole step
@@ -302,17 +302,18 @@ void Market::solve(Nanos now, Outputs& out) {
     }
     end_settling(now);
     bool wake = !settling_ && solver_.next_wake() <= now;
-    for (int round = 0; round < rounds_max && (dirty_ || wake); ++round) {
-        dirty_ = wake = false;
+    for (int round = 0; round < rounds_max && (dirty_ || wake || adopted_); ++round) {
+        const bool changed = dirty_ || wake;
+        dirty_ = wake = adopted_ = false;
         sync_nodes();
         sync_jobs();
         comments_due_ = true;
         if (settling_) continue;
         if (!external_ || std::exchange(own_once_, false)) {
             take_changes(solver_.solve(now));
-        } else if (asking_) {
+        } else if (changed && asking_) {
             ask_again_ = true;
-        } else {
+        } else if (changed) {
             asking_ = out.ask_solver = true;
         }
         place(now, out);
@@ -353,6 +354,7 @@ Status Market::adopt(std::vector<Solver::Assignment> allocation, Nanos now) {
     }
     TRY_ASSIGN(const std::span<const Change> changes, solver_.adopt(allocation, now));
     take_changes(changes);
+    adopted_ = true;
     return {};
 }
 

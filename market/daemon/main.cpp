@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "kernel/sys/probe.hpp"
 #include "market/daemon/marketd.hpp"
 
 namespace souk {
@@ -72,6 +73,7 @@ Result<Fd> catch_signals() {
 }
 
 Status serve(Log& log, const MarketConfig& config) {
+    TRY(require({examine_io_uring()}));
     TRY_ASSIGN(const Fd signals, catch_signals());
     raise_descriptor_limit();
     TRY_ASSIGN(Loop loop, Loop::open());

@@ -59,7 +59,6 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
 }
 
 Status Marketd::load() {
-    size_t jobs = 0;
     TRY_ASSIGN(const auto meta_rows, db_.load(kind_meta));
     for (const auto& row : meta_rows) {
         TRY_ASSIGN(auto meta, wire::unpack<market::MetaRecord>(row.value));
@@ -74,11 +73,10 @@ Status Marketd::load() {
     for (const auto& row : job_rows) {
         TRY_ASSIGN(auto job, wire::unpack<market::JobRecord>(row.value));
         market_.load(std::move(job));
-        ++jobs;
     }
     market_.started(Loop::now());
-    if (jobs > 0 || !node_rows.empty())
-        log_.info("records read", {{"jobs", static_cast<uint64_t>(jobs)}, {"nodes", static_cast<uint64_t>(node_rows.size())}});
+    if (!job_rows.empty() || !node_rows.empty())
+        log_.info("records read", {{"jobs", job_rows.size()}, {"nodes", node_rows.size()}});
     return {};
 }
 
@@ -94,19 +92,24 @@ Status Marketd::listen() {
     const auto trouble = [this](const Error& e) {
         log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections", {{"why", e}});
     };
-    TRY_ASSIGN(agents_listener_, loop_.listen(std::move(tcp), [this](Fd fd) { accept(std::move(fd), false); }, trouble));
-    TRY_ASSIGN(tools_listener_, loop_.listen(std::move(unix_socket), [this](Fd fd) { accept(std::move(fd), true); }, trouble));
+    const auto agent = [this](Fd fd) { accept(std::move(fd), false); };
+    const auto tool = [this](Fd fd) { accept(std::move(fd), true); };
+    TRY_ASSIGN(agents_listener_, loop_.listen(std::move(tcp), agent, trouble));
+    TRY_ASSIGN(tools_listener_, loop_.listen(std::move(unix_socket), tool, trouble));
     return {};
 }
 
 // ------------------------------------------------------------------------------------------- connections
 
 void Marketd::accept(Fd socket, bool local) {
+    const auto refused = [this](const char* key, std::string_view what, const std::string& why) {
+        log_.limited(key, Loop::now(), Level::warning, what, {{"why", why}});
+    };
     Connection c;
     c.local = local;
     if (local) {
         const auto cred = peer_cred(socket.get());
-        if (!cred) return log_.limited("cred", Loop::now(), Level::warning, "a local connection without identity", {{"why", cred.error()}});
+        if (!cred) return refused("cred", "a local connection without identity", cred.error().message);
         c.uid = cred->uid;
     } else {
         const auto peer = Address::peer(socket.get());
@@ -116,7 +119,7 @@ void Marketd::accept(Fd socket, bool local) {
     }
     const size_t room = local ? tools_max + agents_.size() : greeting_max + agents_.size();
     if (connections_.size() >= room + tools_max)
-        return log_.limited("room", Loop::now(), Level::warning, "too many connections; one was closed", {{"from", c.host}});
+        return refused("room", "a connection was not taken", "too many connections");
     const uint64_t number = next_number_++;
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
@@ -127,8 +130,7 @@ void Marketd::accept(Fd socket, bool local) {
     options.keepalive = local ? Nanos{0} : config_.keepalive;
     options.send_queue_bytes_max = local ? tool_queue_bytes_max : agent_queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
-    if (!channel)
-        return log_.limited("open", Loop::now(), Level::warning, "a connection was not taken", {{"why", channel.error()}});
+    if (!channel) return refused("open", "a connection was not taken", channel.error().message);
     c.channel = std::move(*channel);
     connections_.emplace(number, std::move(c));
 }
@@ -154,7 +156,8 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
     TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
     TRY(wire::check_version(hello.version));
     if (c.local) {
-        if (hello.role != wire::Role::tool) return fail("this socket is for marketctl; agents connect to " + config_.listen);
+        if (hello.role != wire::Role::tool)
+            return fail("this socket is for marketctl; agents connect to " + config_.listen);
         c.kind = Kind::tool;
     } else {
         if (hello.role != wire::Role::agent) return fail("this is the market; it talks to agents here");
@@ -165,7 +168,8 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
 }
 
 Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& hello) {
-    if (hello.node.empty() || hello.address.empty()) return fail("an agent's hello needs its node name and its address");
+    if (hello.node.empty() || hello.address.empty())
+        return fail("an agent's hello needs its node name and its address");
     if (const auto old = agents_.find(hello.node); old != agents_.end()) {
         const std::string& host = connections_.at(old->second).host;
         if (host != c.host)
@@ -236,7 +240,8 @@ void Marketd::wake() {
 
 void Marketd::store(const std::vector<market::StoreOp>& ops) {
     for (const market::StoreOp& op : ops) {
-        if (const auto* job = std::get_if<market::JobRecord>(&op)) db_.put(kind_job, job->report.id.text(), wire::pack(*job));
+        if (const auto* job = std::get_if<market::JobRecord>(&op))
+            db_.put(kind_job, job->report.id.text(), wire::pack(*job));
         if (const auto* node = std::get_if<market::NodeRecord>(&op)) db_.put(kind_node, node->node, wire::pack(*node));
         if (const auto* meta = std::get_if<market::MetaRecord>(&op)) db_.put(kind_meta, "market", wire::pack(*meta));
         if (const auto* gone = std::get_if<market::EraseJob>(&op)) db_.erase(kind_job, gone->id.text());
@@ -282,8 +287,8 @@ void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> al
     Status adopted = allocation ? market_.adopt(std::move(*allocation), Loop::now())
                                 : Status(tl::unexpected(std::move(allocation).error()));
     if (!adopted) {
-        log_.limited("solver", Loop::now(), Level::warning, "the solver program is no help; the market decides by itself",
-                     {{"why", adopted.error()}});
+        log_.limited("solver", Loop::now(), Level::warning,
+                     "the solver program is no help; the market decides by itself", {{"why", adopted.error()}});
         market_.use_own();
     }
     wake();

@@ -7,8 +7,8 @@
 // Who may connect. TCP: agents (a hello with the node's name; the welcome names the market). Unix socket: marketctl,
 // whose user the kernel names; the socket is open to everybody, what each may do is the machine's business. An agent
 // passes on the questions of its own local users and vouches for their uid.
-// A second connection for the same node: from the same host it is that agent, restarted or reconnected, and replaces the
-// first; from another host it is refused for as long as the first one lives (a silent one is given up after three
+// A second connection for the same node: from the same host it is that agent, restarted or reconnected, and replaces
+// the first; from another host it is refused for as long as the first one lives (a silent one is given up after three
 // keepalives), so that nobody takes a node over by its name.
 //
 // Whatever does not speak the protocol is told so in one line and closed; the log says it a few times a minute.

@@ -139,7 +139,8 @@ Result<bool> hold_argument(const Context& c, size_t at) {
 Result<std::string> done(const Context& c, const JobId& id, Result<std::string> line) {
     if (!line) return tl::unexpected(std::move(line).error());
     JsonWriter w;
-    w.begin_object().field("id", id.text()).field("hold", hold_of(*c.market.find(id))).field("message", *line).end_object();
+    w.begin_object().field("id", id.text()).field("hold", hold_of(*c.market.find(id)));
+    w.field("message", *line).end_object();
     return w.take();
 }
 

@@ -37,7 +37,8 @@ std::string solver_question(const market::Market::Problem& problem) {
     const auto n = [](auto v) { return std::to_string(v); };
     std::string q = "reset\n";
     for (const auto& [key, p] : problem.providers)
-        q += "ap " + n(key.n) + " " + format_money(p.reserve) + " " + n(p.memory_mb) + " " + n(p.cpus) + " 0 " + n(p.speed) + "\n";
+        q += "ap " + n(key.n) + " " + format_money(p.reserve) + " " + n(p.memory_mb) + " " + n(p.cpus) + " 0 " +
+             n(p.speed) + "\n";
     Nanos first{INT64_MAX};
     for (const auto& [key, j] : problem.jobs) first = std::min(first, j.arrival);
     for (const auto& [key, j] : problem.jobs)
@@ -85,7 +86,8 @@ Status SolverProgram::start() {
     handlers.on_data = [this](ByteView bytes) { received(text_of(bytes)); };
     handlers.on_error = [this](const Error& e) { failed("its connection broke: " + e.message); };
     handlers.on_eof = [this] { failed("it ended"); };
-    TRY_ASSIGN(stream_, loop_.stream(std::move(ends.first), std::move(handlers), {.send_queue_bytes_max = question_bytes_max}));
+    const StreamOptions options{.send_queue_bytes_max = question_bytes_max};
+    TRY_ASSIGN(stream_, loop_.stream(std::move(ends.first), std::move(handlers), options));
     log_.info("solver program started", {{"program", argv_[0]}, {"pid", static_cast<int>(pid)}});
     return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // SolverProgram: anybody's program that speaks the solver's text protocol on stdin and stdout, as the market's solver.
-// It is told the whole market each time (`reset`, `ap`, `aj`, `go`, `alloc`), so that it need not remember anything, and
-// its answer ends where a line of two numbers does not follow: `info` is asked after `alloc` to make sure of such a line.
+// It is told the whole market each time (`reset`, `ap`, `aj`, `go`, `alloc`), so that it need not remember anything,
+// and its answer ends where a line of two numbers does not follow: `info` is asked after `alloc` to make sure of one.
 //
 // One question at a time. The answer is an allocation, or why there is none: the program cannot be started, died, spoke
 // nonsense or was late (it is killed then). It is started again when it is asked next, after a growing pause.

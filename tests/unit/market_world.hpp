@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // World: a Market with homes that obey it, on virtual time. A home here is as small as the market can tell: it takes an
-// order, is in transit for a while, then reports where the job is. It keeps the true run time of every job, and what the
-// market stored, so that a test may restart the market from its records.
+// order, is in transit for a while, then reports where the job is. It keeps the true run time of every job, and what
+// the market stored, so that a test may restart the market from its records.
 #pragma once
 
 #include <functional>

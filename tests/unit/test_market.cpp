@@ -331,7 +331,8 @@ START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
     three_nodes(w);
     const JobId a = w.submit("n3", 100);
     w.run_for(s(1));
-    ck_assert_text(w.market->move(a, "n2", false, 1000).error().message, "only root may move, freeze, thaw or release a job");
+    ck_assert_text(w.market->move(a, "n2", false, 1000).error().message,
+                   "only root may move, freeze, thaw or release a job");
     ck_assert_text(w.market->move(a, "n9", false, 0).error().message, "no such node: n9");
     ck_assert(w.market->move(a, "n3", false, 0).has_value());
     w.run_for(ms(15));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The market machine on random markets: jobs, bids, owners who come and go, nodes and markets that die, orders that
-// fail. World::check() demands after every step that no CPU or megabyte is given twice and that the ledger balances; here
-// are the prices. In the end everything heals, and every job must end.
+// fail. World::check() demands after every step that no CPU or megabyte is given twice and that the ledger balances;
+// here are the prices. In the end everything heals, and every job must end.
 #include "kernel/base/rng.hpp"
 #include "tests/unit/market_world.hpp"
 

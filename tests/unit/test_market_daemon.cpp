@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A real marketd, spoken to over its sockets (market_rig.hpp).
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>  // before Check, whose macro fail() would break it
+
+#include "tests/unit/market_rig.hpp"
+
+using namespace souk;
+using souk::unit::MarketPeer;
+using souk::unit::MarketRig;
+
+namespace {
+
+bool impossible() {
+    if (std::filesystem::exists(souk::unit::marketd_path())) return false;
+    std::fprintf(stderr, "skipped: a test of marketd needs its program: make bins\n");
+    return true;
+}
+
+ProviderReport provider(const std::string& node, int64_t reserve = 36) {
+    ProviderReport p;
+    p.node = node;
+    p.on_market = true;
+    p.reserve = Money::units(reserve);
+    p.memory_mb = p.free_mb = 1000;
+    return p;
+}
+
+JobReport job(const std::string& home, uint64_t seq, int64_t price) {
+    JobReport r;
+    r.id = {home, seq};
+    r.terms.max_price = Money::units(price);
+    r.uid = 1000;
+    r.user = "u\"ser";
+    r.command = "sleep 1";
+    r.submitted = Nanos::from_s(1'700'000'000);
+    return r;
+}
+
+void run_it(JobReport& r, const Order& order) {
+    r.phase = JobPhase::running;
+    r.where = order.node;
+    r.order_seq = order.seq;
+    r.epoch = r.epoch.next();
+}
+
+}  // namespace
+
+START_TEST(a_job_is_ordered_run_shown_and_settled) {
+    if (impossible()) return;
+    MarketRig m;
+    MarketPeer n1 = m.agent("n1");
+    n1.send(provider("n1"));
+    JobReport r = job("n1", 1, 100);
+    n1.send(r);
+    const Order order = n1.expect<Order>();
+    ck_assert_text(order.id.text() + " " + order.node + " " + order.address, "n1.1 n1 127.0.0.1:7071");
+    ck_assert_text(format_money(order.price), "36");
+    run_it(r, order);
+    n1.send(r);
+    const std::string shown = m.ask_until("job", {"n1.1"}, R"("status":"run")");
+    ck_assert(shown.find(R"("id":"n1.1","user":"u\"ser","uid":1000)") != std::string::npos);
+    ck_assert(shown.find(R"("price":36)") != std::string::npos);
+    ck_assert(m.ask("list-providers").json.find(R"("status":"busy")") != std::string::npos);
+    ck_assert(m.ask("status").json.find(R"("jobs":{"total":1,"wait":0,"run":1)") != std::string::npos);
+    r.phase = JobPhase::finished;
+    r.stats.run_time = Nanos::from_s(100);
+    n1.send(r);
+    JobNote note = n1.expect<JobNote>();
+    while (!note.settled) note = n1.expect<JobNote>();
+    ck_assert_text(format_money(note.cost), "1");
+    ck_assert(m.ask("job", {"n1.1"}).json.find(R"("exit":0)") != std::string::npos);
+    ck_assert_int_eq(m.stop(), 0);
+}
+END_TEST
+
+START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
+    if (impossible()) return;
+    MarketRig m;
+    JobReport r = job("n1", 1, 100);
+    uint64_t seq = 0;
+    {
+        MarketPeer n1 = m.agent("n1");
+        n1.send(provider("n1"));
+        n1.send(r);
+        const Order order = n1.expect<Order>();
+        seq = order.seq;
+        run_it(r, order);
+        n1.send(r);
+        m.ask_until("job", {"n1.1"}, R"("status":"run")");
+        ck_assert(m.ask("move", {"n1.1", "n1", "hold"}).ok);
+        m.kill();
+    }
+    m.start();
+    m.ask_until("job", {"n1.1"}, "its home node n1 is not connected");
+    MarketPeer n1 = m.agent("n1");
+    n1.send(provider("n1"));
+    n1.send(r);
+    m.ask_until("job", {"n1.1"}, "held on n1 by the operator");
+    ck_assert(m.ask("status").json.find(R"("settling":false)") != std::string::npos);
+    ck_assert(m.ask("release", {"n1.1"}).ok);
+    // The first order after that is for a better bid, not for a job that runs.
+    n1.send(job("n1", 2, 200));
+    const Order order = n1.expect<Order>();
+    ck_assert(order.kind == Order::Kind::suspend && order.seq > seq);
+    r.phase = JobPhase::finished;
+    r.stats.run_time = Nanos::from_s(100);
+    n1.send(r);
+    JobNote note = n1.expect<JobNote>();
+    while (!note.settled) note = n1.expect<JobNote>();
+    ck_assert_text(format_money(note.cost), "1");
+}
+END_TEST
+
+START_TEST(a_second_market_on_the_same_port_or_directory_says_so_and_ends) {
+    if (impossible()) return;
+    MarketRig m;
+    std::string said;
+    const std::string listen = "127.0.0.1:" + std::to_string(m.port);
+    ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/state", m.dir + "/o.sock"), said), 1);
+    ck_assert_msg(said.find("is in use by another process (pid " + std::to_string(m.pid)) != std::string::npos, "%s", said.c_str());
+    ck_assert_int_eq(m.run_other(m.config(listen, m.dir + "/other", m.dir + "/o.sock"), said), 1);
+    ck_assert_text(said, "marketd: listen on " + listen + ": Address already in use\n");
+    ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/other", m.dir + "/m.sock"), said), 1);
+    ck_assert_msg(said.find("m.sock") != std::string::npos, "%s", said.c_str());
+    ck_assert(m.ask("status").ok);
+}
+END_TEST
+
+START_TEST(an_unknown_key_or_a_bad_value_is_refused_with_its_line) {
+    if (impossible()) return;
+    MarketRig m;
+    std::string said;
+    ck_assert_int_eq(m.run_other("name = \"x\"\nlisten_on = 3\n", said), 2);
+    ck_assert_text(said, "marketd: " + m.dir + "/other.toml:2: listen_on: unknown key\n");
+    ck_assert_int_eq(m.run_other("pricing = \"free\"\n", said), 2);
+    ck_assert_text(said, "marketd: " + m.dir + "/other.toml:1: pricing: needs one of: critical, first, uniform\n");
+}
+END_TEST
+
+START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
+    if (impossible()) return;
+    MarketRig m;
+    MarketPeer n1 = m.agent("n1");
+    n1.send(provider("n1"));
+    for (const bool local : {false, true}) {
+        MarketPeer peer = local ? m.connect_unix() : m.connect_tcp();
+        peer.send_raw("GET / HTTP/1.0\r\n\r\n");
+        ck_assert_text(peer.refusal(), "this is not souk's protocol");
+    }
+    MarketPeer liar = m.agent("n2");
+    liar.send(job("n1", 9, 5));
+    ck_assert_text(liar.refusal(), "node n2 reports job n1.9 of another home");
+    MarketPeer tool = m.tool();
+    tool.send(provider("n1"));
+    ck_assert(tool.refusal().find("is not for the market") != std::string::npos);
+    MarketPeer old = m.connect_tcp();
+    wire::Hello hello;
+    hello.role = wire::Role::agent;
+    hello.node = "n3";
+    hello.address = "127.0.0.1:1";
+    hello.version = 99;
+    old.send(hello);
+    ck_assert(old.refusal().find("version 99") != std::string::npos);
+    const wire::CtlReply reply = m.ask("dance");
+    ck_assert(!reply.ok);
+    ck_assert_text(reply.error, "the market does not know the verb 'dance'");
+    ck_assert_text(m.ask("job", {"n1.9"}).error, "no such job: n1.9");
+    ck_assert_text(m.ask("move", {"n1.9"}).error, "move takes 3 arguments, not 1");
+    n1.send(job("n1", 1, 100));  // all the while n1 is served
+    ck_assert_text(n1.expect<Order>().id.text(), "n1.1");
+}
+END_TEST
+
+START_TEST(a_newer_connection_of_a_node_replaces_the_older) {
+    if (impossible()) return;
+    MarketRig m;
+    MarketPeer first = m.agent("n1"), second = m.agent("n1");
+    ck_assert_text(first.refusal(), "replaced by a newer connection");
+    second.send(provider("n1"));
+    second.send(job("n1", 1, 100));
+    ck_assert_text(second.expect<Order>().id.text(), "n1.1");
+}
+END_TEST
+
+START_TEST(who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users) {
+    if (impossible()) return;
+    MarketRig m;
+    MarketPeer n1 = m.agent("n1");
+    n1.send(provider("n1"));
+    n1.send(job("n1", 1, 100));
+    n1.expect<Order>();
+    n1.send(wire::CtlRequest{1, 1001, "cancel", {"n1.1"}});
+    ck_assert_text(n1.expect<wire::CtlReply>().error, "job n1.1 belongs to another user");
+    // The rig's own questions claim uid 12345; the kernel says who really asks.
+    const wire::CtlReply hold = m.ask("freeze", {"n1.1", "hold"});
+    if (::geteuid() == 0) ck_assert(hold.ok);
+    else ck_assert(!hold.ok);
+    n1.send(wire::CtlRequest{2, 1000, "cancel", {"n1.1"}});
+    ck_assert(n1.expect<Order>().kind == Order::Kind::abort);
+}
+END_TEST
+
+// A program of a few lines of shell: every job to the first provider that was named.
+START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
+    if (impossible()) return;
+    char path[] = "/tmp/souk-solver-XXXXXX";
+    const int fd = ::mkstemp(path);
+    ::close(fd);
+    std::ofstream(path) << "while read c i rest; do case $c in reset) p=; j=;; ap) : ${p:=$i};; aj) j=\"$j $i\";;\n"
+                           "alloc) for k in $j; do echo $k $p; done;; info) echo mine;; esac; done\n";
+    {
+        MarketRig m("solver_program = [\"/bin/sh\", \"" + std::string(path) + "\"]\nsolver_patience_ms = 5000\n");
+        MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
+        ProviderReport slow = provider("n1"), fast = provider("n2");
+        fast.speed = 400;
+        n1.send(slow);
+        m.ask_until("list-providers", {}, R"("node":"n1")");
+        n2.send(fast);
+        m.ask_until("list-providers", {}, R"("node":"n2")");
+        n2.send(job("n2", 1, 100));
+        ck_assert_text(n2.expect<Order>().node, "n1");  // the own solver would take the faster one
+        ck_assert(m.ask("status").json.find(R"("solver":"/bin/sh")") != std::string::npos);
+    }
+    ::unlink(path);
+}
+END_TEST
+
+START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
+    if (impossible()) return;
+    for (const char* program : {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])", R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
+        MarketRig m("solver_program = " + std::string(program) + "\nsolver_patience_ms = 200\n");
+        MarketPeer n1 = m.agent("n1");
+        n1.send(provider("n1"));
+        n1.send(job("n1", 1, 100));
+        ck_assert_text(n1.expect<Order>().node, "n1");
+        std::ifstream log(m.dir + "/log");
+        const std::string said((std::istreambuf_iterator<char>(log)), {});
+        ck_assert_msg(said.find("the market decides by itself") != std::string::npos, "%s", said.c_str());
+        ck_assert_int_eq(m.stop(), 0);
+    }
+}
+END_TEST
+
+UNIT_SUITE(market_daemon, a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
+           a_second_market_on_the_same_port_or_directory_says_so_and_ends,
+           an_unknown_key_or_a_bad_value_is_refused_with_its_line, garbage_ends_its_own_connection_and_nothing_else,
+           a_newer_connection_of_a_node_replaces_the_older,
+           who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
+           a_program_that_speaks_the_text_protocol_can_be_the_solver,
+           a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one);
