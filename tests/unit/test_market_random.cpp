@@ -3,6 +3,7 @@
 // fail. World::check() demands after every step that no CPU or megabyte is given twice and that the ledger balances;
 // here are the prices. In the end everything heals, and every job must end.
 #include "kernel/base/rng.hpp"
+#include "market/wire/market_records.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -164,6 +165,29 @@ START_TEST(no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heal
 }
 END_TEST
 
+START_TEST(every_record_of_a_random_market_reads_back_as_it_was_written) {
+    size_t records = 0;
+    const auto same = [&records](const auto& record) {
+        const std::string bytes = wire::pack(record);
+        const auto read = wire::unpack<std::decay_t<decltype(record)>>(bytes);
+        ck_assert_msg(read.has_value(), "%s", read ? "" : read.error().message.c_str());
+        ck_assert(wire::pack(*read) == bytes);
+        ++records;
+    };
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+        Chaos c(seed);
+        for (int i = 0; i < 100; ++i) {
+            c.event();
+            c.w.run_for(Nanos::from_ms(c.rng.between(0, 2'000)));
+            for (const auto& [id, record] : c.w.stored_jobs) same(record);
+        }
+        for (const auto& [name, record] : c.w.stored_nodes) same(record);
+        same(c.w.stored_meta);
+    }
+    ck_assert(records > 1'000);
+}
+END_TEST
+
 START_TEST(the_same_inputs_give_the_same_orders) {
     const auto run = [] {
         Chaos c(4711);
@@ -181,4 +205,4 @@ START_TEST(the_same_inputs_give_the_same_orders) {
 END_TEST
 
 UNIT_SUITE_LONG(market_random, 300, no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heals,
-                the_same_inputs_give_the_same_orders);
+                every_record_of_a_random_market_reads_back_as_it_was_written, the_same_inputs_give_the_same_orders);
