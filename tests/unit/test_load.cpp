@@ -46,7 +46,15 @@ void end(const Pidfd& process) {
 }
 
 // The probe counts time on the CPU, getrusage leaves out what a hypervisor or interrupts stole of it: a wider upper bound.
-void assert_close(Nanos actual, Nanos expected) {
+// A processor that the hypervisor has taken away in the middle of an update leaves its last stretch out of a read: so the
+// figure is read until it is there, and Check's limit bounds that.
+template <class Read>
+void assert_close(Read read, Nanos expected) {
+    Nanos actual = read()->run;
+    while (static_cast<double>(actual.ns) < 0.85 * static_cast<double>(expected.ns)) {
+        ::sched_yield();
+        actual = read()->run;
+    }
     const double ratio = static_cast<double>(actual.ns) / static_cast<double>(expected.ns);
     ck_assert_msg(ratio > 0.85 && ratio < 1.5, "%.1f ms counted, %.1f ms meant", actual.ms(), expected.ms());
 }
@@ -64,10 +72,10 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     end(cgroups.spawn(one, [] { burn(Nanos::from_ms(200)); }));
     end(cgroups.spawn(nested, [] { burn(Nanos::from_ms(100)); }));
     end(cgroups.spawn(foreign, [] { burn(Nanos::from_ms(100)); }));
-    assert_close(probe.read("n1/jobs/n1.1")->run, *one.cpu_time());
-    assert_close(probe.read("n1/jobs/n1.1")->run, Nanos::from_ms(200));
-    assert_close(probe.read("n1/jobs/n1.2")->run, Nanos::from_ms(100));
-    assert_close(probe.read_node()->run, Nanos::from_ms(300));
+    assert_close([&] { return probe.read("n1/jobs/n1.1"); }, *one.cpu_time());
+    assert_close([&] { return probe.read("n1/jobs/n1.1"); }, Nanos::from_ms(200));
+    assert_close([&] { return probe.read("n1/jobs/n1.2"); }, Nanos::from_ms(100));
+    assert_close([&] { return probe.read_node(); }, Nanos::from_ms(300));
     ck_assert_uint_eq(probe.dropped(), 0);
     // A slot that is used again begins at nothing.
     ck_assert(probe.remove("n1/jobs/n1.1"));
