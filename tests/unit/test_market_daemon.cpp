@@ -19,7 +19,7 @@ bool impossible() {
     return true;
 }
 
-ProviderReport provider(const std::string& node, int64_t reserve = 36) {
+ProviderReport offer(const std::string& node, int64_t reserve = 36) {
     ProviderReport p;
     p.node = node;
     p.on_market = true;
@@ -52,7 +52,7 @@ START_TEST(a_job_is_ordered_run_shown_and_settled) {
     if (impossible()) return;
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
-    n1.send(provider("n1"));
+    n1.send(offer("n1"));
     JobReport r = job("n1", 1, 100);
     n1.send(r);
     const Order order = n1.expect<Order>();
@@ -83,7 +83,7 @@ START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
     uint64_t seq = 0;
     {
         MarketPeer n1 = m.agent("n1");
-        n1.send(provider("n1"));
+        n1.send(offer("n1"));
         n1.send(r);
         const Order order = n1.expect<Order>();
         seq = order.seq;
@@ -96,7 +96,7 @@ START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
     m.start();
     m.ask_until("job", {"n1.1"}, "its home node n1 is not connected");
     MarketPeer n1 = m.agent("n1");
-    n1.send(provider("n1"));
+    n1.send(offer("n1"));
     n1.send(r);
     m.ask_until("job", {"n1.1"}, "held on n1 by the operator");
     ck_assert(m.ask("status").json.find(R"("settling":false)") != std::string::npos);
@@ -144,7 +144,7 @@ START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
     if (impossible()) return;
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
-    n1.send(provider("n1"));
+    n1.send(offer("n1"));
     for (const bool local : {false, true}) {
         MarketPeer peer = local ? m.connect_unix() : m.connect_tcp();
         peer.send_raw("GET / HTTP/1.0\r\n\r\n");
@@ -154,7 +154,7 @@ START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
     liar.send(job("n1", 9, 5));
     ck_assert_text(liar.refusal(), "node n2 reports job n1.9 of another home");
     MarketPeer tool = m.tool();
-    tool.send(provider("n1"));
+    tool.send(offer("n1"));
     ck_assert(tool.refusal().find("is not for the market") != std::string::npos);
     MarketPeer old = m.connect_tcp();
     wire::Hello hello;
@@ -179,7 +179,7 @@ START_TEST(a_newer_connection_of_a_node_replaces_the_older) {
     MarketRig m;
     MarketPeer first = m.agent("n1"), second = m.agent("n1");
     ck_assert_text(first.refusal(), "replaced by a newer connection");
-    second.send(provider("n1"));
+    second.send(offer("n1"));
     second.send(job("n1", 1, 100));
     ck_assert_text(second.expect<Order>().id.text(), "n1.1");
 }
@@ -189,7 +189,7 @@ START_TEST(who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users
     if (impossible()) return;
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
-    n1.send(provider("n1"));
+    n1.send(offer("n1"));
     n1.send(job("n1", 1, 100));
     n1.expect<Order>();
     n1.send(wire::CtlRequest{1, 1001, "cancel", {"n1.1"}});
@@ -214,7 +214,7 @@ START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
     {
         MarketRig m("solver_program = [\"/bin/sh\", \"" + std::string(path) + "\"]\nsolver_patience_ms = 5000\n");
         MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
-        ProviderReport slow = provider("n1"), fast = provider("n2");
+        ProviderReport slow = offer("n1"), fast = offer("n2");
         fast.speed = 400;
         n1.send(slow);
         m.ask_until("list-providers", {}, R"("node":"n1")");
@@ -233,7 +233,7 @@ START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
     for (const char* program : {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])", R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
         MarketRig m("solver_program = " + std::string(program) + "\nsolver_patience_ms = 200\n");
         MarketPeer n1 = m.agent("n1");
-        n1.send(provider("n1"));
+        n1.send(offer("n1"));
         n1.send(job("n1", 1, 100));
         ck_assert_text(n1.expect<Order>().node, "n1");
         std::ifstream log(m.dir + "/log");
