@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A job that is moved, frozen and thawed while it runs ends as if it had never been touched."""
+import random
+import subprocess
+
+import programs
+from conftest import BIN, Late, until
+
+NODES = ["n1", "n2", "n3"]
+
+
+def shove(market, id, seed, times, between=None):
+    """Moves (two of three) or freezes and thaws elsewhere, as soon as the job runs again; the number done before it ended."""
+    r = random.Random(seed)
+    for done in range(times):
+        if between:
+            between()
+        job = until("it runs", lambda: (j := market.job(id)) and
+                    (j["status"] == "finish" or j["status"] == "run" and "going_to" not in j) and j)
+        if job["status"] == "finish":
+            return done
+        there = r.choice([n for n in NODES if n != job["where"]])
+        if r.randrange(3):
+            steps = [("move", there, lambda j: j["status"] == "run" and j["where"] == there)]
+        else:
+            steps = [("freeze", None, lambda j: j["status"] == "suspend"),
+                     ("thaw", there, lambda j: j["status"] == "run" and j["where"] == there)]
+        for verb, node, seen in steps:
+            if market.tool("marketctl", "--hold", verb, id, *([node] if node else []), check=False).returncode != 0:
+                assert market.job(id)["status"] == "finish"
+                return done
+            if market.until_job(id, verb, lambda j: j["status"] == "finish" or seen(j))["status"] == "finish":
+                return done
+    market.tool("marketctl", "release", id, check=False)
+    return times
+
+
+def shoved_run(market, seed, times, command):
+    """Runs command(size) with a size that lasts for that many moves; its output, and that of the same run by hand."""
+    for size in (1, 2, 4, 8):
+        job = market.srun("-p", 50, *command(size))
+        done = shove(market, job.id, seed, times)
+        assert job.wait(150) == 0
+        by_hand = subprocess.run(command(size), capture_output=True, timeout=150)
+        assert bytes(job.out) == by_hand.stdout and by_hand.stdout
+        assert not job.told
+        if done == times:
+            last = market.job(job.id)
+            assert last["failed_moves"] == 0
+            assert last["migrations"] + last["freezes"] >= times
+            return
+    raise Late(f"the job ended after {done} of {times} moves, however long it was made")
+
+
+def test_a_job_that_checks_its_memory_ends_the_same_after_thirty_moves_and_freezes(market):
+    shoved_run(market, 11, 30, lambda size: [
+        f"{BIN}/testload", "--steps", str(8000 * size), "--print-every", "40", "--digest", "--memory", "16"])
+
+
+def test_a_pipeline_of_processes_ends_the_same_after_moves_and_freezes(market):
+    # Four processes and three pipes, always full; what it prints is told by the last line of each.
+    shoved_run(market, 12, 10, lambda size: ["bash", "-c",
+        f"seq 1 {3_000_000 * size} | awk '{{s=(s*31+$1)%1000003; print s, $1}}' | sed 's/7/x/g' |"
+        " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) print n, t} END {print n, t}'"])
+
+
+def test_a_python_program_with_threads_ends_the_same_after_moves_and_freezes(market):
+    job = market.srun("-p", 50, *programs.chain_job(4), stdin=subprocess.PIPE)
+    job.printed(5)
+    assert shove(market, job.id, 13, 10, between=lambda: job.printed(job.lines() + 10)) == 10
+    job.printed(job.lines() + 5)
+    job.process.stdin.close()
+    assert job.wait() == 7
+    programs.check_chain(job.out, 4)
+
+
+def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
+    job = market.srun("-p", 50, "sh", "-c", "while read x; do echo got $x; done; echo end", stdin=subprocess.PIPE)
+    market.until_runs(job.id)
+    sent = 0
+
+    def feed():
+        nonlocal sent
+        for _ in range(200):
+            sent += 1
+            job.process.stdin.write(b"%d\n" % sent)
+        job.process.stdin.flush()
+    assert shove(market, job.id, 14, 8, between=feed) == 8
+    job.process.stdin.close()
+    assert job.wait() == 0
+    assert bytes(job.out).decode() == "".join(f"got {i}\n" for i in range(1, sent + 1)) + "end\n"
