@@ -236,6 +236,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     }
     const Peer at = job.at;
     job.phase = JobPhase::finished;
+    job.spec.env = {};  // never started again: a thousand of them are kept
     job.wait_status = wait_status;
     job.why = why;
     if (!at.node.empty()) add_remnant(job, at, job.epoch);

@@ -15,13 +15,15 @@ namespace souk {
 namespace {
 
 constexpr off_t ballast_bytes = 4 << 20;
-constexpr Nanos ballast_retry = Nanos::from_s(10);
+constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1);
 
 }  // namespace
 
 Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, Home::Limits{}) {}
 
-Agent::~Agent() = default;
+Agent::~Agent() {
+    if (db_) (void)db_->commit();  // what could wait
+}
 
 Nanos Agent::unix_now() {
     timespec t{};
@@ -73,9 +75,16 @@ void Agent::after_commit(std::function<void()> fn) {
     loop_.defer([this] { flush(); });
 }
 
-void Agent::put(const char* kind, const std::string& key, const std::string& record) {
+void Agent::put(const char* kind, const std::string& key, const std::string& record, bool can_wait) {
     db_->put(kind, key, record);
-    after_commit([] {});
+    if (can_wait)
+        commit_later();
+    else
+        after_commit([] {});
+}
+
+void Agent::commit_later() {
+    if (!commit_timer_.waiting()) commit_timer_ = loop_.after(lazy_commit, [this] { after_commit([] {}); });
 }
 
 // Room on the state's disk that is kept for the state alone: a job's image or output may have filled the rest.
@@ -109,7 +118,15 @@ void Agent::flush() {
 // ------------------------------------------------------------------------------------------------------- outputs
 
 void Agent::apply(home::Output& output) {
-    if (auto* p = std::get_if<home::Persist>(&output)) return put("home", std::to_string(p->job.id.seq), wire::pack(p->job));
+    if (auto* p = std::get_if<home::Persist>(&output)) {
+        // Nothing depends on these being on disk: after a crash the guest says again that the job runs, and the market that
+        // it is settled. They go with the next commit.
+        const HomeJob& job = p->job;
+        const bool first_run = job.phase == JobPhase::running && job.stats.migrations + job.stats.thaws == 0 && !job.cancelled &&
+                               job.stats.failed_moves == 0;
+        const bool can_wait = first_run || job.settled;
+        return put("home", std::to_string(job.id.seq), wire::pack(job), can_wait);
+    }
     if (auto* e = std::get_if<home::Erase>(&output)) {
         db_->erase("home", std::to_string(e->id.seq));
         return after_commit([this, id = e->id] { terminals_->erase(id); });
@@ -127,7 +144,7 @@ void Agent::apply(guest::Output& output) {
     if (auto* p = std::get_if<guest::Persist>(&output)) return put("guest", p->job.key.text(), wire::pack(p->job));
     if (auto* e = std::get_if<guest::Erase>(&output)) {
         db_->erase("guest", e->key.text());
-        return after_commit([] {});
+        return commit_later();  // a record whose directory is gone says as much
     }
     if (auto* h = std::get_if<guest::ToHome>(&output)) return to_home(h->home, h->message);
     after_commit([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });

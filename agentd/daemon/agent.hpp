@@ -53,7 +53,8 @@ class Agent {
     void flush();
     void take_ballast();
     bool give_up_ballast();
-    void put(const char* kind, const std::string& key, const std::string& record);
+    void put(const char* kind, const std::string& key, const std::string& record, bool can_wait = false);
+    void commit_later();
     void tick_home();
     static Nanos unix_now();
     static WallTime wall_now();
@@ -99,6 +100,7 @@ class Agent {
     // agent_tools.cpp: sessions on the unix socket
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
+    const std::string& user_name(uint32_t uid);
     Result<JobId> submit(const wire::Submit& request, uint32_t uid);
     wire::CtlReply provider_request(const wire::CtlRequest& request);
     std::string provider_json() const;
@@ -120,15 +122,17 @@ class Agent {
     std::unique_ptr<LoadProbe> load_;
     LoadSample load_sample_;
     Nanos load_at_;
+    uint64_t load_ticks_ = 0;
     CriuTool criu_;
     CellSite site_;
     std::map<GuestKey, std::unique_ptr<Cell>> cells_;
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_;
+    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
+    std::map<uint32_t, std::string> user_names_;
     ProviderNote provider_note_;
     std::vector<std::function<void()>> after_commit_;
     std::function<void()> on_ready_;

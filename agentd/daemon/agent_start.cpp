@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: start. Directories, control groups, what the owner offers, and finding again what the daemon before left.
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr Nanos load_period = Nanos::from_s(1);
+constexpr uint64_t trim_ticks = 30;
 
 // As it says itself ("Version: 4.2.1").
 Result<std::string> criu_version(const CriuTool& tool) {
@@ -337,6 +339,7 @@ void Agent::tick_load() {
         load_at_ = now;
     }
     provider_step([&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }
 

@@ -14,14 +14,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t sessions_max = 8192;
-
-std::string user_name(uint32_t uid) {
-    char buffer[4096];
-    passwd entry{}, *found = nullptr;
-    if (::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found) return found->pw_name;
-    return std::to_string(uid);
-}
+constexpr size_t sessions_max = 8192, users_max = 4096;
 
 // The caller's supplementary groups, as of connect().
 std::vector<uint32_t> peer_groups(int fd) {
@@ -38,6 +31,17 @@ std::vector<uint32_t> peer_groups(int fd) {
 }
 
 }  // namespace
+
+// Asked once: a look-up reads files, or a network.
+const std::string& Agent::user_name(uint32_t uid) {
+    const auto known = user_names_.find(uid);
+    if (known != user_names_.end()) return known->second;
+    if (user_names_.size() >= users_max) user_names_.clear();
+    char buffer[4096];
+    passwd entry{}, *found = nullptr;
+    const bool named = ::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found;
+    return user_names_[uid] = named ? found->pw_name : std::to_string(uid);
+}
 
 void Agent::accept_tool(Fd socket) {
     if (sessions_.size() >= sessions_max) 

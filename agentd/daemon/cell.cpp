@@ -14,13 +14,13 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/sys/log.hpp"
+#include "market/wire/types.hpp"
 
 namespace souk {
 namespace {
 
 constexpr const char* capsule_file = "capsule";
 constexpr Nanos exit_output_limit = Nanos::from_s(5), group_limit = Nanos::from_s(5);
-constexpr size_t input_bytes_max = 256 * 1024;
 
 LaunchSpec launch_spec(const JobSpec& s) {
     LaunchSpec l;
@@ -356,7 +356,7 @@ void Cell::input(uint64_t offset, std::string_view bytes, bool eof) {
     if (input_.empty()) input_at_ = have;
     if (offset > have) return;  // a gap: the home sends again from what was taken
     const uint64_t known = have - offset;
-    if (known < bytes.size() && input_.size() < input_bytes_max) input_.append(bytes.substr(known));
+    if (known < bytes.size() && input_.size() < wire::input_window_bytes) input_.append(bytes.substr(known));
     if (eof && offset + bytes.size() <= input_at_ + input_.size()) input_eof_ = true;
     feed_input();
 }

@@ -6,7 +6,6 @@
 namespace souk {
 namespace {
 
-constexpr size_t input_bytes_max = 64 * 1024;  // what a capsule takes at once; srun sends no more than is acknowledged
 constexpr Nanos disk_retry = Nanos::from_s(1);
 
 }  // namespace
@@ -60,9 +59,18 @@ void Terminals::input_taken(const HomeJob& job, const wire::StdioInputAck& ack) 
     for (Session& s : j->sessions) s.session->send(wire::InputAck{j->input_base});
 }
 
+// Everything from `skip` bytes after input_base on, in frames of their size.
+void Terminals::send_input(const HomeJob& job, const Job& j, size_t skip) {
+    do {
+        const size_t n = std::min(j.input.size() - skip, wire::stdio_bytes_max);
+        const bool last = skip + n == j.input.size();
+        outlet_.input(job, {job.id, job.epoch, j.input_base + skip, j.input.substr(skip, n), last && j.input_eof});
+        skip += n;
+    } while (skip < j.input.size());
+}
+
 void Terminals::send_waiting_input(const HomeJob& job, const Job& j) {
-    if (j.input.empty() && !j.input_eof) return;
-    outlet_.input(job, {job.id, job.epoch, j.input_base, j.input, j.input_eof});
+    if (!j.input.empty() || j.input_eof) send_input(job, j, 0);
 }
 
 void Terminals::resync(const HomeJob& job) {
@@ -164,10 +172,11 @@ void Terminals::input(const HomeJob& job, const wire::Input& input) {
     if (known < input.data.size() || input.eof) {
         std::string_view fresh = input.data;
         fresh.remove_prefix(std::min<uint64_t>(known, fresh.size()));
-        fresh = fresh.substr(0, input_bytes_max - std::min(input_bytes_max, j.input.size()));
+        fresh = fresh.substr(0, wire::input_window_bytes - std::min(wire::input_window_bytes, j.input.size()));
+        const size_t before = j.input.size();
         j.input += fresh;
         j.input_eof = input.eof && j.input_base + j.input.size() == input.offset + input.data.size();
-        if (job.phase == JobPhase::running) outlet_.input(job, {job.id, job.epoch, have, std::string(fresh), j.input_eof});
+        if (job.phase == JobPhase::running) send_input(job, j, before);
     }
 }
 

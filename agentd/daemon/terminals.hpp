@@ -88,6 +88,7 @@ class Terminals {
 
     Result<Job*> open(const JobId& id);
     Job* find(const JobId& id);
+    void send_input(const HomeJob& job, const Job& j, size_t skip);
     void send_waiting_input(const HomeJob& job, const Job& j);
     void pump_session(Job& j, Session& s);
     void check_complete(Job& j);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <string>
 
+#include "market/wire/types.hpp"
 #include "kernel/base/result.hpp"
 #include "market/wire/messages.hpp"
 
@@ -49,7 +50,7 @@ class OutputQueue {
 
 class InputBuffer {
   public:
-    static constexpr size_t bytes_max = 256 * 1024;
+    static constexpr size_t bytes_max = wire::input_window_bytes;
 
     bool full() const { return data_.size() >= bytes_max; }
     bool ended() const { return ended_; }
