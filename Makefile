@@ -48,13 +48,17 @@ FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
 BENCH_SRCS := $(wildcard tests/bench/*.cpp)
 BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
 
+# All processors, unless -j says otherwise.
+JOBS      ?= $(shell nproc)
+PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+
 .DEFAULT_GOAL := all
 .PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
 all: deps            ## build everything into build/bin (installs what is missing first)
-	@$(MAKE) --no-print-directory bins
+	@$(MAKE) --no-print-directory $(PARALLEL) bins
 
 bins: $(BINS)
 
