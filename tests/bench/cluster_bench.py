@@ -87,39 +87,47 @@ def round_trip(book, market, slurm, rounds):
 # ---- many at once
 
 
-def all_at_once(argv, env, count, seconds=300):
-    """Starts them as fast as processes can be started: (jobs per second until the last has ended, how many failed)."""
+def all_at_once(argv, env, count, seconds=60):
+    """Starts them as fast as processes can be started: (jobs per second until the last has ended, how many failed).
+    What has not ended within `seconds` is killed and counts as failed, and the rate is that of the others."""
     start = time.monotonic()
-    started = [subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL, close_fds=False) for _ in range(count)]
-    failed = 0
-    for process in started:
-        try:
-            failed += process.wait(timeout=max(0.1, start + seconds - time.monotonic())) != 0
-        except subprocess.TimeoutExpired:
+    running, ended_well, last = [], 0, start
+    try:
+        for _ in range(count):
+            running.append(subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                            stderr=subprocess.DEVNULL, close_fds=False))
+        while running and time.monotonic() < start + seconds:
+            try:
+                ended_well += running[0].wait(timeout=max(0.01, start + seconds - time.monotonic())) == 0
+                running.pop(0)
+            except subprocess.TimeoutExpired:
+                break
+        last = time.monotonic()
+    finally:
+        for process in running:
             process.kill()
-            process.wait()
-            failed += 1
-    return count / (time.monotonic() - start), failed
+        for process in running:
+            ended_well += process.wait() == 0
+    return ended_well / (last - start), count - ended_well
 
 
 def ours_detached(market, count):
     before = market.ctl('status')['jobs']['finish']
     start = time.monotonic()
     _, failed = all_at_once(market.srun('--detach', '-p', '1', TRUE), market.env, count)
-    market.wait(lambda: market.ctl('status')['jobs']['finish'] >= before + count - failed, 300, 'jobs do not finish')
-    return count / (time.monotonic() - start), failed
+    market.wait(lambda: market.ctl('status')['jobs']['finish'] >= before + count - failed, 120, 'jobs do not finish')
+    return (count - failed) / (time.monotonic() - start), failed
 
 
 def slurm_detached(slurm, count):
     start = time.monotonic()
     _, failed = all_at_once(['/usr/bin/sbatch', '-Q', '-o', '/dev/null', '--wrap', TRUE], slurm.env, count)
-    end = start + 300
+    end = start + 120
     while slurm.run('/usr/bin/squeue', '-h').strip():
         if time.monotonic() > end:
             raise RuntimeError('Slurm: jobs do not finish')
         time.sleep(0.1)
-    return count / (time.monotonic() - start), failed
+    return (count - failed) / (time.monotonic() - start), failed
 
 
 def throughput(book, market, slurm, count, rounds):
@@ -292,6 +300,8 @@ def main():
             load.append(os.getloadavg()[0])
     except FAILURES as e:
         book.problem('market', e)
+    except KeyboardInterrupt:
+        book.problem('the rest', 'interrupted')
     finally:
         if market:
             market.close()

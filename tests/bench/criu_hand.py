@@ -2,7 +2,8 @@
 """A move by hand: what an operator without a market would do with CRIU, as the peer of the market's own moves.
 
 Hand is the outside. This file run as a program is PID 1 of a pid and mount namespace of its own: it starts the job
-there as a session leader with files opened inside, and obeys one command per line on stdin with one JSON line on stdout:
+there as a session leader with files opened inside, and obeys one command per line on stdin with one JSON line on
+stdout:
   start PROGRAM ARGS...   the job, in a fresh session
   move                    criu dump, cp -r of the images to another directory, criu restore; all in memory
   freeze                  criu dump to disk, sync of that file system, criu restore
