@@ -21,7 +21,7 @@
 
 namespace souk {
 
-inline constexpr int64_t provider_speed_max = 1'000'000;
+inline constexpr int64_t provider_speed_max = 16'383;  // what the market's solver ranks (speed_max of market/core/types.hpp)
 
 // The wall clock, as the caller's time zone has it.
 struct WallTime {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
@@ -25,6 +26,7 @@ namespace {
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr Nanos load_period = Nanos::from_s(1);
 constexpr uint64_t trim_ticks = 30;
+constexpr Nanos group_limit = Nanos::from_s(2);
 
 // As it says itself ("Version: 4.2.1").
 Result<std::string> criu_version(const CriuTool& tool) {
@@ -285,6 +287,15 @@ Status Agent::recover_guests() {
             c->remove();
             known.insert(name);
         }
+    }
+    if (!cgroups_) return {};
+    // Groups of capsules that ended while nobody looked.
+    const auto groups = cgroups_->list(site_.cgroup_parent);
+    for (const std::string& name : groups ? *groups : std::vector<std::string>{}) {
+        const bool in_use = std::any_of(cells_.begin(), cells_.end(), [&](const auto& c) { return c.first.text() == name && c.second->has_capsule(); });
+        if (in_use) continue;
+        if (auto removed = cgroups_->remove(site_.cgroup_parent + "/" + name, group_limit); !removed)
+            log_.warning("cannot remove a control group", {{"error", removed.error()}});
     }
     return {};
 }

@@ -323,7 +323,10 @@ Guest::Found Cell::adopt() {
     found.capsule_alive = true;
     if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"job", key_.text()}, {"error", made.error()}});
     const auto processes = capsule_processes(*capsule_);
-    found.job_alive = !found.exited && processes && processes->size() > 1;
+    // The root is a child of PID 1; what came from outside (CRIU) is not.
+    found.job_alive = !found.exited && processes && std::any_of(processes->begin(), processes->end(), [](const CapsuleProcess& p) {
+        return p.parent == 1 && p.state != 'Z';
+    });
     if (job_group_ && found.job_alive) {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");

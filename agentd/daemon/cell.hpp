@@ -90,9 +90,12 @@ class Cell {
     // As a frozen job's.
     Result<Fd> open_sealed() const { return open_image(image_parent(), key_.text()); }
     const GuestJob& job() const { return job_; }
+    bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
     enum class Plan : uint8_t { none, coming, dumping, restoring };
+    // What CRIU was told at its hold.
+    enum class Decided : uint8_t { nothing, to_die, to_run };
 
     void connect(Fd connection);
     void client_readable();
@@ -103,6 +106,7 @@ class Cell {
     void criu_readable();
     void criu_event(const CriuEvent& e);
     void criu_failed(const std::string& why);
+    void criu_ended_badly(const CriuEvent& e);
     void close_criu();
     void held_after_dump();
     void drained(const CapsuleClient::Event& e);
@@ -130,6 +134,7 @@ class Cell {
     std::vector<Fd> job_ends_;
 
     Plan plan_ = Plan::none;
+    Decided decided_ = Decided::nothing;
     bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;

@@ -141,6 +141,24 @@ void Cell::criu_failed(const std::string& why) {
     tell(plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed, why);
 }
 
+// Before the decision: as if nothing had been. After it the word is given, and CRIU's trouble changes nothing of it.
+void Cell::criu_ended_badly(const CriuEvent& e) {
+    switch (decided_) {
+        case Decided::nothing: return criu_failed(e.message);
+        case Decided::to_die:  // what was dumped dies with its capsule; the image is the job
+            close_criu();
+            return kill_capsule();
+        case Decided::to_run:
+            // CRIU's own word that it failed: nothing ran. Without a word it may run: then its end, if any, will tell.
+            if (e.kind == CriuEventKind::failed) return criu_failed(e.message);
+            close_criu();
+            has_job_ = true;
+            if (client_) (void)client_.hello(acked_[0], acked_[1]);
+            update_watch();
+            return tell(CellEvent::Kind::restore_running);
+    }
+}
+
 void Cell::criu_event(const CriuEvent& e) {
     switch (e.kind) {
         case CriuEventKind::ready:
@@ -160,6 +178,7 @@ void Cell::criu_event(const CriuEvent& e) {
         case CriuEventKind::restored:
             root_ = e.root;
             has_job_ = true;
+            decided_ = Decided::nothing;
             (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
             close_criu();
             helpers_in_ = false;
@@ -169,7 +188,7 @@ void Cell::criu_event(const CriuEvent& e) {
         case CriuEventKind::failed:
         case CriuEventKind::lost:
             if (undoing_) return undone();
-            return criu_failed(e.message);
+            return criu_ended_badly(e);
     }
 }
 
@@ -242,6 +261,7 @@ void Cell::drained(const CapsuleClient::Event& e) {
 }
 
 void Cell::finish_dump() {
+    decided_ = Decided::to_die;
     if (!criu_) return kill_capsule();  // its agentd died while it was held
     if (auto sent = criu_.answer(true); !sent) kill_capsule();
 }
@@ -291,6 +311,7 @@ void Cell::restore_local(const Cell* source) {
 }
 
 void Cell::finish_restore() {
+    decided_ = Decided::to_run;
     (void)client_.restored();
     update_watch();
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
