@@ -272,14 +272,14 @@ class Market:
 
     # What the kernel knows
 
-    def capsules(self, job="", node="*"):
-        """Control groups of capsules: (node, JOB.EPOCH, pids)."""
+    def capsules(self, job="", node="*", empty=False):
+        """Control groups of capsules that have a process: (node, JOB.EPOCH, pids)."""
         found = {}
         for path in self.cgroup_files():
             m = re.search(rf"/{self.tag}/([^/]+)/jobs/([^/]+)/", path)
             if m and (not job or m[2].startswith(job + ".")) and node in ("*", m[1]):
                 found.setdefault((m[1], m[2]), set()).update(map(int, read_text(path).split()))
-        return [(n, c, pids) for (n, c), pids in found.items()]
+        return [(n, c, pids) for (n, c), pids in found.items() if pids or empty]
 
     def processes(self, job, program):
         """How many processes of that name the job has, on all nodes."""
@@ -325,11 +325,14 @@ def fit():
     assert os.path.exists(f"{BIN}/souk"), f"no programs in {BIN}: run make, or set SOUK_BIN"
 
 
-def bring_up(*options):
-    m = Market(*options)
+def bring_up(m):
     try:
         m.up()
         yield m
+    except BaseException:
+        for path, text in m.logs():
+            print(path, text, sep="\n")
+        raise
     finally:
         left = m.down()
     assert not left, f"left behind: {left}"
@@ -338,7 +341,7 @@ def bring_up(*options):
 @pytest.fixture(scope="module")
 def standing(fit):
     """The module's market: n1, n2, n3 of speeds 100, 80, 60, one CPU and price 1 each."""
-    yield from bring_up("--nodes", "3", "--speeds", "100,80,60")
+    yield from bring_up(Market("--nodes", "3", "--speeds", "100,80,60"))
 
 
 @pytest.fixture
