@@ -89,7 +89,6 @@ def test_a_frozen_and_a_finished_job_are_still_there_after_every_daemon_died(mar
     programs.check_chain(job.out)
 
 
-@pytest.mark.xfail(strict=True, reason="agentd takes hold of a control group only while the capsule in it lives (Cell::adopt)")
 def test_a_capsule_that_ended_while_its_agent_was_dead_leaves_no_control_group(market):
     job = market.srun("-p", 50, "sleep", "100000")
     market.until_runs(job.id, "n1")
