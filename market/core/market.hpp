@@ -180,7 +180,7 @@ class Market {
         std::vector<Bid> jobs;  // the free ones
     };
     Problem problem() const;
-    Status adopt(std::vector<Solver::Assignment> allocation, Nanos now);
+    Status adopt(const std::vector<Solver::Assignment>& allocation, Nanos now);
     void use_own();
 
     // To look at.
@@ -297,6 +297,8 @@ class Market {
     JobId comments_next_;
     bool prices_due_ = false;
     Nanos prices_at_{INT64_MIN / 2};
+    std::set<JobKey> asked_;  // what the question under way was about
+    int stale_answers_ = 0;   // in a row, that did not fit any more
     bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false, own_once_ = false;
 };
 

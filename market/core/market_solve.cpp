@@ -320,6 +320,10 @@ void Market::solve(Nanos now, Outputs& out) {
         prices_due_ = true;
         refresh_prices(now);
     }
+    if (out.ask_solver) {
+        asked_.clear();
+        for (const Problem::Bid& bid : problem().jobs) asked_.insert(bid.key);
+    }
     refresh_prices(now);
     refresh_comments(now);
     flush(now, out);
@@ -345,15 +349,30 @@ Market::Problem Market::problem() const {
     return p;
 }
 
-Status Market::adopt(std::vector<Solver::Assignment> allocation, Nanos now) {
+// What changed since the question was put is left as it is: the answer knows nothing of it. The next one will.
+Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos now) {
+    constexpr int stale_max = 3;
     asking_ = false;
-    if (std::exchange(ask_again_, false)) dirty_ = true;
+    const bool stale = std::exchange(ask_again_, false);
+    if (stale) dirty_ = true;
+    std::set<JobKey> open;  // still the answer's to place
+    std::vector<Solver::Assignment> whole;
     for (const auto& [id, job] : jobs_) {
         const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
-        if (spec && spec->pin == Pin::stay) allocation.push_back({job.key, spec->place});
+        if (!spec) continue;
+        if (spec->pin == Pin::free && asked_.contains(job.key)) open.insert(job.key);
+        else if (spec->pin != Pin::frozen && spec->state == JobState::running) whole.push_back({job.key, spec->place});
     }
-    TRY_ASSIGN(const std::span<const Change> changes, solver_.adopt(allocation, now));
-    take_changes(changes);
+    // A job that it was not asked about is nonsense, and the solver says so.
+    for (const Solver::Assignment& a : allocation)
+        if (open.contains(a.job) || !asked_.contains(a.job)) whole.push_back(a);
+    const auto changes = solver_.adopt(whole, now);
+    if (!changes) {
+        if (stale && ++stale_answers_ <= stale_max) return {};  // asked again at once
+        return tl::unexpected(changes.error());
+    }
+    stale_answers_ = 0;
+    take_changes(*changes);
     adopted_ = true;
     return {};
 }

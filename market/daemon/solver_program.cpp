@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 #include "kernel/sys/socket.hpp"
+#include "market/core/solver_protocol.hpp"
 
 extern char** environ;
 
@@ -20,31 +20,28 @@ namespace {
 constexpr Nanos pause_min = Nanos::from_s(1), pause_max = Nanos::from_s(60);
 constexpr size_t line_bytes_max = 4'096, question_bytes_max = 64 << 20;
 
-// Two whole numbers and nothing else.
-bool two_numbers(std::string_view text, uint64_t& a, uint64_t& b) {
-    const char* const end = text.data() + text.size();
-    const auto first = std::from_chars(text.data(), end, a);
-    if (first.ec != std::errc() || first.ptr == end || (*first.ptr != ' ' && *first.ptr != '\t')) return false;
-    const char* next = first.ptr;
-    while (next != end && (*next == ' ' || *next == '\t')) ++next;
-    const auto second = std::from_chars(next, end, b);
-    return second.ec == std::errc() && second.ptr == end;
-}
-
 }  // namespace
 
 std::string solver_question(const market::Market::Problem& problem) {
-    const auto n = [](auto v) { return std::to_string(v); };
-    std::string q = "reset\n";
+    namespace command = market::command;
+    std::string q;
+    const auto say = [&q](const market::Command& c) { q += market::format_command(c) + "\n"; };
+    say(command::Reset{});
     for (const auto& [key, p] : problem.providers)
-        q += "ap " + n(key.n) + " " + format_money(p.reserve) + " " + n(p.memory_mb) + " " + n(p.cpus) + " 0 " +
-             n(p.speed) + "\n";
-    Nanos first{INT64_MAX};
-    for (const auto& [key, j] : problem.jobs) first = std::min(first, j.arrival);
+        say(command::AddProvider{key, p.reserve, p.memory_mb, p.cpus, 0, p.speed});
+    Nanos first{INT64_MAX}, last{INT64_MIN};
+    for (const auto& [key, j] : problem.jobs) {
+        first = std::min(first, j.arrival);
+        last = std::max(last, j.arrival);
+    }
+    const auto since = [first](Nanos t) { return (t - first).ns / 1'000'000'000; };
     for (const auto& [key, j] : problem.jobs)
-        q += "aj " + n(key.n) + " " + format_money(j.value) + " " + n(j.memory_mb) + " " + n(j.cpus) + " " +
-             n((j.arrival - first).ns / 1'000'000'000) + " 0 " + n(j.user) + "\n";
-    return q + "go\nalloc\ninfo\n";
+        say(command::AddJob{key, j.value, j.memory_mb, j.cpus, since(j.arrival), -1, j.user});
+    if (!problem.jobs.empty()) say(command::Time{since(last)});
+    say(command::Go{});
+    say(command::Alloc{});
+    say(command::Info{});
+    return q;
 }
 
 SolverProgram::SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, Nanos patience,
@@ -136,14 +133,14 @@ void SolverProgram::received(std::string_view text) {
 
 void SolverProgram::line(std::string_view text) {
     if (ended_) return;  // the rest of its `info`
-    uint64_t job = 0, provider = 0;
-    if (two_numbers(text, job, provider)) {
+    if (text.empty()) return;
+    if (const std::string_view error = market::error_of(text); !error.empty())
+        return failed("it says: " + std::string(error.substr(0, 200)));
+    if (const auto one = market::parse_alloc_line(text)) {
         if (answering_->size() >= lines_max_) return failed("more lines than jobs");
-        answering_->push_back({{job}, {provider}});
+        answering_->push_back({one->job, one->provider});
         return;
     }
-    if (text.empty()) return;
-    if (text.starts_with("error")) return failed("it says: " + std::string(text.substr(0, 200)));
     pause_ = {};
     deliver(std::move(*answering_));
 }

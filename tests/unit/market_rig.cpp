@@ -110,7 +110,7 @@ pid_t MarketRig::spawn(const std::string& config_path, const std::string& log_pa
 }
 
 void MarketRig::start() {
-    std::ofstream(dir + "/m.toml") << config("127.0.0.1:" + std::to_string(port), dir + "/state", dir + "/m.sock");
+    std::ofstream(dir + "/m.toml") << config("127.0.0.1:0", dir + "/state", dir + "/m.sock");
     std::filesystem::remove(dir + "/log");
     pid = spawn(dir + "/m.toml", dir + "/log");
     for (int waited = 0; waited < wait_ms; waited += 5) {

@@ -56,7 +56,7 @@ class MarketRig {
     explicit MarketRig(std::string more_config = {});
     ~MarketRig();
 
-    void start();           // and waits until it answers; the port stays the same over restarts
+    void start();           // and waits until it listens, on a port of its own
     void kill();            // SIGKILL
     int stop();             // SIGTERM; its exit status
     // Runs another marketd with `config` to its end; its exit status, and what it printed on stderr.

@@ -428,6 +428,42 @@ START_TEST(an_agent_that_speaks_for_others_is_refused_and_changes_nothing) {
 }
 END_TEST
 
+START_TEST(an_answer_from_outside_says_nothing_about_what_came_after_the_question) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    w.market->set_external(true);
+    const auto step = [&w] {
+        Outputs out;
+        w.market->solve(w.now, out);
+        std::vector<Order> given;
+        for (const Send& send : out.send)
+            if (const auto* order = std::get_if<Order>(&send.message)) given.push_back(*order);
+        return std::pair(out.ask_solver, given);
+    };
+    ck_assert(step().first);  // asked about a alone, which runs on n1
+    const auto about_a = w.market->problem();
+    ck_assert_int_eq(about_a.jobs.size(), 1);
+    const JobId b = w.submit("n3", 200);
+    ck_assert(!step().first);  // one question at a time
+    const ProviderKey n2 = w.market->find_node("n2")->key;
+    ck_assert(w.market->adopt({{about_a.jobs[0].key, n2}}, w.now).has_value());
+    const auto [asked, given] = step();
+    ck_assert(asked);  // about both
+    ck_assert_int_eq(given.size(), 1);
+    ck_assert_text(given[0].id.text() + " " + given[0].node, a.text() + " n2");
+    const auto about_b = w.market->problem();
+    ck_assert_int_eq(about_b.jobs.size(), 1);  // the other is on its way
+    ck_assert(w.market->adopt({}, w.now).has_value());
+    ck_assert(step().first);
+    ck_assert(!w.market->adopt({{about_a.jobs[0].key, n2}}, w.now).has_value());  // it was not asked about that one
+    w.market->use_own();
+    ck_assert(step().second.empty());  // n1 is still being left
+    ck_assert_msg(w.comment(b).starts_with("waits for room on n1"), "%s", w.comment(b).c_str());
+}
+END_TEST
+
 START_TEST(an_idle_market_asks_for_nothing) {
     World w;
     three_nodes(w);
@@ -460,4 +496,4 @@ UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
            a_hold_displaces_who_is_there_and_outlives_the_market, nobody_is_placed_where_less_memory_is_free,
            finished_jobs_are_kept_up_to_a_bound, an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
-           an_idle_market_asks_for_nothing);
+           an_answer_from_outside_says_nothing_about_what_came_after_the_question, an_idle_market_asks_for_nothing);

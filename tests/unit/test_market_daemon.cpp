@@ -228,6 +228,37 @@ START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
 }
 END_TEST
 
+START_TEST(souks_own_solver_program_decides_as_the_market_would) {
+    if (impossible()) return;
+    const std::string program = std::filesystem::path(souk::unit::marketd_path()).replace_filename("solver").string();
+    if (!std::filesystem::exists(program)) {
+        std::fprintf(stderr, "skipped: this test needs the solver program: make bins\n");
+        return;
+    }
+    MarketRig m("solver_program = [\"" + program + "\"]\nsolver_patience_ms = 5000\n");
+    MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
+    ProviderReport fast = offer("n2");
+    fast.speed = 400;
+    n1.send(offer("n1"));
+    n2.send(fast);
+    m.ask_until("list-providers", {}, R"("node":"n1")");
+    m.ask_until("list-providers", {}, R"("node":"n2")");
+    JobReport low = job("n1", 1, 100);
+    n1.send(low);
+    Order order = n1.expect<Order>();
+    ck_assert_text(order.node, "n2");
+    run_it(low, order);
+    n1.send(low);
+    m.ask_until("job", {"n1.1"}, R"("status":"run")");
+    n1.send(job("n1", 2, 200));
+    order = n1.expect<Order>();
+    ck_assert_text(order.id.text() + " to " + order.node, "n1.1 to n1");
+    std::ifstream log(m.dir + "/log");
+    const std::string said((std::istreambuf_iterator<char>(log)), {});
+    ck_assert_msg(said.find("decides by itself") == std::string::npos, "%s", said.c_str());
+}
+END_TEST
+
 START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
     if (impossible()) return;
     for (const char* program : {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])", R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
@@ -250,4 +281,5 @@ UNIT_SUITE(market_daemon, a_job_is_ordered_run_shown_and_settled, a_market_that_
            a_newer_connection_of_a_node_replaces_the_older,
            who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
            a_program_that_speaks_the_text_protocol_can_be_the_solver,
+           souks_own_solver_program_decides_as_the_market_would,
            a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one);
