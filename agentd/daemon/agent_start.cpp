@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr Nanos load_period = Nanos::from_s(1);
 constexpr uint64_t trim_ticks = 30;
-constexpr Nanos group_limit = Nanos::from_s(2);
+constexpr Nanos group_limit = Nanos::from_s(2), listen_patience = Nanos::from_s(2);
 
 // As it says itself ("Version: 4.2.1").
 Result<std::string> criu_version(const CriuTool& tool) {
@@ -317,12 +317,12 @@ Status Agent::listen() {
         log_.limited("accept", Loop::now(), Level::warning, "cannot take connections", {{"error", e}});
     };
     TRY_ASSIGN(const Address address, Address::resolve(config_.listen));
-    auto tcp = listen_stream(address);
+    auto tcp = listen_stream(address, 1024, 0600, listen_patience);
     if (!tcp) return wrap("listen on " + config_.listen, tcp.error());
     TRY_ASSIGN(peers_listener_, loop_.listen(std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
     TRY_ASSIGN(const Address path, Address::parse(config_.socket));
     // Every user may submit; who calls is the kernel's word.
-    auto local = listen_stream(path, 1024, 0666);
+    auto local = listen_stream(path, 1024, 0666, listen_patience);
     if (!local) return wrap("listen on " + config_.socket, local.error());
     TRY_ASSIGN(tools_listener_, loop_.listen(std::move(*local), [this](Fd s) { accept_tool(std::move(s)); }, trouble));
     return {};

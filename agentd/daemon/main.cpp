@@ -2,6 +2,7 @@
 // agentd: the daemon of one node: home of the jobs submitted here, host of guests, and the owner's word.
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -56,6 +57,12 @@ int run(int argc, char** argv) {
     ::signal(SIGPIPE, SIG_IGN);
     const Fd signals(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 
+    // A job takes some ten descriptors here; its own limit is its submitter's.
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)::setrlimit(RLIMIT_NOFILE, &files);
+    }
     auto loop = Loop::open();
     if (!loop) return complain(loop.error());
     Agent agent(*loop, log, *config);

@@ -83,14 +83,13 @@ void Terminals::resync(const HomeJob& job) {
 }
 
 bool Terminals::complete(const JobId& id, const uint64_t output_end[2], std::function<void()> on_complete) {
-    Job* j = find(id);
     if (output_end[0] == 0 && output_end[1] == 0) return true;
     const auto opened = open(id);
     if (!opened) {
         outlet_.trouble(id, opened.error().message);
         return true;  // it cannot be kept at all: the exit status at least is told
     }
-    j = *opened;
+    Job* j = *opened;
     if (j->spool->end(0) >= output_end[0] && j->spool->end(1) >= output_end[1]) return true;
     j->want_end[0] = output_end[0];
     j->want_end[1] = output_end[1];
@@ -122,7 +121,15 @@ Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach&
 }
 
 void Terminals::detach(const JobId& id, const TerminalSession* session) {
-    if (Job* j = find(id)) std::erase_if(j->sessions, [&](const Session& s) { return s.session.get() == session; });
+    Job* j = find(id);
+    if (!j) return;
+    std::erase_if(j->sessions, [&](const Session& s) { return s.session.get() == session; });
+    close_when_idle(*j);
+}
+
+// The files of a finished job that nobody reads are opened again when somebody does.
+void Terminals::close_when_idle(Job& j) {
+    if (j.exit && j.sessions.empty() && !j.on_complete) j.spool.reset();
 }
 
 void Terminals::pump(const JobId& id) {
@@ -149,7 +156,7 @@ void Terminals::pump_session(Job& j, Session& s) {
     }
     if (s.full || s.done || !j.exit || s.sent[0] < j.spool->end(0) || s.sent[1] < j.spool->end(1)) return;
     s.done = true;
-    s.session->send(*j.exit);
+    s.session->send(*j.exit);  // its end comes back as detach(), which closes the files
 }
 
 void Terminals::output_written(const JobId& id, const TerminalSession* session, const wire::OutputAck& ack) {
@@ -196,6 +203,7 @@ void Terminals::finished(const JobId& id, wire::Exit exit) {
     j.exit = std::make_unique<wire::Exit>(std::move(exit));
     j.input.clear();
     for (size_t i = 0; i < j.sessions.size(); ++i) pump_session(j, j.sessions[i]);
+    close_when_idle(j);
 }
 
 void Terminals::erase(const JobId& id) {

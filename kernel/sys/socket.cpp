@@ -16,6 +16,8 @@
 
 #include "kernel/base/check.hpp"
 
+#include "kernel/sys/backoff.hpp"
+
 namespace souk {
 namespace {
 
@@ -139,9 +141,7 @@ Status clear_stale_socket(const Address& address, const char* path) {
     return {};
 }
 
-}  // namespace
-
-Result<Fd> listen_stream(const Address& address, int backlog, mode_t mode) {
+Result<Fd> listen_once(const Address& address, int backlog, mode_t mode) {
     Fd fd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd) return fail_errno("socket", errno);
     const char* path = nullptr;
@@ -160,6 +160,16 @@ Result<Fd> listen_stream(const Address& address, int backlog, mode_t mode) {
     if (path != nullptr && chmod(path, mode) != 0) return fail_errno("mode of " + std::string(path), errno);
     if (listen(fd.get(), backlog) != 0) return fail_errno("listen on " + address.text(), errno);
     return fd;
+}
+
+}  // namespace
+
+Result<Fd> listen_stream(const Address& address, int backlog, mode_t mode, Nanos patience) {
+    Backoff backoff(patience);
+    for (;;) {
+        auto fd = listen_once(address, backlog, mode);
+        if (fd || fd.error().code != EADDRINUSE || !backoff.wait()) return fd;
+    }
 }
 
 Status set_no_delay(int fd) {

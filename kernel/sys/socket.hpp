@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/base/time.hpp"
 #include "kernel/sys/bytes.hpp"
 #include "kernel/sys/fd.hpp"
 
@@ -46,7 +47,9 @@ class Address {
 
 // A listening stream socket. TCP: SO_REUSEADDR. A unix path: a socket left over by a dead process is replaced, one that
 // answers is an error ("in use"); `mode` is set on it before anybody can connect.
-Result<Fd> listen_stream(const Address& address, int backlog = 1024, mode_t mode = 0600);
+// `patience`: how long to wait for an address that is in use: the kernel lets go of the io_uring listeners of a killed
+// process a moment after the process.
+Result<Fd> listen_stream(const Address& address, int backlog = 1024, mode_t mode = 0600, Nanos patience = {});
 
 // TCP_NODELAY (a no-op on unix sockets).
 Status set_no_delay(int fd);

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "kernel/sys/backoff.hpp"
 #include "market/wire/codec.hpp"
 #include "market/wire/market_records.hpp"
 
@@ -28,17 +27,6 @@ std::string reachable(const std::string& address, const std::string& peer_host) 
     const std::string host = host_of(address);
     if (host != "0.0.0.0" && host != "[::]") return address;
     return peer_host + address.substr(address.rfind(':'));
-}
-
-// The sockets of a process that was killed a moment ago may outlive it a little: its ring is taken down in the
-// background. Nobody else has our state directory, so a short wait is all it costs to tell that from another market.
-Result<Fd> listen_patiently(const Address& address, mode_t mode) {
-    constexpr Nanos patience = Nanos::from_s(1);
-    Backoff backoff(patience);
-    for (;;) {
-        auto socket = listen_stream(address, 1024, mode);
-        if (socket || socket.error().code != EADDRINUSE || !backoff.wait()) return socket;
-    }
 }
 
 Status make_directory(const std::string& path) {
@@ -93,14 +81,15 @@ Status Marketd::load() {
 }
 
 Status Marketd::listen() {
+    constexpr Nanos listen_patience = Nanos::from_s(2);
     TRY_ASSIGN(const Address for_agents, Address::parse(config_.listen));
-    TRY_ASSIGN(Fd tcp, listen_patiently(for_agents, 0600));
+    TRY_ASSIGN(Fd tcp, listen_stream(for_agents, 1024, 0600, listen_patience));
     TRY_ASSIGN(const Address bound, Address::local(tcp.get()));
     port_ = bound.port();
     TRY_ASSIGN(const Address for_tools, Address::parse("unix:" + config_.socket));
     if (const size_t slash = config_.socket.rfind('/'); slash != std::string::npos && slash > 0)
         TRY(make_directory(config_.socket.substr(0, slash)));
-    TRY_ASSIGN(Fd unix_socket, listen_patiently(for_tools, 0666));
+    TRY_ASSIGN(Fd unix_socket, listen_stream(for_tools, 1024, 0666, listen_patience));
     const auto trouble = [this](const Error& e) {
         log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections", {{"why", e}});
     };

@@ -90,4 +90,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace souk
 
-int main(int argc, char** argv) { return souk::run(argc, argv); }
+int main(int argc, char** argv) {
+    try {
+        return souk::run(argc, argv);
+    } catch (const std::exception& e) {  // of a library; our own code throws nothing
+        std::fprintf(stderr, "souk: %s\n", e.what());
+        return 1;
+    }
+}

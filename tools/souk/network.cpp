@@ -89,8 +89,9 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
             TRY_ASSIGN(Netns node, create_namespace(made.back()));
             net.nodes.push_back(std::move(node));
             const std::string port = "p" + std::to_string(i);
-            TRY(ip_batch(net.fabric, "link add " + port + " type veth peer name eth0 netns " + net.nodes[i].name +
-                                         "\nlink set " + port + " master br0\nlink set " + port + " up\n"));
+            std::string wire = "link add " + port + " type veth peer name eth0 netns " + net.nodes[i].name;
+            wire += "\nlink set " + port + " master br0\nlink set " + port + " up\n";
+            TRY(ip_batch(net.fabric, wire));
             TRY(ip_batch(net.nodes[i], "link set lo up\naddr add " + node_address(i) +
                                            "/24 dev eth0\nlink set eth0 up\nroute add default via " + fabric_address() + "\n"));
         }
