@@ -165,6 +165,7 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         JobReport gone;
         gone.id = order.id;
         gone.phase = JobPhase::finished;
+        gone.terms.max_price = Money{1};  // every report states a price
         gone.order_seq = order.seq;
         gone.why = "its home node does not know it";
         out.push_back(ToMarketMsg{std::move(gone)});

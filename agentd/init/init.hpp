@@ -94,6 +94,7 @@ void start_job(int spec_fd, int cgroup);  // cgroup: the job's own group, or -1
 void on_exec_pipe();
 void on_child();      // reaps
 void finish_root();   // the root is dead and not by a dump: ends the job
+bool stop_orphaned(pid_t group);
 void send_signal(int number, uint32_t target);
 // Whether a process is the job's: it has its ancestors here. CRIU and other helpers come from outside.
 bool of_the_job(int pid);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The job's first start, its signals and its end.
+#include <initializer_list>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -238,6 +239,25 @@ bool of_the_job(int pid) {
     for (int hops = 0; pid > 1 && hops < 4096; ++hops) pid = parent_of(pid);
     return pid == 1;
 }
+// The root leads its session, so its own process group is orphaned and the kernel drops a SIGTSTP to it. A shell would
+// stop a program that does not handle it; so do we. (Groups that the root made are not orphaned: the kernel does it.)
+bool stop_orphaned(pid_t group) {
+    if (group != g.root || g.root_dead) return false;
+    char path[32], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", static_cast<int>(g.root));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    for (const char* field : {"SigIgn:", "SigCgt:"}) {
+        const char* at = strstr(text, field);
+        if (!at || (strtoull(at + 7, nullptr, 16) >> (SIGTSTP - 1) & 1) != 0) return false;
+    }
+    kill(-group, SIGSTOP);
+    return true;
+}
+
 void send_signal(int number, uint32_t target) {
     if (g.root <= 1 || g.root_dead || number < 1 || number >= NSIG) return;
     pid_t group = 0;
@@ -245,7 +265,7 @@ void send_signal(int number, uint32_t target) {
         case SOUK_TO_ROOT: kill(g.root, number); return;
         case SOUK_TO_FOREGROUND:
             if (g.master < 0 || ioctl(g.master, TIOCGPGRP, &group) != 0 || group <= 1) group = g.root;
-            kill(-group, number);
+            if (number != SIGTSTP || !stop_orphaned(group)) kill(-group, number);
             return;
         default: break;
     }

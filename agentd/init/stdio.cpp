@@ -104,6 +104,14 @@ bool input_waits() {
     return g.in.wait.len > 0 || (g.in.eof_at != UINT64_MAX && g.in.fd >= 0 && g.in.wait.base >= g.in.eof_at);
 }
 
+// Ctrl-Z was among what was typed: see stop_orphaned.
+static void stop_key(const char* bytes, size_t n) {
+    struct termios t;
+    pid_t group = 0;
+    if (tcgetattr(g.slave, &t) != 0 || !(t.c_lflag & ISIG) || t.c_cc[VSUSP] == 0 || !memchr(bytes, t.c_cc[VSUSP], n)) return;
+    if (ioctl(g.master, TIOCGPGRP, &group) == 0) stop_orphaned(group);
+}
+
 void write_input() {
     Queue* q = &g.in.wait;
     while (q->len > 0) {
@@ -113,6 +121,7 @@ void write_input() {
         if (done < 0 && errno == EINTR) continue;
         if (done < 0 && errno == EAGAIN) return;
         g.in.told = false;
+        if (g.tty && done > 0) stop_key(bytes, static_cast<size_t>(done));
         queue_drop(q, done < 0 ? n : static_cast<size_t>(done));  // EPIPE: nobody will ever read it
     }
     if (g.in.fd < 0 || g.in.eof_at == UINT64_MAX || q->base < g.in.eof_at) return;

@@ -76,12 +76,12 @@ def test_fifty_short_jobs_at_once_all_end_right(market):
 class Terminal:
     """An srun on a terminal of its own."""
 
-    def __init__(self, market, *args):
+    def __init__(self, market, *args, command=None):
         self.master, slave = pty.openpty()
         self.resize(33, 101)
         self.seen = b""
         self.process = subprocess.Popen(
-            [f"{BIN}/srun", *map(str, args)], env=market.env, stdin=slave, stdout=slave, stderr=slave,
+            command or [f"{BIN}/srun", *map(str, args)], env=market.env, stdin=slave, stdout=slave, stderr=slave,
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
 
@@ -129,6 +129,20 @@ def test_ctrl_c_on_a_terminal_ends_the_job_with_130(market):
         t.shows(rb"ready")
         t.type(b"\x03")
         assert t.ends() == 130
+
+
+def test_ctrl_z_stops_the_job_and_srun_and_fg_goes_on_with_both(market):
+    with Terminal(market, command=["bash", "--norc", "-i"]) as t:
+        t.type(b"srun -p 5 sh -c 'echo up-$((1+1)); read x; echo got $x'\r")
+        t.shows(rb"up-2\r")
+        t.type(b"\x1a")
+        t.shows(rb"Stopped")
+        t.type(b"fg\r")
+        t.shows(rb"fg\r\n.*srun -p 5")
+        t.type(b"word\r")
+        t.shows(rb"got word")
+        t.type(b"exit\r")
+        t.ends()
 
 
 def test_the_window_size_reaches_the_job_at_the_start_and_when_it_changes(market):
