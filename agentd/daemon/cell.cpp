@@ -356,9 +356,10 @@ void Cell::resync() {
 
 void Cell::input(uint64_t offset, std::string_view bytes, bool eof) {
     const uint64_t have = std::max(input_at_ + input_.size(), input_taken_);
-    if (input_.empty()) input_at_ = have;
-    if (offset > have) return;  // a gap: the home sends again from what was taken
-    const uint64_t known = have - offset;
+    if (offset > have && !input_.empty()) return;  // a gap: the home sends again from what was taken
+    // After a move the home may know sooner than we do what the capsule has taken: it came with the image.
+    if (input_.empty()) input_at_ = std::max(have, offset);
+    const uint64_t known = input_at_ + input_.size() - offset;
     if (known < bytes.size() && input_.size() < wire::input_window_bytes) input_.append(bytes.substr(known));
     if (eof && offset + bytes.size() <= input_at_ + input_.size()) input_eof_ = true;
     feed_input();
