@@ -360,7 +360,7 @@ void Cell::input(uint64_t offset, std::string_view bytes, bool eof) {
     // After a move the home may know sooner than we do what the capsule has taken: it came with the image.
     if (input_.empty()) input_at_ = std::max(have, offset);
     const uint64_t known = input_at_ + input_.size() - offset;
-    if (known < bytes.size() && input_.size() < wire::input_window_bytes) input_.append(bytes.substr(known));
+    if (known < bytes.size() && input_.size() < wire::input_room_bytes) input_.append(bytes.substr(known));
     if (eof && offset + bytes.size() <= input_at_ + input_.size()) input_eof_ = true;
     feed_input();
 }

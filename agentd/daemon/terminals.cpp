@@ -169,6 +169,7 @@ void Terminals::output_written(const JobId& id, const TerminalSession* session, 
         least = std::min(least, s.written[i]);
     }
     if (least != UINT64_MAX) j->spool->forget_before(i, least);
+    pump(id);  // what it has written makes room for more
 }
 
 void Terminals::input(const HomeJob& job, const wire::Input& input) {
@@ -179,7 +180,7 @@ void Terminals::input(const HomeJob& job, const wire::Input& input) {
     if (known < input.data.size() || input.eof) {
         std::string_view fresh = input.data;
         fresh.remove_prefix(std::min<uint64_t>(known, fresh.size()));
-        fresh = fresh.substr(0, wire::input_window_bytes - std::min(wire::input_window_bytes, j.input.size()));
+        fresh = fresh.substr(0, wire::input_room_bytes - std::min(wire::input_room_bytes, j.input.size()));
         const size_t before = j.input.size();
         j.input += fresh;
         j.input_eof = input.eof && j.input_base + j.input.size() == input.offset + input.data.size();

@@ -64,8 +64,10 @@ enum class FrameType : uint16_t {
 };
 
 inline constexpr size_t stdio_bytes_max = 64 * 1024;    // in one frame of output or input
-// Input that a job has not taken yet: srun sends this much beyond the last input_ack, and each hop has room for it.
+// Input that a job has not taken yet: srun reads on while it has less than this unacknowledged, so it may send one read
+// more; each hop has room for that.
 inline constexpr size_t input_window_bytes = 256 * 1024;
+inline constexpr size_t input_room_bytes = 2 * input_window_bytes;
 inline constexpr size_t chunk_bytes_max = 1024 * 1024;  // in one image_chunk
 inline constexpr size_t spec_bytes_max = 512 * 1024;    // argv, env, path and cwd of a job, in all
 inline constexpr size_t json_bytes_max = 16 * 1024 * 1024;

@@ -141,8 +141,6 @@ def test_ctrl_z_stops_the_job_and_srun_and_fg_goes_on_with_both(market):
         t.shows(rb"fg\r\n.*srun -p 5")
         t.type(b"word\r")
         t.shows(rb"got word")
-        t.type(b"exit\r")
-        t.ends()
 
 
 def test_the_window_size_reaches_the_job_at_the_start_and_when_it_changes(market):
