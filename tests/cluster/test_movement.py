@@ -7,6 +7,7 @@ import programs
 from conftest import BIN, Late, until
 
 NODES = ["n1", "n2", "n3"]
+TIMES = 30
 
 
 def shove(market, id, seed, times, between=None):
@@ -35,43 +36,55 @@ def shove(market, id, seed, times, between=None):
     return times
 
 
-def shoved_run(market, seed, times, command):
-    """Runs command(size) with a size that lasts for that many moves; its output, and that of the same run by hand."""
-    for size in (1, 2, 4, 8):
-        job = market.srun("-p", 50, *command(size))
-        done = shove(market, job.id, seed, times)
-        assert job.wait(150) == 0
-        by_hand = subprocess.run(command(size), capture_output=True, timeout=150)
-        assert bytes(job.out) == by_hand.stdout and by_hand.stdout
-        assert not job.told
-        if done == times:
-            last = market.job(job.id)
-            assert last["failed_moves"] == 0
-            assert last["migrations"] + last["freezes"] >= times
-            return
-    raise Late(f"the job ended after {done} of {times} moves, however long it was made")
+def check_moved(market, id, times):
+    last = market.job(id)
+    assert last["failed_moves"] == 0, last
+    assert last["migrations"] + last["freezes"] >= times
 
 
 def test_a_job_that_checks_its_memory_ends_the_same_after_thirty_moves_and_freezes(market):
-    shoved_run(market, 11, 30, lambda size: [
-        f"{BIN}/testload", "--steps", str(8000 * size), "--print-every", "40", "--digest", "--memory", "16"])
+    for size in (1, 2, 4, 8):
+        command = [f"{BIN}/testload", "--steps", str(8000 * size), "--print-every", "40", "--digest", "--memory", "16"]
+        job = market.srun("-p", 50, *command)
+        done = shove(market, job.id, 11, TIMES)
+        assert job.wait(150) == 0
+        by_hand = subprocess.run(command, capture_output=True, timeout=150)
+        assert bytes(job.out) == by_hand.stdout and by_hand.stdout
+        assert not job.told
+        if done == TIMES:
+            return check_moved(market, job.id, TIMES)
+    raise Late(f"the job ended after {done} of {TIMES} moves, however long it was made")
 
 
-def test_a_pipeline_of_processes_ends_the_same_after_moves_and_freezes(market):
-    # Four processes and three pipes, always full; what it prints is told by the last line of each.
-    shoved_run(market, 12, 10, lambda size: ["bash", "-c",
-        f"seq 1 {3_000_000 * size} | awk '{{s=(s*31+$1)%1000003; print s, $1}}' | sed 's/7/x/g' |"
-        " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) print n, t} END {print n, t}'"])
+# Numbers from 1 on through three pipes that are always full. What is printed depends on every line before it. The first
+# starts a program for each thousand, until the pipeline's own input ends.
+COUNT = 'i=0; while ! read -t 0; do seq $((i * 1000 + 1)) $(((i + 1) * 1000)); i=$((i + 1)); done'
+DIGEST = ("awk '{s=(s*31+$1)%1000003; print s, $1}' | sed 's/7/x/g' |"
+          " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) {print n, t; fflush()}} END {print n, t}'")
 
 
-def test_a_python_program_with_threads_ends_the_same_after_moves_and_freezes(market):
+def test_a_pipeline_of_processes_ends_the_same_after_thirty_moves_and_freezes(market):
+    job = market.srun("-p", 50, "bash", "-c", f"{{ {COUNT}; }} | {DIGEST}", stdin=subprocess.PIPE)
+    job.printed(1)
+    assert shove(market, job.id, 12, TIMES, between=lambda: job.printed(job.lines() + 1)) == TIMES
+    job.process.stdin.close()
+    assert job.wait(150) == 0
+    assert not job.told
+    check_moved(market, job.id, TIMES)
+    total = int(bytes(job.out).split()[-2])
+    by_hand = subprocess.run(["bash", "-c", f"seq {total} | {DIGEST}"], capture_output=True, timeout=150)
+    assert bytes(job.out) == by_hand.stdout
+
+
+def test_a_python_program_with_threads_ends_the_same_after_thirty_moves_and_freezes(market):
     job = market.srun("-p", 50, *programs.chain_job(4), stdin=subprocess.PIPE)
     job.printed(5)
-    assert shove(market, job.id, 13, 10, between=lambda: job.printed(job.lines() + 10)) == 10
+    assert shove(market, job.id, 13, TIMES, between=lambda: job.printed(job.lines() + 10)) == TIMES
     job.printed(job.lines() + 5)
     job.process.stdin.close()
     assert job.wait() == 7
     programs.check_chain(job.out, 4)
+    check_moved(market, job.id, TIMES)
 
 
 def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
