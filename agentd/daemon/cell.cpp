@@ -151,9 +151,12 @@ void Cell::client_event(CapsuleClient::Event& e) {
             input_limit_ = e.welcome.input_limit;
             site_.input_taken(key_, input_taken_);
             feed_input();
-            if (plan_ == Plan::none && has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
-            // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
-            if (e.welcome.state == SOUK_DRAINED_STATE && plan_ == Plan::none && !group_frozen_) (void)client_.undrain();
+            if (plan_ <= Plan::asked) {
+                if (has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
+                // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
+                if (e.welcome.state == SOUK_DRAINED_STATE && !group_frozen_) (void)client_.undrain();
+            }
+            if (plan_ == Plan::asked) enter_capsule();
             return;
         case InitEventKind::started: {
             root_ = e.value;

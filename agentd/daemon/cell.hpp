@@ -93,7 +93,8 @@ class Cell {
     bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
-    enum class Plan : uint8_t { none, coming, dumping, restoring };
+    // asked: CRIU is wanted beside the job, and the capsule has not said yet which process is its root.
+    enum class Plan : uint8_t { none, asked, coming, dumping, restoring };
     // What CRIU was told at its hold.
     enum class Decided : uint8_t { nothing, to_die, to_run };
 
@@ -102,6 +103,7 @@ class Cell {
     void update_watch();
     void client_event(CapsuleClient::Event& e);
     void lost_client(const std::string& why);
+    void enter_capsule();
     void begin_criu();
     void criu_readable();
     void criu_event(const CriuEvent& e);

@@ -77,8 +77,13 @@ Status Cell::checked_movable() const {
 void Cell::ready_criu(bool to_disk) {
     to_disk_ = to_disk;
     limit_ = site_.loop->after(ready_limit, [this] { criu_failed("CRIU did not get ready within 20 s"); });
-    plan_ = Plan::coming;
+    plan_ = Plan::asked;
     if (!client_) return criu_failed("its capsule does not answer");
+    if (welcomed_ || !has_job_) enter_capsule();  // else with the welcome: this daemon has just come back
+}
+
+void Cell::enter_capsule() {
+    plan_ = Plan::coming;
     if (!has_job_) {
         (void)client_.prepare(job_.spec.tty);  // then helpers_enter, then begin_criu
     } else {

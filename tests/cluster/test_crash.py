@@ -9,7 +9,7 @@ import time
 import pytest
 
 import programs
-from conftest import until
+from conftest import read_text, until
 
 
 def settled(market, id):
@@ -103,6 +103,29 @@ def test_a_capsule_that_ended_while_its_agent_was_dead_leaves_no_control_group(m
     assert job.wait() != 0
     market.until_job(job.id, "has ended", lambda j: j["status"] == "finish")
     until("its control group is gone", lambda: not market.capsules(job.id, empty=True), 10)
+
+
+def test_a_move_asked_for_before_the_capsule_has_answered_its_new_agent_is_not_refused(market):
+    # n2 is home and source, so that its own half of the move begins before the destination hears of it.
+    job = market.srun("--node", "n2", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+    market.until_runs(job.id, "n1")
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    init, = [p for _, _, pids in market.capsules(job.id) for p in pids if read_text(f"/proc/{p}/comm") == "souk-init\n"]
+    os.kill(init, signal.SIGSTOP)
+    try:
+        kill_now(market, "n2")
+        market.until_up()
+        market.tool("marketctl", "--hold", "move", job.id, "n3")
+        until("the destination makes ready", lambda: market.capsules(job.id, "n3") or market.job(job.id)["failed_moves"])
+    finally:
+        os.kill(init, signal.SIGCONT)
+    market.until_job(job.id, "runs on n3 or was refused", lambda j: j["where"] == "n3" or j["failed_moves"])
+    assert market.job(job.id)["failed_moves"] == 0
+    job.printed(job.lines() + 3)
+    job.process.stdin.close()
+    assert job.wait() == 7
+    programs.check_chain(job.out)
 
 
 def test_a_job_that_waits_is_started_after_the_market_died(market):
