@@ -2,7 +2,8 @@
 # One non-recursive Makefile. Every .cpp of the rooms below goes into one archive; a program is the objects of its own
 # directory linked against it, so a new file needs no line here. `make help` lists the targets.
 #
-# Variables: BUILD (default build), SAN=address|thread (sanitizers, in a build directory of their own).
+# Variables: BUILD (default build), SAN=address|thread (sanitizers, in a build directory of their own), V=1 (show whole
+# commands in place of one short line each).
 
 SAN       ?=
 BUILD     ?= build$(if $(SAN),-$(SAN))
@@ -17,6 +18,8 @@ ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
                $(if $(wildcard $(lastword $(subst =, ,$(p)))/main.cpp),$(p)))
+# $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to show the command.
+say        = $(if $(filter-out 0,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
 PROG_NAME  = $(firstword $(subst =, ,$(1)))
 PROG_DIR   = $(lastword $(subst =, ,$(1)))
 
@@ -106,7 +109,7 @@ clean:               ## remove what make built here
 define program
 $(BUILD)/bin/$(call PROG_NAME,$(1)): $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard $(call PROG_DIR,$(1))/*.cpp)) $(LIB)
 	@mkdir -p $$(@D)
-	$$(CXX) $$(LDFLAGS) $$(LDFLAGS_$(call PROG_NAME,$(1))) -o $$@ $$^ $$(if $$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS))
+	$$(call say,LD,$$@)$$(CXX) $$(LDFLAGS) $$(LDFLAGS_$(call PROG_NAME,$(1))) -o $$@ $$^ $$(if $$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS))
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 # PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the job's file system.
@@ -121,44 +124,44 @@ LDLIBS_testload   := -lxxhash
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)ar rcs $@ $^
 
 $(UNIT): $(UNIT_OBJS) $(LIB)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its FUZZ_SOURCES line.
 $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
+	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
 	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz -lzstd -llz4
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h &: %.proto
 	@mkdir -p $(@D)
-	protoc-c --c_out=$(BUILD)/gen $<
+	$(call say,PROTOC,$<)protoc-c --c_out=$(BUILD)/gen $<
 
 # CRIU's own RPC definition, from whichever CRIU `make deps` settled on.
 RPC_PROTO := $(firstword $(wildcard $(CRIU_ROOT)/usr/include/criu/rpc.proto /usr/include/criu/rpc.proto))
 $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_PROTO)
 	@mkdir -p $(@D)
-	protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
+	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 $(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)
 	@mkdir -p $(@D)
-	$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. -c -o $(@D)/$*.bpf.o $<
-	$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
+	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. -c -o $(@D)/$*.bpf.o $<
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
 
 -include $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard $(call PROG_DIR,$(p))/*.cpp)))

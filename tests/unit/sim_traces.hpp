@@ -17,7 +17,7 @@ inline std::optional<std::string> traces_directory(const char* what) {
     const std::string directory = named ? named : "../shared/traces";
     std::error_code ignored;
     if (std::filesystem::is_directory(directory, ignored)) return directory;
-    std::fprintf(stderr, "SKIP %s: no traces in '%s' (set SOUK_TRACES)\n", what, directory.c_str());
+    std::fprintf(stderr, "skipped: %s: no traces in '%s' (set SOUK_TRACES)\n", what, directory.c_str());
     return std::nullopt;
 }
 
