@@ -251,9 +251,13 @@ void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& 
     } else if (r->type == CRIU_REQ_TYPE__VERSION && r->version && phase_ == CriuPhase::starting) {
         version_ = std::to_string(r->version->major_number) + "." + std::to_string(r->version->minor_number);
         if (r->version->has_sublevel) version_ += "." + std::to_string(r->version->sublevel);
-        // Any question about features makes CRIU probe the kernel and write down what it finds, if nobody did before.
-        if (const Status s = ask(CRIU_REQ_TYPE__FEATURE_CHECK, true); !s)
+        // Any question about features makes CRIU probe the kernel and write down what it finds: asked once in a daemon's life.
+        if (!tool_->kernel_facts.empty()) {
+            phase_ = CriuPhase::ready;
+            events.push_back({CriuEventKind::ready, version_, 0});
+        } else if (const Status s = ask(CRIU_REQ_TYPE__FEATURE_CHECK, true); !s) {
             end(CriuEventKind::lost, s.error().message, events);
+        }
     } else if (r->type == CRIU_REQ_TYPE__FEATURE_CHECK && phase_ == CriuPhase::starting) {
         phase_ = CriuPhase::ready;
         if (tool_->kernel_facts.empty())

@@ -207,14 +207,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             (void)client_.helpers_enter(true);
             return;
         case InitEventKind::drained: return drained(e);
-        case InitEventKind::loaded: {
-            if (e.value != 0) return criu_failed("load what waits at its stdio: " + e.bytes);
-            RestoreOptions options;
-            options.keys = stdio_keys(e.residue);
-            options.tcp = TcpPolicy::close;
-            if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
-            return;
-        }
+        case InitEventKind::loaded: return loaded(e);
         case InitEventKind::failed: {
             // souk-init ends by itself; its exit follows.
             if (!has_job_) tell(CellEvent::Kind::capsule_failed, "its capsule: " + e.bytes);

@@ -112,6 +112,8 @@ class Cell {
     void close_criu();
     void held_after_dump();
     void drained(const CapsuleClient::Event& e);
+    void loaded(const CapsuleClient::Event& e);
+    void begin_restore();
     void undone();
     void feed_input();
     void maybe_exited();
@@ -134,6 +136,7 @@ class Cell {
     Watch client_watch_, exit_watch_, criu_watch_;
     Timer limit_, exit_limit_;
     std::vector<Fd> job_ends_;
+    std::optional<std::vector<std::string>> stdio_keys_;  // CRIU's names of them, once the image is here and loaded
 
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;

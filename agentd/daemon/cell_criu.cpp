@@ -112,6 +112,8 @@ void Cell::begin_criu() {
     auto watch = site_.loop->watch(criu_.fd(), POLLIN, [this](short) { criu_readable(); });
     if (!watch) return criu_failed(watch.error().message);
     criu_watch_ = std::move(*watch);
+    // A destination need not wait for CRIU's first word: the dump goes on meanwhile, and a restore waits for it.
+    if (for_restore) tell(CellEvent::Kind::criu_ready);
 }
 
 void Cell::criu_readable() {
@@ -168,7 +170,8 @@ void Cell::criu_event(const CriuEvent& e) {
     switch (e.kind) {
         case CriuEventKind::ready:
             limit_.cancel();
-            return tell(CellEvent::Kind::criu_ready);
+            if (has_job_) return tell(CellEvent::Kind::criu_ready);  // else it has been told
+            return begin_restore();
         case CriuEventKind::pre_dump: return tell(CellEvent::Kind::froze);
         case CriuEventKind::dump_held: return held_after_dump();
         case CriuEventKind::dumped:
@@ -296,9 +299,25 @@ void Cell::undone() {
 
 void Cell::restore() {
     plan_ = Plan::restoring;
-    if (!criu_ || !client_) return criu_failed("CRIU is not ready");
+    if (!criu_ || !client_) return criu_failed("CRIU is not there");
     if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
     update_watch();
+}
+
+void Cell::loaded(const CapsuleClient::Event& e) {
+    if (plan_ != Plan::restoring) return;
+    if (e.value != 0) return criu_failed("load what waits at its stdio: " + e.bytes);
+    stdio_keys_ = stdio_keys(e.residue);
+    begin_restore();
+}
+
+// When CRIU is ready and the image is complete, whichever comes last.
+void Cell::begin_restore() {
+    if (!stdio_keys_ || criu_.phase() != CriuPhase::ready) return;
+    RestoreOptions options;
+    options.keys = *std::exchange(stdio_keys_, std::nullopt);
+    options.tcp = TcpPolicy::close;
+    if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
 }
 
 // Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is dropped.
