@@ -16,11 +16,14 @@ void Home::load(HomeJob job) {
     MUST(job.id.home == node_);
     next_seq_ = std::max(next_seq_, job.id.seq + 1);
     if (job.phase == JobPhase::finished && job.settled) finished_.push_back(job.id.seq);
-    jobs_.insert_or_assign(job.id.seq, std::move(job));
+    const uint64_t seq = job.id.seq;
+    jobs_.insert_or_assign(seq, std::move(job));
+    reindex(seq);
 }
 
 void Home::restarted(Nanos now, Outputs& out) {
     for (auto& [seq, job] : jobs_) {
+        const Reindex indexed(*this, seq);
         if (job.step == MoveStep::prepare || job.step == MoveStep::transfer)
             abort_move(job, {}, "the home node restarted during the move", now, out);
         else if (job.cancelled && job.phase == JobPhase::waiting)
@@ -54,7 +57,7 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     job.submitted = now_unix;
     const auto it = jobs_.emplace(job.id.seq, std::move(job)).first;
     persist(it->second, out);
-    report(it->second, out);
+    report(it->second, Nanos{}, out);  // it has not run
     return it->second.id;
 }
 
@@ -65,7 +68,7 @@ const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {
     return nullptr;
 }
 
-Status Home::change(const JobId& id, const JobTerms& terms, Outputs& out) {
+Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& out) {
     HomeJob* job = mutable_job(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
@@ -73,7 +76,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Outputs& out) {
         return fail("job " + id.text() + " has started: its CPUs cannot change");
     job->terms = terms;
     persist(*job, out);
-    report(*job, out);
+    report(*job, now, out);
     return {};
 }
 
@@ -81,6 +84,7 @@ Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
     HomeJob* job = mutable_job(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    const Reindex indexed(*this, id.seq);
     job->cancelled = true;
     persist(*job, out);
     if (job->step == MoveStep::prepare || job->step == MoveStep::transfer)
@@ -126,7 +130,7 @@ void Home::send_signals(const HomeJob& job, Outputs& out) {
 
 // --------------------------------------------------------------------------------------------------- market
 
-JobReport Home::report_of(const HomeJob& job) const {
+JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     JobReport r;
     r.id = job.id;
     r.terms = job.terms;
@@ -145,6 +149,7 @@ JobReport Home::report_of(const HomeJob& job) const {
     r.order_seq = job.order_seq;
     r.comment = job.comment;
     r.stats = job.stats;
+    r.stats.run_time = run_time(job, now);
     r.places = job.places;
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;
@@ -152,11 +157,11 @@ JobReport Home::report_of(const HomeJob& job) const {
     return r;
 }
 
-void Home::report(const HomeJob& job, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job)}); }
+void Home::report(const HomeJob& job, Nanos now, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job, now)}); }
 
-void Home::market_up(Outputs& out) {
+void Home::market_up(Nanos now, Outputs& out) {
     for (const auto& [seq, job] : jobs_)
-        if (!job.settled) report(job, out);
+        if (!job.settled) report(job, now, out);
 }
 
 void Home::order(const Order& order, Nanos now, Outputs& out) {
@@ -171,8 +176,9 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         out.push_back(ToMarketMsg{std::move(gone)});
         return;
     }
-    if (job->phase == JobPhase::finished) return report(*job, out);
+    if (job->phase == JobPhase::finished) return report(*job, now, out);
     if (order.seq <= job->order_seq) return;
+    const Reindex indexed(*this, job->id.seq);
     job->order_seq = order.seq;
     if (order.kind == Order::Kind::abort) {
         if (!job->cancelled) (void)cancel(job->id, now, out);
@@ -203,14 +209,16 @@ void Home::note(const JobNote& note, Outputs& out) {
 void Home::trim_finished(Outputs& out) {
     size_t excess = finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
     std::erase_if(finished_, [&](uint64_t seq) {
+        if (excess == 0) return false;
         const auto it = jobs_.find(seq);
         // A remnant that is forgotten is told by its node when that comes back, and dropped then.
         const bool too_many = excess > 3 * limits_.finished_max;
-        if (excess == 0 || it == jobs_.end() || (!it->second.remnants.empty() && !too_many)) return false;
+        if (it == jobs_.end() || (!it->second.remnants.empty() && !too_many)) return false;
         --excess;
         out.push_back(Erase{it->second.id});
         jobs_.erase(it);
         volatile_.erase(seq);
+        reindex(seq);
         return true;
     });
 }
@@ -289,18 +297,34 @@ void Home::add_remnant(HomeJob& job, const Peer& peer, Epoch epoch) {
     job.remnants.push_back(r);
 }
 
-std::set<NodeName> Home::guests_needed() const {
-    std::set<NodeName> nodes;
-    for (const auto& [seq, job] : jobs_) {
-        if (job.phase != JobPhase::finished && !job.at.node.empty()) nodes.insert(job.at.node);
-        if (job.step != MoveStep::none) nodes.insert(job.to.node);
-        for (const Remnant& r : job.remnants) nodes.insert(r.peer.node);
+// --------------------------------------------------------------------------------------------------- index
+
+void Home::reindex(uint64_t seq) {
+    Nanos due = Nanos::never();
+    std::vector<NodeName> guests;
+    const auto need = [&](const NodeName& node) {
+        if (std::find(guests.begin(), guests.end(), node) == guests.end()) guests.push_back(node);
+    };
+    if (const auto it = jobs_.find(seq); it != jobs_.end()) {
+        const HomeJob& job = it->second;
+        const auto v = volatile_.find(seq);
+        if (v != volatile_.end() && job.phase != JobPhase::finished) due = std::min(v->second.expel_at, v->second.deadline);
+        if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
+        if (job.step != MoveStep::none) need(job.to.node);
+        for (const Remnant& r : job.remnants) need(r.peer.node);
     }
+    index_.put(seq, due, std::move(guests));
+}
+
+std::vector<NodeName> Home::guests_needed() const {
+    std::vector<NodeName> nodes;
+    for (const auto& [node, jobs] : index_.guests()) nodes.push_back(node);
     return nodes;
 }
 
 std::optional<Peer> Home::peer_of(const NodeName& node) const {
-    for (const auto& [seq, job] : jobs_) {
+    for (const uint64_t seq : index_.of_guest(node)) {
+        const HomeJob& job = jobs_.at(seq);
         if (job.at.node == node) return job.at;
         if (job.to.node == node) return job.to;
         for (const Remnant& r : job.remnants)

@@ -24,11 +24,11 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "agentd/core/home_index.hpp"
 #include "agentd/core/messages.hpp"
 #include "kernel/base/time.hpp"
 #include "market/core/messages.hpp"
@@ -119,12 +119,12 @@ class Home {
 
     // From tools. submit: the id is durable in the outputs before the caller answers.
     Result<JobId> submit(Submission s, Nanos now_unix, home::Outputs& out);
-    Status change(const JobId& id, const JobTerms& terms, home::Outputs& out);
+    Status change(const JobId& id, const JobTerms& terms, Nanos now, home::Outputs& out);
     Status cancel(const JobId& id, Nanos now, home::Outputs& out);
     Status signal(const JobId& id, int32_t signal, home::Outputs& out);
 
     // From the market.
-    void market_up(home::Outputs& out);  // a fresh connection: report every job
+    void market_up(Nanos now, home::Outputs& out);  // a fresh connection: report every job
     void order(const Order& order, Nanos now, home::Outputs& out);
     void note(const JobNote& note, home::Outputs& out);
 
@@ -143,10 +143,10 @@ class Home {
     const HomeJob* find_token(uint32_t uid, uint64_t token) const;
     const std::map<uint64_t, HomeJob>& jobs() const { return jobs_; }
     // Guests that the home needs a connection to now.
-    std::set<NodeName> guests_needed() const;
+    std::vector<NodeName> guests_needed() const;
+    bool needs_guest(const NodeName& node) const { return !index_.of_guest(node).empty(); }
+    // Of such a guest: where it is.
     std::optional<Peer> peer_of(const NodeName& node) const;
-    // Run time as of now, with the present stretch.
-    Nanos run_time(const HomeJob& job, Nanos now) const;
 
   private:
     // What is known of a job only while this process lives.
@@ -165,9 +165,21 @@ class Home {
 
     HomeJob* mutable_job(const JobId& id);
     Volatile& vol(const HomeJob& job) { return volatile_[job.id.seq]; }
-    JobReport report_of(const HomeJob& job) const;
+    // Keeps the index true of one job: made where a step begins, it looks at the job where the step ends.
+    class Reindex {
+      public:
+        Reindex(Home& home, uint64_t seq) : home_(home), seq_(seq) {}
+        ~Reindex() { home_.reindex(seq_); }
+        Reindex(const Reindex&) = delete;
+
+      private:
+        Home& home_;
+        uint64_t seq_;
+    };
+    void reindex(uint64_t seq);
+    JobReport report_of(const HomeJob& job, Nanos now) const;
     void persist(const HomeJob& job, home::Outputs& out) const { out.push_back(home::Persist{job}); }
-    void report(const HomeJob& job, home::Outputs& out) const;
+    void report(const HomeJob& job, Nanos now, home::Outputs& out) const;
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, home::Outputs& out) const;
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb, home::Outputs& out) const;
 
@@ -194,6 +206,7 @@ class Home {
     void killed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void start_clock(const HomeJob& job, Nanos now);
     void stop_clock(HomeJob& job, Nanos now);
+    Nanos run_time(const HomeJob& job, Nanos now) const;  // with the present stretch
     void add_place(HomeJob& job) const;
     void arm_expel(const HomeJob& job, Nanos now);
     void send_signals(const HomeJob& job, home::Outputs& out);
@@ -215,6 +228,7 @@ class Home {
     uint64_t next_seq_ = 1;
     std::map<uint64_t, HomeJob> jobs_;
     std::map<uint64_t, Volatile> volatile_;
+    HomeIndex index_;
     std::vector<uint64_t> finished_;             // settled, oldest first
 };
 

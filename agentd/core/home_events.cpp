@@ -12,7 +12,8 @@ namespace souk {
 using namespace home;
 
 void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
-    for (const auto& [seq, job] : jobs_) {
+    for (const uint64_t seq : index_.of_guest(node)) {
+        const HomeJob& job = jobs_.at(seq);
         if (job.phase != JobPhase::finished && job.at.node == node) {
             GuestVerb verb = GuestVerb::query;
             if (job.phase == JobPhase::freezing) verb = GuestVerb::freeze;
@@ -29,6 +30,7 @@ void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
 void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
     HomeJob* job = mutable_job(command.id);
     if (!job) return;
+    const Reindex indexed(*this, job->id.seq);
     const std::string why = "node " + node + " cannot be reached from its home node " + node_;
     const bool from_owner = command.epoch == job->epoch && node == job->at.node;
     if (command.verb == GuestVerb::start && from_owner && job->phase == JobPhase::starting)
@@ -49,6 +51,7 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
 void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
     HomeJob* job = mutable_job(expel.id);
     if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase == JobPhase::finished) return;
+    const Reindex indexed(*this, job->id.seq);
     Volatile& v = vol(*job);
     if (v.expelled != expel.epoch) v.expel_tries = 0;
     v.expelled = expel.epoch;
@@ -57,6 +60,7 @@ void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) 
 
 void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
     HomeJob* job = mutable_job(event.id);
+    const Reindex indexed(*this, event.id.seq);
     if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
     if (job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch)
         return candidate(*job, event, now, out);
@@ -287,19 +291,17 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
 }
 
 Nanos Home::tick(Nanos now, Outputs& out) {
-    Nanos next = Nanos::never();
-    for (auto& [seq, job] : jobs_) {
-        const auto it = volatile_.find(seq);
-        if (it == volatile_.end() || job.phase == JobPhase::finished) continue;
-        Volatile& v = it->second;
+    for (const uint64_t seq : index_.due(now)) {
+        const Reindex indexed(*this, seq);
+        HomeJob& job = jobs_.at(seq);
+        Volatile& v = vol(job);
         if (v.expel_at <= now) {
             v.expel_at = Nanos::never();
             if (job.phase == JobPhase::running && v.expelled == job.epoch && !job.cancelled) freeze(job, now, out);
         }
         if (v.deadline <= now) overdue(job, now, out);
-        next = std::min({next, v.expel_at, v.deadline});
     }
-    return next;
+    return index_.next_due();
 }
 
 // A step took too long. Before the decision it is given up; after it, or where only the guest knows, it is asked again.

@@ -15,7 +15,7 @@ void Home::take(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     if (run && job.phase == JobPhase::waiting) return start(job, order, now, out);
     if (run && (job.phase == JobPhase::frozen || job.at.node != order.node)) return move(job, order, now, out);
     if (!run && job.phase == JobPhase::running) return freeze(job, now, out);
-    report(job, out);  // it is so already
+    report(job, now, out);  // it is so already
 }
 
 void Home::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, Outputs& out) const {
@@ -59,7 +59,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     v.expel_at = Nanos::never();  // it leaves
     v.deadline = now + limits_.step_patience;
     persist(job, out);
-    report(job, out);
+    report(job, now, out);
     send_with_spec(job, job.to, job.to_epoch, GuestVerb::prepare, out);
     if (!job.from_frozen) send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out);
 }
@@ -75,7 +75,7 @@ void Home::freeze(HomeJob& job, Nanos now, Outputs& out) {
 void Home::steady(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     v.deadline = Nanos::never();
-    report(job, out);
+    report(job, now, out);
     if (job.phase == JobPhase::finished) return;
     const std::optional<Order> pending = std::exchange(v.pending, std::nullopt);
     if (job.cancelled) return end_by_cancel(job, now, out);

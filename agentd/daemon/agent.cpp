@@ -131,11 +131,7 @@ void Agent::apply(home::Output& output) {
         db_->erase("home", std::to_string(e->id.seq));
         return after_commit([this, id = e->id] { terminals_->erase(id); });
     }
-    if (auto* m = std::get_if<home::ToMarketMsg>(&output)) {
-        if (auto* report = std::get_if<JobReport>(&m->message))
-            if (const HomeJob* job = home_.find(report->id)) report->stats.run_time = home_.run_time(*job, Loop::now());
-        return market_->send(m->message);
-    }
+    if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
     tell(std::get<home::Tell>(output));
 }

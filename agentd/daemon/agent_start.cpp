@@ -101,7 +101,7 @@ Status Agent::begin(std::function<void()> on_ready) {
         home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
     };
     peers.from_guest = [this](const NodeName& node, const wire::Frame& f) { return from_guest(node, f); };
-    peers.guest_needed = [this](const NodeName& node) { return home_.guests_needed().contains(node); };
+    peers.guest_needed = [this](const NodeName& node) { return home_.needs_guest(node); };
     peers.guest_drained = [](const NodeName&) {};
     peers.home_up = [this](const NodeName& node) { home_up(node); };
     peers.from_home = [this](const NodeName& node, const wire::Frame& f) { return from_home(node, f); };
@@ -136,7 +136,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     MarketLink::Handlers market;
     market.up = [this] {
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
-        home_step([](Home& h, home::Outputs& out) { h.market_up(out); });
+        home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
     };
     market.down = [] {};
     market.tried = [this] {

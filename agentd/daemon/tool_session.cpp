@@ -146,7 +146,7 @@ Status ToolSession::change(const wire::Change& request) {
     TRY_ASSIGN(const HomeJob* job, mine(request.id));
     const JobTerms terms = wire::changed(job->terms, request);
     Status done;
-    agent_.home_step([&](Home& h, home::Outputs& out) { done = h.change(request.id, terms, out); });
+    agent_.home_step([&](Home& h, home::Outputs& out) { done = h.change(request.id, terms, Loop::now(), out); });
     TRY(done);
     reply(wire::Ok{});
     return {};

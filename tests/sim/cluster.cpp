@@ -85,7 +85,7 @@ void Cluster::random_user() {
         } else if (what < 4) {
             JobTerms terms;
             terms.max_price = Money::units(rng_.between(1, 100));
-            (void)h.change(id, terms, out);
+            (void)h.change(id, terms, now_, out);
         } else {
             (void)h.signal(id, what < 6 ? 9 : 15, out);
         }
@@ -127,7 +127,7 @@ void Cluster::connect_market(Node& n) {
     n.market_up = true;
     ++n.market_gen;
     n.last_from_market = n.last_to_market = now_;
-    home_step(n, [](Home& h, home::Outputs& out) { h.market_up(out); });
+    home_step(n, [this](Home& h, home::Outputs& out) { h.market_up(now_, out); });
 }
 
 void Cluster::market_hears(const JobReport& report) {

@@ -435,11 +435,11 @@ START_TEST(a_change_of_terms_is_reported_in_any_phase) {
     JobTerms terms = b.job().terms;
     terms.max_price = Money::units(7);
     b.out.clear();
-    ck_assert(b.h.change(id, terms, b.out).has_value());
+    ck_assert(b.h.change(id, terms, b.now, b.out).has_value());
     ck_assert_text(b.text(), "P");
     ck_assert(std::get<JobReport>(std::get<home::ToMarketMsg>(b.out.at(1)).message).terms == terms);
     terms.cpus = 2;
-    ck_assert(!b.h.change(id, terms, b.out).has_value());
+    ck_assert(!b.h.change(id, terms, b.now, b.out).has_value());
 }
 END_TEST
 
@@ -447,11 +447,11 @@ START_TEST(a_copy_that_shows_up_is_asked_after_until_it_is_gone) {
     Bench b;
     b.running();
     ck_assert_text(b.event("n5", 9, GuestState::prepared).text(), "kill n5.9");
-    ck_assert(b.h.guests_needed().contains("n5"));
+    ck_assert(b.h.needs_guest("n5"));
     ck_assert_text(b.up("n5").text(), "query n5.9");
     ck_assert_text(b.event("n5", 9, GuestState::failed).text(), "drop n5.9");
     b.event("n5", 9, GuestState::unknown);
-    ck_assert(!b.h.guests_needed().contains("n5"));
+    ck_assert(!b.h.needs_guest("n5"));
 }
 END_TEST
 
