@@ -9,7 +9,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t queue_bytes_max = 32 << 20;   // an answer of marketctl is 16 MiB at most
+constexpr size_t queue_bytes_max = 8 << 20;    // some answers of the longest kind, and the output ahead
 constexpr size_t output_ahead_bytes = 1 << 20;  // a slow terminal's output waits in the spool
 
 }  // namespace

@@ -44,6 +44,9 @@ class JsonWriter {
     template <class T>
     JsonWriter& field(std::string_view name, const T& v) { return key(name).value(v); }
 
+    // Written so far.
+    size_t bytes() const { return out_.size(); }
+
     // The whole text; everything opened must be closed. The writer is empty afterwards.
     std::string take();
 

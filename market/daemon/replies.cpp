@@ -3,6 +3,7 @@
 
 #include <sys/wait.h>
 
+#include <iterator>
 #include <map>
 
 #include "kernel/base/json.hpp"
@@ -21,6 +22,8 @@ struct Context {
     Nanos now;
     uint32_t uid;
     const std::vector<std::string>& args;
+    const std::string& after;
+    std::string& next;
 };
 
 const char* status_of(const Job& job) {
@@ -98,34 +101,53 @@ Result<std::string> status(const Context& c) {
     return w.take();
 }
 
-Result<std::string> list_jobs(const Context& c) {
+// What follows in the market's order, as much as one answer takes and one at least. `name` is what the next
+// question goes on after.
+template <class Entry>
+std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
     JsonWriter w;
     w.begin_array();
-    for (const auto& [id, job] : c.market.jobs()) write_job(w, job, c);
+    for (; at != end; ++at) {
+        write(w, *at);
+        if (w.bytes() < wire::json_part_bytes || std::next(at) == end) continue;
+        c.next = name(*at);
+        break;
+    }
     w.end_array();
     return w.take();
 }
 
-Result<std::string> list_providers(const Context& c) {
-    JsonWriter w;
-    w.begin_array();
-    for (const auto& [name, node] : c.market.nodes()) {
-        if (!node.record.has_report) continue;
-        const ProviderReport& r = node.record.report;
-        const ProviderNote note = c.market.prices(node);
-        w.begin_object().field("node", name).field("address", node.record.address);
-        w.field("status", c.market.provider_state(node, c.now)).field("on_market", r.on_market);
-        w.field("connected", node.connected).field("reserve", r.reserve);
-        w.field("current_price", note.current_price).field("next_price", note.next_price);
-        w.field("speed", r.speed).field("cpus", r.cpus).field("memory_mb", r.memory_mb).field("free_mb", r.free_mb);
-        w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
-        w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
-        w.field("criu", r.criu).field("kernel", r.kernel);
-        if (!r.cannot.empty()) w.field("cannot", r.cannot);
-        w.end_object();
+Result<std::string> list_jobs(const Context& c) {
+    auto from = c.market.jobs().begin();
+    if (!c.after.empty()) {
+        TRY_ASSIGN(const JobId after, parse_job_id(c.after));
+        from = c.market.jobs().upper_bound(after);
     }
-    w.end_array();
-    return w.take();
+    return list(c, from, c.market.jobs().end(), [](const auto& entry) { return entry.first.text(); },
+                [&](JsonWriter& w, const auto& entry) { write_job(w, entry.second, c); });
+}
+
+void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Context& c) {
+    if (!node.record.has_report) return;
+    const ProviderReport& r = node.record.report;
+    const ProviderNote note = c.market.prices(node);
+    w.begin_object().field("node", name).field("address", node.record.address);
+    w.field("status", c.market.provider_state(node, c.now)).field("on_market", r.on_market);
+    w.field("connected", node.connected).field("reserve", r.reserve);
+    w.field("current_price", note.current_price).field("next_price", note.next_price);
+    w.field("speed", r.speed).field("cpus", r.cpus).field("memory_mb", r.memory_mb).field("free_mb", r.free_mb);
+    w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
+    w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
+    w.field("criu", r.criu).field("kernel", r.kernel);
+    if (!r.cannot.empty()) w.field("cannot", r.cannot);
+    w.end_object();
+}
+
+Result<std::string> list_providers(const Context& c) {
+    const auto& nodes = c.market.nodes();
+    return list(c, c.after.empty() ? nodes.begin() : nodes.upper_bound(c.after), nodes.end(),
+                [](const auto& entry) { return entry.first; },
+                [&](JsonWriter& w, const auto& entry) { write_provider(w, entry.first, entry.second, c); });
 }
 
 Result<JobId> job_argument(const Context& c) { return parse_job_id(c.args[0]); }
@@ -209,11 +231,11 @@ wire::CtlReply answer(Market& market, const wire::CtlRequest& request, const Mar
                       std::to_string(request.args.size());
         return reply;
     }
-    auto json = verb->second.run({market, face, now, request.uid, request.args});
+    auto json = verb->second.run({market, face, now, request.uid, request.args, request.after, reply.next});
     if (!json) {
         reply.error = json.error().message;
     } else if (json->size() > wire::json_bytes_max) {
-        reply.error = "the answer is longer than " + std::to_string(wire::json_bytes_max >> 20) + " MiB";
+        reply.error = "the answer is longer than " + std::to_string(wire::json_bytes_max >> 10) + " KiB";
     } else {
         reply.ok = true;
         reply.json = std::move(*json);

@@ -47,10 +47,11 @@ void fill(const CtlRequest& v, Pb__CtlRequest& m, Arena& a) {
     m.n_args = v.args.size();
     m.args = a.array<char*>(v.args.size());
     for (size_t i = 0; i < v.args.size(); ++i) m.args[i] = fill_line(v.args[i], a);
+    m.after = fill_line(v.after, a);
 }
 
 CtlRequest take(const Pb__CtlRequest& m, Check& c) {
-    CtlRequest v{m.request, m.uid, clean(m.verb), {}};
+    CtlRequest v{m.request, m.uid, clean(m.verb), {}, clean(m.after)};
     if (m.n_args > args_max) c.bad("args", "more than " + std::to_string(args_max));
     for (size_t i = 0; i < m.n_args && c.ok(); ++i) v.args.push_back(clean(m.args[i]));
     return v;
@@ -61,10 +62,11 @@ void fill(const CtlReply& v, Pb__CtlReply& m, Arena& a) {
     m.ok = v.ok;
     m.error = fill_line(v.error, a);
     m.json = fill_bytes(v.json);
+    m.next = fill_line(v.next, a);
 }
 
 CtlReply take(const Pb__CtlReply& m, Check& c) {
-    return {m.request, bool(m.ok), clean(m.error), c.data("json", m.json, json_bytes_max)};
+    return {m.request, bool(m.ok), clean(m.error), c.data("json", m.json, json_bytes_max), clean(m.next)};
 }
 
 void fill(const Submit& v, Pb__Submit& m, Arena& a) {

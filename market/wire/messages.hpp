@@ -42,6 +42,7 @@ struct CtlRequest {
     uint32_t uid = 0;
     std::string verb;
     std::vector<std::string> args;
+    std::string after;  // of a list: what comes after this one, which is the `next` of the answer before
     bool operator==(const CtlRequest&) const = default;
 };
 struct CtlReply {
@@ -49,6 +50,7 @@ struct CtlReply {
     bool ok = false;
     std::string error;  // one line
     std::string json;   // tools/common/replies.md says which keys
+    std::string next;   // the list goes on after this one; empty: that was all
     bool operator==(const CtlReply&) const = default;
 };
 

@@ -9,7 +9,7 @@
 namespace souk::wire {
 
 inline constexpr uint32_t hello_magic = 0x4b554f53;  // "SOUK" on the wire
-inline constexpr uint32_t protocol_version = 1;
+inline constexpr uint32_t protocol_version = 2;
 
 enum class FrameType : uint16_t {
     // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an error and the
@@ -70,7 +70,8 @@ inline constexpr size_t input_window_bytes = 256 * 1024;
 inline constexpr size_t input_room_bytes = 2 * input_window_bytes;
 inline constexpr size_t chunk_bytes_max = 1024 * 1024;  // in one image_chunk
 inline constexpr size_t spec_bytes_max = 512 * 1024;    // argv, env, path and cwd of a job, in all
-inline constexpr size_t json_bytes_max = 16 * 1024 * 1024;
+inline constexpr size_t json_bytes_max = 1024 * 1024;   // in one answer
+inline constexpr size_t json_part_bytes = 256 * 1024;   // a list that is longer is answered in parts
 
 // The longest body of a frame of this type, in bytes; 0: there is no such type.
 constexpr uint32_t frame_bytes_max(FrameType type) {

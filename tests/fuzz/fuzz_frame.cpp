@@ -43,7 +43,7 @@ std::string decoded(Side side, ByteView bytes, size_t step) {
             out += text_of(encode_frame(type, body));
         }
         REQUIRE(input.empty());
-        REQUIRE(decoder.held() <= frame_header_bytes + json_bytes_max + 4096);
+        REQUIRE(decoder.held() <= frame_header_bytes + frame_bytes_max(FrameType::submit));
     }
     return out;
 }

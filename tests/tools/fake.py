@@ -8,7 +8,7 @@ import struct
 import time
 
 LIMIT = 20.0
-MAGIC = 0x4B554F53
+MAGIC, VERSION = 0x4B554F53, 2
 TYPES = {
     "hello": 1, "welcome": 2, "error": 3, "ok": 4, "ctl_request": 5, "ctl_reply": 6, "submit": 80, "submitted": 81,
     "attach": 82, "attached": 83, "change": 84, "output": 85, "output_ack": 86, "input": 87, "input_ack": 88,
@@ -113,8 +113,8 @@ class Connection:
 
     def welcome(self, node="n1"):
         hello = self.expect("hello")
-        assert hello[1] == [MAGIC] and hello[2] == [1] and hello[3] == [2]
-        self.send("welcome", {1: 1, 2: node})
+        assert hello[1] == [MAGIC] and hello[2] == [VERSION] and hello[3] == [2]
+        self.send("welcome", {1: VERSION, 2: node})
 
     def accept_job(self, running=True):
         """Takes a submission as job n1.7; returns it."""

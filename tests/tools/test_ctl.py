@@ -15,16 +15,22 @@ PROVIDER = {"node": "n1", "status": "on market, busy", "on_market": True, "reser
             "load_permille": 415, "wait_permille": 4, "load_source": "bpf", "frames": "always", "cannot": "", "market": True}
 
 
-def answer(agentd, process, reply=None, error=None):
-    """Serves one question; returns [verb, arguments]."""
+def answer(agentd, process, reply=None, error=None, parts=None):
+    """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer that comes in several."""
     connection = agentd.accept()
     connection.welcome()
-    request = connection.expect("ctl_request")
-    if error:
-        connection.send("ctl_reply", {1: request[1][0], 3: error})
-    else:
-        connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(reply)})
-    return [request[3][0].decode(), *(arg.decode() for arg in request.get(4, []))]
+    after = ""
+    while True:
+        request = connection.expect("ctl_request")
+        assert request.get(5, [b""]) == [after.encode()]
+        if parts:
+            reply, after = parts[after]
+        if error:
+            connection.send("ctl_reply", {1: request[1][0], 3: error})
+        else:
+            connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(reply), 5: after})
+        if not after:
+            return [request[3][0].decode(), *(arg.decode() for arg in request.get(4, []))]
 
 
 @pytest.mark.parametrize("tool_name, args, words", [
@@ -116,6 +122,25 @@ def test_jobs_are_a_table(start, agentd):
         "n1.1   ann     run       100     12m05s       3.2s  n2     -\n"
         "n1.12  jürgen  suspend  20.5      5h07m       0.0s  n3     outbid by n1.1\n"
         "n2.1   -       -           -          -          -  -      -\n")
+
+
+LONG = {"": ([], "a"), "a": ([{"id": "n1.1"}, {"id": "n1.2"}], "n1.2"), "n1.2": ([{"id": "n1.3"}], "b"), "b": ([], "")}
+
+
+def test_a_list_that_comes_in_parts_is_shown_as_one(start, agentd):
+    for args, shown in [(["lj", "--json"], lambda out: json.loads(out)), (["lj"], lambda out: [{"id": line.split()[0]} for line in
+                                                                                            out.splitlines()[1:]])]:
+        process = start("marketctl", *args)
+        assert answer(agentd, process, parts=LONG) == ["list-jobs"]
+        out = process.communicate(timeout=LIMIT)[0].decode()
+        assert process.returncode == 0 and shown(out) == [{"id": f"n1.{i}"} for i in (1, 2, 3)]
+
+
+def test_parts_that_are_no_lists_are_refused(start, agentd):
+    process = start("marketctl", "lj", "--json")
+    answer(agentd, process, parts={"": ([1], "a"), "a": ({}, "")})
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out) == (1, b"") and b"is not a JSON list" in err
 
 
 def test_providers_are_a_table(start, agentd):

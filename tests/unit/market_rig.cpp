@@ -187,9 +187,9 @@ MarketPeer MarketRig::tool() const {
     return peer;
 }
 
-wire::CtlReply MarketRig::ask(const std::string& verb, std::vector<std::string> args) const {
+wire::CtlReply MarketRig::ask(const std::string& verb, std::vector<std::string> args, std::string after) const {
     MarketPeer peer = tool();
-    peer.send(wire::CtlRequest{7, 12345, verb, std::move(args)});
+    peer.send(wire::CtlRequest{7, 12345, verb, std::move(args), std::move(after)});
     wire::CtlReply reply = peer.expect<wire::CtlReply>();
     ck_assert(reply.request == 7);
     return reply;

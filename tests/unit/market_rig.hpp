@@ -69,7 +69,7 @@ class MarketRig {
     MarketPeer agent(const std::string& node) const;
     MarketPeer tool() const;
     // One question, as the user who runs the test.
-    wire::CtlReply ask(const std::string& verb, std::vector<std::string> args = {}) const;
+    wire::CtlReply ask(const std::string& verb, std::vector<std::string> args = {}, std::string after = {}) const;
     // Asks until the answer's JSON contains `text`; fails the test after 10 s.
     std::string ask_until(const std::string& verb, std::vector<std::string> args, const std::string& text) const;
 

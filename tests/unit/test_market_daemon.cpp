@@ -174,6 +174,42 @@ START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
 }
 END_TEST
 
+START_TEST(a_list_of_any_length_comes_in_bounded_parts) {
+    if (impossible()) return;
+    constexpr uint64_t count = 30'000;
+    MarketRig m;
+    MarketPeer n1 = m.agent("n1");
+    JobReport r = job("n1", 0, 100);
+    r.name = r.command = std::string(200, 'x');
+    for (r.id.seq = 1; r.id.seq <= count; ++r.id.seq) n1.send(r);
+    n1.send(wire::CtlRequest{1, 0, "status", {}, {}});  // after all of them
+    ck_assert(n1.expect<wire::CtlReply>().json.find(R"("total":30000)") != std::string::npos);
+    uint64_t listed = 0;
+    size_t bytes = 0;
+    wire::CtlReply part;
+    do {
+        part = m.ask("list-jobs", {}, part.next);
+        ck_assert_text(part.error, "");
+        ck_assert(part.json.size() < wire::json_part_bytes + 4096);
+        bytes += part.json.size();
+        const std::string key = R"({"id":"n1.)";
+        for (size_t at = part.json.find(key); at != std::string::npos; at = part.json.find(key, at + 1))
+            ck_assert_uint_eq(std::strtoull(part.json.c_str() + at + key.size(), nullptr, 10), ++listed);
+        ck_assert_text(part.next, listed < count ? "n1." + std::to_string(listed) : "");
+    } while (!part.next.empty());
+    ck_assert_uint_eq(listed, count);
+    ck_assert(bytes > 16 * wire::json_bytes_max);
+    ck_assert_text(m.ask("list-jobs", {}, "n1.30000").json, "[]");
+    ck_assert_text(m.ask("list-jobs", {}, "n1").error, "'n1' is not a job id: use HOME.NUMBER, such as n1.7");
+    MarketPeer n2 = m.agent("n2");
+    n1.send(offer("n1"));
+    n2.send(offer("n2"));
+    m.ask_until("list-providers", {}, R"("node":"n2")");
+    ck_assert(m.ask("list-providers", {}, "n1").json.starts_with(R"([{"node":"n2")"));
+    ck_assert_text(m.ask("list-providers", {}, "n2").json, "[]");
+}
+END_TEST
+
 START_TEST(a_newer_connection_of_a_node_replaces_the_older) {
     if (impossible()) return;
     MarketRig m;
@@ -192,13 +228,13 @@ START_TEST(who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users
     n1.send(offer("n1"));
     n1.send(job("n1", 1, 100));
     n1.expect<Order>();
-    n1.send(wire::CtlRequest{1, 1001, "cancel", {"n1.1"}});
+    n1.send(wire::CtlRequest{1, 1001, "cancel", {"n1.1"}, {}});
     ck_assert_text(n1.expect<wire::CtlReply>().error, "job n1.1 belongs to another user");
     // The rig's own questions claim uid 12345; the kernel says who really asks.
     const wire::CtlReply hold = m.ask("freeze", {"n1.1", "hold"});
     if (::geteuid() == 0) ck_assert(hold.ok);
     else ck_assert(!hold.ok);
-    n1.send(wire::CtlRequest{2, 1000, "cancel", {"n1.1"}});
+    n1.send(wire::CtlRequest{2, 1000, "cancel", {"n1.1"}, {}});
     ck_assert(n1.expect<Order>().kind == Order::Kind::abort);
 }
 END_TEST
@@ -278,7 +314,7 @@ END_TEST
 UNIT_SUITE(market_daemon, a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
            a_second_market_on_the_same_port_or_directory_says_so_and_ends,
            an_unknown_key_or_a_bad_value_is_refused_with_its_line, garbage_ends_its_own_connection_and_nothing_else,
-           a_newer_connection_of_a_node_replaces_the_older,
+           a_list_of_any_length_comes_in_bounded_parts, a_newer_connection_of_a_node_replaces_the_older,
            who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
            a_program_that_speaks_the_text_protocol_can_be_the_solver,
            souks_own_solver_program_decides_as_the_market_would,

@@ -97,12 +97,12 @@ SAMPLE(Welcome) return {d.u32(), d.line(255)}; END
 SAMPLE(ErrorText) return {d.line()}; END
 SAMPLE(Ok) return {}; END
 SAMPLE(CtlRequest)
-    CtlRequest v{r.next(), d.u32(), d.line(), {}};
+    CtlRequest v{r.next(), d.u32(), d.line(), {}, d.line()};
     v.args.resize(r.below(17));
     for (auto& arg : v.args) arg = d.line();
     return v;
 END
-SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000)}; END
+SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line()}; END
 SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),

@@ -9,13 +9,34 @@
 
 namespace souk::tools {
 
-Result<std::string> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args) {
-    constexpr Nanos answer_max = Nanos::from_s(30);
+Result<Answer> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args) {
+    constexpr Nanos part_max = Nanos::from_s(30);
+    constexpr size_t parts_max = 4096;
     TRY_ASSIGN(Link link, Link::open(socket));
-    link.queue(wire::CtlRequest{1, 0, verb, args});
-    TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(answer_max));
-    if (!reply.ok) return fail(reply.error);
-    return std::move(reply.json);
+    Answer parts;
+    wire::CtlRequest request{1, 0, verb, args, {}};
+    do {
+        if (parts.size() == parts_max) return fail("the daemon's answer has no end");
+        link.queue(request);
+        TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
+        if (!reply.ok) return fail(reply.error);
+        parts.push_back(std::move(reply.json));
+        request.after = std::move(reply.next);
+        ++request.request;
+    } while (!request.after.empty());
+    return parts;
+}
+
+Result<std::string> joined(Answer parts) {
+    std::string all = std::move(parts.front());
+    for (size_t i = 1; i < parts.size(); ++i) {
+        if (!all.ends_with(']') || !parts[i].starts_with('[')) return fail("the daemon's answer is not a JSON list");
+        all.pop_back();
+        const bool both = all != "[" && parts[i] != "[]";
+        all.append(both ? "," : "").append(parts[i], 1);
+        parts[i] = {};
+    }
+    return all;
 }
 
 Status print(const std::string& text) {

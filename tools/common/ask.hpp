@@ -9,8 +9,12 @@
 
 namespace souk::tools {
 
-// The answer's JSON (replies.md). Errors: nobody listens, no answer in time, or the daemon's own words.
-Result<std::string> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args);
+// The answer's JSON (replies.md): one text, or a long list in parts of which each is a list.
+using Answer = std::vector<std::string>;
+// Errors: nobody listens, no answer in time, or the daemon's own words.
+Result<Answer> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args);
+// As one text. Errors: several parts that are not lists.
+Result<std::string> joined(Answer answer);
 // The text and a newline on stdout. Errors: nobody reads it.
 Status print(const std::string& text);
 

@@ -26,15 +26,9 @@ size_t width(const std::string& text) {  // in characters, not bytes
 
 }  // namespace
 
-Result<Json> parse_object(const std::string& text) {
-    Json json = Json::parse(text, nullptr, false);
+Result<Json> parse_object(const Answer& answer) {
+    Json json = Json::parse(answer.front(), nullptr, false);
     if (!json.is_object()) return fail("the daemon's answer is not a JSON object");
-    return json;
-}
-
-Result<Json> parse_array(const std::string& text) {
-    Json json = Json::parse(text, nullptr, false);
-    if (!json.is_array()) return fail("the daemon's answer is not a JSON list");
     return json;
 }
 
@@ -83,6 +77,15 @@ std::string Table::text() const {
     line([&](size_t i) { return std::string(columns_[i].title); });
     for (const auto& row : rows_) line([&](size_t i) { return row[i]; });
     return out;
+}
+
+Result<std::string> Table::text_of(const Answer& list, std::vector<std::string> (*row)(const Json&)) {
+    for (const std::string& part : list) {  // one at a time: a tree is many times as big as its text
+        const Json elements = Json::parse(part, nullptr, false);
+        if (!elements.is_array()) return fail("the daemon's answer is not a JSON list");
+        for (const Json& element : elements) add(row(element));
+    }
+    return text();
 }
 
 std::string lines(const std::vector<std::pair<std::string, std::string>>& rows) {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "tools/common/ask.hpp"
 
 namespace souk::tools {
 
 using Json = nlohmann::ordered_json;
 
-// Errors: not JSON, or not an object (array).
-Result<Json> parse_object(const std::string& text);
-Result<Json> parse_array(const std::string& text);
+// Errors: not JSON, or not an object.
+Result<Json> parse_object(const Answer& answer);
 
 // The value of a key: a string as it is, a number shortest, a list with commas; "-" where there is none.
 std::string field(const Json& object, const char* key);
@@ -34,6 +34,9 @@ class Table {
     explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
     std::string text() const;
+
+    // The same with a row for each element of the list. Errors: it is no list.
+    Result<std::string> text_of(const Answer& list, std::vector<std::string> (*row)(const Json& element));
 
   private:
     std::vector<Column> columns_;

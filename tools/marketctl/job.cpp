@@ -5,8 +5,8 @@
 namespace souk::tools {
 
 // Whatever the market says of the job, in its order: a new key needs no change here.
-Result<std::string> job_text(const std::string& json) {
-    TRY_ASSIGN(const Json job, parse_object(json));
+Result<std::string> job_text(const Answer& answer) {
+    TRY_ASSIGN(const Json job, parse_object(answer));
     std::vector<std::pair<std::string, std::string>> rows;
     for (const auto& [key, value] : job.items()) {
         const bool span = key.ends_with("_s") && value.is_number();

@@ -4,15 +4,14 @@
 
 namespace souk::tools {
 
-Result<std::string> jobs_text(const std::string& json) {
-    TRY_ASSIGN(const Json jobs, parse_array(json));
+Result<std::string> jobs_text(const Answer& jobs) {
     Table table(
         {{"ID"}, {"User"}, {"Status"}, {"V", true}, {"T-runtime", true}, {"M-runtime", true}, {"Where"}, {"Comment"}});
-    for (const Json& job : jobs)
-        table.add({field(job, "id"), field(job, "user"), field(job, "status"), field(job, "value"),
-                   duration(job, "runtime_s"), duration(job, "market_runtime_s"), field(job, "where"),
-                   field(job, "comment")});
-    return table.text();
+    return table.text_of(jobs, [](const Json& job) -> std::vector<std::string> {
+        return {field(job, "id"),    field(job, "user"),         field(job, "status"),
+                field(job, "value"), duration(job, "runtime_s"), duration(job, "market_runtime_s"),
+                field(job, "where"), field(job, "comment")};
+    });
 }
 
 }  // namespace souk::tools

@@ -4,8 +4,7 @@
 
 namespace souk::tools {
 
-Result<std::string> providers_text(const std::string& json) {
-    TRY_ASSIGN(const Json providers, parse_array(json));
+Result<std::string> providers_text(const Answer& providers) {
     Table table({{"Node"},
                  {"Address"},
                  {"Status"},
@@ -19,12 +18,12 @@ Result<std::string> providers_text(const std::string& json) {
                  {"Load", true},
                  {"Guests", true},
                  {"Earned", true}});
-    for (const Json& p : providers)
-        table.add({field(p, "node"), field(p, "address"), field(p, "status"), field(p, "reserve"),
-                   field(p, "current_price"), field(p, "next_price"), field(p, "speed"), field(p, "cpus"),
-                   field(p, "memory_mb"), field(p, "free_mb"), percent(p, "load_permille"), field(p, "guests"),
-                   field(p, "earned")});
-    return table.text();
+    return table.text_of(providers, [](const Json& p) -> std::vector<std::string> {
+        return {field(p, "node"),          field(p, "address"),    field(p, "status"), field(p, "reserve"),
+                field(p, "current_price"), field(p, "next_price"), field(p, "speed"),  field(p, "cpus"),
+                field(p, "memory_mb"),     field(p, "free_mb"),    percent(p, "load_permille"),
+                field(p, "guests"),        field(p, "earned")};
+    });
 }
 
 }  // namespace souk::tools

@@ -4,8 +4,8 @@
 
 namespace souk::tools {
 
-Result<std::string> status_text(const std::string& json) {
-    TRY_ASSIGN(const Json s, parse_object(json));
+Result<std::string> status_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
     const Json jobs = s.value("jobs", Json::object());
     std::string counts = field(jobs, "total");
     for (const char* kind : {"wait", "run", "suspend", "finish"})

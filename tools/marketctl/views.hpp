@@ -6,12 +6,13 @@
 #include <string>
 
 #include "kernel/base/result.hpp"
+#include "tools/common/ask.hpp"
 
 namespace souk::tools {
 
-Result<std::string> status_text(const std::string& json);
-Result<std::string> jobs_text(const std::string& json);
-Result<std::string> providers_text(const std::string& json);
-Result<std::string> job_text(const std::string& json);
+Result<std::string> status_text(const Answer& answer);
+Result<std::string> jobs_text(const Answer& answer);
+Result<std::string> providers_text(const Answer& answer);
+Result<std::string> job_text(const Answer& answer);
 
 }  // namespace souk::tools

@@ -5,8 +5,8 @@
 
 namespace souk::tools {
 
-Result<std::string> provider_status_text(const std::string& json) {
-    TRY_ASSIGN(const Json p, parse_object(json));
+Result<std::string> provider_status_text(const Answer& answer) {
+    TRY_ASSIGN(const Json p, parse_object(answer));
     std::vector<std::pair<std::string, std::string>> rows = {
         {"Status", field(p, "status")},
         {"Min Price", field(p, "reserve")},

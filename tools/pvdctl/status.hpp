@@ -4,10 +4,11 @@
 #include <string>
 
 #include "kernel/base/result.hpp"
+#include "tools/common/ask.hpp"
 
 namespace souk::tools {
 
 // The answer to `provider-status` as lines. Errors: it is not what replies.md says.
-Result<std::string> provider_status_text(const std::string& json);
+Result<std::string> provider_status_text(const Answer& answer);
 
 }  // namespace souk::tools

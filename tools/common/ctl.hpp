@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What pvdctl and marketctl have in common: a command line with --node, --socket and --json, one question to the daemon
+// that these name, its answer on stdout.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/common/args.hpp"
+#include "tools/common/ask.hpp"
+
+namespace souk::tools {
+
+struct CtlQuestion {
+    std::string verb;
+    std::vector<std::string> args;
+    Result<std::string> (*text)(const Answer&);  // the answer for people; null: nothing is shown
+};
+
+struct CtlTool {
+    CommandLine line;  // its options come after the common ones
+    const char *node_help, *socket_help, *json_help;
+    // What is not an option. Errors: wrong usage.
+    std::function<Result<CtlQuestion>(std::span<char*> words)> parse;
+    // The daemon's socket, from --socket and --node (market/wire/paths.hpp).
+    Result<std::string> (*find)(const std::string& socket, const std::string& node);
+};
+
+// The exit status: 0, 1 (failed) or 2 (wrong usage), the latter two with one line on stderr.
+int run_ctl(CtlTool tool, int argc, char** argv);
+
+}  // namespace souk::tools
