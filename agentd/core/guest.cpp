@@ -38,19 +38,15 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.stopped = e.stopped;
     event.error = e.error;
     event.program_error = e.program_error;
-    out.push_back(ToHome{event.id.home, std::move(event)});
+    out.push_back(ToHome{event.id.home, std::move(event), false});
 }
 
-void Guest::tell_absent(const GuestKey& key, GuestState state, const std::string& why, Outputs& out, int32_t error,
-                        bool program_error) const {
+void Guest::tell_unknown(const GuestKey& key, Outputs& out) const {
     GuestEvent event;
     event.id = key.id;
     event.epoch = key.epoch;
-    event.state = state;
-    event.why = why;
-    event.error = error;
-    event.program_error = program_error;
-    out.push_back(ToHome{key.id.home, std::move(event)});
+    event.state = GuestState::unknown;
+    out.push_back(ToHome{key.id.home, std::move(event), true});
 }
 
 void Guest::effect(const Entry& e, What what, Outputs& out) const {
@@ -59,7 +55,7 @@ void Guest::effect(const Entry& e, What what, Outputs& out) const {
 
 // The owner wants it to leave; only what runs can be asked to.
 void Guest::expel(const Entry& e, Outputs& out) const {
-    if (!accepting_ && runs(e)) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}});
+    if (!accepting_ && runs(e)) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
 }
 
 void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
@@ -125,7 +121,7 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
     if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare) return on_start(c, out);
     Entry* e = entry(key);
     if (!e && c.verb == GuestVerb::kill) return refuse(key, "ended before it began", out);  // also if a start comes late
-    if (!e) return tell_absent(key, GuestState::unknown, "", out);
+    if (!e) return tell_unknown(key, out);
     if (e->ending != Ending::none) return;  // its end is under way and will be told
     switch (c.verb) {
         case GuestVerb::query: return tell(*e, out);
@@ -162,7 +158,8 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     e.job.cpus = c.cpus;
     e.job.from_image = c.verb == GuestVerb::prepare;
     const Entry& kept = jobs_.emplace(key, std::move(e)).first->second;
-    out.push_back(Persist{kept.job});
+    // A capsule without a record is ended at the next start, and the home node asks again.
+    out.push_back(Persist{kept.job, Durable::later});
     effect(kept, What::create_capsule, out);
 }
 
@@ -207,6 +204,7 @@ void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
     if (!runs(e)) return;
+    take_back_shipped(e, out);
     e.job.state = GuestState::running;
     if (e.kill_asked) return drive(e, out);
     const Want wanted = std::exchange(e.want, Want::run);
@@ -215,11 +213,20 @@ void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
     e.why.clear();
 }
 
+// The job goes on, so its image is not the job.
+void Guest::take_back_shipped(Entry& e, Outputs& out) const {
+    if (!std::exchange(e.shipped_kept, false)) return;
+    GuestJob running = e.job;
+    running.state = GuestState::running;
+    out.push_back(Persist{std::move(running)});
+}
+
 void Guest::undo(Entry& e, Outputs& out) const {
     e.undoing = true;
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
     e.shipping = e.ship_again = e.image_lost = false;
+    take_back_shipped(e, out);
     effect(e, What::undo_dump, out);
 }
 
@@ -253,7 +260,7 @@ void Guest::on_ship(Entry& e, const GuestCommand& c, Outputs& out) const {
 void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) {
     const GuestKey to{c.id, c.new_epoch};
     Entry* e = entry(to);
-    if (!e) return tell_absent(to, GuestState::unknown, "", out);
+    if (!e) return tell_unknown(to, out);
     if (source.job.state != GuestState::frozen || !expects_image(to)) return;
     e->restoring = true;
     e->job.state = GuestState::starting;
@@ -266,7 +273,7 @@ void Guest::on_commit(Entry& e, Outputs& out) const {
     if (!runs(e) || e.dump != Entry::Dump::held) return tell(e, out);
     if (e.image_lost) return end_capsule(e, Ending::to_killed, What::kill_capsule, out);
     e.job.state = GuestState::frozen;
-    out.push_back(Persist{e.job});
+    out.push_back(Persist{e.job, e.shipped_kept ? Durable::soon : Durable::now});
     end_capsule(e, Ending::to_frozen, What::finish_dump, out);
 }
 
@@ -314,7 +321,7 @@ void Guest::on_drop(Entry& e, Outputs& out) {
         erase(key, out);
     else
         return tell(e, out);
-    tell_absent(key, GuestState::unknown, "", out);
+    tell_unknown(key, out);
 }
 
 }  // namespace souk

@@ -15,6 +15,9 @@
 // A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in memory as `failed`
 // until it is dropped: a second `start` that was under way when the home node heard of it must not start it again.
 //
+// A source that has shipped its image writes that down while the restore goes on elsewhere: whoever kills the held job
+// after that, what is left is its image. So `shipped` is taken back on disk before the job is let go on.
+//
 // After a crash of the daemon, the capsules go on: the shell loads the records and says what it found of each
 // (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
 //
@@ -57,9 +60,11 @@ struct GuestJob {
 };
 
 namespace guest {
-struct Persist { GuestJob job; };
-struct Erase { GuestKey key; };
-struct ToHome { NodeName home; std::variant<GuestEvent, Expel> message; };
+struct Persist { GuestJob job; Durable when = Durable::now; };
+struct Erase { GuestKey key; };  // durable `later`
+// after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown, and
+// would never ask again for a record that a crash has brought back.
+struct ToHome { NodeName home; std::variant<GuestEvent, Expel> message; bool after_erase = false; };
 // Effects. Each ends with one call of the Guest's `effect_*` for the same key.
 struct Do {
     enum class What : uint8_t {
@@ -157,6 +162,7 @@ class Guest {
         bool kill_asked = false;     // in the middle of a dump: at its end
         bool stopped = false;
         bool image_lost = false;     // held, but its image is not whole
+        bool shipped_kept = false;   // `shipped` is, or will soon be, on disk
         std::optional<int32_t> early_exit;  // came before the end of the start or release
         Epoch ship_epoch;
         Peer ship_dest;
@@ -172,8 +178,7 @@ class Guest {
     }
     Entry* entry(const GuestKey& key);
     void tell(const Entry& e, guest::Outputs& out) const;
-    void tell_absent(const GuestKey& key, GuestState state, const std::string& why, guest::Outputs& out,
-                     int32_t error = 0, bool program_error = false) const;
+    void tell_unknown(const GuestKey& key, guest::Outputs& out) const;
     void expel(const Entry& e, guest::Outputs& out) const;
     void effect(const Entry& e, guest::Do::What what, guest::Outputs& out) const;
     void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out) const;
@@ -184,6 +189,7 @@ class Guest {
     void want(Entry& e, Want want, guest::Outputs& out) const;
     void want_failed(Entry& e, std::string why, guest::Outputs& out) const;
     void undo(Entry& e, guest::Outputs& out) const;
+    void take_back_shipped(Entry& e, guest::Outputs& out) const;
     void ship_now(Entry& e, guest::Outputs& out) const;
     bool ship_ended(Entry& e, guest::Outputs& out) const;
     void now_running(Entry& e, guest::Outputs& out) const;

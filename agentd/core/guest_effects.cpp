@@ -21,6 +21,15 @@ void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
             if (!found.image_complete) return recovered_run(e, found, out);  // if what it was made of still stands
             if (found.capsule_alive) end_capsule(e, Ending::to_frozen, What::kill_capsule, out);
             return;
+        case GuestState::shipped: {
+            // Held until its end: what killed it was told to, and the image is the job.
+            const bool by_itself = found.exited && (found.wait_status & 0x7f) != 9;
+            if (found.job_alive || by_itself || !found.image_complete) return recovered_run(e, found, out);
+            e.job.state = GuestState::frozen;
+            out.push_back(Persist{e.job});
+            if (found.capsule_alive) end_capsule(e, Ending::to_frozen, What::kill_capsule, out);
+            return;
+        }
         default: return recovered_run(e, found, out);
     }
 }
@@ -43,8 +52,9 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
         e.job.state = GuestState::exited;
         e.job.wait_status = found.wait_status;
     } else if (found.job_alive) {
+        e.shipped_kept = kept == GuestState::shipped;
         e.job.state = GuestState::running;
-        if (!found.held_by_dump) return;
+        if (!found.held_by_dump) return take_back_shipped(e, out);
         e.job.state = GuestState::dumping;
         e.dump = Entry::Dump::held;
         e.want = Want::keep;
@@ -171,6 +181,7 @@ void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out) {
     if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), out);
     e->criu = Entry::Criu::none;  // given up already, and something else is wanted
     e->dump = Entry::Dump::none;
+    take_back_shipped(*e, out);
     e->job.state = GuestState::running;
     drive(*e, out);
 }
@@ -196,6 +207,8 @@ void Guest::shipped(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
     if (!e || !e->shipping || ship_ended(*e, out) || !runs(*e)) return;
     e->job.state = GuestState::shipped;
+    e->shipped_kept = true;
+    out.push_back(Persist{e->job, Durable::soon});
     tell(*e, out);
 }
 
@@ -246,7 +259,7 @@ void Guest::restore_running(const GuestKey& key, Outputs& out) {
     if (!e || e->ending != Ending::none || !std::exchange(e->releasing, false)) return;
     e->criu = Entry::Criu::none;
     e->job.state = GuestState::running;
-    out.push_back(Persist{e->job});
+    out.push_back(Persist{e->job, Durable::soon});  // `held` says as much
     after_start(*e, out);
 }
 
@@ -268,7 +281,7 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
             return tell(*e, out);
         case Ending::to_dropped:
             erase(key, out);
-            return tell_absent(key, GuestState::unknown, "", out);
+            return tell_unknown(key, out);
         case Ending::none:
             if (e->job.state == GuestState::exited || e->job.state == GuestState::frozen ||
                 e->job.state == GuestState::killed || e->job.state == GuestState::failed)

@@ -201,7 +201,7 @@ void Home::note(const JobNote& note, Outputs& out) {
     }
     if (!note.settled || job->settled || job->phase != JobPhase::finished) return;
     job->settled = true;
-    persist(*job, out);
+    persist(*job, out, Durable::later);  // the market says it again
     finished_.push_back(job->id.seq);
     trim_finished(out);
 }

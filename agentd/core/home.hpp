@@ -89,7 +89,7 @@ struct Submission {
 
 namespace home {
 // Effects, in the order in which they must take place.
-struct Persist { HomeJob job; };
+struct Persist { HomeJob job; Durable when = Durable::now; };
 struct Erase { JobId id; };
 struct ToMarketMsg { ToMarket message; };
 struct ToGuest { Peer peer; GuestCommand command; };
@@ -178,7 +178,9 @@ class Home {
     };
     void reindex(uint64_t seq);
     JobReport report_of(const HomeJob& job, Nanos now) const;
-    void persist(const HomeJob& job, home::Outputs& out) const { out.push_back(home::Persist{job}); }
+    void persist(const HomeJob& job, home::Outputs& out, Durable when = Durable::now) const {
+        out.push_back(home::Persist{job, when});
+    }
     void report(const HomeJob& job, Nanos now, home::Outputs& out) const;
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, home::Outputs& out) const;
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb, home::Outputs& out) const;

@@ -131,7 +131,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             start_clock(job, now);
             out.push_back(Tell{job.id, Tell::What::started, "started on " + job.at.node});
             if (e.state != GuestState::running) return owner_running(job, e, now, out);
-            persist(job, out);
+            persist(job, out, Durable::later);  // its node says it again
             return steady(job, now, out);
         default: return;
     }

@@ -19,6 +19,13 @@ struct ResourceLimit {
     bool operator==(const ResourceLimit&) const = default;
 };
 
+// When a record must be on disk. A crash may lose `soon` and `later`: they are for what a restart finds out anyway.
+enum class Durable : uint8_t {
+    now,    // before anything else of the same step leaves
+    soon,   // as soon as that has left
+    later,  // with the next record that is due, at the latest after a second
+};
+
 // What to run, as the submitter had it: taken by srun, and its credentials from the kernel.
 struct JobSpec {
     std::vector<std::string> argv;  // argv[0] as the user typed it

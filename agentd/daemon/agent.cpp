@@ -22,7 +22,9 @@ constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1
 Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, Home::Limits{}) {}
 
 Agent::~Agent() {
-    if (db_) (void)db_->commit();  // what could wait
+    if (!db_) return;
+    for (auto& [name, record] : soon_) db_->put(name.first, name.second, std::move(record));
+    (void)db_->commit();  // what could wait
 }
 
 Nanos Agent::unix_now() {
@@ -75,16 +77,43 @@ void Agent::after_commit(std::function<void()> fn) {
     loop_.defer([this] { flush(); });
 }
 
-void Agent::put(const char* kind, const std::string& key, const std::string& record, bool can_wait) {
-    db_->put(kind, key, record);
-    if (can_wait)
-        commit_later();
-    else
-        after_commit([] {});
+void Agent::put(const char* kind, const std::string& key, std::string record, Durable when) {
+    const std::pair<std::string, std::string> name{kind, key};
+    if (when == Durable::soon) {
+        // Only the newest may be lost: what follows may rely on the one before.
+        const auto older = soon_.find(name);
+        if (older != soon_.end()) {
+            db_->put(kind, key, std::move(older->second));
+            commit_now();
+        }
+        soon_[name] = std::move(record);
+        // A timer set by a deferred function fires when what was queued for sending has left.
+        return after_commit([this] { soon_timer_ = loop_.after(Nanos{}, [this] { put_soon(); }); });
+    }
+    soon_.erase(name);
+    db_->put(kind, key, std::move(record));
+    if (when == Durable::later) return commit_later();
+    commit_now();
+}
+
+void Agent::put_soon() {
+    for (auto& [name, record] : std::exchange(soon_, {})) db_->put(name.first, name.second, std::move(record));
+    commit_now();
+}
+
+void Agent::erase(const char* kind, const std::string& key) {
+    soon_.erase({kind, key});
+    db_->erase(kind, key);
+    commit_later();
+}
+
+void Agent::commit_now() {
+    commit_due_ = true;
+    after_commit([] {});
 }
 
 void Agent::commit_later() {
-    if (!commit_timer_.waiting()) commit_timer_ = loop_.after(lazy_commit, [this] { after_commit([] {}); });
+    if (!commit_timer_.waiting()) commit_timer_ = loop_.after(lazy_commit, [this] { commit_now(); });
 }
 
 // Room on the state's disk that is kept for the state alone: a job's image or output may have filled the rest.
@@ -105,6 +134,11 @@ bool Agent::give_up_ballast() {
 
 void Agent::flush() {
     flush_due_ = false;
+    if (std::exchange(commit_due_, false)) commit();
+    for (const auto& fn : std::exchange(after_commit_, {})) fn();
+}
+
+void Agent::commit() {
     auto committed = db_->commit();
     if (!committed && give_up_ballast()) committed = db_->commit();
     if (!committed) {
@@ -112,23 +146,18 @@ void Agent::flush() {
         log_.error("cannot store state", {{"error", committed.error()}});
         ::_exit(1);
     }
-    for (const auto& fn : std::exchange(after_commit_, {})) fn();
+    commit_timer_.cancel();
+    erase_waits_ = false;
+    for (const auto& fn : std::exchange(after_erase_, {})) fn();
 }
 
 // ------------------------------------------------------------------------------------------------------- outputs
 
 void Agent::apply(home::Output& output) {
-    if (auto* p = std::get_if<home::Persist>(&output)) {
-        // Nothing depends on these being on disk: after a crash the guest says again that the job runs, and the market that
-        // it is settled. They go with the next commit.
-        const HomeJob& job = p->job;
-        const bool first_run = job.phase == JobPhase::running && job.stats.migrations + job.stats.thaws == 0 && !job.cancelled &&
-                               job.stats.failed_moves == 0;
-        const bool can_wait = first_run || job.settled;
-        return put("home", std::to_string(job.id.seq), wire::pack(job), can_wait);
-    }
+    if (auto* p = std::get_if<home::Persist>(&output)) return put("home", std::to_string(p->job.id.seq), wire::pack(p->job), p->when);
     if (auto* e = std::get_if<home::Erase>(&output)) {
-        db_->erase("home", std::to_string(e->id.seq));
+        erase("home", std::to_string(e->id.seq));
+        commit_now();
         return after_commit([this, id = e->id] { terminals_->erase(id); });
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
@@ -137,17 +166,21 @@ void Agent::apply(home::Output& output) {
 }
 
 void Agent::apply(guest::Output& output) {
-    if (auto* p = std::get_if<guest::Persist>(&output)) return put("guest", p->job.key.text(), wire::pack(p->job));
+    if (auto* p = std::get_if<guest::Persist>(&output)) return put("guest", p->job.key.text(), wire::pack(p->job), p->when);
     if (auto* e = std::get_if<guest::Erase>(&output)) {
-        db_->erase("guest", e->key.text());
-        return commit_later();  // a record whose directory is gone says as much
+        erase("guest", e->key.text());
+        erase_waits_ = true;
+        return;
     }
-    if (auto* h = std::get_if<guest::ToHome>(&output)) return to_home(h->home, h->message);
+    if (auto* h = std::get_if<guest::ToHome>(&output)) {
+        if (!h->after_erase || !erase_waits_) return to_home(h->home, h->message);
+        return after_erase_.push_back([this, home = h->home, message = h->message] { to_home(home, message); });
+    }
     after_commit([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
 }
 
 void Agent::apply(provider::Output& output) {
-    if (auto* p = std::get_if<provider::Persist>(&output)) return put("provider", "record", wire::pack(p->record));
+    if (auto* p = std::get_if<provider::Persist>(&output)) return put("provider", "record", wire::pack(p->record), Durable::now);
     if (auto* r = std::get_if<provider::Report>(&output)) return market_->send(r->report);
     const auto& a = std::get<provider::Accepting>(output);
     guest_step([&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });

@@ -51,9 +51,13 @@ class Agent {
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
     void flush();
+    void commit();
+    void commit_now();
+    void put_soon();
     void take_ballast();
     bool give_up_ballast();
-    void put(const char* kind, const std::string& key, const std::string& record, bool can_wait = false);
+    void put(const char* kind, const std::string& key, std::string record, Durable when);
+    void erase(const char* kind, const std::string& key);
     void commit_later();
     void tick_home();
     static Nanos unix_now();
@@ -129,14 +133,17 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_;
+    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;
     ProviderNote provider_note_;
     std::vector<std::function<void()>> after_commit_;
     std::function<void()> on_ready_;
-    bool flush_due_ = false;
+    std::map<std::pair<std::string, std::string>, std::string> soon_;  // records for after the next sends: (kind, key)
+    bool erase_waits_ = false;  // some Erase is not durable yet; what must come after it:
+    std::vector<std::function<void()>> after_erase_;
+    bool flush_due_ = false, commit_due_ = false;
 };
 
 }  // namespace souk

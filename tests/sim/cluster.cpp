@@ -211,10 +211,10 @@ std::string Cluster::what_is_left() {
         }
         for (const auto& [key, job] : n.guest->all())
             left += name + " keeps " + key.text() + " " + guest_state_name(job.job.state) + "; ";
-        for (const auto& [key, job] : n.guest_disk)
+        for (const auto& [key, job] : n.guest_disk.durable)
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
         if (n.home->jobs().size() > limits_.finished_max) left += name + " remembers too many finished jobs; ";
-        if (n.home_disk.size() != n.home->jobs().size()) left += name + " has other jobs on disk than in memory; ";
+        if (n.home_disk.durable.size() != n.home->jobs().size()) left += name + " has other jobs on disk than in memory; ";
     }
     for (const auto& [at, c] : world_.capsules) left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
     for (const auto& [at, i] : world_.images) left += "an image of " + at.second.text() + " on " + at.first + "; ";

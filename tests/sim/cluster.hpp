@@ -5,7 +5,8 @@
 //
 //   network  one connection from a home to each guest node: ordered within, delayed, broken at any moment with what is
 //            in flight in part lost, noticed late by its ends; a newer connection ends the older one at the guest
-//   disk     what was persisted is durable at once; a crash may fall before any output of a step
+//   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a crash may fall before
+//            any output of a step
 //   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be killed, a job may exit
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its connection
 //
@@ -16,6 +17,7 @@
 // Deliberate bugs (Mutation) sit in the shell and the world, never in the machines; each must be found.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -70,6 +72,31 @@ class Cluster {
         Nanos last_guest, last_home;           // arrival of the newest message, for order
         std::deque<GuestCommand> queue;
     };
+    // Records of one daemon: what is durable, and what a crash still takes away.
+    template <class Key, class Record> struct Disk {
+        std::map<Key, Record> durable;
+        std::map<Key, std::pair<std::optional<Record>, Durable>> waiting;  // no record: erased
+        void put(const Key& key, std::optional<Record> record, Durable when) {
+            const auto older = waiting.find(key);
+            // Of two records that are due soon, only the newer may be lost.
+            if (when == Durable::soon && older != waiting.end() && older->second.second == Durable::soon) settle(key);
+            waiting.insert_or_assign(key, std::pair{std::move(record), when});
+            if (when == Durable::now) settle(key);
+        }
+        void settle(const Key& key) {
+            const auto it = waiting.find(key);
+            if (it == waiting.end()) return;
+            if (it->second.first) durable.insert_or_assign(key, std::move(*it->second.first));
+            else durable.erase(key);
+            waiting.erase(it);
+        }
+        bool erase_waits() const {
+            return std::any_of(waiting.begin(), waiting.end(), [](const auto& w) { return !w.second.first; });
+        }
+        void settle_all() {
+            while (!waiting.empty()) settle(waiting.begin()->first);
+        }
+    };
     struct Node {
         NodeName name;
         bool up = false;
@@ -77,8 +104,9 @@ class Cluster {
         std::unique_ptr<Home> home;
         std::unique_ptr<Guest> guest;
         std::optional<Provider> provider;
-        std::map<JobId, HomeJob> home_disk;
-        std::map<GuestKey, GuestJob> guest_disk;
+        Disk<JobId, HomeJob> home_disk;
+        Disk<GuestKey, GuestJob> guest_disk;
+        std::vector<guest::ToHome> after_erase;
         std::optional<ProviderRecord> provider_disk;
         std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
         Nanos tick_at = Nanos::never();
@@ -130,6 +158,7 @@ class Cluster {
     void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
     void persist_home(Node& n, const home::Output& o);
     void persist_guest(Node& n, const guest::Output& o);
+    void settle_later(Node& n, Durable when);
     void check_end(const HomeJob& job);
     void schedule_tick(Node& n);
     WallTime wall() const;

@@ -29,22 +29,22 @@ void Cluster::boot(Node& n) {
     n.provider.emplace(std::move(*made));
     std::vector<World::At> leftovers;
     for (const auto& [at, c] : world_.capsules)
-        if (at.first == n.name && !n.guest_disk.contains(at.second)) leftovers.push_back(at);
+        if (at.first == n.name && !n.guest_disk.durable.contains(at.second)) leftovers.push_back(at);
     for (const auto& [at, i] : world_.images)
-        if (at.first == n.name && !n.guest_disk.contains(at.second)) leftovers.push_back(at);
+        if (at.first == n.name && !n.guest_disk.durable.contains(at.second)) leftovers.push_back(at);
     for (const auto& at : leftovers) world_.remove(at, now_);
     if (mutation_ == Mutation::thaw_on_restart)
-        for (const auto& [key, job] : n.guest_disk) world_.thaw({n.name, key}, now_);
+        for (const auto& [key, job] : n.guest_disk.durable) world_.thaw({n.name, key}, now_);
 
     const uint64_t life = n.life;
     provider_step(n, [&](Provider& p, provider::Outputs& out) { p.started(wall(), out); });
-    const auto records = n.guest_disk;
+    const auto records = n.guest_disk.durable;
     for (const auto& [key, job] : records) {
         if (!n.up || n.life != life) return;
         guest_step(n, [&](Guest& g, guest::Outputs& out) { g.recovered(job, found(n, key), out); });
     }
     if (!n.up || n.life != life) return;
-    for (const auto& [id, job] : n.home_disk) n.home->load(job);
+    for (const auto& [id, job] : n.home_disk.durable) n.home->load(job);
     home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
     if (!n.up || n.life != life) return;
     // A job that ended while nobody watched is in what was found; one that runs may end from now on.
@@ -80,6 +80,9 @@ void Cluster::crash(Node& n) {
     n.market_up = false;
     ++n.market_gen;
     n.work.clear();
+    n.home_disk.waiting.clear();
+    n.guest_disk.waiting.clear();
+    n.after_erase.clear();
     std::vector<World::At> held;
     for (const auto& [at, c] : world_.capsules)
         if (at.first == n.name && c.restored) held.push_back(at);
@@ -99,15 +102,28 @@ void Cluster::crash(Node& n) {
     after(faults_ ? ms(10, 5000) : ms(10, 100), [this, name] { boot(node(name)); });
 }
 
+// One commit takes all that waits.
+void Cluster::settle_later(Node& n, Durable when) {
+    if (when == Durable::now) return;
+    after(when == Durable::soon ? ms(0, 5) : ms(0, 1000), [this, name = n.name, life = n.life] {
+        Node& on = node(name);
+        if (on.life != life) return;
+        on.home_disk.settle_all();
+        on.guest_disk.settle_all();
+        for (const guest::ToHome& m : std::exchange(on.after_erase, {})) to_home(on, m.home, m.message);
+    });
+}
+
 void Cluster::persist_home(Node& n, const home::Output& o) {
     if (const auto* p = std::get_if<home::Persist>(&o)) {
         if (mutation_ == Mutation::skip_commit_persist && (p->job.step == MoveStep::kill_old || p->job.step == MoveStep::release)) return;
         HomeJob job = p->job;
         if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch) --job.last_epoch.n;
-        n.home_disk[job.id] = job;
+        n.home_disk.put(job.id, job, p->when);
+        settle_later(n, p->when);
         if (job.phase == JobPhase::finished) check_end(job);
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
-        n.home_disk.erase(e->id);
+        n.home_disk.put(e->id, std::nullopt, Durable::now);
     }
 }
 
@@ -181,9 +197,11 @@ void Cluster::schedule_tick(Node& n) {
 void Cluster::persist_guest(Node& n, const guest::Output& o) {
     if (const auto* p = std::get_if<guest::Persist>(&o)) {
         if (mutation_ == Mutation::skip_frozen_persist && p->job.state == GuestState::frozen) return;
-        n.guest_disk[p->job.key] = p->job;
+        n.guest_disk.put(p->job.key, p->job, p->when);
+        settle_later(n, p->when);
     } else if (const auto* e = std::get_if<guest::Erase>(&o)) {
-        n.guest_disk.erase(e->key);
+        n.guest_disk.put(e->key, std::nullopt, Durable::later);  // its directory is gone: nothing comes of it
+        settle_later(n, Durable::later);
     }
 }
 
@@ -193,14 +211,22 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
     step(*n.guest, out);
     const auto of_class = [](const guest::Output& o) {
         if (std::holds_alternative<guest::Do>(o)) return 2;
+        const auto* p = std::get_if<guest::Persist>(&o);
+        if (p && p->when == Durable::soon) return 3;
         return std::holds_alternative<guest::ToHome>(o) ? 1 : 0;
     };
-    for (const int now_doing : {0, 1, 2})
+    for (const int now_doing : {0, 1, 2, 3})
         for (const guest::Output& o : out) {
             if (of_class(o) != now_doing) continue;
             if (fault(crash_chance_)) return crash(n);
             persist_guest(n, o);
-            if (const auto* m = std::get_if<guest::ToHome>(&o)) to_home(n, m->home, m->message);
+            if (const auto* m = std::get_if<guest::ToHome>(&o)) {
+                if (!m->after_erase || !n.guest_disk.erase_waits()) {
+                    to_home(n, m->home, m->message);
+                } else {
+                    n.after_erase.push_back(*m);  // that erase's own commit sends it
+                }
+            }
             if (const auto* d = std::get_if<guest::Do>(&o)) effect(n, *d);
         }
 }

@@ -60,12 +60,12 @@ struct Bench {
         return end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
     }
 
-    // What came out: P:state, E (erase), >state (to the home node), X (expel), and effects by number.
+    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and effects by number.
     std::string text() const {
         std::string s;
         for (const auto& o : out) {
             if (!s.empty()) s += ' ';
-            if (const auto* p = std::get_if<guest::Persist>(&o)) s += std::string("P:") + guest_state_name(p->job.state);
+            if (const auto* p = std::get_if<guest::Persist>(&o)) s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + guest_state_name(p->job.state);
             if (std::holds_alternative<guest::Erase>(o)) s += 'E';
             if (const auto* d = std::get_if<guest::Do>(&o)) s += effect_name(d->what) + (d->to_disk ? "/disk" : "");
             if (const auto* t = std::get_if<guest::ToHome>(&o)) {
@@ -87,7 +87,7 @@ struct Bench {
 
 START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     Bench b;
-    ck_assert_text(b.command(GuestVerb::start).text(), "P:starting create");
+    ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create");
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
     ck_assert_text(b.text(), "P:running start");
     b.end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
@@ -166,10 +166,49 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     ck_assert_text(b.command(GuestVerb::ship).text(), "dump-move");
     ck_assert_text(b.dump_held().text(), "ship");
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
-    ck_assert_text(b.text(), ">shipped");
-    ck_assert_text(b.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+    ck_assert_text(b.text(), "p:shipped >shipped");
+    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish-dump");  // `shipped` on disk says as much
     ck_assert_text(b.exited(9).text(), "");  // CRIU's own kill
     ck_assert_text(b.gone().text(), ">frozen");
+}
+END_TEST
+
+START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk) {
+    // Else a restart that finds the job gone would take the old image for it.
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship);
+    b.dump_held();
+    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    ck_assert_text(b.command(GuestVerb::resume).text(), "P:running undo");
+    ck_assert_text(b.undone().text(), ">running");
+    // A commit before the transfer's end was heard of has nothing to rely on.
+    Bench c;
+    c.running().command(GuestVerb::prepare_dump);
+    c.criu_ready().command(GuestVerb::ship);
+    c.dump_held();
+    ck_assert_text(c.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+}
+END_TEST
+
+START_TEST(a_shipped_job_that_is_dead_after_a_restart_is_its_image) {
+    Guest::Found killed;
+    killed.capsule_alive = killed.exited = killed.image_complete = true;
+    killed.wait_status = 9;
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, killed).text(), "P:frozen kill");
+    Guest::Found gone;
+    gone.image_complete = true;
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, gone).text(), "P:frozen");
+    Guest::Found went_on;  // its dump was undone, and the record is of before
+    went_on.capsule_alive = went_on.job_alive = true;
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, went_on).text(), "P:running");
+    Guest::Found ended = killed;
+    ended.wait_status = 256;
+    Bench b;
+    b.recovered(GuestState::shipped, false, ended);
+    ck_assert_int_eq(static_cast<int>(b.g.find(key)->state), static_cast<int>(GuestState::exited));
+    Guest::Found lost;
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, lost).text(), "P:killed >killed(its capsule is gone)");
 }
 END_TEST
 
@@ -288,7 +327,7 @@ START_TEST(a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten
     ck_assert_text(c.text(), "P:held run");
     c.exited(0);
     c.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
-    ck_assert_text(c.text(), "P:running >running >exited");
+    ck_assert_text(c.text(), "p:running >running >exited");
 }
 END_TEST
 
@@ -323,7 +362,7 @@ START_TEST(a_capsule_that_dies_in_a_release_is_judged_at_its_end) {
     b.held().command(GuestVerb::release);
     ck_assert_text(b.gone().text(), "");
     b.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
-    ck_assert_text(b.text(), "P:running >running P:killed >killed(its capsule ended unexpectedly)");
+    ck_assert_text(b.text(), "p:running >running P:killed >killed(its capsule ended unexpectedly)");
 }
 END_TEST
 
@@ -431,7 +470,8 @@ END_TEST
 UNIT_SUITE(guest, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
            a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
            refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
-           a_commit_for_a_job_that_is_not_held_is_refused, a_freeze_that_finds_a_move_given_up_undoes_it_first,
+           a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
+           a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused, a_freeze_that_finds_a_move_given_up_undoes_it_first,
            criu_made_ready_for_a_move_is_not_used_for_a_freeze, a_new_move_right_after_a_given_up_one_is_silent_until_ready,
            a_resume_in_the_middle_of_a_dump_waits_for_its_end, a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
            a_failed_dump_tells_why_once_and_the_job_goes_on, a_dump_that_ends_after_its_job_changes_nothing,

@@ -90,14 +90,14 @@ struct Bench {
     }
     const HomeJob& job() const { return *h.find(id); }
 
-    // P: persist; verb node.epoch; !: order failed; reports and tells are left out.
+    // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
     std::string text() const {
         static const char* const verbs[] = {"?", "query", "start", "prepare", "prepare_dump", "ship", "freeze", "commit",
                                             "resume", "release", "restore_here", "drop", "kill", "signal"};
         std::string s;
         const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
         for (const auto& o : out) {
-            if (std::holds_alternative<home::Persist>(o)) add("P");
+            if (const auto* p = std::get_if<home::Persist>(&o)) add(p->when == Durable::now ? "P" : "p");
             if (std::holds_alternative<home::Erase>(o)) add("E");
             if (const auto* g = std::get_if<home::ToGuest>(&o))
                 add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." + std::to_string(g->command.epoch.n));
@@ -114,7 +114,7 @@ START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
     Bench b;
     ck_assert_text(b.submit().text(), "P");
     ck_assert_text(b.run_on("n2").text(), "P start n2.1");
-    ck_assert_text(b.event("n2", 1, GuestState::running).text(), "P");
+    ck_assert_text(b.event("n2", 1, GuestState::running).text(), "p");
     ck_assert_text(b.run_on("n3").text(), "P prepare n3.2 prepare_dump n2.1");
     ck_assert_text(b.event("n3", 2, GuestState::prepared).text(), "");
     ck_assert_text(b.event("n2", 1, GuestState::dump_ready).text(), "ship n2.1");
