@@ -67,7 +67,7 @@ void become_criu(const CriuExec& e) {
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::signal(SIGPIPE, SIG_DFL);
+    for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
     char* const environment[] = {nullptr};
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);

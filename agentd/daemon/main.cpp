@@ -1,81 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // agentd: the daemon of one node: home of the jobs submitted here, host of guests, and the owner's word.
-#include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
 #include <cstdio>
-#include <string_view>
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "checkpoint/doctor.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/daemon.hpp"
 
 namespace souk {
 namespace {
 
-constexpr const char* usage = "usage: agentd [--config FILE] [--check-config]\n";
+Status serve(Log& log, const Config& config) {
+    TRY(config.criu.empty() ? require_for_agent() : require_for_agent(config.criu));
+    TRY_ASSIGN(Loop loop, Loop::open());
+    Agent agent(loop, log, config);
+    TRY_ASSIGN(const EndSignals signals, watch_end_signals(loop, [&](std::string_view signal) {
+        log.info("asked to end", {{"signal", signal}});
+        loop.stop();
+    }));
+    TRY(agent.begin([&] {
+        if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
+        log.info("ready", {{"node", config.node}, {"listen", config.listen}});
+    }));
+    const Status ran = loop.run();
+    (void)notify_stopping();
+    return ran;
+}
 
 int run(int argc, char** argv) {
-    std::string path = "/etc/souk/agentd.conf";
-    bool check_only = false;
-    for (int i = 1; i < argc; ++i) {
-        const std::string_view arg = argv[i];
-        if (arg == "--config" && i + 1 < argc) {
-            path = argv[++i];
-        } else if (arg == "--check-config") {
-            check_only = true;
-        } else if (arg == "--help") {
-            std::fputs(usage, stdout);
-            return 0;
-        } else {
-            std::fprintf(stderr, "agentd: unknown argument '%s' (see agentd --help)\n", argv[i]);
-            return 2;
-        }
+    DaemonArguments arguments{"/etc/souk/agentd.conf"};
+    if (const auto status = parse_daemon_arguments("agentd", "The daemon of one node: its jobs, its guests, its owner's word.",
+                                                   argc, argv, arguments))
+        return *status;
+    const auto config = load_config(arguments.config);
+    if (!config) {
+        std::fprintf(stderr, "agentd: %s\n", config.error().message.c_str());
+        return 2;
     }
-    Log log({.fd = 2, .level_max = Level::info, .program = "agentd"});
-    const auto complain = [&](const Error& e) {
-        log.error(e.message);
+    if (arguments.check_only) return 0;
+    Log log({.fd = 2, .level_max = arguments.verbose ? Level::debug : Level::info, .program = "agentd"});
+    if (const Status served = serve(log, *config); !served) {
+        log.error(served.error().message);
         return 1;
-    };
-    auto config = load_config(path);
-    if (!config) return complain(config.error());
-    if (check_only) {
-        std::printf("%s: good\n", path.c_str());
-        return 0;
     }
-    if (auto fit = (config->criu.empty() ? require_for_agent() : require_for_agent(config->criu)); !fit) return complain(fit.error());
-
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    ::sigprocmask(SIG_BLOCK, &set, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-    const Fd signals(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-
-    // A job takes some ten descriptors here; its own limit is its submitter's.
-    rlimit files{};
-    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)::setrlimit(RLIMIT_NOFILE, &files);
-    }
-    auto loop = Loop::open();
-    if (!loop) return complain(loop.error());
-    Agent agent(*loop, log, *config);
-    auto stop = loop->watch(signals.get(), POLLIN, [&](short) { loop->stop(); });
-    if (!stop) return complain(stop.error());
-    const auto ready = [&] {
-        if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
-        log.info("ready", {{"node", config->node}, {"listen", config->listen}});
-    };
-    if (auto begun = agent.begin(ready); !begun) return complain(begun.error());
-    const Status ran = loop->run();
-    (void)notify_stopping();
-    return ran ? 0 : complain(ran.error());
+    return 0;
 }
 
 }  // namespace

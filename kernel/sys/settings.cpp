@@ -87,7 +87,8 @@ Status load(const std::string& path, const Keys& keys) {
             if (auto set = known->second(node); !set) return wrap(where, set.error());
         }
     } catch (const toml::parse_error& e) {
-        return fail(path + ":" + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
+        const auto line = e.source().begin.line;  // 0: the file itself
+        return fail(path + (line ? ":" + std::to_string(line) : "") + ": " + std::string(e.description()));
     }
     return {};
 }

@@ -57,6 +57,9 @@ def refused(done, status, *words):
     (["souk", "up", "--speeds", "1,2"], 2, "--speeds"),
     (["souk", "up"], 1, "up already"),
     (["testload", "--bogus"], 2, "--bogus"),
+    (["agentd", "--bogus"], 2, "--bogus"),
+    (["marketd", "--config"], 2, "--config: needs a file"),
+    (["agentd", "--config", "/no/such/file"], 2, "/no/such/file: "),
 ], ids=lambda v: "_".join(v) if isinstance(v, list) else "")
 def test_bad_words_are_refused_in_one_line_and_change_nothing(market, argv, status, word):
     def state():

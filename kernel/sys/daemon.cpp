@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/daemon.hpp"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+namespace souk {
+namespace {
+
+constexpr const char options_help[] =
+    "  -c, --config FILE   read the configuration from there (TOML)\n"
+    "      --check-config  read the configuration, say what is wrong with it, and end\n"
+    "  -v, --verbose       log more\n"
+    "  -h, --help          this text\n";
+
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max) return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc, char** argv,
+                                          DaemonArguments& into) {
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view arg = argv[i];
+        const bool config = arg == "-c" || arg == "--config";
+        if (arg == "-h" || arg == "--help") {
+            std::printf("usage: %s [--config FILE] [--check-config] [--verbose]\n%s\n%s", program, about, options_help);
+            return 0;
+        }
+        if (arg == "--check-config") into.check_only = true;
+        else if (arg == "-v" || arg == "--verbose") into.verbose = true;
+        else if (config && i + 1 < argc) into.config = argv[++i];
+        else if (arg.starts_with("--config=")) into.config = arg.substr(9);
+        else {
+            std::fprintf(stderr, "%s: %s: %s (see %s --help)\n", program, argv[i],
+                         config ? "needs a file" : "unknown argument", program);
+            return 2;
+        }
+    }
+    return std::nullopt;
+}
+
+Result<EndSignals> watch_end_signals(Loop& loop, std::function<void(std::string_view signal)> on_end) {
+    raise_descriptor_limit();
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    if (::sigprocmask(SIG_BLOCK, &ends, nullptr) < 0) return fail_errno("sigprocmask", errno);
+    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
+    EndSignals signals;
+    signals.fd = Fd(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals.fd) return fail_errno("signalfd", errno);
+    TRY_ASSIGN(signals.watch, loop.watch(signals.fd.get(), POLLIN, [fd = signals.fd.get(), on_end = std::move(on_end)](short) {
+        signalfd_siginfo info{};
+        if (::read(fd, &info, sizeof info) != sizeof info) return;
+        on_end(::strsignal(static_cast<int>(info.ssi_signo)));
+    }));
+    return signals;
+}
+
+}  // namespace souk
