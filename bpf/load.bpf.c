@@ -6,7 +6,11 @@
 // ancestor on the cgroup v2 level of jobs, so groups that a job makes for itself count too. Needs: kernel 6.1 (array
 // cgroup.ancestors), CONFIG_DEBUG_INFO_BTF. Load.cpp falls back to /proc where this does not load.
 //
-// Cost per context switch of a task outside the node: its cgroup's level, three reads and a comparison.
+// Run time is the scheduler's own sum for the task (sum_exec_runtime: what a hypervisor stole is not in it), taken at
+// each switch out. There are kernels that hide the switches from some tasks of their own, so that a task of a job runs
+// and nobody has said that it was switched in: the sum tells how long it ran, and so how long it had waited before.
+//
+// Cost per context switch between tasks outside the node: for both a cgroup's level, three reads and a comparison.
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
@@ -44,8 +48,13 @@ struct css_set {
     struct cgroup* dfl_cgrp;
 } RELOCATED;
 
+struct sched_entity {
+    __u64 sum_exec_runtime;
+} RELOCATED;
+
 struct task_struct {
     unsigned int __state;
+    struct sched_entity se;
     struct css_set* cgroups;
 } RELOCATED;
 
@@ -69,12 +78,17 @@ struct {
     __type(value, __u32);
 } slots SEC(".maps");
 
+struct task_load {
+    __u64 queued_ns;  // when it became runnable; 0 while it runs or sleeps
+    __u64 run_ns;     // its sum_exec_runtime when it was last switched in or out: what comes on top is not charged yet
+};
+
 struct {
     __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, int);
-    __type(value, __u64);  // when the task became runnable
-} queued SEC(".maps");
+    __type(value, struct task_load);
+} tasks SEC(".maps");
 
 static __always_inline __u64 ancestor_id(struct cgroup* group, int level) {
     struct cgroup* ancestor = 0;
@@ -97,14 +111,12 @@ static __always_inline struct load_cpu* this_cpu(void) {
     return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-static __always_inline void now_queued(struct task_struct* task, __u64 now) {
-    __u64* since = bpf_task_storage_get(&queued, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    if (since) {
-        *since = now;
-        return;
-    }
-    struct load_cpu* cpu = this_cpu();
-    if (cpu) __sync_fetch_and_add(&cpu->dropped, 1);
+// What is known of a task of this node. A new entry begins with what the task has run so far. Null: no memory.
+static __always_inline struct task_load* load_of(struct task_struct* task, struct load_cpu* cpu) {
+    struct task_load begin = {0, task->se.sum_exec_runtime};
+    struct task_load* load = bpf_task_storage_get(&tasks, task, &begin, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    if (!load) __sync_fetch_and_add(&cpu->dropped, 1);
+    return load;
 }
 
 // `slot` is below LOAD_SLOTS; the mask, out of the compiler's sight, shows the verifier.
@@ -118,7 +130,10 @@ static __always_inline void charge(struct load_cpu* cpu, __u32 slot, __u64 ran, 
 }
 
 static __always_inline int woken(struct task_struct* task) {
-    if (slot_of(task) != LOAD_NONE) now_queued(task, bpf_ktime_get_ns());
+    if (slot_of(task) == LOAD_NONE) return 0;
+    struct load_cpu* cpu = this_cpu();
+    struct task_load* load = cpu ? load_of(task, cpu) : 0;
+    if (load) load->queued_ns = bpf_ktime_get_ns();
     return 0;
 }
 
@@ -128,11 +143,38 @@ int BPF_PROG(on_wakeup, struct task_struct* task) { return woken(task); }
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct* task) { return woken(task); }
 
+// `seen`: its switch in was seen.
+static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool seen, struct task_struct* task,
+                                         bool runnable, __u64 now) {
+    struct task_load* load = load_of(task, cpu);
+    if (!load) return;
+    const __u64 run_ns = task->se.sum_exec_runtime;
+    __u64 ran = run_ns - load->run_ns, waited = 0;
+    if (!seen) {
+        // One that is not queued has run since before it came to this node.
+        const __u64 passed = load->queued_ns ? now - load->queued_ns : 0;
+        if (ran > passed) ran = passed;
+        waited = passed - ran;
+    }
+    charge(cpu, slot, ran, waited);
+    load->run_ns = run_ns;
+    load->queued_ns = runnable ? now : 0;
+}
+
+static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct task_struct* task, __u64 now) {
+    struct task_load* load = load_of(task, cpu);
+    if (!load) return;
+    if (load->queued_ns) charge(cpu, slot, 0, now - load->queued_ns);
+    load->queued_ns = 0;
+    load->run_ns = task->se.sum_exec_runtime;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
     struct load_cpu* cpu = this_cpu();
     if (!cpu) return 0;
-    const __u32 before = cpu->slot;
+    const bool seen = cpu->slot != LOAD_NONE;
+    const __u32 before = seen ? cpu->slot : slot_of(prev);
     const __u32 after = slot_of(next);
     if (before == LOAD_NONE && after == LOAD_NONE) return 0;
 
@@ -140,17 +182,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     volatile __u32* const writing = &cpu->writing;
     ++*writing;
     barrier();
-    if (before != LOAD_NONE) {
-        charge(cpu, before, now - cpu->since_ns, 0);
-        if (preempt || prev->__state == 0) now_queued(prev, now);
-    }
-    if (after != LOAD_NONE) {
-        __u64* since = bpf_task_storage_get(&queued, next, 0, 0);
-        if (since && *since) {
-            charge(cpu, after, 0, now - *since);
-            *since = 0;
-        }
-    }
+    if (before != LOAD_NONE) switched_out(cpu, before, seen, prev, preempt || prev->__state == 0, now);
+    if (after != LOAD_NONE) switched_in(cpu, after, next, now);
     cpu->since_ns = now;
     cpu->slot = after;
     barrier();
