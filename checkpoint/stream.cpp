@@ -5,12 +5,26 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "kernel/base/check.hpp"
 
 namespace souk {
 namespace {
-constexpr char file_kind = 'F', data_kind = 'D', manifest_part_kind = 'M', end_kind = 'E';
+constexpr uint32_t file_kind = 1, manifest_kind = 2;
+constexpr size_t head_bytes = 16, name_max = 255;
+// A head and a name must always fit behind what is in a piece.
+constexpr size_t head_room = head_bytes + name_max;
+
+void put_le(char* to, uint64_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(value >> (8 * i));
+}
+
+uint64_t get_le(const char* from, size_t bytes) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) value |= uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
+    return value;
+}
 }  // namespace
 
 Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
@@ -30,46 +44,74 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
         r.bytes_total_ += static_cast<uint64_t>(st.st_size);
     }
     if (r.manifest_.files.empty()) return fail("the image has no files");
+    r.piece_ = std::make_unique_for_overwrite<char[]>(stream_piece_max);
     return r;
 }
 
-Status ImageReader::next(std::string& chunk) {
-    MUST(stage_ != Stage::done);
-    chunk.clear();
-    if (stage_ == Stage::begin_file) {
-        const ImageFile& f = manifest_.files[index_];
-        TRY_ASSIGN(file_, open_at(directory_.get(), f.name, O_RDONLY | O_NOFOLLOW));
-        digest_.reset();
-        left_ = f.bytes;
-        stage_ = Stage::data;
-        chunk = file_kind + f.name;
-    } else if (stage_ == Stage::data) {
-        ImageFile& f = manifest_.files[index_];
-        const size_t want = static_cast<size_t>(std::min<uint64_t>(left_, stream_chunk_max - 1));
-        chunk.resize(1 + want);
-        chunk[0] = data_kind;
-        for (size_t got = 0; got < want;) {
-            const ssize_t n = ::read(file_.get(), chunk.data() + 1 + got, want - got);
-            if (n < 0 && errno == EINTR) continue;
-            if (n < 0) return fail_errno("read " + f.name, errno);
-            if (n == 0) return fail("image file " + f.name + ": became shorter");
-            got += static_cast<size_t>(n);
+Result<std::string_view> ImageReader::piece() {
+    if (piece_at_ == piece_end_ && stage_ != Stage::done) TRY(fill());
+    return std::string_view(piece_.get() + piece_at_, piece_end_ - piece_at_);
+}
+
+void ImageReader::add_head(uint32_t kind, std::string_view text, uint64_t bytes) {
+    char* head = piece_.get() + piece_end_;
+    put_le(head, kind, 4);
+    put_le(head + 4, text.size(), 4);
+    put_le(head + 8, bytes, 8);
+    piece_end_ += head_bytes;
+}
+
+// As many small files as fit go together.
+Status ImageReader::fill() {
+    piece_at_ = piece_end_ = 0;
+    while (stage_ != Stage::done) {
+        if (stage_ == Stage::begin_file) {
+            if (room() < head_room) return {};
+            const ImageFile& f = manifest_.files[index_];
+            TRY_ASSIGN(file_, open_at(directory_.get(), f.name, O_RDONLY | O_NOFOLLOW));
+            add_head(file_kind, f.name, f.bytes);
+            std::memcpy(piece_.get() + piece_end_, f.name.data(), f.name.size());
+            piece_end_ += f.name.size();
+            digest_.reset();
+            left_ = f.bytes;
+            stage_ = Stage::data;
+        } else if (stage_ == Stage::data) {
+            if (left_ > 0 && room() == 0) return {};
+            TRY(add_data());
+            if (left_ > 0) continue;
+            manifest_.files[index_].digest = digest_.hex();
+            stage_ = ++index_ < manifest_.files.size() ? Stage::begin_file : Stage::manifest;
+        } else {
+            if (manifest_text_.empty()) {
+                if (room() < head_room) return {};
+                manifest_text_ = encode_manifest(manifest_);
+                add_head(manifest_kind, manifest_text_, 0);
+            }
+            const size_t part = std::min(room(), manifest_text_.size() - manifest_sent_);
+            std::memcpy(piece_.get() + piece_end_, manifest_text_.data() + manifest_sent_, part);
+            piece_end_ += part;
+            manifest_sent_ += part;
+            if (manifest_sent_ < manifest_text_.size()) return {};
+            stage_ = Stage::done;
         }
-        digest_.add(std::string_view(chunk).substr(1));
-        left_ -= want;
-        bytes_done_ += want;
-    } else {
-        const size_t want = std::min(manifest_text_.size() - manifest_sent_, stream_chunk_max - 1);
-        const bool last = manifest_sent_ + want == manifest_text_.size();
-        chunk = (last ? end_kind : manifest_part_kind) + manifest_text_.substr(manifest_sent_, want);
-        manifest_sent_ += want;
-        if (last) stage_ = Stage::done;
-        return {};
     }
-    if (left_ > 0) return {};
-    manifest_.files[index_].digest = digest_.hex();
-    stage_ = ++index_ < manifest_.files.size() ? Stage::begin_file : Stage::manifest;
-    if (stage_ == Stage::manifest) manifest_text_ = encode_manifest(manifest_);
+    return {};
+}
+
+Status ImageReader::add_data() {
+    char* to = piece_.get() + piece_end_;
+    const size_t want = static_cast<size_t>(std::min<uint64_t>(left_, room()));
+    for (size_t got = 0; got < want;) {
+        const ssize_t n = ::read(file_.get(), to + got, want - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno("read " + manifest_.files[index_].name, errno);
+        if (n == 0) return fail("image file " + manifest_.files[index_].name + ": became shorter");
+        got += static_cast<size_t>(n);
+    }
+    digest_.add({to, want});
+    piece_end_ += want;
+    left_ -= want;
+    bytes_done_ += want;
     return {};
 }
 
@@ -80,53 +122,90 @@ Result<ImageWriter> ImageWriter::open(int directory, uint64_t bytes_max) {
     return w;
 }
 
-Status ImageWriter::take(std::string_view chunk) {
-    if (chunk.empty() || chunk.size() > stream_chunk_max || done_) return fail("image stream: unexpected chunk");
-    const std::string_view bytes = chunk.substr(1);
-    if (chunk[0] == file_kind && manifest_text_.empty()) return begin_file(bytes);
-    if (chunk[0] == data_kind && file_) {
-        if (bytes.size() > bytes_max_ - bytes_done_) return fail_errno("image stream: larger than was agreed", ENOSPC);
-        for (size_t put = 0; put < bytes.size();) {
-            const ssize_t n = ::write(file_.get(), bytes.data() + put, bytes.size() - put);
-            if (n < 0 && errno == EINTR) continue;
-            if (n < 0) return fail_errno("write image file " + files_.back().name, errno);
-            put += static_cast<size_t>(n);
+Status ImageWriter::take(std::string_view bytes) {
+    const auto collect = [&bytes](std::string& into, size_t size) {
+        const size_t part = std::min(size - into.size(), bytes.size());
+        into.append(bytes.substr(0, part));
+        bytes.remove_prefix(part);
+        return into.size() == size;
+    };
+    while (!bytes.empty()) {
+        switch (stage_) {
+            case Stage::head:
+                if (collect(head_, head_bytes)) TRY(take_head());
+                break;
+            case Stage::text:
+                if (collect(text_, text_bytes_)) TRY(take_text());
+                break;
+            case Stage::data: {
+                const size_t part = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
+                TRY(take_data(bytes.substr(0, part)));
+                bytes.remove_prefix(part);
+                break;
+            }
+            case Stage::done: return fail("image stream: bytes after its end");
         }
-        digest_.add(bytes);
-        files_.back().bytes += bytes.size();
-        bytes_done_ += bytes.size();
+    }
+    return {};
+}
+
+Status ImageWriter::take_head() {
+    kind_ = static_cast<uint32_t>(get_le(head_.data(), 4));
+    text_bytes_ = static_cast<uint32_t>(get_le(head_.data() + 4, 4));
+    left_ = get_le(head_.data() + 8, 8);
+    head_.clear();
+    text_.clear();
+    stage_ = Stage::text;
+    if (kind_ == file_kind) {
+        if (text_bytes_ == 0 || text_bytes_ > name_max) return fail("image stream: a bad file name");
+        if (left_ > bytes_max_ - bytes_done_) return fail_errno("image stream: larger than was agreed", ENOSPC);
         return {};
     }
-    if (chunk[0] != manifest_part_kind && chunk[0] != end_kind) return fail("image stream: unexpected chunk");
-    if (file_) TRY(end_file());
-    manifest_text_ += bytes;
-    if (manifest_text_.size() > manifest_bytes_max) return fail("image stream: manifest too long");
-    return chunk[0] == end_kind ? finish() : Status{};
-}
-
-Status ImageWriter::begin_file(std::string_view name) {
-    if (file_) TRY(end_file());
-    if (!valid_image_name(name) || !is_image_file(name)) return fail("image stream: a bad file name");
-    if (!files_.empty() && files_.back().name >= name) return fail("image stream: files out of order");
-    if (files_.size() >= image_files_max) return fail("image stream: too many files");
-    TRY_ASSIGN(file_, open_at(directory_.get(), std::string(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-    files_.push_back({std::string(name), 0, {}});
-    digest_.reset();
+    if (kind_ != manifest_kind || left_ != 0) return fail("image stream: an unexpected section");
+    if (text_bytes_ == 0 || text_bytes_ > manifest_bytes_max) return fail("image stream: manifest too long");
     return {};
 }
 
-Status ImageWriter::end_file() {
+Status ImageWriter::take_text() {
+    if (kind_ == manifest_kind) return finish();
+    if (!valid_image_name(text_) || !is_image_file(text_)) return fail("image stream: a bad file name");
+    if (!files_.empty() && files_.back().name >= text_) return fail("image stream: files out of order");
+    if (files_.size() >= image_files_max) return fail("image stream: too many files");
+    TRY_ASSIGN(file_, open_at(directory_.get(), text_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    files_.push_back({text_, 0, {}});
+    digest_.reset();
+    stage_ = Stage::data;
+    if (left_ == 0) end_file();
+    return {};
+}
+
+Status ImageWriter::take_data(std::string_view bytes) {
+    for (size_t put = 0; put < bytes.size();) {
+        const ssize_t n = ::write(file_.get(), bytes.data() + put, bytes.size() - put);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno("write image file " + files_.back().name, errno);
+        put += static_cast<size_t>(n);
+    }
+    digest_.add(bytes);
+    files_.back().bytes += bytes.size();
+    bytes_done_ += bytes.size();
+    left_ -= bytes.size();
+    if (left_ == 0) end_file();
+    return {};
+}
+
+void ImageWriter::end_file() {
     files_.back().digest = digest_.hex();
     file_.reset();
-    return {};
+    stage_ = Stage::head;
 }
 
 Status ImageWriter::finish() {
-    TRY_ASSIGN(manifest_, decode_manifest(manifest_text_));
+    TRY_ASSIGN(manifest_, decode_manifest(text_));
     if (manifest_.files.size() != files_.size()) return fail("image stream: files are missing");
     for (size_t i = 0; i < files_.size(); ++i)
         if (manifest_.files[i] != files_[i]) return fail("image stream: file " + files_[i].name + " came damaged");
-    done_ = true;
+    stage_ = Stage::done;
     return {};
 }
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// An image as a sequence of chunks of at most stream_chunk_max bytes, and back: so that agentd can send it through its
-// loop piece by piece. Digests are computed on the way, the manifest comes last: no file is read twice.
+// An image as one stream of bytes, and back: so that agentd can send it piece by piece, as fast as its connection takes
+// it. Digests are computed on the way, the manifest comes last: no file is read twice. Neither class touches a socket:
+// whoever moves the bytes may seal them on the way.
 //
-// Chunk: one byte kind, then F name (a file begins), D bytes (its next bytes), E manifest text (the end; in several
-// chunks M first if it is longer). The order is the protocol: the reader's output is the only valid one, the writer
-// refuses everything else and never writes outside of its directory.
+// Format: sections, each a head of 16 bytes (little endian: kind u32, length of its text u32, bytes u64) and its text;
+// kind 1 is a file, its text the name, its bytes follow; kind 2 the manifest, its text, the end. The order is the
+// protocol: the reader's output is the only valid one, the writer refuses everything else and never writes outside of
+// its directory.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -15,7 +18,7 @@
 
 namespace souk {
 
-inline constexpr size_t stream_chunk_max = 256 * 1024;
+inline constexpr size_t stream_piece_max = 256 * 1024;  // stays in a core's own cache from file to socket
 
 // Reads the directory of a finished dump (or a sealed image). The directory must not change meanwhile.
 class ImageReader {
@@ -25,14 +28,20 @@ class ImageReader {
     // Bytes of all files, so that progress can be told.
     uint64_t bytes_total() const { return bytes_total_; }
     uint64_t bytes_done() const { return bytes_done_; }
-    bool done() const { return stage_ == Stage::done; }
-    // The next chunk, replacing what is in `chunk`. Not after done().
-    Status next(std::string& chunk);
-    // After done(): what went out, fit for seal_image.
+    // What is to be sent next, at most stream_piece_max bytes; empty: all is sent. Valid until the next call.
+    Result<std::string_view> piece();
+    // The first `n` bytes of the piece are sent.
+    void sent(size_t n) { piece_at_ += n; }
+    // After the end: what went out, fit for seal_image.
     const Manifest& manifest() const { return manifest_; }
 
   private:
     enum class Stage : uint8_t { begin_file, data, manifest, done };
+    Status fill();
+    void add_head(uint32_t kind, std::string_view text, uint64_t bytes);
+    Status add_data();
+    size_t room() const { return stream_piece_max - piece_end_; }
+
     Fd directory_, file_;
     Stage stage_ = Stage::begin_file;
     size_t index_ = 0, manifest_sent_ = 0;
@@ -40,6 +49,8 @@ class ImageReader {
     Manifest manifest_;
     std::string manifest_text_;
     Digest digest_;
+    std::unique_ptr<char[]> piece_;
+    size_t piece_at_ = 0, piece_end_ = 0;
 };
 
 // Writes into an image directory made by create_image. After an error it is of no more use: remove the image.
@@ -47,22 +58,28 @@ class ImageWriter {
   public:
     // `bytes_max`: more is refused (ENOSPC).
     static Result<ImageWriter> open(int directory, uint64_t bytes_max = UINT64_MAX);
-    Status take(std::string_view chunk);
+    // The next bytes, cut anywhere.
+    Status take(std::string_view bytes);
     // The end has come and everything was right; then seal_image(..., manifest()).
-    bool done() const { return done_; }
+    bool done() const { return stage_ == Stage::done; }
     const Manifest& manifest() const { return manifest_; }
     uint64_t bytes_done() const { return bytes_done_; }
 
   private:
-    Status begin_file(std::string_view name);
-    Status end_file();
+    enum class Stage : uint8_t { head, text, data, done };
+    Status take_head();
+    Status take_text();
+    Status take_data(std::string_view bytes);
+    void end_file();
     Status finish();
+
     Fd directory_, file_;
-    bool done_ = false;
-    uint64_t bytes_max_ = 0, bytes_done_ = 0;
+    Stage stage_ = Stage::head;
+    std::string head_, text_;  // as far as they have come
+    uint32_t kind_ = 0, text_bytes_ = 0;
+    uint64_t left_ = 0, bytes_max_ = 0, bytes_done_ = 0;
     std::vector<ImageFile> files_;
     Manifest manifest_;
-    std::string manifest_text_;
     Digest digest_;
 };
 

@@ -130,6 +130,9 @@ Status Agent::begin(std::function<void()> on_ready) {
     transfers.failed = [this](const GuestKey& key, const std::string& why) {
         guest_step([&](Guest& g, guest::Outputs& out) { g.image_failed(key, why, out); });
     };
+    transfers.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
+        peers_->receive_raw(number, std::move(on_bytes));
+    };
     transfers.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
     transfers_ = std::make_unique<Transfers>(loop_, config_.node, config_.address, std::move(transfers));
 

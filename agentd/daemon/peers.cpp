@@ -176,6 +176,11 @@ void Peers::incoming_closed(uint64_t number) {
     if (in->role == wire::Role::image) handlers_.image_closed(number);
 }
 
+void Peers::receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes) {
+    if (const auto it = connections_.find(connection); it != connections_.end())
+        it->second->channel->receive_raw(std::move(on_bytes));
+}
+
 void Peers::answer_image(uint64_t connection, const wire::ImageResult& result) {
     const auto it = connections_.find(connection);
     if (it == connections_.end()) return;

@@ -60,7 +60,8 @@ class Peers {
         if (it == incoming_.end()) return false;
         return it->second->channel->send(wire::frame_type<T>, wire::pack(message)).has_value();
     }
-    // The answer on a connection that brings an image; it is closed after it.
+    // A connection that brings an image: what follows is no frames. Then the answer; it is closed after it.
+    void receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes);
     void answer_image(uint64_t connection, const wire::ImageResult& result);
     bool home_connected(const NodeName& node) const { return incoming_.contains(node); }
 

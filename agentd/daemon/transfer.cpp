@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/transfer.hpp"
 
+#include <poll.h>
+
 namespace souk {
 namespace {
 
 constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20);
-constexpr size_t queue_bytes_max = 4 << 20;
+constexpr size_t slice_bytes = 1 << 20;
 
 }  // namespace
 
@@ -38,10 +40,8 @@ void Transfers::connected(const GuestKey& from, Result<Fd> socket) {
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
     handlers.on_closed = [this, from](const Error& e) { end_sending(from, e.message); };
-    handlers.on_drain = [this, from] { pump(from); };
     wire::ChannelOptions options;
     options.side = wire::Side::connector;
-    options.send_queue_bytes_max = queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
     if (!channel) return end_sending(from, channel.error().message);
     Sending& s = it->second;
@@ -53,34 +53,43 @@ void Transfers::connected(const GuestKey& from, Result<Fd> socket) {
     (void)s.channel->send(wire::FrameType::hello, wire::pack(hello));
     const wire::ImageBegin begin{s.to.id, s.to.epoch, from.epoch, node_};
     (void)s.channel->send(wire::FrameType::image_begin, wire::pack(begin));
-    pump(from);
+    s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination does not answer"); });
 }
 
-// As much as the connection takes now; more when it has drained.
+// One slice: what the connection takes now, up to a bound; the rest when it is writable, or when others had their turn.
 void Transfers::pump(const GuestKey& from) {
     const auto it = sending_.find(from);
-    if (it == sending_.end() || !it->second.channel || it->second.all_sent) return;
-    Sending& s = it->second;
+    if (it == sending_.end() || it->second.all_sent) return;
+    if (const Status pumped = pump_some(from, it->second); !pumped) end_sending(from, pumped.error().message);
+}
+
+Status Transfers::pump_some(const GuestKey& from, Sending& s) {
     s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination takes no more of the image"); });
-    while (s.channel->room() >= stream_chunk_max) {
-        if (s.reader->done()) {
+    for (size_t slice = 0; slice < slice_bytes;) {
+        TRY_ASSIGN(const std::string_view piece, s.reader->piece());
+        if (piece.empty()) {
             s.all_sent = true;
-            (void)s.channel->send(wire::FrameType::image_end, wire::pack(wire::ImageEnd{s.bytes}));
-            return;
+            s.writable.close();
+            return {};
         }
-        if (auto read = s.reader->next(slice_); !read) return end_sending(from, read.error().message);
-        s.bytes += slice_.size();
-        if (auto sent = s.channel->send(wire::FrameType::image_chunk, slice_); !sent) return end_sending(from, sent.error().message);
+        TRY_ASSIGN(const size_t sent, s.channel->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()}));
+        if (sent == 0) {
+            if (s.writable) return s.writable.set_events(POLLOUT), Status{};
+            TRY_ASSIGN(s.writable, loop_.watch(s.channel->fd(), POLLOUT, [this, from](short) { pump(from); }));
+            return {};
+        }
+        s.reader->sent(sent);
+        slice += sent;
     }
+    if (s.writable) s.writable.set_events(0);
+    s.again = loop_.after(Nanos{}, [this, from] { pump(from); });
+    return {};
 }
 
 void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
-    if (f.type == wire::FrameType::welcome) {
-        it->second.welcomed = true;
-        return;
-    }
+    if (f.type == wire::FrameType::welcome) return pump(from);  // hello and begin have left together
     if (f.type == wire::FrameType::image_result) {
         const auto result = wire::unpack<wire::ImageResult>(f.body);
         if (result && result->ok) return sent(from);
@@ -100,7 +109,7 @@ void Transfers::end_sending(const GuestKey& from, const std::string& why) {
 
 void Transfers::sent(const GuestKey& from) {
     const auto it = sending_.find(from);
-    if (!it->second.reader->done()) return end_sending(from, "the destination says it has what was not sent");
+    if (!it->second.all_sent) return end_sending(from, "the destination says it has what was not sent");
     const Manifest manifest = it->second.reader->manifest();
     const auto done = std::move(it->second.done);
     sending_.erase(it);
@@ -116,20 +125,17 @@ Status Transfers::frame(uint64_t connection, const NodeName& sender, const wire:
         TRY_ASSIGN(const wire::ImageBegin begin, wire::unpack<wire::ImageBegin>(f.body));
         return begin_receiving(connection, sender, begin);
     }
-    const auto it = receiving_.find(connection);
-    if (it == receiving_.end()) return fail("an image must begin first");
-    Receiving& r = it->second;
-    if (f.type == wire::FrameType::image_chunk) {
-        r.bytes += f.body.size();
-        r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more of the image"); });
-        if (auto taken = r.writer->take(f.body); !taken) give_up_receiving(connection, taken.error().message);
-        return {};
-    }
-    if (f.type == wire::FrameType::image_end) {
-        TRY_ASSIGN(const wire::ImageEnd end, wire::unpack<wire::ImageEnd>(f.body));
-        return end_receiving(connection, end);
-    }
     return fail("a sender of images does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+}
+
+void Transfers::receive(uint64_t connection, ByteView bytes) {
+    const auto it = receiving_.find(connection);
+    if (it == receiving_.end()) return;
+    Receiving& r = it->second;
+    r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more of the image"); });
+    if (auto taken = r.writer->take({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); !taken)
+        return give_up_receiving(connection, taken.error().message);
+    if (r.writer->done()) end_receiving(connection);
 }
 
 Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin) {
@@ -144,20 +150,17 @@ Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, c
     r.writer = std::make_unique<ImageWriter>(std::move(writer));
     r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no image"); });
     receiving_.emplace(connection, std::move(r));
+    handlers_.receive_raw(connection, [this, connection](ByteView bytes) { receive(connection, bytes); });
     return {};
 }
 
-Status Transfers::end_receiving(uint64_t connection, const wire::ImageEnd& end) {
+void Transfers::end_receiving(uint64_t connection) {
     Receiving& r = receiving_.at(connection);
     const GuestKey key = r.key;
-    if (end.bytes != r.bytes || !r.writer->done()) return fail("the image is cut short");
-    if (auto taken = handlers_.received(key, r.writer->manifest()); !taken) {
-        give_up_receiving(connection, taken.error().message);
-        return {};
-    }
+    if (auto taken = handlers_.received(key, r.writer->manifest()); !taken)
+        return give_up_receiving(connection, taken.error().message);
     receiving_.erase(connection);
     loop_.defer([this, connection, key] { handlers_.answer(connection, {key.id, key.epoch, true, ""}); });
-    return {};
 }
 
 void Transfers::give_up_receiving(uint64_t connection, const std::string& why) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Transfers: images between agentds, each over a connection of its own, from the source straight to the destination.
-// Sent in slices that the connection has room for, so that one big image holds nothing else up; written as it comes and
+// Sent as fast as the connection takes it, in slices, so that one big image holds nothing else up; written as it comes and
 // checked against its digests before it counts. A connection that stalls or breaks ends the transfer on both sides;
 // what becomes of the job is the home's word. Owned by the Agent.
 #pragma once
@@ -27,6 +27,8 @@ class Transfers {
         // All of it is there, each digest right; an error refuses it.
         std::function<Status(const GuestKey&, const Manifest&)> received;
         std::function<void(const GuestKey&, const std::string& why)> failed;
+        // What follows on that connection is bytes of the image.
+        std::function<void(uint64_t connection, std::function<void(ByteView)>)> receive_raw;
         std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
     };
     Transfers(Loop& loop, NodeName node, std::string address, Handlers handlers);
@@ -46,16 +48,15 @@ class Transfers {
         GuestKey to;
         Connect connecting;
         std::unique_ptr<wire::Channel> channel;
+        Watch writable;
         std::unique_ptr<ImageReader> reader;
-        bool welcomed = false, all_sent = false;
-        uint64_t bytes = 0;
-        Timer stall;
+        bool all_sent = false;
+        Timer stall, again;
         Done done;
     };
     struct Receiving {
         GuestKey key;
         std::unique_ptr<ImageWriter> writer;
-        uint64_t bytes = 0;
         Timer stall;
     };
 
@@ -65,7 +66,9 @@ class Transfers {
     void end_sending(const GuestKey& from, const std::string& why);
     void sent(const GuestKey& from);
     Status begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin);
-    Status end_receiving(uint64_t connection, const wire::ImageEnd& end);
+    void receive(uint64_t connection, ByteView bytes);
+    void end_receiving(uint64_t connection);
+    Status pump_some(const GuestKey& from, Sending& s);
     void give_up_receiving(uint64_t connection, const std::string& why);
 
     Loop& loop_;
@@ -73,7 +76,6 @@ class Transfers {
     std::string address_;
     Handlers handlers_;
     std::map<GuestKey, Sending> sending_;
-    std::string slice_;
     std::map<uint64_t, Receiving> receiving_;
 };
 

@@ -78,6 +78,9 @@ class Stream : public Handle {
     // No on_data and no on_eof until resume_reading; the kernel's socket buffer fills and holds the peer back.
     void pause_reading();
     void resume_reading();
+    // Much will come from now on, for good: received into a buffer of this stream's own, and on_data gets up to so many
+    // bytes at a time.
+    void expect_bulk(size_t buffer_bytes);
     // Half-close: FIN once the queue is out. Receiving goes on.
     void finish();
     // Gives the stream to the loop, which sends what is queued, then FIN, discards what comes until the peer closes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Stream: multishot receive into the ring's shared buffers, and a bounded queue of chunks of which one gathering send
+// Stream: multishot receive into the ring's shared buffers (bulk: one by one into a bigger one of its own), and a bounded queue of chunks of which one gathering send
 // is under way at a time. Small sends are copied together; a big one is queued as it is.
 #include <sys/socket.h>
 
@@ -41,6 +41,11 @@ class StreamObject final : public Object {
     void append(Bytes&& bytes);
     size_t queued() const { return queued_; }
     void set_paused(bool paused);
+    void expect_bulk(size_t buffer_bytes) {
+        MUST(bulk_.empty());
+        bulk_.resize(buffer_bytes);
+        dirty();
+    }
     void finish() {
         finishing_ = true;
         dirty();
@@ -70,7 +75,9 @@ class StreamObject final : public Object {
     StreamHandlers handlers_;
     StreamOptions options_;
 
-    bool receiving_ = false;       // a multishot receive is with the kernel
+    bool receiving_ = false;       // a receive is with the kernel: multishot, or one into `bulk_`
+    bool receiving_bulk_ = false;
+    Bytes bulk_;
     bool stopping_receive_ = false;
     bool paused_ = false;
     bool eof_ = false;             // seen; told once `held_` is delivered
@@ -101,7 +108,8 @@ void StreamObject::received(const io_uring_cqe& cqe, bool more) {
     if (broken_) return;
     if (cqe.res > 0) {
         if (lingering_) return;
-        const ByteView bytes = core_.ring().buffer(cqe);
+        const bool shared = (cqe.flags & IORING_CQE_F_BUFFER) != 0;
+        const ByteView bytes = shared ? core_.ring().buffer(cqe) : ByteView(bulk_).first(static_cast<size_t>(cqe.res));
         if (paused_ || !held_.empty()) held_.insert(held_.end(), bytes.begin(), bytes.end());
         else handlers_.on_data(bytes);
     } else if (cqe.res == 0) {
@@ -248,13 +256,16 @@ void StreamObject::flush() {
         if (receiving_ && !std::exchange(stopping_receive_, true)) core_.submit_cancel(*this, Op::receive);
         return;
     }
-    if (paused_ && receiving_ && !stopping_receive_) {
+    const bool other_way = receiving_ && receiving_bulk_ == bulk_.empty();
+    if ((paused_ || other_way) && receiving_ && !stopping_receive_) {
         stopping_receive_ = true;
         core_.submit_cancel(*this, Op::receive);
     }
     if (!paused_ && !receiving_ && !eof_ && held_.empty()) {
         receiving_ = true;
+        receiving_bulk_ = !bulk_.empty();
         core_.submit(*this, Op::receive, [&](io_uring_sqe* sqe) {
+            if (receiving_bulk_) return io_uring_prep_recv(sqe, socket_.get(), bulk_.data(), bulk_.size(), 0);
             io_uring_prep_recv_multishot(sqe, socket_.get(), nullptr, 0, 0);
             sqe->flags |= IOSQE_BUFFER_SELECT;
             sqe->buf_group = Ring::buffer_group;
@@ -301,6 +312,10 @@ size_t Stream::queued() const { return core_ == nullptr ? 0 : core_->get<StreamO
 
 void Stream::pause_reading() {
     if (core_ != nullptr) core_->get<StreamObject>(key_).set_paused(true);
+}
+
+void Stream::expect_bulk(size_t buffer_bytes) {
+    if (core_ != nullptr) core_->get<StreamObject>(key_).expect_bulk(buffer_bytes);
 }
 
 void Stream::resume_reading() {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/wire/channel.hpp"
 
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <cerrno>
 
 #include "kernel/base/check.hpp"
@@ -13,9 +16,11 @@ class PlainTransport final : public Transport {
   public:
     Result<ByteView> open(ByteView wire, Bytes&) override { return wire; }
     Result<Bytes> seal(Bytes&& clear) override { return std::move(clear); }
+    bool passes_through() const override { return true; }
 };
 
 constexpr unsigned pings_max = 3;  // unanswered
+constexpr size_t bulk_bytes = 256 * 1024;
 
 }  // namespace
 
@@ -75,13 +80,19 @@ Status Channel::send(FrameType type, std::string_view body) {
     return stream_.send(std::move(wire));
 }
 
-Status Channel::send(FrameType type, Bytes&& body) {
-    TRY(may_send(type, body.size()));
-    const auto head = frame_header(type, body.size());
-    TRY_ASSIGN(Bytes wire_head, transport_->seal(Bytes(head.begin(), head.end())));
-    TRY_ASSIGN(Bytes wire_body, transport_->seal(std::move(body)));
-    TRY(stream_.send(std::move(wire_head)));
-    return stream_.send(std::move(wire_body));
+Result<size_t> Channel::send_raw(ByteView bytes) {
+    MUST(stream_.queued() == 0);
+    if (closed()) return fail("the connection is closed");
+    if (!transport_->passes_through()) {
+        const ByteView part = bytes.first(std::min(bytes.size(), options_.send_queue_bytes_max));
+        TRY_ASSIGN(Bytes wire, transport_->seal(Bytes(part.begin(), part.end())));
+        TRY(stream_.send(std::move(wire)));
+        return part.size();
+    }
+    const ssize_t n = ::send(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n >= 0) return static_cast<size_t>(n);
+    if (errno == EAGAIN || errno == EINTR) return 0;
+    return fail_errno("send", errno);
 }
 
 // ---- receiving
@@ -103,6 +114,10 @@ void Channel::decode(ByteView clear) {
     bool gone = false;
     gone_ = &gone;
     while (!clear.empty()) {
+        if (const auto raw = raw_) {  // lives through the call
+            gone_ = nullptr;
+            return (*raw)(clear);
+        }
         const auto frame = decoder_.next(clear);
         if (!frame) {
             gone_ = nullptr;
@@ -136,6 +151,12 @@ void Channel::pause_reading() {
     paused_ = true;
     resume_timer_.cancel();
     stream_.pause_reading();
+}
+
+void Channel::receive_raw(std::function<void(ByteView)> on_bytes) {
+    raw_ = std::make_shared<std::function<void(ByteView)>>(std::move(on_bytes));
+    keepalive_timer_.cancel();
+    stream_.expect_bulk(bulk_bytes);
 }
 
 // Not at once: the caller may be on_frame itself.

@@ -44,11 +44,16 @@ class Channel {
     // Queues a frame for the end of this iteration. All or nothing: an error (code ENOBUFS when the queue is full, the
     // body is longer than its type may be, or the connection is gone) queues nothing.
     Status send(FrameType type, std::string_view body);
-    // Without copying a big body.
-    Status send(FrameType type, Bytes&& body);
     size_t queued() const { return stream_.queued(); }
     // The longest body that send() takes now.
     size_t room() const;
+
+    // Bulk data goes past frames and queue. From the next byte on, what the peer sends is given to `on_bytes`, for good,
+    // and this side pings no more; to be called in on_frame.
+    void receive_raw(std::function<void(ByteView)> on_bytes);
+    // How many of these bytes the connection takes now, at once; 0: when fd() is writable. Nothing may be queued, and no
+    // frame be sent after it.
+    Result<size_t> send_raw(ByteView bytes);
 
     // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for shorter than its
     // patience.
@@ -78,6 +83,7 @@ class Channel {
     ChannelOptions options_;
     std::unique_ptr<Transport> transport_;
     FrameDecoder decoder_;
+    std::shared_ptr<std::function<void(ByteView)>> raw_;
     souk::Stream stream_;  // wire::Stream names a job's stdout or stderr
     Timer first_frame_timer_, keepalive_timer_, resume_timer_;
     bool opened_ = false;

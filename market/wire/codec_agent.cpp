@@ -149,9 +149,7 @@ ImageBegin take(const Pb__ImageBegin& m, Check& c) {
     return v;
 }
 
-void fill(const ImageEnd& v, Pb__ImageEnd& m, Arena&) { m.bytes = v.bytes; }
 
-ImageEnd take(const Pb__ImageEnd& m, Check& c) { return {c.count("bytes", m.bytes)}; }
 
 void fill(const ImageResult& v, Pb__ImageResult& m, Arena& a) {
     m.id = fill_id(v.id, a);
@@ -175,7 +173,6 @@ SOUK_WIRE_CODEC(StdioInput, Pb__StdioInput, pb__stdio_input)
 SOUK_WIRE_CODEC(StdioInputAck, Pb__StdioInputAck, pb__stdio_input_ack)
 SOUK_WIRE_CODEC(StdioWinch, Pb__StdioWinch, pb__stdio_winch)
 SOUK_WIRE_CODEC(ImageBegin, Pb__ImageBegin, pb__image_begin)
-SOUK_WIRE_CODEC(ImageEnd, Pb__ImageEnd, pb__image_end)
 SOUK_WIRE_CODEC(ImageResult, Pb__ImageResult, pb__image_result)
 
 }  // namespace souk::wire

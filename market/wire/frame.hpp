@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames over a byte stream: a header of 8 bytes {u32 length of the body, u16 type, u16 flags = 0}, little-endian, then
-// the body (a packed message, or raw bytes for image_chunk). FrameDecoder is pure: bytes in, frames or one error out.
+// the body (a packed message). FrameDecoder is pure: bytes in, frames or one error out.
 // Nothing of a body is kept before its header has passed: a known type, no longer than that type may be
 // (types.hpp), flags 0, and as the first frame of a connection only what may open one.
 #pragma once

@@ -99,10 +99,6 @@ struct ImageBegin {
     NodeName sender;
     bool operator==(const ImageBegin&) const = default;
 };
-struct ImageEnd {
-    uint64_t bytes = 0;  // of all chunks
-    bool operator==(const ImageEnd&) const = default;
-};
 struct ImageResult {
     JobId id;
     Epoch epoch;

@@ -19,6 +19,8 @@ class Transport {
     virtual Result<ByteView> open(ByteView wire, Bytes& reply) = 0;
     // Clear bytes to what goes to the socket now (perhaps nothing yet).
     virtual Result<Bytes> seal(Bytes&& clear) = 0;
+    // Both change nothing, now and later: bulk data may go past them.
+    virtual bool passes_through() const { return false; }
 };
 
 std::unique_ptr<Transport> plain_transport();

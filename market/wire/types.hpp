@@ -41,11 +41,10 @@ enum class FrameType : uint16_t {
     stdio_input_ack = 54,  // guest to home
     stdio_winch = 55,      // home to guest: the terminal's size
 
-    // agentd to agentd on a connection of its own (role image): source to destination, and the result back
+    // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed; and the
+    // result back
     image_begin = 64,
-    image_chunk = 65,  // raw bytes, no message
-    image_end = 66,
-    image_result = 67,
+    image_result = 65,
 
     // srun and its home agentd, over a unix socket (the caller's identity is the kernel's word, SO_PEERCRED)
     submit = 80,
@@ -68,7 +67,6 @@ inline constexpr size_t stdio_bytes_max = 64 * 1024;    // in one frame of outpu
 // more; each hop has room for that.
 inline constexpr size_t input_window_bytes = 256 * 1024;
 inline constexpr size_t input_room_bytes = 2 * input_window_bytes;
-inline constexpr size_t chunk_bytes_max = 1024 * 1024;  // in one image_chunk
 inline constexpr size_t spec_bytes_max = 512 * 1024;    // argv, env, path and cwd of a job, in all
 inline constexpr size_t json_bytes_max = 1024 * 1024;   // in one answer
 inline constexpr size_t json_part_bytes = 256 * 1024;   // a list that is longer is answered in parts
@@ -93,7 +91,6 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::stdio_input_ack:
         case FrameType::stdio_winch:
         case FrameType::image_begin:
-        case FrameType::image_end:
         case FrameType::image_result:
         case FrameType::submitted:
         case FrameType::attach:
@@ -114,7 +111,6 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::stdio_input:
         case FrameType::output:
         case FrameType::input: return stdio;
-        case FrameType::image_chunk: return chunk_bytes_max;
         case FrameType::ctl_reply: return json_bytes_max + 4096;
     }
     return 0;

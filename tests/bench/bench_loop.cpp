@@ -3,6 +3,7 @@
 // with a loop each, beside the same by plain blocking sockets (the physical limit here), and the resident memory of
 // many idle connections. JSON on stdout. Usage: bench_loop [SECONDS per figure, default 1]
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -133,7 +134,7 @@ double channel_rate(bool tcp, FrameType type, size_t body_bytes) {
         std::unique_ptr<Channel> channel;
         const auto fill = [&] {
             if (Loop::now() > end) return loop.stop();
-            while (channel->send(type, Bytes(body_bytes, 'x'))) {
+            while (channel->send(type, std::string(body_bytes, 'x'))) {
             }
         };
         ChannelHandlers handlers{[](const Frame&) {}, [&](const Error&) { loop.stop(); }, fill};
@@ -144,6 +145,38 @@ double channel_rate(bool tcp, FrameType type, size_t body_bytes) {
     }
     sink.join();
     return static_cast<double>(frames) / (Loop::now() - start).seconds();
+}
+
+// The same past frames and queue, as images go. Bytes per second.
+double raw_rate(bool tcp) {
+    auto [client, server] = connected(tcp);
+    uint64_t bytes = 0;
+    std::thread sink([&bytes, fd = std::move(server)]() mutable {
+        serve(std::move(fd), [&bytes](Channel& channel, const Frame&) {
+            channel.receive_raw([&bytes](ByteView part) { bytes += part.size(); });
+            MUST(channel.send(FrameType::welcome, std::string_view("x")));
+        });
+    });
+    const Bytes piece(256 << 10, 'x');
+    const Nanos start = Loop::now();
+    const Nanos end = start + Nanos{static_cast<int64_t>(seconds_each * 1e9)};
+    {
+        Loop loop = value(Loop::open());
+        std::unique_ptr<Channel> channel;
+        Watch writable;
+        const auto fill = [&](short) {
+            if (Loop::now() > end) return loop.stop();
+            for (int i = 0; i < 4 && value(channel->send_raw(piece)) > 0; ++i) {
+            }
+        };
+        ChannelHandlers handlers{[&](const Frame&) { writable = value(loop.watch(channel->fd(), POLLOUT, fill)); },
+                                 [&](const Error&) { loop.stop(); }, {}};
+        channel = value(Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
+        MUST(channel->send(FrameType::hello, std::string_view("x")));
+        MUST(loop.run());
+    }
+    sink.join();
+    return static_cast<double>(bytes) / (Loop::now() - start).seconds();
 }
 
 double plain_bytes_rate(bool tcp) {
@@ -259,15 +292,14 @@ int main(int argc, char** argv) {
     print_memory();
     for (const bool tcp : {false, true}) {
         const Spread plain = plain_round_trip(tcp), channel = channel_round_trip(tcp);
-        const double small = channel_rate(tcp, FrameType::order, 256),
-                     big = channel_rate(tcp, FrameType::image_chunk, chunk_bytes_max);
+        const double small = channel_rate(tcp, FrameType::order, 256), bulk = raw_rate(tcp);
         const double plain_bytes = plain_bytes_rate(tcp);
         printf(
             "  \"%s\": {\"round_trip_us\": %.1f, \"round_trip_p99_us\": %.1f, \"plain_round_trip_us\": %.1f, "
             "\"plain_round_trip_p99_us\": %.1f, \"frames_per_s\": %.0f, \"bulk_mb_per_s\": %.0f, \"plain_mb_per_s\": "
             "%.0f},\n",
             tcp ? "tcp" : "unix", channel.median_us, channel.p99_us, plain.median_us, plain.p99_us, small,
-            big * chunk_bytes_max / 1e6, plain_bytes / 1e6);
+            bulk / 1e6, plain_bytes / 1e6);
         fflush(stdout);
     }
     print_state();

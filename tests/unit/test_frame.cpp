@@ -49,9 +49,11 @@ struct End {
     std::vector<std::string> frames;
     std::string closed;
     int drains = 0;
+    std::function<void()> then;  // after each frame
     ChannelHandlers handlers() {
         return {[this](const Frame& f) {
                     frames.push_back(std::to_string(static_cast<unsigned>(f.type)) + ":" + std::string(f.body));
+                    if (then) then();
                 },
                 [this](const Error& e) { closed = e.message; }, [this] { ++drains; }};
     }
@@ -85,7 +87,7 @@ struct Ends {
 START_TEST(any_split_of_the_bytes_gives_the_same_frames) {
     const std::string big = pattern(200'000, 5);
     const std::string all = wire_of(FrameType::hello, "hello") + wire_of(FrameType::ok, "") +
-                            wire_of(FrameType::image_chunk, big) + wire_of(FrameType::order, pattern(300, 6)) +
+                            wire_of(FrameType::directory, big) + wire_of(FrameType::order, pattern(300, 6)) +
                             wire_of(frame_ping, "");
     Rng rng(8);
     for (int round = 0; round < 60; ++round) {
@@ -123,8 +125,8 @@ START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
     ck_assert_text(error_of(Side::connector, hello), "the connection begins with a frame of type 1, not with a hello");
     ck_assert_text(error_of(Side::acceptor, raw_header(16 * 1024 + 1, 1, 0)),
                    "a frame of type 1 with 16385 bytes, over its limit of 16384");
-    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0xffffffff, 65, 0)),
-                   "a frame of type 65 with 4294967295 bytes, over its limit of 1048576");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0xffffffff, 35, 0)),
+                   "a frame of type 35 with 4294967295 bytes, over its limit of 2097152");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 999, 0)), "a frame of unknown type 999");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 32, 256)),
                    "a frame of type 32 with unknown flags 256");
@@ -133,7 +135,7 @@ START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
     ck_assert_text(error_of(Side::acceptor, hello + hello), "");
     // An announced megabyte of which nothing has come costs nothing.
     FrameDecoder decoder(Side::acceptor);
-    const std::string announced = hello + raw_header(1 << 20, 65, 0);
+    const std::string announced = hello + raw_header(1 << 20, 35, 0);
     ByteView input = bytes_of(announced);
     OK(decoder.next(input));
     OK(decoder.next(input));
@@ -153,21 +155,49 @@ END_TEST
 START_TEST(frames_pass_between_two_channels_in_order_the_big_ones_too) {
     Ends ends;
     ends.greet();
-    const std::string big = pattern(chunk_bytes_max, 9);
+    const std::string big = pattern(1 << 20, 9);
     OK(ends.client.channel->send(FrameType::order, "first"));
-    OK(ends.client.channel->send(FrameType::image_chunk, Bytes(big.begin(), big.end())));
+    OK(ends.client.channel->send(FrameType::directory, big));
     OK(ends.client.channel->send(FrameType::order, "last"));
     UNTIL(ends.loop, ends.server.frames.size() == 3);
     ck_assert_text(ends.server.frames[0], "32:first");
-    ck_assert(ends.server.frames[1] == "65:" + big);
+    ck_assert(ends.server.frames[1] == "35:" + big);
     ck_assert_text(ends.server.frames[2], "32:last");
-    Status longer = ends.client.channel->send(FrameType::image_chunk, Bytes(chunk_bytes_max + 1));
-    ck_assert_text(longer.error().message, "a message of 1048577 bytes is longer than its type may be");
+    Status longer = ends.client.channel->send(FrameType::directory, std::string(frame_bytes_max(FrameType::directory) + 1, 'x'));
+    ck_assert_text(longer.error().message, "a message of 2097153 bytes is longer than its type may be");
     ends.client.channel->finish();
     UNTIL(ends.loop, !ends.server.closed.empty());
     ck_assert_text(ends.server.closed, "the peer closed the connection");
     ck_assert(ends.server.channel->closed());
     ck_assert(!ends.server.channel->send(FrameType::ok, std::string_view()));
+}
+END_TEST
+
+START_TEST(bytes_that_follow_a_frame_unframed_come_as_they_were_sent) {
+    Ends ends;
+    ends.greet();
+    const std::string big = pattern(3 << 20, 4);
+    std::string got;
+    // As an image: a frame says what comes, and the rest of what was read with it counts already.
+    ends.server.then = [&] {
+        ends.server.channel->receive_raw([&](ByteView bytes) { got.append(bytes.begin(), bytes.end()); });
+    };
+    OK(ends.client.channel->send(FrameType::order, "image"));
+    UNTIL(ends.loop, ends.client.channel->queued() == 0);
+    size_t sent = 0;
+    const size_t part = 100'000;
+    const ByteView all = bytes_of(big);
+    UNTIL_PEER(ends.loop, [&] {
+        const ByteView rest = all.subspan(sent);
+        const auto taken = ends.client.channel->send_raw(rest.first(std::min(rest.size(), part)));
+        sent += taken.value_or(0);
+        return !taken || got.size() == big.size();
+    }());
+    ck_assert(got == big);
+    OK(ends.server.channel->send(FrameType::ok, "taken"));  // frames go on the other way
+    UNTIL(ends.loop, ends.client.frames.size() == 1);
+    ends.client.channel->finish();
+    UNTIL(ends.loop, !ends.server.closed.empty());
 }
 END_TEST
 
@@ -180,7 +210,7 @@ START_TEST(a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on) {
     UNTIL_PEER(ends.loop, [&] {
         for (;;) {
             Status status =
-                ends.client.channel->send(FrameType::image_chunk, Bytes(500'000, static_cast<uint8_t>(sent)));
+                ends.client.channel->send(FrameType::directory, std::string(500'000, static_cast<char>(sent)));
             if (!status) {
                 ck_assert_int_eq(status.error().code, ENOBUFS);
                 full = ends.client.channel->queued() > 1'500'000;
@@ -195,7 +225,7 @@ START_TEST(a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on) {
     UNTIL(ends.loop, ends.server.frames.size() == sent);
     ck_assert_int_ge(ends.client.drains, 1);
     for (size_t i = 0; i < sent; ++i)
-        ck_assert(ends.server.frames[i] == "65:" + std::string(500'000, static_cast<char>(i)));
+        ck_assert(ends.server.frames[i] == "35:" + std::string(500'000, static_cast<char>(i)));
 }
 END_TEST
 
@@ -314,6 +344,7 @@ END_TEST
 UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept,
            versions_must_agree_and_the_error_names_both, frames_pass_between_two_channels_in_order_the_big_ones_too,
+           bytes_that_follow_a_frame_unframed_come_as_they_were_sent,
            a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on,
            a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_resumed,
            garbage_is_answered_with_one_line_and_the_end, a_silent_opening_and_a_torn_frame_end_the_connection,

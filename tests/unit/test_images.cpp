@@ -39,28 +39,53 @@ Fd sample(int parent, const std::string& name) {
     return directory;
 }
 
-std::vector<std::string> chunks_of(int directory) {
+std::string stream_of(int directory, size_t sent_at_once = 100'000) {
     auto reader = ImageReader::open(directory, needs());
     ck_assert(reader.has_value());
-    std::vector<std::string> chunks;
-    while (!reader->done()) {
-        chunks.emplace_back();
-        ck_assert(reader->next(chunks.back()).has_value());
-        ck_assert_uint_le(chunks.back().size(), stream_chunk_max);
+    std::string all;
+    for (;;) {
+        const auto piece = reader->piece();
+        ck_assert(piece.has_value());
+        ck_assert_uint_le(piece->size(), stream_piece_max);
+        if (piece->empty()) break;
+        const size_t n = std::min(piece->size(), sent_at_once);
+        all += piece->substr(0, n);
+        reader->sent(n);
     }
     ck_assert_uint_eq(reader->bytes_done(), reader->bytes_total());
-    return chunks;
+    return all;
 }
 
-// Error text of a stream, empty if it is taken whole.
-std::string write_stream(int parent, const std::vector<std::string>& chunks, uint64_t bytes_max = UINT64_MAX) {
+// Where the sections of a stream begin, and its end.
+std::vector<size_t> sections(const std::string& stream) {
+    const auto number = [&](size_t at, int bytes) {
+        uint64_t value = 0;
+        for (int i = bytes; i-- > 0;) value = value << 8 | static_cast<unsigned char>(stream[at + static_cast<size_t>(i)]);
+        return value;
+    };
+    std::vector<size_t> at = {0};
+    while (at.back() < stream.size()) at.push_back(at.back() + 16 + number(at.back() + 4, 4) + number(at.back() + 8, 8));
+    ck_assert_uint_eq(at.back(), stream.size());
+    return at;
+}
+
+// Error text of a stream that comes in pieces of some size, empty if it is taken whole.
+std::string write_stream(int parent, const std::string& stream, uint64_t bytes_max = UINT64_MAX, size_t piece = 16'384) {
     const Fd directory = *create_image(parent, "copy");
     auto writer = *ImageWriter::open(directory.get(), bytes_max);
-    for (const std::string& chunk : chunks)
-        if (const Status s = writer.take(chunk); !s) return s.error().message;
+    for (size_t at = 0; at < stream.size(); at += piece)
+        if (const Status s = writer.take(std::string_view(stream).substr(at, piece)); !s) return s.error().message;
     if (!writer.done()) return "not done";
     const Status sealed = seal_image(parent, "copy", writer.manifest(), Durability::memory);
     return sealed ? "" : sealed.error().message;
+}
+
+std::string section(uint32_t kind, const std::string& text, uint64_t bytes) {
+    std::string head;
+    for (int i = 0; i < 4; ++i) head += static_cast<char>(kind >> (8 * i));
+    for (int i = 0; i < 4; ++i) head += static_cast<char>(text.size() >> (8 * i));
+    for (int i = 0; i < 8; ++i) head += static_cast<char>(bytes >> (8 * i));
+    return head + text;
 }
 
 START_TEST(a_manifest_reads_back_as_it_was_and_no_damage_passes) {
@@ -83,7 +108,9 @@ END_TEST
 START_TEST(an_image_streamed_to_another_directory_is_the_same_image) {
     const TempDir parent;
     const Fd directory = sample(parent.fd.get(), "image");
-    ck_assert_text(write_stream(parent.fd.get(), chunks_of(directory.get())), "");
+    const std::string stream = stream_of(directory.get());
+    for (const size_t piece : {size_t{1}, size_t{7}, size_t{4096}, stream.size(), size_t{16'384}})
+        ck_assert_text(write_stream(parent.fd.get(), stream, UINT64_MAX, piece), "");
     const Fd copy = *open_image(parent.fd.get(), "copy");
     const auto verified = verify_image(copy.get());
     ck_assert_msg(verified.has_value(), "%s", verified ? "" : verified.error().message.c_str());
@@ -93,28 +120,38 @@ START_TEST(an_image_streamed_to_another_directory_is_the_same_image) {
     ck_assert(*read_file(copy.get(), "pages-1.img") == *read_file(directory.get(), "pages-1.img"));
     struct stat st;
     ck_assert(::fstat(copy.get(), &st) == 0 && (st.st_mode & 0777) == 0700);
-    ck_assert(chunks_of(copy.get()) == chunks_of(directory.get()));  // a sealed image can be sent again
+    ck_assert(stream_of(copy.get(), 1000) == stream);  // a sealed image can be sent again
 }
 END_TEST
 
 START_TEST(a_stream_that_is_cut_damaged_or_reordered_is_refused) {
     const TempDir parent;
-    const auto good = chunks_of(sample(parent.fd.get(), "image").get());
+    const std::string good = stream_of(sample(parent.fd.get(), "image").get());
+    const std::vector<size_t> at = sections(good);
+    const auto whole = [&](size_t i) { return good.substr(at[i], at[i + 1] - at[i]); };
     Rng rng(13);
-    for (int i = 0; i < 200; ++i) {
-        auto bad = good;
-        const size_t at = rng.below(bad.size());
-        switch (i % 4) {
-            case 0: bad.erase(bad.begin() + static_cast<long>(at)); break;
-            case 1: bad[at][rng.below(bad[at].size())] ^= static_cast<char>(1 + rng.below(255)); break;
-            case 2: bad.insert(bad.begin() + static_cast<long>(at), bad[rng.below(bad.size())]); break;
-            default: std::swap(bad[at], bad[rng.below(bad.size())]); break;
+    for (int i = 0; i < 250; ++i) {
+        std::string bad = good;
+        const size_t one = rng.below(at.size() - 1), other = rng.below(at.size() - 1), byte = rng.below(good.size());
+        switch (i % 5) {
+            case 0: bad.resize(byte); break;
+            case 1: bad[byte] ^= static_cast<char>(1 + rng.below(255)); break;
+            case 2: bad.erase(at[one], at[one + 1] - at[one]); break;
+            case 3: bad.insert(at[one], whole(other)); break;
+            default:
+                if (one < other)
+                    bad = good.substr(0, at[one]) + whole(other) + good.substr(at[one + 1], at[other] - at[one + 1]) + whole(one) +
+                          good.substr(at[other + 1]);
         }
-        if (bad != good) ck_assert(!write_stream(parent.fd.get(), bad).empty());
+        if (bad != good) ck_assert_msg(!write_stream(parent.fd.get(), bad).empty(), "case %d", i);
     }
+    ck_assert_text(write_stream(parent.fd.get(), good + "x"), "image stream: bytes after its end");
     ck_assert_text(write_stream(parent.fd.get(), good, 1000), "image stream: larger than was agreed: No space left on device");
     for (const char* name : {"", ".", "..", "a/b", "/etc/passwd", "MANIFEST", "dump.log", "a b"})
-        ck_assert_text(write_stream(parent.fd.get(), {std::string("F") + name}), "image stream: a bad file name");
+        ck_assert_text(write_stream(parent.fd.get(), section(1, name, 0)), "image stream: a bad file name");
+    ck_assert_text(write_stream(parent.fd.get(), section(1, std::string(256, 'a'), 0)), "image stream: a bad file name");
+    ck_assert_text(write_stream(parent.fd.get(), section(3, "a", 0)), "image stream: an unexpected section");
+    ck_assert_text(write_stream(parent.fd.get(), section(2, "", 0)), "image stream: manifest too long");
 }
 END_TEST
 

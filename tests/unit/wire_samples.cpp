@@ -158,7 +158,6 @@ SAMPLE(ImageBegin)
     const Epoch from = d.epoch();
     return {d.id(), {from.n + 1}, from, d.node()};
 END
-SAMPLE(ImageEnd) return {d.counter()}; END
 SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
 SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()}; END
 SAMPLE(Submitted) return {d.id()}; END
