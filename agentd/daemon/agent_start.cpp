@@ -175,8 +175,11 @@ Status Agent::open_directories() {
     if (static_cast<uint32_t>(fs.f_type) != tmpfs_magic) {
         const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
         const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m";
-        if (::mount("souk", ram.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
-            return fail_errno("mount a tmpfs on " + ram, errno);
+        const auto mount = [&ram](const std::string& how) {
+            return ::mount("souk", ram.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, how.c_str()) == 0;
+        };
+        // Big pages make writing and reading an image more than twice as fast; kernels without them refuse the option.
+        if (!mount(options + ",huge=within_size") && !mount(options)) return fail_errno("mount a tmpfs on " + ram, errno);
     }
     TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
     TRY_ASSIGN(site_.ram, open_at(AT_FDCWD, ram, O_RDONLY | O_DIRECTORY));
