@@ -201,6 +201,7 @@ void Home::note(const JobNote& note, Outputs& out) {
     }
     if (!note.settled || job->settled || job->phase != JobPhase::finished) return;
     job->settled = true;
+    volatile_.erase(job->id.seq);
     persist(*job, out, Durable::later);  // the market says it again
     finished_.push_back(job->id.seq);
     trim_finished(out);
@@ -245,7 +246,10 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     }
     const Peer at = job.at;
     job.phase = JobPhase::finished;
-    job.spec.env = {};  // never started again: a thousand of them are kept
+    // Never started again, and a thousand of them are kept. (`= {}` would keep the memory.)
+    std::exchange(job.spec.env, {});
+    std::exchange(job.spec.rlimits, {});
+    std::exchange(job.spec.groups, {});
     job.wait_status = wait_status;
     job.why = why;
     if (!at.node.empty()) add_remnant(job, at, job.epoch);

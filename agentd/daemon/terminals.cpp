@@ -124,12 +124,13 @@ void Terminals::detach(const JobId& id, const TerminalSession* session) {
     Job* j = find(id);
     if (!j) return;
     std::erase_if(j->sessions, [&](const Session& s) { return s.session.get() == session; });
-    close_when_idle(*j);
+    forget_when_idle(id);
 }
 
-// The files of a finished job that nobody reads are opened again when somebody does.
-void Terminals::close_when_idle(Job& j) {
-    if (j.exit && j.sessions.empty() && !j.on_complete) j.spool.reset();
+// A finished job that nobody reads costs neither files nor memory: who attaches opens it, and its end is told again.
+void Terminals::forget_when_idle(const JobId& id) {
+    const Job& j = jobs_.at(id.seq);
+    if (j.exit && j.sessions.empty() && !j.on_complete) jobs_.erase(id.seq);
 }
 
 void Terminals::pump(const JobId& id) {
@@ -204,7 +205,7 @@ void Terminals::finished(const JobId& id, wire::Exit exit) {
     j.exit = std::make_unique<wire::Exit>(std::move(exit));
     j.input.clear();
     for (size_t i = 0; i < j.sessions.size(); ++i) pump_session(j, j.sessions[i]);
-    close_when_idle(j);
+    forget_when_idle(id);
 }
 
 void Terminals::erase(const JobId& id) {

@@ -92,7 +92,7 @@ class Terminals {
     void send_waiting_input(const HomeJob& job, const Job& j);
     void pump_session(Job& j, Session& s);
     void check_complete(Job& j);
-    static void close_when_idle(Job& j);
+    void forget_when_idle(const JobId& id);
 
     Loop& loop_;
     Fd dir_;
