@@ -41,9 +41,9 @@ int32_t Allocator::speed_top() const {
     return c == class_none ? 0 : speed_max - static_cast<int32_t>(c >> 50);
 }
 
-bool Allocator::eligible(const Machine& m, const Job& j) const {
-    if (!m.spec.accepting || m.spec.reserve > j.value) return false;
-    return !j.barred || std::find(j.barred->begin(), j.barred->end(), m.key) == j.barred->end();
+bool Allocator::barred(ProviderKey provider, uint32_t j) const {
+    const JobDetails& d = details_[j];
+    return d.barred && std::find(d.barred->begin(), d.barred->end(), provider) != d.barred->end();
 }
 
 std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64_t memory_mb, const Rank& rank) const {
@@ -61,11 +61,11 @@ std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64
 
 // The least class bound that makes a move worth its cost, from value x cpus x (s' - s)/s_1 x H >= cost. Spans in
 // milliseconds, so that all products stay below 2^120.
-ClassKey Allocator::bound_at(const Job& j, const Machine& m) const {
+ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
     if (assigned_) return 0;
     if (rules_.horizon.ns == 0) return m.cls;
-    const MoveCost cost = move_cost(bytes_of(j), j.dirty_bytes_per_s, rules_.link_bytes_per_s);
-    const Wide per_ms = static_cast<Wide>(j.value.micro) * j.cpus;
+    const MoveCost cost = move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
+    const Wide per_ms = static_cast<Wide>(jobs_[j].value.micro) * jobs_[j].cpus;
     const Wide pause_ms = std::min<Wide>(ceil_div(cost.pause.ns, 1'000'000), 1LL << 36);  // two years
     const Wide money = ceil_div(static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro, 1'000'000'000);
     const Wide lost = per_ms * m.spec.speed * pause_ms + money * speed_top() * 3'600'000;
@@ -77,23 +77,26 @@ ClassKey Allocator::bound_at(const Job& j, const Machine& m) const {
 }
 
 void Allocator::touch(uint32_t j) {
+    touched_running_ |= jobs_[j].at != none;
     if (jobs_[j].touched) return;
     jobs_[j].touched = true;
     touched_.push_back(j);
 }
 
-void Allocator::set_bound(Job& j, ClassKey bound) {
-    if (j.bound == bound) return;
-    j.bound = bound;
-    if (j.competing && !j.staged && !in_pass_)
-        order_.set_bound(static_cast<uint32_t>(&j - jobs_.data()), j.rank, bound);
+void Allocator::set_bound(uint32_t j, ClassKey bound) {
+    Job& job = jobs_[j];
+    if (job.bound == bound) return;
+    job.bound = bound;
+    if (job.competing && !job.staged && !in_pass_) order_.set_bound(job.rank, bound);
 }
 
-void Allocator::refresh(uint32_t m) {
+// `place`: where the machine order has the machine, if that is known.
+void Allocator::refresh(uint32_t m, MachineOrder::Place place) {
     const Machine& mc = machines_[m];
     if (!mc.spec.accepting) return;
+    if (!place) place = machine_order_.find({mc.cls, mc.key.n});
     const Rank weakest = mc.guests.empty() ? Rank::top() : mc.guests.back().rank;
-    machine_order_.update(m, mc.free_cpus, mc.free_mb, weakest);
+    machine_order_.update(place, mc.free_cpus, mc.free_mb, weakest);
 }
 
 // Jobs after `cursor` may find more room on this machine than they knew of.
@@ -126,105 +129,113 @@ void Allocator::unseat(uint32_t j) {
 void Allocator::evict(uint32_t j, Cause cause, uint32_t by) {
     Job& job = jobs_[j];
     unseat(j);
-    set_bound(job, class_none);
+    set_bound(j, class_none);
     job.cause = cause;
-    job.by = by == none ? JobKey{} : jobs_[by].key;
-    job.by_value = by == none ? Money{} : jobs_[by].value;
+    details_[j].by = by == none ? JobKey{} : jobs_[by].key();
+    details_[j].by_value = by == none ? Money{} : jobs_[by].value;
     if (!in_pass_) queue_.push({job.rank, j});
 }
 
 // Puts a job on a machine, at the cost of the weakest guests there.
-void Allocator::seat(uint32_t j, uint32_t m) {
+void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     Job& job = jobs_[j];
     Machine& mc = machines_[m];
     const Rank rank = job.held || job.pin == Pin::stay ? Rank::top() : job.rank;
     while ((mc.free_cpus < job.cpus || mc.free_mb < job.memory_mb) && !mc.guests.empty() &&
            mc.guests.back().rank > rank)
         evict(mc.guests.back().job, assigned_ ? Cause::share : Cause::displaced, j);
+    if (mc.guests.empty()) mc.guests.reserve(static_cast<size_t>(std::min(mc.spec.cpus, 8)));
     auto g = std::upper_bound(mc.guests.begin(), mc.guests.end(), rank,
                               [](const Rank& r, const Guest& x) { return r < x.rank; });
     mc.guests.insert(g, {rank, job.memory_mb, j, job.cpus});
     mc.free_cpus -= job.cpus;
     mc.free_mb -= job.memory_mb;
     job.slot = m;
-    refresh(m);
-    set_bound(job, bound_at(job, mc));
+    refresh(m, place);
+    set_bound(j, bound_at(j, mc));
     touch(j);
 }
 
-// A machine of this class for a job that is known to fit on one: where its checkpoint is, else the first with free
-// room, else the one whose strongest displaced guest is the weakest.
-uint32_t Allocator::choose(const Job& j, ClassKey cls, size_t start) {
-    auto free_here = [&](const Machine& m) {
-        return m.free_cpus >= j.cpus && m.free_mb >= j.memory_mb && eligible(m, j);
+// Of the class of `better`, the first machine in order that the job fits on at all: where its checkpoint is, else the
+// first with free room, else the one whose strongest displaced guest is the weakest.
+MachineOrder::Place Allocator::choose(uint32_t j, const MachineOrder::Place& better, size_t start) {
+    const Job& job = jobs_[j];
+    const ClassKey cls = machine_order_[better].cls;
+    auto free_here = [&](const MachineOrder::Entry& e) {
+        return e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb && suits(e, j);
     };
-    if (j.state == JobState::frozen) {
-        const uint32_t m = find_machine(j.place);
-        if (m != none && machines_[m].cls == cls && free_here(machines_[m])) return m;
+    if (job.state == JobState::frozen) {
+        const uint32_t m = find_machine(details_[j].place);
+        if (m != none && machines_[m].cls == cls) {
+            const auto place = machine_order_.find({cls, machines_[m].key.n});
+            if (free_here(machine_order_[place])) return place;
+        }
     }
-    if (const auto* e =
-            machine_order_.find(cls, cls + 1, j.cpus, j.memory_mb, rank_last, start,
-                                [&](const MachineOrder::Entry& x) { return free_here(machines_[x.machine]); }))
-        return e->machine;
-    Rank bar = j.rank;
+    if (free_here(machine_order_[better])) return better;
+    if (const auto place = machine_order_.first(cls, cls + 1, job.cpus, job.memory_mb, rank_last, start, free_here))
+        return place;
+    Rank bar = job.rank;
     uint32_t best = none;
     machine_order_.each_weaker(cls, cls + 1, bar, [&](const MachineOrder::Entry& x) {
-        const Machine& m = machines_[x.machine];
-        if (!eligible(m, j)) return;
-        const auto [strongest, fits] = displaced(m, j.cpus, j.memory_mb, bar);
+        if (!suits(x, j)) return;
+        const auto [strongest, fits] = displaced(machines_[x.machine], job.cpus, job.memory_mb, bar);
         if (!fits) return;
         bar = strongest;
         best = x.machine;
     });
     MUST(best != none);
-    return best;
+    return machine_order_.find({cls, machines_[best].key.n});
 }
 
-size_t Allocator::block_to_start(const Job& j, size_t row) const {
+size_t Allocator::position_to_start(int32_t cpus, int64_t memory_mb) const {
+    constexpr size_t octaves_back = 8;  // what is known of much smaller needs is seldom the most
+    const TooSmall* const row = &too_small_[static_cast<size_t>(cpus) * octaves];
+    const size_t octave = octave_of(memory_mb);
     size_t start = 0;
-    const size_t octave = octave_of(j.memory_mb);
-    for (size_t i = octave > 8 ? octave - 8 : 0; i <= octave; ++i)
-        if (too_small_[row + i].memory_mb <= j.memory_mb) start = std::max(start, too_small_[row + i].block);
+    for (size_t i = octave > octaves_back ? octave - octaves_back : 0; i <= octave; ++i)
+        if (row[i].memory_mb <= memory_mb) start = std::max(start, row[i].from);
     return start;
+}
+
+// Nothing before this position has that much.
+void Allocator::start_later(int32_t cpus, int64_t memory_mb, size_t position) {
+    TooSmall& known = too_small_[static_cast<size_t>(cpus) * octaves + octave_of(memory_mb)];
+    if (position >= known.from) known = {memory_mb, position};
 }
 
 // One job's turn: everybody ranked above it has its place.
 void Allocator::process(uint32_t j) {
-    Job& job = jobs_[j];
+    const Job& job = jobs_[j];
     const bool keeps = job.slot != none;
-    const bool could_stay = keeps || (job.at != none && eligible(machines_[job.at], job) &&
+    const bool could_stay = keeps || (job.at != none && eligible(machines_[job.at], j) &&
                                       displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
-    const ClassKey below = keeps ? job.bound : could_stay ? bound_at(job, machines_[job.at]) : class_none;
+    const ClassKey below = keeps ? job.bound : could_stay ? bound_at(j, machines_[job.at]) : class_none;
     machine_order_.close_until(job.rank);
     const bool hints = in_pass_ && !assigned_ && job.cpus < 32;
-    const size_t row = static_cast<size_t>(job.cpus) * octaves;
-    const size_t start = hints ? block_to_start(job, row) : 0;
-    const auto* better =
-        machine_order_.find(0, below, job.cpus, job.memory_mb, job.rank, start, [&](const MachineOrder::Entry& e) {
-            if (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) return eligible(machines_[e.machine], job);
-            const Machine& m = machines_[e.machine];
-            return eligible(m, job) && displaced(m, job.cpus, job.memory_mb, job.rank).second;
+    const size_t start = hints ? position_to_start(job.cpus, job.memory_mb) : 0;
+    MachineOrder::Place better =
+        machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start, [&](const MachineOrder::Entry& e) {
+            if (!suits(e, j)) return false;
+            return (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
+                   displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second;
         });
-    if (hints && !job.barred && (better || below == class_none)) {
-        TooSmall& known = too_small_[row + octave_of(job.memory_mb)];
-        const size_t block = better ? machine_order_.block_of(*better) : machine_order_.blocks();
-        if (block >= known.block) known = {job.memory_mb, block};
-    }
+    if (hints && !job.bars && (better || below == class_none))
+        start_later(job.cpus, job.memory_mb, better ? MachineOrder::position(better) : machine_order_.end());
     const bool voluntary = could_stay && job.at != none;
     if (better && voluntary && rules_.moves_max > 0 && tokens_ <= 0) {
         suppressed_ = true;
-        better = nullptr;
+        better = {};
     }
     if (!better) {
         if (!keeps && could_stay) seat(j, job.at);
         return;
     }
-    const ClassKey cls = better->cls;
     if (keeps) unseat(j);
     if (job.at != none && rules_.moves_max > 0) --tokens_;
-    job.voluntary = voluntary;
-    if (voluntary) job.cause = Cause::faster;
-    seat(j, choose(job, cls, start));
+    jobs_[j].voluntary = voluntary;
+    if (voluntary) jobs_[j].cause = Cause::faster;
+    const MachineOrder::Place place = choose(j, better, start);
+    seat(j, machine_order_[place].machine, place);
 }
 
 // The first job after the machine's cursor that would come here if it knew of the room.
@@ -245,9 +256,8 @@ const JobOrder::Entry* Allocator::next_candidate(Machine& m) {
         pass_guests_before(e.rank);
         if (cpus <= 0) return V::stop;
         if (e.cpus > cpus || e.memory_mb > mb) return V::no;
-        const Job& j = jobs_[e.job];
-        if (m.spec.reserve > j.value && !assigned_) return V::stop;  // and so for everyone after it
-        return eligible(m, j) ? V::yes : V::no;
+        if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;  // and so for everyone after it
+        return eligible(m, e.job) ? V::yes : V::no;
     });
 }
 
@@ -287,17 +297,22 @@ void Allocator::run() {
 void Allocator::pass() {
     in_pass_ = true;
     too_small_.assign(32 * octaves, {});
-    order_.each([&](JobOrder::Entry& e) {
-        if (machine_order_.close_until(e.rank)) return false;
-        process(e.job);
-        return true;
-    });
+    Rank end = rank_last;
+    order_.take_each(
+        [&](JobOrder::Entry& e) {
+            if (machine_order_.close_until(e.rank)) {
+                end = e.rank;
+                return false;
+            }
+            process(e.job);
+            e.bound = jobs_[e.job].bound;
+            return true;
+        },
+        [&](const JobOrder::Entry& e) { return &jobs_[e.job]; });
     in_pass_ = false;
-    order_.each([&](JobOrder::Entry& e) {
-        e.bound = jobs_[e.job].bound;
-        return true;
-    });
-    order_.tighten();
+    for (const uint32_t j : touched_)  // displaced, and their turn did not come
+        if (jobs_[j].competing && jobs_[j].rank >= end) order_.set_bound(jobs_[j].rank, jobs_[j].bound);
+    machine_order_.tighten();
     for (Machine& m : machines_) m.open = false;
     queue_ = {};
     open_ = {};
@@ -320,13 +335,13 @@ void Allocator::take_back(uint32_t d) {
     if (job.slot == job.at) return;
     Machine& old = machines_[job.at];
     Machine& now = machines_[job.slot];
-    if (!eligible(old, job)) return;
+    if (!eligible(old, d)) return;
     uint32_t best = none;
-    int64_t least = bytes_of(job);
+    int64_t least = bytes_of(d);
     for (const Guest& g : old.guests) {
         const Job& x = jobs_[g.job];
-        const int64_t saves = x.at == job.at ? bytes_of(x) : 0;
-        if (g.rank.is_top() || saves > least || saves >= bytes_of(job) || !eligible(now, x)) continue;
+        const int64_t saves = x.at == job.at ? bytes_of(g.job) : 0;
+        if (g.rank.is_top() || saves > least || saves >= bytes_of(d) || !eligible(now, g.job)) continue;
         if (old.free_cpus + x.cpus < job.cpus || old.free_mb + x.memory_mb < job.memory_mb) continue;
         if (now.free_cpus + job.cpus < x.cpus || now.free_mb + job.memory_mb < x.memory_mb) continue;
         least = saves;
@@ -343,19 +358,20 @@ void Allocator::take_back(uint32_t d) {
     Job& x = jobs_[best];
     if (x.at != job.at) return;
     x.cause = job.cause;
-    x.by = job.by;
-    x.by_value = job.by_value;
+    details_[best].by = details_[d].by;
+    details_[best].by_value = details_[d].by_value;
 }
 
 void Allocator::settle() {
+    if (!touched_running_) return;
     std::vector<uint32_t> movers;
     for (const uint32_t j : touched_) {
         const Job& job = jobs_[j];
-        if (job.key.n == 0 || job.at == none || job.slot == none || job.at == job.slot || !job.competing) continue;
+        if (job.key().n == 0 || job.at == none || job.slot == none || job.at == job.slot || !job.competing) continue;
         if (machines_[job.at].cls == machines_[job.slot].cls) movers.push_back(j);
     }
     std::sort(movers.begin(), movers.end(), [&](uint32_t a, uint32_t b) {
-        const int64_t x = bytes_of(jobs_[a]), y = bytes_of(jobs_[b]);
+        const int64_t x = bytes_of(a), y = bytes_of(b);
         return x != y ? x > y : jobs_[a].rank < jobs_[b].rank;
     });
     for (const uint32_t j : movers) take_back(j);

@@ -37,6 +37,7 @@
 #include <queue>
 #include <vector>
 
+#include "market/core/chunks.hpp"
 #include "market/core/job_order.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machine_order.hpp"
@@ -66,32 +67,39 @@ class Allocator {
   public:
     static constexpr uint32_t none = UINT32_MAX;
 
-    struct Job {
-        Rank rank;
-        Money value;
-        int64_t memory_mb = 0;
-        Nanos arrival;
-        int64_t move_bytes = -1;
-        int64_t dirty_bytes_per_s = -1;
-        ProviderKey place;            // where it runs or is frozen, as told or decided
-        JobKey key;                   // 0: this index is not in use
+    // What a turn reads: one cache line, so that a pass over all jobs is a miss each, fetched ahead.
+    struct alignas(64) Job {
+        Rank rank;                    // its key is 0: this index is not in use
         ClassKey bound = class_none;  // it would leave for any machine of a class before this
-        Nanos stay_until{INT64_MIN};
-        std::unique_ptr<std::vector<ProviderKey>> barred;
-        JobKey by;  // who displaced it since the last solve
-        Money by_value;
-        uint32_t user = 0;
+        int64_t memory_mb = 0;
+        Money value;
         int32_t cpus = 1;
         uint32_t at = none;    // the machine it physically runs on
         uint32_t slot = none;  // the machine it is to be on
         JobState state = JobState::waiting;
         Pin pin = Pin::free;
         Cause cause = Cause::placed;
-        bool held = false;       // protected by min_stay: its guest entry ranks on top
-        bool competing = false;  // in the order
-        bool staged = false;     // will be in the order at the next flush
-        bool touched = false;
-        bool voluntary = false;
+        bool held : 1 = false;       // protected by min_stay: its guest entry ranks on top
+        bool competing : 1 = false;  // in the order
+        bool staged : 1 = false;     // will be in the order at the next flush
+        bool touched : 1 = false;
+        bool voluntary : 1 = false;
+        bool bars : 1 = false;  // JobDetails::barred is not empty
+
+        JobKey key() const { return JobKey{rank.key}; }
+        Nanos arrival() const { return Nanos{rank.second}; }
+    };
+    static_assert(sizeof(Job) == 64);
+    // The rest, by the same index.
+    struct JobDetails {
+        ProviderKey place;  // while `at` is none: where it is frozen, or runs on a provider that is not known
+        int64_t move_bytes = -1;
+        int64_t dirty_bytes_per_s = -1;
+        Nanos stay_until{INT64_MIN};
+        std::unique_ptr<std::vector<ProviderKey>> barred;
+        JobKey by;  // who displaced it since the last solve
+        Money by_value;
+        uint32_t user = 0;
     };
     struct Guest {
         Rank rank;  // top: pinned or held
@@ -135,8 +143,13 @@ class Allocator {
 
     uint32_t find_job(JobKey key) const { return job_index_.find(key.n); }
     uint32_t find_machine(ProviderKey key) const { return machine_index_.find(key.n); }
-    const std::vector<Job>& jobs() const { return jobs_; }
-    const std::vector<Machine>& machines() const { return machines_; }
+    const Chunks<Job>& jobs() const { return jobs_; }
+    const JobDetails& details(uint32_t j) const { return details_[j]; }
+    // Where it runs or is frozen, as told or decided.
+    ProviderKey place_of(uint32_t j) const {
+        return jobs_[j].at != none ? machines_[jobs_[j].at].key : details_[j].place;
+    }
+    const Chunks<Machine>& machines() const { return machines_; }
     size_t job_count() const { return jobs_.size() - free_jobs_.size(); }
     size_t machine_count() const { return machines_.size() - free_machines_.size(); }
     const JobOrder& order() {
@@ -150,9 +163,19 @@ class Allocator {
     uint64_t version() const { return version_; }
     bool plain() const { return rules_.horizon.ns == 0 && rules_.min_stay.ns == 0 && rules_.moves_max == 0; }
 
+    // As `eligible`, of a machine in the order.
+    bool suits(const MachineOrder::Entry& e, uint32_t j) const {
+        return reserve_of(e.cls) <= jobs_[j].value && (!jobs_[j].bars || !barred(ProviderKey{e.key}, j));
+    }
     // Could run there if the machine were empty of all but those that cannot be displaced (reserve, bars, acceptance).
-    bool eligible(const Machine& m, const Job& j) const;
-    static int64_t bytes_of(const Job& j) { return j.move_bytes >= 0 ? j.move_bytes : j.memory_mb * 1'000'000; }
+    bool eligible(const Machine& m, uint32_t j) const {
+        const Job& job = jobs_[j];
+        return m.spec.accepting && m.spec.reserve <= job.value && (!job.bars || !barred(m.key, j));
+    }
+    bool barred(ProviderKey provider, uint32_t j) const;
+    int64_t bytes_of(uint32_t j) const {
+        return details_[j].move_bytes >= 0 ? details_[j].move_bytes : jobs_[j].memory_mb * 1'000'000;
+    }
     // The rank of the strongest guest that must go for this need, all guests after `rank` being displaceable; top: none
     // need go (fits) when free room suffices; the second is false if it cannot fit.
     std::pair<Rank, bool> displaced(const Machine& m, int32_t cpus, int64_t memory_mb, const Rank& rank) const;
@@ -173,29 +196,28 @@ class Allocator {
     void run();
     void pass();
     void process(uint32_t j);
-    uint32_t choose(const Job& j, ClassKey cls, size_t start);
+    MachineOrder::Place choose(uint32_t j, const MachineOrder::Place& better, size_t start);
     void settle();
     void take_back(uint32_t d);
     void swap_places(uint32_t x, uint32_t y);
     const JobOrder::Entry* next_candidate(Machine& m);
-    void seat(uint32_t j, uint32_t m);
+    void seat(uint32_t j, uint32_t m, MachineOrder::Place place = {});
     void unseat(uint32_t j);
     void evict(uint32_t j, Cause cause, uint32_t by);
-    void refresh(uint32_t m);
+    void refresh(uint32_t m, MachineOrder::Place place = {});
     void open(uint32_t m, const Rank& cursor);
-    void set_bound(Job& j, ClassKey bound);
-    ClassKey bound_at(const Job& j, const Machine& m) const;
+    void set_bound(uint32_t j, ClassKey bound);
+    ClassKey bound_at(uint32_t j, const Machine& m) const;
     void touch(uint32_t j);
 
     // allocator_events.cpp: what happened
     Rank rank_of(const Job& j) const;
-    void fill(Job& j, JobKey key, const JobSpec& spec);
+    void fill(uint32_t j, JobKey key, const JobSpec& spec);
     void attach(uint32_t j);
     void detach(uint32_t j);
-    bool orphan(const Job& j) const;
+    bool orphan(uint32_t j) const;
     void enter_order(uint32_t j);
     void leave_order(uint32_t j);
-    void sort_staged();
     void flush();
     void trim(uint32_t m);
     void hold(uint32_t j);
@@ -203,14 +225,20 @@ class Allocator {
     void expel(uint32_t m, bool pinned_too, Cause cause);
 
     // allocator_changes.cpp: what came of it
+    struct Turn;
     void begin(Nanos now);
-    void emit(Nanos now);
+    bool change_of(uint32_t j, Change& c);
+    Turn turn_of(uint32_t change) const;
     void sort_changes();
+    void emit(Nanos now);
+    void hold_placed(Nanos now);
     void rebound_all();
-    void rerank(std::vector<JobOrder::Entry> entries);
+    void rerank(const std::vector<uint32_t>& jobs);
+    JobOrder::Entry entry_of(uint32_t j) const;
 
-    std::vector<Job> jobs_;
-    std::vector<Machine> machines_;
+    Chunks<Job> jobs_;
+    Chunks<JobDetails> details_;
+    Chunks<Machine> machines_;
     std::vector<uint32_t> free_jobs_, free_machines_;
     KeyMap job_index_, machine_index_;
     JobOrder order_;
@@ -221,20 +249,22 @@ class Allocator {
     int64_t last_turn_ = 0;
 
     std::vector<uint32_t> dirty_, touched_;
+    bool touched_running_ = false;   // somebody that ran is among the touched
     std::vector<uint32_t> orphans_;  // running or pinned on a provider that is not known
     Heap queue_, open_;
     bool all_dirty_ = false;
     bool in_pass_ = false;
     // In a pass the room for jobs of a rank only shrinks: where a need was once too much, no later need of as many CPUs
-    // and at least its memory has to look again (the blocks of the machine order before `block` are too small for it).
-    // By CPUs (31 at most) and quarter octaves of memory.
+    // and at least its memory has to look again (no machine at a position before `from` has that). By CPUs (31 at most)
+    // and quarter octaves of memory.
     struct TooSmall {
         int64_t memory_mb = 0;
-        size_t block = 0;
+        size_t from = 0;
     };
     static constexpr size_t octaves = 4 * 42;
     std::vector<TooSmall> too_small_;
-    size_t block_to_start(const Job& j, size_t row) const;
+    size_t position_to_start(int32_t cpus, int64_t memory_mb) const;
+    void start_later(int32_t cpus, int64_t memory_mb, size_t position);
     bool suppressed_ = false;  // the cap kept somebody from moving
     int32_t tokens_ = 0;
     ClassKey fastest_ = class_none;  // at the last solve
@@ -243,6 +273,7 @@ class Allocator {
     Nanos now_{INT64_MIN};
     uint64_t version_ = 0;
     std::vector<Change> changes_;
+    std::vector<uint32_t> changed_;  // the job of each change
 };
 
 }  // namespace souk::market

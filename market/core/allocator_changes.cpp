@@ -8,8 +8,10 @@
 namespace souk::market {
 
 void Allocator::rebound_all() {
-    for (Job& j : jobs_)
-        if (j.key.n != 0 && j.slot != none && j.competing) set_bound(j, bound_at(j, machines_[j.slot]));
+    for (uint32_t j = 0; j < jobs_.size(); ++j) {
+        const Job& job = jobs_[j];
+        if (job.key().n != 0 && job.slot != none && job.competing) set_bound(j, bound_at(j, machines_[job.slot]));
+    }
 }
 
 void Allocator::set_rules(const Rules& rules) {
@@ -24,11 +26,12 @@ void Allocator::set_rules(const Rules& rules) {
 void Allocator::begin(Nanos now) {
     now_ = now;
     changes_.clear();
+    changed_.clear();
     machine_order_.begin_pass();
     while (!stays_.empty() && stays_.front().at <= now) {
         const uint32_t j = find_job(stays_.front().job);
         stays_.pop_front();
-        if (j != none && jobs_[j].held && jobs_[j].stay_until <= now) unhold(j), ++version_;
+        if (j != none && jobs_[j].held && details_[j].stay_until <= now) unhold(j), ++version_;
     }
     flush();
     while (!moves_.empty() && moves_.front() + rules_.moves_window <= now) moves_.pop_front();
@@ -47,72 +50,100 @@ void Allocator::begin(Nanos now) {
 }
 
 // Freezes, moves, thaws and starts; each in rank order, which is how a pass finds them.
+struct Allocator::Turn {
+    int group = 0;
+    Rank rank;
+    uint32_t change = 0;
+    auto operator<=>(const Turn&) const = default;
+};
+
+Allocator::Turn Allocator::turn_of(uint32_t change) const {
+    const ChangeKind kind = changes_[change].kind;
+    const int group = kind == ChangeKind::freeze ? 0 : kind == ChangeKind::move ? 1 : 2;
+    return {group, jobs_[changed_[change]].rank, change};
+}
+
 void Allocator::sort_changes() {
-    struct Item {
-        int group;
-        Rank rank;
-        uint32_t change;
-    };
-    std::vector<Item> items;
-    items.reserve(changes_.size());
-    for (const Change& c : changes_) {
-        const int group = c.kind == ChangeKind::freeze ? 0 : c.kind == ChangeKind::move ? 1 : 2;
-        items.push_back({group, jobs_[find_job(c.job)].rank, static_cast<uint32_t>(items.size())});
+    std::vector<Turn> turns;
+    turns.reserve(changes_.size());
+    for (uint32_t i = 0; i < changes_.size(); ++i) turns.push_back(turn_of(i));
+    std::sort(turns.begin(), turns.end());
+    std::vector<Change> changes;
+    std::vector<uint32_t> changed;
+    changes.reserve(turns.size());
+    changed.reserve(turns.size());
+    for (const Turn& t : turns) {
+        changes.push_back(changes_[t.change]);
+        changed.push_back(changed_[t.change]);
     }
-    auto before = [](const Item& a, const Item& b) { return a.group != b.group ? a.group < b.group : a.rank < b.rank; };
-    if (std::is_sorted(items.begin(), items.end(), before)) return;
-    std::sort(items.begin(), items.end(), before);
-    std::vector<Change> sorted;
-    sorted.reserve(items.size());
-    for (const Item& i : items) sorted.push_back(changes_[i.change]);
-    changes_.swap(sorted);
+    changes_.swap(changes);
+    changed_.swap(changed);
+}
+
+// What became of a job, and by that its new state; false: nothing.
+bool Allocator::change_of(uint32_t j, Change& c) {
+    Job& job = jobs_[j];
+    const bool voluntary = job.voluntary;
+    const bool running = job.state == JobState::running;
+    job.touched = job.voluntary = false;
+    if (job.key().n == 0 || (job.slot == none && (!running || job.pin == Pin::stay))) return false;
+    if (running && job.slot == job.at && job.slot != none) return false;
+    c = {job.key(), ChangeKind::move, {}, job.slot == none ? ProviderKey{} : machines_[job.slot].key, job.cause, {},
+         {}};
+    if (job.state != JobState::waiting) c.from = place_of(j);
+    if (job.slot == none) {
+        c.kind = ChangeKind::freeze;
+        details_[j].place = c.from;
+    } else if (!running) {
+        c.kind = job.state == JobState::frozen ? ChangeKind::thaw : ChangeKind::start;
+        c.cause = job.pin == Pin::stay ? Cause::pinned : job.cause == Cause::adopted ? job.cause : Cause::placed;
+    }
+    if (c.kind == ChangeKind::move && voluntary) c.cause = Cause::faster;
+    if (c.cause == Cause::displaced || c.cause == Cause::share) {
+        c.other = details_[j].by;
+        c.other_value = details_[j].by_value;
+    }
+    job.at = job.slot;
+    job.state = job.slot == none ? JobState::frozen : JobState::running;
+    return true;
 }
 
 // From the plan to changes; the plan becomes the state.
 void Allocator::emit(Nanos now) {
+    constexpr size_t ahead = 12;
+    bool sorted = true;
+    Turn last;
+    changes_.reserve(touched_.size());
+    changed_.reserve(touched_.size());
     for (size_t i = 0; i < touched_.size(); ++i) {
-        const uint32_t j = touched_[i];
-        Job& job = jobs_[j];
-        job.touched = false;
-        const bool voluntary = std::exchange(job.voluntary, false);
-        const bool running = job.state == JobState::running;
-        if (job.key.n == 0 || (job.slot == none && (!running || job.pin == Pin::stay))) continue;
-        const ProviderKey to = job.slot == none ? ProviderKey{} : machines_[job.slot].key;
-        if (running && job.place == to) continue;
-        Change c{job.key, ChangeKind::move, job.place, to, job.cause, {}, {}};
-        if (job.slot == none) {
-            c.kind = ChangeKind::freeze;
-        } else if (!running) {
-            c.kind = job.state == JobState::frozen ? ChangeKind::thaw : ChangeKind::start;
-            if (c.kind == ChangeKind::start) c.from = {};
-            c.cause = job.pin == Pin::stay ? Cause::pinned : job.cause == Cause::adopted ? job.cause : Cause::placed;
-        }
-        if (c.kind == ChangeKind::move && voluntary) c.cause = Cause::faster;
-        if (c.cause == Cause::displaced || c.cause == Cause::share) {
-            c.other = job.by;
-            c.other_value = job.by_value;
-        }
+        if (i + ahead < touched_.size()) __builtin_prefetch(&jobs_[touched_[i + ahead]], 1);
+        Change c;
+        if (!change_of(touched_[i], c)) continue;
         if (c.kind == ChangeKind::move && rules_.moves_max > 0) moves_.push_back(now);
         changes_.push_back(c);
-        job.at = job.slot;
-        job.state = job.slot == none ? JobState::frozen : JobState::running;
-        if (job.slot != none) job.place = to;
+        changed_.push_back(touched_[i]);
+        const Turn turn = turn_of(static_cast<uint32_t>(changes_.size() - 1));
+        sorted = sorted && (changes_.size() == 1 || last < turn);
+        last = turn;
     }
     touched_.clear();
+    touched_running_ = false;
     dirty_.clear();
     all_dirty_ = false;
     ++version_;
-    std::erase_if(orphans_, [&](uint32_t j) { return !orphan(jobs_[j]); });
-    sort_changes();
-    if (rules_.min_stay.ns == 0) return;
-    for (const Change& c : changes_) {
-        if (c.kind == ChangeKind::freeze) continue;
-        const uint32_t j = find_job(c.job);
-        if (jobs_[j].pin == Pin::free && !jobs_[j].held) {
-            jobs_[j].stay_until = now + rules_.min_stay;
-            stays_.push_back({jobs_[j].stay_until, c.job});
-            hold(j);
-        }
+    std::erase_if(orphans_, [&](uint32_t j) { return !orphan(j); });
+    if (!sorted) sort_changes();
+    if (rules_.min_stay.ns > 0) hold_placed(now);
+}
+
+// Whoever was placed stays for a while.
+void Allocator::hold_placed(Nanos now) {
+    for (size_t i = 0; i < changes_.size(); ++i) {
+        const Job& job = jobs_[changed_[i]];
+        if (changes_[i].kind == ChangeKind::freeze || job.pin != Pin::free || job.held) continue;
+        details_[changed_[i]].stay_until = now + rules_.min_stay;
+        stays_.push_back({now + rules_.min_stay, job.key()});
+        hold(changed_[i]);
     }
     for (const uint32_t j : touched_) jobs_[j].touched = false;
     touched_.clear();
@@ -130,8 +161,8 @@ Nanos Allocator::next_wake() const {
     return wake;
 }
 
-// The jobs' new ranks, wherever the old ones were kept.
-void Allocator::rerank(std::vector<JobOrder::Entry> entries) {
+// The competing jobs have new ranks, in which they are listed: wherever the old ones were kept.
+void Allocator::rerank(const std::vector<uint32_t>& jobs) {
     for (uint32_t m = 0; m < machines_.size(); ++m) {
         Machine& mc = machines_[m];
         if (mc.key.n == 0) continue;
@@ -140,7 +171,8 @@ void Allocator::rerank(std::vector<JobOrder::Entry> entries) {
         std::sort(mc.guests.begin(), mc.guests.end(), [](const Guest& a, const Guest& b) { return a.rank < b.rank; });
         refresh(m);
     }
-    order_.rebuild(entries);
+    order_ = {};
+    for (const uint32_t j : jobs) order_.append(entry_of(j));
     rebound_all();
 }
 
@@ -148,15 +180,9 @@ void Allocator::solve_in_order(const std::vector<uint32_t>& jobs, Nanos now) {
     flush();
     assigned_ = true;
     last_turn_ = INT64_MAX;
-    std::vector<JobOrder::Entry> entries;
-    entries.reserve(jobs.size());
     int64_t turn = 0;
-    for (const uint32_t j : jobs) {
-        Job& job = jobs_[j];
-        job.rank = {turn++, job.arrival.ns, job.key.n};
-        entries.push_back({job.rank, job.bound, job.memory_mb, j, job.cpus});
-    }
-    rerank(std::move(entries));
+    for (const uint32_t j : jobs) jobs_[j].rank.first = turn++;
+    rerank(jobs);
     solve_all(now);
 }
 
@@ -169,13 +195,11 @@ void Allocator::rank_by_value() {
         competing.push_back(e.job);
         return true;
     });
+    for (Job& j : jobs_)
+        if (j.key().n != 0) j.rank = rank_of(j);
     std::sort(competing.begin(), competing.end(),
-              [&](uint32_t a, uint32_t b) { return rank_of(jobs_[a]) < rank_of(jobs_[b]); });
-    for (Job& j : jobs_) j.rank = rank_of(j);
-    std::vector<JobOrder::Entry> entries;
-    for (const uint32_t j : competing)
-        entries.push_back({jobs_[j].rank, jobs_[j].bound, jobs_[j].memory_mb, j, jobs_[j].cpus});
-    rerank(std::move(entries));
+              [&](uint32_t a, uint32_t b) { return jobs_[a].rank < jobs_[b].rank; });
+    rerank(competing);
     all_dirty_ = true;
     ++version_;
 }
@@ -185,7 +209,7 @@ void Allocator::adopt(const std::vector<uint32_t>& slots, Nanos now) {
     std::vector<uint32_t> moving;
     for (uint32_t j = 0; j < jobs_.size(); ++j) {
         Job& job = jobs_[j];
-        if (job.key.n == 0 || job.pin != Pin::free || job.slot == slots[j]) continue;
+        if (job.key().n == 0 || job.pin != Pin::free || job.slot == slots[j]) continue;
         if (job.held) unhold(j);
         moving.push_back(j);
     }
@@ -198,7 +222,7 @@ void Allocator::adopt(const std::vector<uint32_t>& slots, Nanos now) {
         Job& job = jobs_[j];
         job.cause = Cause::adopted;
         touch(j);
-        set_bound(job, class_none);
+        set_bound(j, class_none);
         if (slots[j] != none) seat(j, slots[j]);
     }
     for (Machine& m : machines_) m.open = false;

@@ -4,28 +4,36 @@
 #include <utility>
 
 #include "market/core/allocator.hpp"
+#include "market/core/radix_sort.hpp"
 
 namespace souk::market {
 
 Rank Allocator::rank_of(const Job& j) const {
-    if (assigned_) return {last_turn_, j.arrival.ns, j.key.n};
-    return Rank::of(j.value, j.arrival, j.key);
+    if (assigned_) return {last_turn_, j.rank.second, j.rank.key};
+    return Rank::of(j.value, j.arrival(), j.key());
 }
 
-void Allocator::fill(Job& j, JobKey key, const JobSpec& spec) {
-    j.key = key;
-    j.value = spec.value;
-    j.memory_mb = spec.memory_mb;
-    j.arrival = spec.arrival;
-    j.move_bytes = spec.move_bytes;
-    j.dirty_bytes_per_s = spec.dirty_bytes_per_s;
-    j.place = spec.place;
-    j.barred = spec.barred.empty() ? nullptr : std::make_unique<std::vector<ProviderKey>>(spec.barred);
-    j.user = spec.user;
-    j.cpus = spec.cpus;
-    j.state = spec.state;
-    j.pin = spec.pin;
-    j.rank = rank_of(j);
+JobOrder::Entry Allocator::entry_of(uint32_t j) const {
+    const Job& job = jobs_[j];
+    return {job.rank, job.bound, job.memory_mb, j, job.cpus};
+}
+
+void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
+    Job& job = jobs_[j];
+    job.value = spec.value;
+    job.memory_mb = spec.memory_mb;
+    job.cpus = spec.cpus;
+    job.state = spec.state;
+    job.pin = spec.pin;
+    job.bars = !spec.barred.empty();
+    job.rank = {0, spec.arrival.ns, key.n};
+    job.rank = rank_of(job);
+    JobDetails& d = details_[j];
+    d.place = spec.place;
+    d.move_bytes = spec.move_bytes;
+    d.dirty_bytes_per_s = spec.dirty_bytes_per_s;
+    d.barred = job.bars ? std::make_unique<std::vector<ProviderKey>>(spec.barred) : nullptr;
+    d.user = spec.user;
 }
 
 void Allocator::enter_order(uint32_t j) {
@@ -39,64 +47,36 @@ void Allocator::leave_order(uint32_t j) {
     Job& job = jobs_[j];
     if (!job.competing) return;
     if (job.staged) flush();
-    order_.erase(j, job.rank);
+    order_.erase(job.rank);
     job.competing = false;
-}
-
-// New jobs by rank: a radix sort by the first field, eight bits a pass (passes in which all agree are skipped), then
-// the few of equal value by the rest.
-void Allocator::sort_staged() {
-    struct Item {
-        uint64_t first;
-        uint32_t job;
-    };
-    std::vector<Item> items(staged_.size()), other(staged_.size());
-    uint64_t all_or = 0, all_and = UINT64_MAX;
-    for (size_t i = 0; i < items.size(); ++i) {
-        items[i] = {static_cast<uint64_t>(jobs_[staged_[i]].rank.first) ^ (1ULL << 63), staged_[i]};
-        all_or |= items[i].first;
-        all_and &= items[i].first;
-    }
-    for (unsigned shift = 0; shift < 64; shift += 8) {
-        if (((all_or ^ all_and) >> shift & 0xff) == 0) continue;
-        size_t begin[256] = {};
-        for (const Item& x : items) ++begin[x.first >> shift & 0xff];
-        size_t sum = 0;
-        for (size_t& n : begin) sum += std::exchange(n, sum);
-        for (const Item& x : items) other[begin[x.first >> shift & 0xff]++] = x;
-        items.swap(other);
-    }
-    for (size_t i = 0, end; i < items.size(); i = end) {
-        for (end = i + 1; end < items.size() && items[end].first == items[i].first;) ++end;
-        if (end - i > 1)
-            std::sort(items.begin() + static_cast<ptrdiff_t>(i), items.begin() + static_cast<ptrdiff_t>(end),
-                      [&](const Item& x, const Item& y) { return jobs_[x.job].rank < jobs_[y.job].rank; });
-    }
-    for (size_t i = 0; i < items.size(); ++i) staged_[i] = items[i].job;
 }
 
 // Brings new jobs into the order: one by one, or all at once by sorting where they are many.
 void Allocator::flush() {
-    auto entry_of = [&](uint32_t j) {
-        Job& job = jobs_[j];
-        job.staged = false;
-        return JobOrder::Entry{job.rank, job.bound, job.memory_mb, j, job.cpus};
-    };
     if (staged_.size() <= 64 || staged_.size() * 8 <= order_.size()) {
-        for (const uint32_t j : staged_) order_.insert(entry_of(j));
+        for (const uint32_t j : staged_) {
+            jobs_[j].staged = false;
+            order_.insert(entry_of(j));
+        }
     } else {
-        sort_staged();
-        std::vector<JobOrder::Entry> all;
-        all.reserve(order_.size() + staged_.size());
+        radix_sort(
+            staged_, [&](uint32_t j) { return jobs_[j].rank.first; },
+            [&](uint32_t a, uint32_t b) { return jobs_[a].rank < jobs_[b].rank; });
+        JobOrder all;
         size_t next = 0;
+        auto append_next = [&] {
+            if (next + 16 < staged_.size()) __builtin_prefetch(&jobs_[staged_[next + 16]], 1);
+            const uint32_t j = staged_[next++];
+            jobs_[j].staged = false;
+            all.append(entry_of(j));
+        };
         order_.each([&](const JobOrder::Entry& e) {
-            for (; next < staged_.size() && jobs_[staged_[next]].rank < e.rank; ++next)
-                all.push_back(entry_of(staged_[next]));
-            all.push_back(e);
+            while (next < staged_.size() && jobs_[staged_[next]].rank < e.rank) append_next();
+            all.append(e);
             return true;
         });
-        for (; next < staged_.size(); ++next) all.push_back(entry_of(staged_[next]));
-        order_.rebuild(all);
+        while (next < staged_.size()) append_next();
+        order_ = std::move(all);
     }
     staged_.clear();
 }
@@ -114,7 +94,9 @@ void Allocator::trim(uint32_t m) {
 // Enters a job with the attributes it has: on its machine if it may be there, and into the order unless pinned.
 void Allocator::attach(uint32_t j) {
     Job& job = jobs_[j];
-    job.at = job.state == JobState::running ? find_machine(job.place) : none;
+    const bool placed = job.state == JobState::running || job.pin == Pin::stay;
+    const uint32_t named = placed ? find_machine(details_[j].place) : none;
+    job.at = job.state == JobState::running ? named : none;
     job.bound = class_none;
     job.cause = Cause::placed;
     if (job.state == JobState::running) touch(j);
@@ -122,13 +104,13 @@ void Allocator::attach(uint32_t j) {
         job.cause = Cause::pinned;
         return;
     }
-    const uint32_t m = job.pin == Pin::stay ? find_machine(job.place) : job.at;
+    const uint32_t m = job.pin == Pin::stay ? named : job.at;
     if (job.pin == Pin::stay) {
         if (m != none) seat(j, m);
     } else {
-        job.held = job.stay_until > now_ && m != none && eligible(machines_[m], job);
+        job.held = details_[j].stay_until > now_ && m != none && eligible(machines_[m], j);
         if (!job.held) enter_order(j);
-        if (m != none && eligible(machines_[m], job))
+        if (m != none && eligible(machines_[m], j))
             seat(j, m);
         else if (m != none) {
             const ProviderSpec& p = machines_[m].spec;
@@ -138,13 +120,14 @@ void Allocator::attach(uint32_t j) {
         }
     }
     if (m != none) trim(m);
-    if (orphan(job)) orphans_.push_back(j);
+    if (orphan(j)) orphans_.push_back(j);
 }
 
 // Told to be on a provider that nobody has told of (any more).
-bool Allocator::orphan(const Job& j) const {
-    return j.key.n != 0 && j.slot == none && j.at == none && (j.state == JobState::running || j.pin == Pin::stay) &&
-           j.pin != Pin::frozen;
+bool Allocator::orphan(uint32_t j) const {
+    const Job& job = jobs_[j];
+    return job.key().n != 0 && job.slot == none && job.at == none && job.pin != Pin::frozen &&
+           (job.state == JobState::running || job.pin == Pin::stay);
 }
 
 void Allocator::detach(uint32_t j) {
@@ -157,25 +140,26 @@ void Allocator::detach(uint32_t j) {
 void Allocator::add_job(JobKey key, const JobSpec& spec) {
     uint32_t j = static_cast<uint32_t>(jobs_.size());
     if (free_jobs_.empty()) {
-        jobs_.emplace_back();
+        jobs_.add();
+        details_.add();
     } else {
         j = free_jobs_.back();
         free_jobs_.pop_back();
+        const bool touched = jobs_[j].touched;  // the list of touched jobs may still name this index
+        jobs_[j] = Job{};
+        jobs_[j].touched = touched;
+        details_[j] = JobDetails{};
     }
     job_index_.insert(key.n, j);
-    const bool touched = jobs_[j].touched;  // the list of touched jobs may still name this index
-    jobs_[j] = Job{};
-    jobs_[j].touched = touched;
-    fill(jobs_[j], key, spec);
+    fill(j, key, spec);
     attach(j);
     ++version_;
 }
 
 void Allocator::change_job(uint32_t j, const JobSpec& spec) {
     detach(j);
-    Job& job = jobs_[j];
-    if (spec.state != JobState::running || spec.place != job.place) job.stay_until = Nanos{INT64_MIN};
-    fill(job, job.key, spec);
+    if (spec.state != JobState::running || spec.place != place_of(j)) details_[j].stay_until = Nanos{INT64_MIN};
+    fill(j, jobs_[j].key(), spec);
     attach(j);
     ++version_;
 }
@@ -191,10 +175,10 @@ void Allocator::change_value(uint32_t j, Money value) {
     job.value = value;
     job.rank = rank_of(job);
     if (job.pin == Pin::free) {
-        job.held = m != none && job.stay_until > now_ && eligible(machines_[m], job);
+        job.held = m != none && details_[j].stay_until > now_ && eligible(machines_[m], j);
         if (!job.held) enter_order(j);
     }
-    const bool seated = m != none && (job.pin == Pin::stay || eligible(machines_[m], job));
+    const bool seated = m != none && (job.pin == Pin::stay || eligible(machines_[m], j));
     if (seated)
         seat(j, m);
     else
@@ -203,8 +187,8 @@ void Allocator::change_value(uint32_t j, Money value) {
 
 void Allocator::remove_job(uint32_t j) {
     detach(j);
-    job_index_.erase(jobs_[j].key.n);
-    jobs_[j].key = {};
+    job_index_.erase(jobs_[j].rank.key);
+    jobs_[j].rank.key = 0;
     jobs_[j].at = none;
     free_jobs_.push_back(j);
     ++version_;
@@ -213,7 +197,7 @@ void Allocator::remove_job(uint32_t j) {
 void Allocator::add_provider(ProviderKey key, const ProviderSpec& spec) {
     uint32_t m = static_cast<uint32_t>(machines_.size());
     if (free_machines_.empty()) {
-        machines_.emplace_back();
+        machines_.add();
     } else {
         m = free_machines_.back();
         free_machines_.pop_back();
@@ -230,9 +214,8 @@ void Allocator::add_provider(ProviderKey key, const ProviderSpec& spec) {
     open(m, Rank::top());
     ++version_;
     for (const uint32_t j : std::exchange(orphans_, {})) {
-        const Job& job = jobs_[j];
-        if (!orphan(job)) continue;
-        if (job.place != key) {
+        if (!orphan(j)) continue;
+        if (details_[j].place != key) {
             orphans_.push_back(j);
             continue;
         }
@@ -246,7 +229,7 @@ void Allocator::unhold(uint32_t j) {
     const uint32_t m = job.slot;
     unseat(j);
     job.held = false;
-    job.stay_until = Nanos{INT64_MIN};
+    details_[j].stay_until = Nanos{INT64_MIN};
     enter_order(j);
     seat(j, m);
 }
@@ -283,7 +266,7 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
     if (!spec.accepting) expel(m, false, Cause::provider_gone);
     const std::vector<Guest> guests = mc.guests;
     const bool speed_changed = spec.speed != mc.spec.speed;
-    if (mc.spec.accepting) machine_order_.erase(m);
+    if (mc.spec.accepting) machine_order_.erase({mc.cls, mc.key.n});
     mc.free_cpus += spec.cpus - mc.spec.cpus;
     mc.free_mb += spec.memory_mb - mc.spec.memory_mb;
     mc.spec = spec;
@@ -297,7 +280,7 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
             if (job.held) unhold(g.job);
             if (job.slot != none) evict(g.job, Cause::below_reserve, none);
         } else if (!job.held) {
-            set_bound(job, bound_at(job, mc));
+            set_bound(g.job, bound_at(g.job, mc));
         }
         if (speed_changed) touch(g.job);
         dirty_.push_back(g.job);
@@ -318,10 +301,11 @@ void Allocator::remove_provider(uint32_t m) {
     for (const uint32_t j : touched_)
         if (jobs_[j].at == m) {
             jobs_[j].at = none;
+            details_[j].place = mc.key;
             jobs_[j].cause = Cause::provider_gone;
-            if (orphan(jobs_[j])) orphans_.push_back(j);
+            if (orphan(j)) orphans_.push_back(j);
         }
-    if (mc.spec.accepting) machine_order_.erase(m);
+    if (mc.spec.accepting) machine_order_.erase({mc.cls, mc.key.n});
     machine_index_.erase(mc.key.n);
     mc.open = false;
     mc.key = {};

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // MachineOrder: the machines in the order in which a job wants them (class, then key), in blocks that each know the
 // most room that a machine of theirs has and the weakest guest that could be displaced there. Owned by the Allocator.
-//
-// A block's summary may be too generous (the next search that finds nothing in it tightens it), never too
-// strict.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <utility>
 
+#include "market/core/block_list.hpp"
 #include "market/core/rank.hpp"
 
 namespace souk::market {
 
 class MachineOrder {
   public:
+    using Key = std::pair<ClassKey, uint64_t>;  // class, the provider's key
     struct Entry {
         ClassKey cls = class_none;
         uint64_t key = 0;
@@ -24,108 +22,118 @@ class MachineOrder {
         int64_t free_mb = 0;
         int32_t free_cpus = 0;
         uint32_t machine = 0;
+        Key order() const { return {cls, key}; }
     };
 
-    void insert(const Entry& entry);
-    void erase(uint32_t machine);
-    void clear();
-    // New room and weakest guest of a machine that is there.
-    void update(uint32_t machine, int32_t free_cpus, int64_t free_mb, const Rank& weakest);
-    bool empty() const { return blocks_.empty(); }
+  private:
+    struct Summary {
+        ClassKey first = class_none;
+        Rank weakest = Rank::top();
+        int64_t free_mb = 0;
+        int32_t free_cpus = 0;
+        void widen(const Entry& e) {
+            first = std::min(first, e.cls);
+            weakest = std::max(weakest, e.weakest);
+            free_mb = std::max(free_mb, e.free_mb);
+            free_cpus = std::max(free_cpus, e.free_cpus);
+        }
+    };
+    static constexpr size_t width = 32;
+    using List = BlockList<Entry, Summary, width>;
+
+  public:
+    using Place = List::Place;  // good until a machine comes or goes
+
+    void insert(const Entry& entry) { list_.insert(entry); }
+    // The machine must be there.
+    void erase(const Key& key) { list_.erase(key); }
+    Place find(const Key& key) const { return list_.find(key); }
+    // New room and weakest guest of a machine.
+    void update(const Place& place, int32_t free_cpus, int64_t free_mb, const Rank& weakest) {
+        Entry& e = list_[place];
+        e.free_cpus = free_cpus;
+        e.free_mb = free_mb;
+        e.weakest = weakest;
+        list_.widen(place.block, e);
+        if (free_cpus > 0) closed_ = std::min(closed_, place.block);
+    }
+    const Entry& operator[](const Place& place) { return list_[place]; }
+    bool empty() const { return list_.empty(); }
+    // A number for each place, in order (with gaps), and one behind all.
+    static size_t position(const Place& p) { return p.block * width + p.at; }
+    size_t end() const { return list_.blocks() * width; }
     // The fastest class there is; class_none if nobody accepts.
-    ClassKey fastest() const { return blocks_.empty() ? class_none : blocks_[0]->entries[0].cls; }
+    ClassKey fastest() const { return list_.empty() ? class_none : list_.block(0).front().cls; }
 
     // A pass asks for jobs in rank order; the machines at the front that can take nobody after `rank` are skipped from
     // then on. begin_pass() forgets that.
     void begin_pass() { closed_ = 0; }
     // True if no machine can take a job of this rank or after it.
     bool close_until(const Rank& rank) {
-        while (closed_ < summaries_.size() && summaries_[closed_].free_cpus < 1 && summaries_[closed_].weakest <= rank)
+        while (closed_ < list_.blocks() && list_.summary(closed_).free_cpus < 1 &&
+               list_.summary(closed_).weakest <= rank)
             ++closed_;
-        return closed_ == summaries_.size();
+        return closed_ == list_.blocks();
+    }
+
+    void tighten() {
+        for (size_t b = 0; b < list_.blocks(); ++b) list_.summarise(b);
     }
 
     // The first machine of a class in [from, below) that fits(entry) says yes to, among those that have the room
-    // free or a guest weaker than `rank`; nullptr if none. Looks at no block before `start`.
+    // free or a guest weaker than `rank`. Looks at no position before `start`.
     template <class Fits>
-    const Entry* find(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, size_t start,
-                      Fits&& fits) {
-        for (size_t b = std::max({block_of_class(from), closed_, start});
-             b < summaries_.size() && summaries_[b].first < below; ++b) {
-            const Summary& s = summaries_[b];
+    Place first(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, size_t start, Fits&& fits) {
+        start = std::max(start, std::max(block_of_class(from), closed_) * width);
+        for (size_t b = start / width, at = start % width; b < list_.blocks(); ++b, at = 0) {
+            const Summary& s = list_.summary(b);
+            if (s.first >= below) break;
             if ((s.free_cpus < cpus || s.free_mb < mb) && s.weakest <= rank) continue;
-            const Block& block = *blocks_[b];
+            const auto& block = list_.block(b);
             bool whole = true;
-            for (uint32_t i = 0; i < block.n; ++i) {
-                const Entry& e = block.entries[i];
-                if (e.cls < from || e.cls >= below) {
-                    whole = false;
-                    continue;
-                }
+            for (size_t i = at; i < block.size(); ++i) {
+                const Entry& e = block[i];
                 if ((e.free_cpus < cpus || e.free_mb < mb) && e.weakest <= rank) continue;
-                if (fits(e)) return &e;
+                if (e.cls < from || e.cls >= below)
+                    whole = false;
+                else if (fits(e))
+                    return {b, i};
             }
-            if (whole) summarise(b);
+            if (whole) list_.summarise(b);
         }
-        return nullptr;
+        return {};
     }
 
-    size_t block_of(const Entry& e) const { return home_[e.machine]->position; }
-    size_t blocks() const { return blocks_.size(); }
-
-    // Every machine of a class in [from, below), in order, that may have a guest weaker than `bar` (visit may raise
-    // the bar as it goes).
+    // Every machine of a class in [from, below) that may have a guest weaker than `bar`, which visit may raise as it
+    // goes. The block of the weakest guest goes first, as that raises the bar most; beyond that in order.
     template <class Visit>
-    void each_weaker(ClassKey from, ClassKey below, Rank& bar, Visit&& visit) const {
-        for (size_t b = block_of_class(from); b < summaries_.size() && summaries_[b].first < below; ++b) {
-            if (summaries_[b].weakest <= bar) continue;
-            const Block& block = *blocks_[b];
-            for (uint32_t i = 0; i < block.n; ++i) {
-                const Entry& e = block.entries[i];
+    void each_weaker(ClassKey from, ClassKey below, Rank& bar, Visit&& visit) {
+        const size_t begin = block_of_class(from);
+        size_t end = begin, best = begin;
+        for (; end < list_.blocks() && list_.summary(end).first < below; ++end)
+            if (list_.summary(end).weakest > list_.summary(best).weakest) best = end;
+        auto look_at = [&](size_t b) {
+            if (list_.summary(b).weakest <= bar) return;
+            for (const Entry& e : list_.block(b))
                 if (e.cls >= from && e.cls < below && e.weakest > bar) visit(e);
-            }
-        }
+            list_.summarise(b);
+        };
+        if (best < end) look_at(best);
+        for (size_t b = begin; b < end; ++b)
+            if (b != best) look_at(b);
     }
 
     // Every machine in order; visit returns false to stop.
     template <class Visit>
     void each(Visit&& visit) const {
-        for (const auto& block : blocks_)
-            for (uint32_t i = 0; i < block->n; ++i)
-                if (!visit(block->entries[i])) return;
+        list_.each(visit);
     }
 
   private:
-    static constexpr uint32_t block_max = 64;
+    size_t block_of_class(ClassKey from) const { return from == 0 ? 0 : list_.block_from({from, 0}); }
 
-    struct Block {
-        uint32_t position = 0;
-        uint32_t n = 0;
-        Entry entries[block_max];
-    };
-    struct Summary {
-        ClassKey first = 0;
-        ClassKey last = 0;
-        Rank weakest;
-        int64_t free_mb = 0;
-        int32_t free_cpus = 0;
-    };
-
-    size_t block_of_class(ClassKey from) const {
-        return static_cast<size_t>(std::partition_point(summaries_.begin(), summaries_.end(),
-                                                        [&](const Summary& s) { return s.last < from; }) -
-                                   summaries_.begin());
-    }
-    static void widen(Summary& s, const Entry& e);
-    void summarise(size_t b);
-    void renumber(size_t from);
-    void split(size_t b);
-    Entry* entry_of(uint32_t machine);
-
-    std::vector<std::unique_ptr<Block>> blocks_;
-    std::vector<Summary> summaries_;
-    std::vector<Block*> home_;  // of each machine
-    size_t closed_ = 0;         // blocks at the front that this pass need not look at again
+    List list_;
+    size_t closed_ = 0;  // blocks at the front that this pass need not look at again
 };
 
 }  // namespace souk::market

@@ -36,23 +36,32 @@ std::vector<Place> empty_places(const Allocator& market) {
     return places;
 }
 
-bool takes(const Allocator& market, const Place& p, const Job& j) {
-    return p.cpus >= j.cpus && p.memory_mb >= j.memory_mb && p.reserve <= j.value &&
-           (!j.barred || market.eligible(market.machines()[p.machine], j));
+// What a job asks for, side by side for the greedy from nothing to read.
+struct Bid {
+    uint32_t job;
+    int32_t cpus;
+    int64_t memory_mb;
+    Money value;
+    Rank rank;
+    bool bars;
+};
+
+Bid bid_of(const Allocator& market, uint32_t j) {
+    const Job& job = market.jobs()[j];
+    return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars};
 }
 
-bool is_running(const Job& j) { return j.key.n != 0 && j.slot != Allocator::none; }
+bool takes(const Allocator& market, const Place& p, const Bid& b) {
+    return p.cpus >= b.cpus && p.memory_mb >= b.memory_mb && p.reserve <= b.value &&
+           (!b.bars || !market.barred(market.machines()[p.machine].key, b.job));
+}
+
+bool is_running(const Job& j) { return j.key().n != 0 && j.slot != Allocator::none; }
 
 Money bounded(Wide numerator, int32_t speed_top, const Machine& m, const Job& j) {
     const Money price{speed_top > 0 ? static_cast<int64_t>(numerator / speed_top) : 0};
     return std::min(std::max(price, m.spec.reserve), j.value);
 }
-
-// The jobs of the order as the greedy from nothing reads them.
-struct Bids {
-    std::vector<uint32_t> jobs;
-    std::vector<Rank> ranks;
-};
 
 // The greedy from nothing, under way: first fit over the places in order. Room only shrinks, so where a need once found
 // its place, or none, no later need of at least that much has to look before.
@@ -64,15 +73,15 @@ class Filling {
     void forget() { std::fill(std::begin(hints_), std::end(hints_), Hint{}); }
 
     // The place that the job takes; SIZE_MAX: none.
-    size_t put(const Allocator& market, const Job& j) {
-        Hint& hint = hints_[std::min<int32_t>(j.cpus, hints_max - 1)];
-        const bool useful = j.memory_mb >= hint.memory_mb && j.cpus < hints_max - 1;
+    size_t put(const Allocator& market, const Bid& bid) {
+        Hint& hint = hints_[std::min<int32_t>(bid.cpus, hints_max - 1)];
+        const bool useful = bid.memory_mb >= hint.memory_mb && bid.cpus < hints_max - 1;
         size_t p = useful ? hint.from : 0;
-        while (p < places_.size() && !takes(market, places_[p], j)) ++p;
-        if (!j.barred && j.cpus < hints_max - 1) hint = {j.memory_mb, p};
+        while (p < places_.size() && !takes(market, places_[p], bid)) ++p;
+        if (!bid.bars && bid.cpus < hints_max - 1) hint = {bid.memory_mb, p};
         if (p == places_.size()) return SIZE_MAX;
-        places_[p].cpus -= j.cpus;
-        places_[p].memory_mb -= j.memory_mb;
+        places_[p].cpus -= bid.cpus;
+        places_[p].memory_mb -= bid.memory_mb;
         return p;
     }
 
@@ -87,9 +96,10 @@ class Filling {
 };
 
 // What `q` pays: the greedy goes on without it, from bid `next` and the room left.
-Money integral(const Allocator& market, const Job& q, Filling filling, const Bids& bids, size_t next,
+Money integral(const Allocator& market, const Bid& q, Filling filling, const std::vector<Bid>& bids, size_t next,
                int32_t speed_top) {
-    const Machine& own = market.machines()[q.slot];
+    const Job& job = market.jobs()[q.job];
+    const Machine& own = market.machines()[job.slot];
     const int32_t speed = std::min(own.spec.speed, speed_top);
     size_t best = 0;
     auto best_speed = [&]() -> int32_t {
@@ -99,14 +109,14 @@ Money integral(const Allocator& market, const Job& q, Filling filling, const Bid
     };
     int32_t within = std::min(speed, best_speed());
     Wide sum = static_cast<Wide>(speed - within) * q.value.micro;  // more than its bid could win (pinned, held)
-    for (; next < bids.jobs.size() && within > 0; ++next) {
-        const Job& j = market.jobs()[bids.jobs[next]];
-        if (&j == &q || filling.put(market, j) != best) continue;
+    for (; next < bids.size() && within > 0; ++next) {
+        const Bid& bid = bids[next];
+        if (bid.job == q.job || filling.put(market, bid) != best) continue;
         const int32_t left = std::min(speed, best_speed());
-        sum += static_cast<Wide>(within - left) * j.value.micro;
+        sum += static_cast<Wide>(within - left) * bid.value.micro;
         within = left;
     }
-    return bounded(sum, speed_top, own, q);
+    return bounded(sum, speed_top, own, job);
 }
 
 // Machines of one class, and which jobs the greedy from nothing gives them.
@@ -124,7 +134,7 @@ std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
     int64_t memory_max = 0;
     bool simple = true;
     market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-        simple = e.cpus == 1 && !market.jobs()[e.job].barred;
+        simple = e.cpus == 1 && !market.jobs()[e.job].bars;
         memory_max = std::max(memory_max, e.memory_mb);
         return simple;
     });
@@ -198,30 +208,26 @@ void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<M
 }
 
 void integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done) {
-    Bids bids;
+    std::vector<Bid> bids, payers;
     market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-        bids.jobs.push_back(e.job);
-        bids.ranks.push_back(e.rank);
+        bids.push_back(bid_of(market, e.job));
         return true;
     });
-    std::vector<uint32_t> payers;
     for (uint32_t j = 0; j < market.jobs().size(); ++j)
-        if (is_running(market.jobs()[j]) && !done[j]) payers.push_back(j);
-    std::sort(payers.begin(), payers.end(),
-              [&](uint32_t a, uint32_t b) { return market.jobs()[a].rank < market.jobs()[b].rank; });
+        if (is_running(market.jobs()[j]) && !done[j]) payers.push_back(bid_of(market, j));
+    std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
     Filling filling(empty_places(market));
     size_t next = 0;
-    for (const uint32_t q : payers) {
-        const Job& job = market.jobs()[q];
-        for (; next < bids.jobs.size() && bids.ranks[next] < job.rank; ++next)
-            filling.put(market, market.jobs()[bids.jobs[next]]);
+    for (const Bid& q : payers) {
+        for (; next < bids.size() && bids[next].rank < q.rank; ++next) filling.put(market, bids[next]);
         Filling without = filling;
+        const Job& job = market.jobs()[q.job];
         if (!job.competing) {  // its room is not among the free: it is what it would compete for
             for (Place& p : without.places())
                 if (p.machine == job.slot) p.cpus += job.cpus, p.memory_mb += job.memory_mb;
             without.forget();
         }
-        prices[q] = integral(market, job, std::move(without), bids, next, market.speed_top());
+        prices[q.job] = integral(market, q, std::move(without), bids, next, market.speed_top());
     }
 }
 }  // namespace

@@ -32,6 +32,7 @@ static_assert(money_max.micro < (1LL << 50) && speed_max < (1 << 14));
 constexpr ClassKey class_of(int32_t speed, Money reserve) {
     return (static_cast<uint64_t>(speed_max - speed) << 50) | static_cast<uint64_t>(reserve.micro);
 }
+constexpr Money reserve_of(ClassKey cls) { return Money{static_cast<int64_t>(cls & ((1ULL << 50) - 1))}; }
 // The bound below which are exactly the machines of at least this speed; speed may be above speed_max (then: none).
 constexpr ClassKey bound_of_speed(int64_t speed) {
     return speed > speed_max ? 0 : (static_cast<uint64_t>(speed_max - speed + 1) << 50);

@@ -25,8 +25,8 @@ void Share::gather(const Allocator& market) {
         if (m.key.n != 0 && m.spec.accepting) least = std::min(least, m.spec.reserve);
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
         const auto& job = market.jobs()[j];
-        if (job.key.n == 0 || !job.competing) continue;
-        User& u = users_[job.user];
+        if (job.key().n == 0 || !job.competing) continue;
+        User& u = users_[market.details(j).user];
         u.jobs.push_back(j);
         if (job.value < least) continue;
         u.weight += std::max<int64_t>(1, job.value.micro / 1000);  // thousandths: sums stay in 64 bits
@@ -37,7 +37,7 @@ void Share::gather(const Allocator& market) {
         std::sort(u.jobs.begin(), u.jobs.end(), [&](uint32_t a, uint32_t b) {
             const auto& x = market.jobs()[a];
             const auto& y = market.jobs()[b];
-            return Rank::of(x.value, x.arrival, x.key) < Rank::of(y.value, y.arrival, y.key);
+            return Rank::of(x.value, x.arrival(), x.key()) < Rank::of(y.value, y.arrival(), y.key());
         });
 }
 

@@ -61,11 +61,7 @@ struct Solver::Impl {
         return prices;
     }
     // Runs where the plan says; not merely told to have run on a place that it must leave.
-    const Allocator::Job* running(JobKey key) const {
-        const uint32_t j = market.find_job(key);
-        if (j == Allocator::none || market.jobs()[j].slot == Allocator::none) return nullptr;
-        return &market.jobs()[j];
-    }
+    bool running(uint32_t j) const { return j != Allocator::none && market.jobs()[j].slot != Allocator::none; }
 };
 
 Solver::Solver() : impl_(std::make_unique<Impl>()) {}
@@ -156,18 +152,19 @@ std::optional<JobSpec> Solver::job(JobKey key) const {
     const uint32_t i = impl_->market.find_job(key);
     if (i == Allocator::none) return std::nullopt;
     const auto& j = impl_->market.jobs()[i];
+    const auto& d = impl_->market.details(i);
     JobSpec s;
     s.value = j.value;
     s.memory_mb = j.memory_mb;
     s.cpus = j.cpus;
-    s.user = j.user;
-    s.arrival = j.arrival;
+    s.user = d.user;
+    s.arrival = j.arrival();
     s.state = j.state;
-    s.place = j.place;
-    s.move_bytes = j.move_bytes;
-    s.dirty_bytes_per_s = j.dirty_bytes_per_s;
+    s.place = impl_->market.place_of(i);
+    s.move_bytes = d.move_bytes;
+    s.dirty_bytes_per_s = d.dirty_bytes_per_s;
     s.pin = j.pin;
-    if (j.barred) s.barred = *j.barred;
+    if (d.barred) s.barred = *d.barred;
     return s;
 }
 
@@ -184,7 +181,7 @@ std::vector<JobKey> Solver::guests(ProviderKey key) const {
     std::vector<JobKey> keys;
     const uint32_t m = impl_->market.find_machine(key);
     if (m != Allocator::none)
-        for (const auto& g : impl_->market.machines()[m].guests) keys.push_back(impl_->market.jobs()[g.job].key);
+        for (const auto& g : impl_->market.machines()[m].guests) keys.push_back(impl_->market.jobs()[g.job].key());
     return keys;
 }
 
@@ -223,14 +220,14 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
         named[j] = true;
         const auto& job = market.jobs()[j];
         if (job.pin != Pin::free) {
-            const ProviderKey pinned = job.pin == Pin::stay ? job.place : ProviderKey{};
+            const ProviderKey pinned = job.pin == Pin::stay ? market.place_of(j) : ProviderKey{};
             if (a.provider != pinned) return fail(line + ": the job is pinned elsewhere");
             continue;
         }
         if (a.provider.n == 0) continue;
         const uint32_t m = market.find_machine(a.provider);
         if (m == Allocator::none) return fail(line + ": no such provider");
-        if (!market.eligible(market.machines()[m], job))
+        if (!market.eligible(market.machines()[m], j))
             return fail(line + ": not accepting, above the job's value, or barred");
         cpus[m] -= job.cpus;
         memory_mb[m] -= job.memory_mb;
@@ -243,9 +240,9 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
 }
 
 std::optional<Money> Solver::price(JobKey key) const {
-    const Allocator::Job* job = impl_->running(key);
-    if (!job) return std::nullopt;
-    return impl_->current_prices()[static_cast<size_t>(job - impl_->market.jobs().data())];
+    const uint32_t j = impl_->market.find_job(key);
+    if (!impl_->running(j)) return std::nullopt;
+    return impl_->current_prices()[j];
 }
 
 std::vector<Payment> Solver::payments() const {
@@ -253,8 +250,8 @@ std::vector<Payment> Solver::payments() const {
     const auto& prices = impl_->current_prices();
     std::vector<Payment> all;
     for (size_t j = 0; j < jobs.size(); ++j)
-        if (jobs[j].key.n != 0 && jobs[j].slot != Allocator::none)
-            all.push_back({jobs[j].key, impl_->market.machines()[jobs[j].slot].key, prices[j]});
+        if (jobs[j].key().n != 0 && jobs[j].slot != Allocator::none)
+            all.push_back({jobs[j].key(), impl_->market.machines()[jobs[j].slot].key, prices[j]});
     std::sort(all.begin(), all.end(), [](const Payment& a, const Payment& b) { return a.job < b.job; });
     return all;
 }
@@ -270,7 +267,7 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     std::optional<Money> least;
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
-        if (job.barred && std::find(job.barred->begin(), job.barred->end(), m.key) != job.barred->end()) return true;
+        if (market.barred(m.key, i)) return true;
         const auto [strongest, fits] = market.displaced(m, job.cpus, job.memory_mb, Rank::top());
         if (!fits) return true;
         Money bid = m.spec.reserve;

@@ -449,10 +449,11 @@ struct Pair {
         both([&](Allocator& x) { x.remove_provider(x.find_machine(k)); });
     }
     std::optional<JobSpec> job(JobKey k) const {
-        const auto& j = a.jobs()[a.find_job(k)];
+        const uint32_t i = a.find_job(k);
+        const auto& j = a.jobs()[i];
         JobSpec s;
-        s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival, s.state = j.state;
-        s.place = j.place, s.pin = j.pin, s.move_bytes = j.move_bytes;
+        s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(), s.state = j.state;
+        s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
         return s;
     }
 };
