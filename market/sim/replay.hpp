@@ -82,7 +82,7 @@ ReplayTerms terms_of(const SwfTrace& trace, const Workload& workload, const Dist
 // arrival, take their processors, each that fits beside those before it; who no longer fits is frozen, and thawed when
 // it fits again. A freeze releases the processors at once. A thaw holds them from its beginning; it waits for the job's
 // freeze to end, then takes as long, and then the job goes on. A job may be displaced while it is thawed. Each
-// end, arrival, freeze and thaw costs a pass over the summaries of blocks of 32 active jobs.
+// end and arrival costs a pass over the summaries of blocks of 32 active jobs. `cpus` below 2^31 - 1.
 Schedule replay_greedy_migration(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms);
 
 // Load balancing without prices, as MOSIX did it: every job runs from its arrival, its processes are spread over the

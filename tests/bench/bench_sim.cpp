@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
         const std::string path = directory + "/synthetic.swf";
         write_synthetic(path, jobs);
         std::printf("%s", comma);
-        print_costs(path, 256, jobs > 100'000 ? 1 : 3, true);
+        print_costs(path, 256, jobs > 100'000 ? 3 : 9, true);
         comma = ",\n    ";
     }
     std::printf("],\n  \"traces\": {");
