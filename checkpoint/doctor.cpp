@@ -98,6 +98,11 @@ Status run_criu(const CriuTool& tool, const std::string& verb, const std::vector
 
 // As PID 1 of the namespaces.
 Result<std::string> trial(const CriuTool& tool) {
+    // CRIU waits for signals that our caller may have blocked, and the job is to end by one.
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::signal(SIGTERM, SIG_DFL);
     TRY(furnish());
     TRY(run_criu(tool, "--version", {}));
     TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, std::string(images) + "/--version.out"));

@@ -61,7 +61,7 @@ struct Init {
     uint32_t uid, gid;
     Input in;
     Output out[SOUK_STREAMS];
-    uint64_t safe_from[SOUK_STREAMS];  // of the last HELLO: what agentd has is not sent again
+    uint64_t safe_from[SOUK_STREAMS];  // of the last HELLO: what is safe with agentd is not sent again
     int affinity;  // file of the image, between LOAD and RESTORED, else -1
     int last_pid;  // to be written back, 0 = nothing
     bool root_dead;
@@ -132,7 +132,7 @@ void affinity_restore(int file);
 // serve.cpp
 void on_connect();
 void on_record();
-void send_from(Output* o, uint64_t from);
+void send_from(Output* o, uint64_t safe);
 void flush();  // tells what there is to tell, as far as the socket takes it
 
 }  // namespace souk::init

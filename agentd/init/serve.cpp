@@ -46,6 +46,15 @@ void hello(const souk_msg* m) {
     if (!g.welcome_told) drop_connection();
 }
 
+// Everything before `offset` is safe with agentd.
+void drop_safe(Output* o, uint64_t offset) {
+    const uint64_t end = o->kept.base + o->kept.len;
+    const uint64_t to = offset > end ? end : offset;
+    if (to <= o->kept.base) return;
+    queue_drop(&o->kept, static_cast<size_t>(to - o->kept.base));
+    if (o->sent < o->kept.base) o->sent = o->kept.base;
+}
+
 void input(const souk_msg* m, const char* bytes, size_t n) {
     Queue* q = &g.in.wait;
     const uint64_t taken = q->base + q->len, limit = q->base + SOUK_INPUT_WINDOW;
@@ -59,13 +68,7 @@ void input(const souk_msg* m, const char* bytes, size_t n) {
 }
 
 void ack(const souk_msg* m) {
-    if (m->stream < 1 || m->stream > SOUK_STREAMS) return;
-    Output* o = &g.out[m->stream - 1];
-    const uint64_t end = o->kept.base + o->kept.len;
-    const uint64_t to = m->offset > end ? end : m->offset;
-    if (to <= o->kept.base) return;
-    queue_drop(&o->kept, static_cast<size_t>(to - o->kept.base));
-    if (o->sent < o->kept.base) o->sent = o->kept.base;
+    if (m->stream >= 1 && m->stream <= SOUK_STREAMS) drop_safe(&g.out[m->stream - 1], m->offset);
 }
 
 void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_fd) {
@@ -128,9 +131,11 @@ bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset
     return false;
 }
 
-void send_from(Output* o, uint64_t from) {
-    const uint64_t end = o->kept.base + o->kept.len;
-    o->sent = from < o->kept.base ? o->kept.base : from > end ? end : from;
+// The ACK of what a HELLO says is safe may have been lost with the connection before: a full window would wait for it
+// for ever.
+void send_from(Output* o, uint64_t safe) {
+    drop_safe(o, safe);
+    o->sent = o->kept.base;
     o->eof_told = false;
 }
 

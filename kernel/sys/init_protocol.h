@@ -30,7 +30,7 @@ enum {
 // Field use is written beside each type; fields not named are 0. "+x" is what follows the struct.
 enum souk_type {
     // agentd to souk-init
-    SOUK_HELLO = 1,        // offset, limit: resend stdout / stderr from there. First record of a connection
+    SOUK_HELLO = 1,        // offset, limit: stdout / stderr is safe before there and resent from there. First record of a connection
     SOUK_START,            // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2 group, so that
                            // freezing the job leaves souk-init awake. Answer: STARTED or EXEC_FAILED
     SOUK_ACK,              // stream, offset: everything before offset is safe

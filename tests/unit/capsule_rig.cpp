@@ -41,7 +41,7 @@ CapsuleRig::CapsuleRig(JobOutput& shared, bool own_net) : output(shared) {
     ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
     capsule = std::move(*made);
     client = CapsuleClient(capsule.take_connection());
-    ck_assert(client.hello(output.text[0].size(), output.text[1].size()).has_value());
+    ck_assert(client.hello(output.acknowledged[0], output.acknowledged[1]).has_value());
 }
 
 CapsuleRig::~CapsuleRig() {
@@ -62,7 +62,7 @@ void CapsuleRig::connect_again() {
     ck_assert_msg(again.has_value(), "%s", again ? "" : again.error().message.c_str());
     client = CapsuleClient(again->take_connection());
     welcomed = closed = false;
-    ck_assert(client.hello(output.text[0].size(), output.text[1].size()).has_value());
+    ck_assert(client.hello(output.acknowledged[0], output.acknowledged[1]).has_value());
 }
 
 bool CapsuleRig::until(const std::function<bool()>& done, double seconds) {
@@ -123,7 +123,7 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             const size_t known = std::min<size_t>(text.size() - e.offset, e.bytes.size());
             ck_assert_msg(text.compare(e.offset, known, e.bytes, 0, known) == 0, "output told twice is different");
             text += e.bytes.substr(known);
-            if (acknowledge) ck_assert(client.ack(e.stream, text.size()).has_value());
+            if (acknowledge) ck_assert(client.ack(e.stream, output.acknowledged[e.stream - 1] = text.size()).has_value());
             break;
         }
         case InitEventKind::output_eof:

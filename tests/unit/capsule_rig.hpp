@@ -28,6 +28,7 @@ struct TempDir {
 struct JobOutput {
     std::string text[SOUK_STREAMS];
     bool eof[SOUK_STREAMS] = {};
+    uint64_t acknowledged[SOUK_STREAMS] = {};
 };
 
 class CapsuleRig {

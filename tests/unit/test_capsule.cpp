@@ -101,6 +101,24 @@ START_TEST(output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost) {
 }
 END_TEST
 
+START_TEST(an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by_the_next_hello) {
+    NEEDS_CAPSULES();
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.acknowledge = false;
+    rig.start(unit::shell("seq 1 200000"));
+    ck_assert(rig.until([&] { return output.text[0].size() == SOUK_OUTPUT_WINDOW; }));
+    rig.drop_connection();
+    output.acknowledged[0] = SOUK_OUTPUT_WINDOW;
+    rig.acknowledge = true;
+    rig.connect_again();
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    std::string expected;
+    for (int i = 1; i <= 200'000; ++i) expected += std::to_string(i) + "\n";
+    ck_assert(output.text[0] == expected);
+}
+END_TEST
+
 START_TEST(a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one) {
     NEEDS_CAPSULES();
     JobOutput output;
@@ -253,6 +271,7 @@ UNIT_SUITE(capsule, a_job_gets_its_arguments_surroundings_and_limits_and_its_sta
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
+           an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by_the_next_hello,
            a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one, what_the_root_leaves_behind_ends_with_it,
            a_terminal_has_a_size_echo_signals_and_job_control, signals_reach_the_root_the_foreground_or_the_whole_job,
            a_daemon_stays_below_the_root_and_what_does_not_is_named,
