@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 
@@ -128,11 +129,25 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 OutputFiles::~OutputFiles() {
-    for (const Pending& file : pending_) ::unlink(file.temporary.c_str());
+    for (const Pending& file : pending_)
+        if (!file.temporary.empty()) ::unlink(file.temporary.c_str());
 }
 
 Status OutputFiles::add(const std::string& path, std::string_view content) {
-    Pending file{path + ".tmp." + std::to_string(::getpid()), path};
+    struct stat there {};
+    std::string place = path;
+    if (::stat(path.c_str(), &there) == 0) {
+        if (S_ISDIR(there.st_mode)) return fail(path + ": is a directory");
+        if (!S_ISREG(there.st_mode)) {
+            pending_.push_back({"", path, std::string(content)});
+            return {};
+        }
+        if (char* const real = ::realpath(path.c_str(), nullptr)) {
+            place = real;
+            ::free(real);
+        }
+    }
+    Pending file{place + ".tmp." + std::to_string(::getpid()), place, ""};
     const File out(::open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (out.fd < 0) return wrap(path, fail_errno("create", errno).value());
     pending_.push_back(std::move(file));
@@ -143,8 +158,15 @@ Status OutputFiles::add(const std::string& path, std::string_view content) {
 Status OutputFiles::commit() {
     while (!pending_.empty()) {
         const Pending& file = pending_.back();
-        if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0)
-            return wrap(file.path, fail_errno("rename", errno).value());
+        if (!file.temporary.empty()) {
+            if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0)
+                return wrap(file.path, fail_errno("rename", errno).value());
+        } else {
+            const File out(::open(file.path.c_str(), O_WRONLY | O_CLOEXEC));
+            if (out.fd < 0) return wrap(file.path, fail_errno("open", errno).value());
+            if (Status written = write_all(out.fd, file.content); !written)
+                return wrap(file.path, std::move(written).error());
+        }
         pending_.pop_back();
     }
     return {};

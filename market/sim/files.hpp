@@ -20,7 +20,8 @@ Result<SwfTrace> read_swf(const std::string& path);
 Result<std::string> read_text(const std::string& path);
 
 // Files that appear together or not at all: each is written beside its place under a temporary name; commit() renames
-// them. Without commit() the destructor removes what was written.
+// them. Without commit() the destructor removes what was written. A symbolic link stays one; what is no regular file (a
+// device, a pipe) is written to by commit().
 class OutputFiles {
   public:
     OutputFiles() = default;
@@ -33,6 +34,7 @@ class OutputFiles {
   private:
     struct Pending {
         std::string temporary, path;
+        std::string content;  // of a path that is no regular file; then there is no temporary one
     };
     std::vector<Pending> pending_;
 };

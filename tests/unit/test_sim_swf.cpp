@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -200,6 +201,29 @@ START_TEST(output_files_appear_together_or_not_at_all) {
 }
 END_TEST
 
+START_TEST(an_output_that_is_a_link_or_no_file_stays_what_it_is) {
+    const Scratch dir;
+    const std::string pipe = dir.path + "/pipe", link = dir.path + "/link", target = dir.write("target", "old");
+    ck_assert(mkfifo(pipe.c_str(), 0600) == 0);
+    const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ck_assert(reader >= 0);
+    std::filesystem::create_symlink(target, link);
+    OutputFiles files;
+    ck_assert(files.add(pipe, "one").has_value());
+    ck_assert(files.add(link, "two").has_value());
+    char held[8] = {};
+    ck_assert_int_eq(read(reader, held, sizeof held), 0);  // nothing before the commit
+    ck_assert(files.commit().has_value());
+    ck_assert_int_eq(read(reader, held, sizeof held), 3);
+    ck_assert_text(held, "one");
+    ck_assert(std::filesystem::is_fifo(pipe) && std::filesystem::is_symlink(link));
+    ck_assert_text(*read_text(target), "two");
+    const auto refused = files.add(dir.path, "three");
+    ck_assert_text(refused ? "taken" : refused.error().message, dir.path + ": is a directory");
+    close(reader);
+}
+END_TEST
+
 START_TEST(every_recorded_trace_reads_with_the_published_number_of_jobs) {
     const auto directory = unit::traces_directory("every_recorded_trace_reads_with_the_published_number_of_jobs");
     if (!directory) return;
@@ -222,4 +246,5 @@ UNIT_SUITE(sim_swf, a_job_line_keeps_its_fields_and_unknown_stays_minus_one,
            crlf_lines_and_a_missing_last_newline_read_the_same, pieces_of_any_size_read_the_same_as_the_whole,
            an_error_names_line_field_and_why, a_duplicate_id_names_both_lines, a_text_without_jobs_is_refused,
            a_line_without_end_is_refused_before_it_fills_memory, gzip_members_read_as_the_text_and_damage_is_named,
-           output_files_appear_together_or_not_at_all, every_recorded_trace_reads_with_the_published_number_of_jobs);
+           output_files_appear_together_or_not_at_all, an_output_that_is_a_link_or_no_file_stays_what_it_is,
+           every_recorded_trace_reads_with_the_published_number_of_jobs);
