@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A market of its own for each module of tests: real daemons in network namespaces, brought up by `souk up`, always taken
-down, and looked for afterwards. Every wait has a limit; a test waits for what it needs to see, never for time to pass.
-SOUK_BIN names the directory of the programs (default: build/bin of this checkout)."""
+"""A market of its own for each module of tests: real daemons in network namespaces, brought up by `souk up`, always
+taken down, and looked for afterwards. Every wait has a limit; a test waits for what it needs to see, never for time to
+pass. SOUK_BIN names the directory of the programs (default: build/bin of this checkout)."""
 import ctypes
 import itertools
 import json
@@ -15,7 +15,8 @@ import time
 import pytest
 
 # Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in children: not here.
-for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2):
+for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1,
+                 signal.SIGUSR2):
     if signal.getsignal(_ignored) == signal.SIG_IGN:
         signal.signal(_ignored, signal.default_int_handler if _ignored == signal.SIGINT else signal.SIG_DFL)
 
@@ -188,7 +189,8 @@ class Market:
     def leftovers(self):
         left = [f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.family if alive(p)]
         if self.tag:
-            left += [f"cgroup {r}/{self.tag}" for r in mount_points(("cgroup", "cgroup2")) if os.path.exists(f"{r}/{self.tag}")]
+            groups = [f"{root}/{self.tag}" for root in mount_points(("cgroup", "cgroup2"))]
+            left += [f"cgroup {group}" for group in groups if os.path.exists(group)]
             names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
             left += [f"namespace {n}" for n in names if n.startswith(self.tag + "-")]
         left += [f"mount {p}" for p in mount_points() if p.startswith(self.run_dir)]
@@ -205,7 +207,7 @@ class Market:
         for job in self.live():
             self.tool("marketctl", "cancel", job["id"], check=False)
         until("every job has ended", lambda: not self.live())
-        until("every capsule is gone", lambda: not self.capsules())
+        until("every capsule is gone", lambda: not self.capsules(empty=True))
         for node in self.nodes():
             status = self.ctl("pvdctl", "--node", node, "status")
             if not status["on_market"]:
@@ -327,7 +329,8 @@ class Market:
 @pytest.fixture(scope="session", autouse=True)
 def fit():
     if os.geteuid() != 0:
-        pytest.skip("a market on this host needs root (network namespaces, control groups, CRIU)", allow_module_level=True)
+        pytest.skip("a market on this host needs root (network namespaces, control groups, CRIU)",
+                    allow_module_level=True)
     assert os.path.exists(f"{BIN}/souk"), f"no programs in {BIN}: run make, or set SOUK_BIN"
 
 

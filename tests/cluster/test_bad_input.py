@@ -63,7 +63,8 @@ def refused(done, status, *words):
 ], ids=lambda v: "_".join(v) if isinstance(v, list) else "")
 def test_bad_words_are_refused_in_one_line_and_change_nothing(market, argv, status, word):
     def state():
-        return ([(p["node"], p["reserve"], p["speed"], p["cpus"], p["memory_mb"], p["on_market"]) for p in market.providers()],
+        told = ("node", "reserve", "speed", "cpus", "memory_mb", "on_market")
+        return ([[p[key] for key in told] for p in market.providers()],
                 [(j["id"], j["status"]) for j in market.list_jobs()])
     before = state()
     refused(market.tool(argv[0], *argv[1:], check=False), status, word)
@@ -92,7 +93,8 @@ def test_a_second_market_on_the_same_port_or_state_does_not_start(market, tmp_pa
     how = dict(capture_output=True, text=True, timeout=30, env=market.env)
     refused(subprocess.run([*enter, f"{BIN}/marketd", "--config", conf], **how), 1, "in use")
     other = tmp_path / "marketd.conf"
-    other.write_text(f'listen = "{market.daemon("market")["address"]}"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
+    address = market.daemon("market")["address"]
+    other.write_text(f'listen = "{address}"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
     done = subprocess.run([*enter, f"{BIN}/marketd", "--config", str(other)], **how)
     assert done.returncode == 1 and "7070" in done.stderr and "in use" in done.stderr.lower(), done
     refused(subprocess.run([f"{BIN}/agentd", "--config", f"{market.run_dir}/n1/agentd.conf"], **how), 1, "in use")
@@ -153,7 +155,8 @@ def test_an_agent_without_a_market_stays_up_and_says_so(market, tmp_path):
         text = text.replace(old, f'{key} = "{value}"')
     conf.write_text(text)
     with open(log, "wb") as out:
-        agent = subprocess.Popen(["nsenter", f"--net=/run/netns/{market.tag}-n1", f"{BIN}/agentd", "--config", str(conf)],
+        enter = ["nsenter", f"--net=/run/netns/{market.tag}-n1"]
+        agent = subprocess.Popen([*enter, f"{BIN}/agentd", "--config", str(conf)],
                                  env=market.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
         def status():

@@ -117,7 +117,8 @@ def test_a_move_asked_for_before_the_capsule_has_answered_its_new_agent_is_not_r
         kill_now(market, "n2")
         market.until_up()
         market.tool("marketctl", "--hold", "move", job.id, "n3")
-        until("the destination makes ready", lambda: market.capsules(job.id, "n3") or market.job(job.id)["failed_moves"])
+        until("the destination makes ready",
+              lambda: market.capsules(job.id, "n3") or market.job(job.id)["failed_moves"])
     finally:
         os.kill(init, signal.SIGCONT)
     market.until_job(job.id, "runs on n3 or was refused", lambda j: j["where"] == "n3" or j["failed_moves"])
@@ -140,7 +141,8 @@ def test_a_job_that_waits_is_started_after_the_market_died(market):
 
 
 def test_all_daemons_killed_at_once_lose_nothing(market):
-    jobs = [market.srun("-p", 50 + i, "--node", f"n{i + 1}", *programs.chain_job(), stdin=subprocess.PIPE) for i in range(3)]
+    jobs = [market.srun("-p", 50 + i, "--node", f"n{i + 1}", *programs.chain_job(), stdin=subprocess.PIPE)
+            for i in range(3)]
     for job in jobs:
         job.printed(3)
     d = market.daemons()

@@ -11,7 +11,8 @@ TIMES = 30
 
 
 def shove(market, id, seed, times, between=None):
-    """Moves (two of three) or freezes and thaws elsewhere, as soon as the job runs again; the number done before it ended."""
+    """Moves (two of three) or freezes and thaws elsewhere, as soon as the job runs again; the number done before it
+    ended."""
     r = random.Random(seed)
     for done in range(times):
         if between:

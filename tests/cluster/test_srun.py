@@ -28,7 +28,8 @@ def test_stdout_and_stderr_are_byte_exact_and_apart(market):
                "for i in range(64):\n os.write(1,r.randbytes(16384))\n os.write(2,b'E'*100)\n")
     done = market.tool("srun", "-q", "-p", 5, "/usr/bin/python3", "-c", program % 3, text=False)
     r = random.Random(3)
-    assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(b"".join(r.randbytes(16384) for _ in range(64))).digest()
+    sent = b"".join(r.randbytes(16384) for _ in range(64))
+    assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(sent).digest()
     assert done.stderr == b"E" * 6400
 
 
@@ -41,7 +42,8 @@ def test_stdin_passes_through_byte_exact_and_ends(market):
 
 def test_arguments_environment_directory_and_umask_arrive(market, tmp_path):
     words = ["a b", "", "'q\" $HOME *", "é\n"]
-    program = "import sys,os,json;print(json.dumps([sys.argv[1:],os.environ['SOUK_T'],os.getcwd(),os.umask(0),os.getuid()]))"
+    program = ("import sys,os,json;"
+               "print(json.dumps([sys.argv[1:],os.environ['SOUK_T'],os.getcwd(),os.umask(0),os.getuid()]))")
     tmp_path.chmod(0o755)
     done = market.tool("srun", "-q", "-p", 5, "/usr/bin/python3", "-c", program, *words, cwd=tmp_path, umask=0o037,
                        env={**market.env, "SOUK_T": "x = y"})

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Every message after unpack: the first byte says which. What is accepted must pack to bytes that are accepted again and
-// pack to the same bytes.
-// FUZZ_SOURCES: market/wire/codec_parts.cpp market/wire/codec_market.cpp market/wire/codec_agent.cpp market/wire/codec_tool.cpp market/wire/codec_record.cpp kernel/base/check.cpp kernel/base/ids.cpp kernel/base/result.cpp @GEN@/market/wire/souk.pb-c.c
+// Every message after unpack: the first byte says which. What is accepted must pack to bytes that are accepted again
+// and pack to the same bytes.
+// FUZZ_SOURCES: market/wire/codec_parts.cpp market/wire/codec_market.cpp market/wire/codec_agent.cpp
+// FUZZ_SOURCES: market/wire/codec_tool.cpp market/wire/codec_record.cpp kernel/base/check.cpp kernel/base/ids.cpp
+// FUZZ_SOURCES: kernel/base/result.cpp @GEN@/market/wire/souk.pb-c.c
 #include <cstdlib>
 #include <string_view>
 

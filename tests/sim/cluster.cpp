@@ -163,7 +163,8 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
             : order.kind == Order::Kind::suspend ? std::string(" suspend") : std::string(" abort"));
         home_step(on, [&](Home& h, home::Outputs& out) {
             const HomeJob* job = h.find(order.id);
-            if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished && order.seq > job->order_seq)
+            if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished &&
+                order.seq > job->order_seq)
                 world_.truths[order.id].cancelled = true;
             h.order(order, now_, out);
         });
@@ -182,7 +183,8 @@ void Cluster::market_orders() {
 // Healed: what waits or is frozen is told to run, until it has ended.
 void Cluster::market_heal() {
     for (const auto& [id, job] : market_)
-        if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen) market_send(id, Order::Kind::run);
+        if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen)
+            market_send(id, Order::Kind::run);
 }
 
 // ------------------------------------------------------------------------------------------------------- the run
@@ -203,8 +205,9 @@ std::string Cluster::what_is_left() {
         if (!n.up) continue;
         for (const auto& [seq, job] : n.home->jobs()) {
             if (job.phase != JobPhase::finished)
-                left += "job " + job.id.text() + " is still " + phase_name(job.phase) + " at " + job.at.node + " epoch " +
-                        std::to_string(job.epoch.n) + " step " + std::to_string(static_cast<int>(job.step)) + "; ";
+                left += "job " + job.id.text() + " is still " + phase_name(job.phase) + " at " + job.at.node +
+                        " epoch " + std::to_string(job.epoch.n) + " step " +
+                        std::to_string(static_cast<int>(job.step)) + "; ";
             else if (!job.settled) left += "job " + job.id.text() + " is not settled; ";
             for (const Remnant& r : job.remnants)
                 left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) + " on " + r.peer.node + "; ";
@@ -214,7 +217,8 @@ std::string Cluster::what_is_left() {
         for (const auto& [key, job] : n.guest_disk.durable)
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
         if (n.home->jobs().size() > limits_.finished_max) left += name + " remembers too many finished jobs; ";
-        if (n.home_disk.durable.size() != n.home->jobs().size()) left += name + " has other jobs on disk than in memory; ";
+        if (n.home_disk.durable.size() != n.home->jobs().size())
+            left += name + " has other jobs on disk than in memory; ";
     }
     for (const auto& [at, c] : world_.capsules) left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
     for (const auto& [at, i] : world_.images) left += "an image of " + at.second.text() + " on " + at.first + "; ";

@@ -5,8 +5,8 @@
 //
 //   network  one connection from a home to each guest node: ordered within, delayed, broken at any moment with what is
 //            in flight in part lost, noticed late by its ends; a newer connection ends the older one at the guest
-//   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a crash may fall before
-//            any output of a step
+//   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a crash may fall
+//            before any output of a step
 //   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be killed, a job may exit
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its connection
 //

@@ -10,9 +10,9 @@ using What = guest::Do::What;
 
 namespace {
 const char* what_name(What w) {
-    static const char* const names[] = {"create_capsule", "start_job", "ready_criu", "dump_for_move", "dump_to_disk", "ship",
-                                        "finish_dump", "undo_dump", "restore", "restore_local", "finish_restore",
-                                        "kill_capsule", "remove", "signal"};
+    static const char* const names[] = {
+        "create_capsule", "start_job", "ready_criu",    "dump_for_move",  "dump_to_disk", "ship",   "finish_dump",
+        "undo_dump",      "restore",   "restore_local", "finish_restore", "kill_capsule", "remove", "signal"};
     return names[static_cast<size_t>(w)];
 }
 }  // namespace
@@ -46,7 +46,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::create_capsule:
             return stage(name, key, t, delay, [=, this] {
                 if (fault(fail_chance_))
-                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_failed(key, "no capsule", o); });
+                    return tell_guest(name, key, t,
+                                      [=](Guest& g, guest::Outputs& o) { g.capsule_failed(key, "no capsule", o); });
                 world_.create(at);
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_ready(key, o); });
             });
@@ -54,7 +55,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::ready_criu:
             return stage(name, key, t, delay, [=, this] {
                 if (fault(fail_chance_))
-                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_failed(key, "no CRIU", o); });
+                    return tell_guest(name, key, t,
+                                      [=](Guest& g, guest::Outputs& o) { g.criu_failed(key, "no CRIU", o); });
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
             });
         case What::dump_for_move:
@@ -143,7 +145,8 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
         Node& end = node(there.first);
         if (!end.up || end.life != life || !end.guest->expects_image(to)) return failed();
         if (cut && mutation_ != Mutation::half_image_is_whole) {
-            if (seen) guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_failed(to, "the transfer was cut", o); });
+            if (seen)
+                guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_failed(to, "the transfer was cut", o); });
             return failed();
         }
         world_.images[there] = sent;
@@ -161,7 +164,8 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
     if (!c || !c->alive) return;  // its end is told already
     if (fails) {  // half a tree was made and killed: PID 1 reaps it
         if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, o); });
-        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
+        return tell_guest(name, key, t,
+                          [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
     }
     world_.restore(at, image);
     if (mutation_ == Mutation::restore_does_not_hold) {
@@ -179,7 +183,8 @@ void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) 
             world_.kill_job(at, now_);
             if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, o); });
         }
-        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
+        return tell_guest(name, key, t,
+                          [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
     }
     if (c->restored) world_.release(at, now_);
     schedule_exit(name, key);

@@ -21,7 +21,8 @@ void Cluster::check_epoch(const GuestCommand& c, const NodeName& guest) {
     auto& bound = epochs_[c.id];
     const auto it = bound.find(c.epoch.n);
     if (it == bound.end()) {
-        if (!bound.empty() && bound.rbegin()->first > c.epoch.n) world_.fail(c.id, "an epoch goes back to " + std::to_string(c.epoch.n));
+        if (!bound.empty() && bound.rbegin()->first > c.epoch.n)
+            world_.fail(c.id, "an epoch goes back to " + std::to_string(c.epoch.n));
         bound[c.epoch.n] = {guest, c.verb};
     } else if (it->second != std::pair{guest, c.verb}) {
         world_.fail(c.id, "epoch " + std::to_string(c.epoch.n) + " is used twice");
@@ -71,7 +72,8 @@ void Cluster::to_home(Node& guest, const NodeName& home, const std::variant<Gues
         const bool cut = on.broken && now_ > on.cut_home;
         if (!h.up || on.home_gen != gen || (on.gen == gen && cut)) return say("  lost: ", g, " -> ", home, " an event");
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
-            say(g, " -> ", home, " ", GuestKey{e->id, e->epoch}, " is ", guest_state_name(e->state), e->why.empty() ? "" : ": ", e->why);
+            say(g, " -> ", home, " ", GuestKey{e->id, e->epoch}, " is ", guest_state_name(e->state),
+                e->why.empty() ? "" : ": ", e->why);
             home_step(h, [&](Home& m, home::Outputs& out) { m.guest_event(g, *e, now_, out); });
         } else {
             const Expel& x = std::get<Expel>(message);

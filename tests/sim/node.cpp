@@ -116,9 +116,12 @@ void Cluster::settle_later(Node& n, Durable when) {
 
 void Cluster::persist_home(Node& n, const home::Output& o) {
     if (const auto* p = std::get_if<home::Persist>(&o)) {
-        if (mutation_ == Mutation::skip_commit_persist && (p->job.step == MoveStep::kill_old || p->job.step == MoveStep::release)) return;
+        if (mutation_ == Mutation::skip_commit_persist &&
+            (p->job.step == MoveStep::kill_old || p->job.step == MoveStep::release))
+            return;
         HomeJob job = p->job;
-        if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch) --job.last_epoch.n;
+        if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch)
+            --job.last_epoch.n;
         n.home_disk.put(job.id, job, p->when);
         settle_later(n, p->when);
         if (job.phase == JobPhase::finished) check_end(job);
@@ -139,7 +142,8 @@ void Cluster::check_end(const HomeJob& job) {
     }
     const bool by_program = t.program_error && job.wait_status == 127 << 8;
     if (!t.cancelled && !t.destroyed && !by_program)
-        world_.fail(job.id, "is called finished (" + job.why + ", status " + std::to_string(job.wait_status) + ") but it did not end");
+        world_.fail(job.id, "is called finished (" + job.why + ", status " + std::to_string(job.wait_status) +
+                                ") but it did not end");
 }
 
 void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step) {
@@ -150,7 +154,8 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     const bool send_first = mutation_ == Mutation::send_before_persist;
     for (const bool persisting : {!send_first, send_first})
         for (const home::Output& o : out) {
-            if ((std::holds_alternative<home::Persist>(o) || std::holds_alternative<home::Erase>(o)) != persisting) continue;
+            if ((std::holds_alternative<home::Persist>(o) || std::holds_alternative<home::Erase>(o)) != persisting)
+                continue;
             if (fault(crash_chance_)) return crash(n);
             if (persisting) persist_home(n, o);
             if (const auto* m = std::get_if<home::ToGuest>(&o)) {
@@ -167,12 +172,14 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
             }
             const auto* m = std::get_if<home::ToMarketMsg>(&o);
             const auto* refused = m ? std::get_if<OrderFailed>(&m->message) : nullptr;
-            if (refused && !nodes_.contains(refused->node)) world_.fail(refused->id, "an order failed and no node is named");
+            if (refused && !nodes_.contains(refused->node))
+                world_.fail(refused->id, "an order failed and no node is named");
             if (m && n.market_up && std::holds_alternative<JobReport>(m->message)) {
                 n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
-                after(n.last_to_market - now_, [this, name = n.name, gen = n.market_gen, r = std::get<JobReport>(m->message)] {
-                    if (node(name).market_gen == gen) market_hears(r);
-                });
+                after(n.last_to_market - now_,
+                      [this, name = n.name, gen = n.market_gen, r = std::get<JobReport>(m->message)] {
+                          if (node(name).market_gen == gen) market_hears(r);
+                      });
             }
         }
     keep_connected(n);

@@ -39,9 +39,12 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
         report += " " + std::to_string(seed);
     }
     if (std::getenv("SOUK_SIM_SEEDS"))
-        std::fprintf(stderr, "%lu seeds: %lu events, %lu crashes, %lu breaks, %lu moves, %lu freezes, %lu thaws, %lu failed moves, "
-                     "%lu jobs: %lu ended, %lu cancelled, %lu lost to their PID 1\n", seeds, sum.events, sum.crashes, sum.breaks,
-                     sum.moves, sum.freezes, sum.thaws, sum.failed_moves, sum.jobs, sum.ended, sum.cancelled, sum.lost);
+        std::fprintf(
+            stderr,
+            "%lu seeds: %lu events, %lu crashes, %lu breaks, %lu moves, %lu freezes, %lu thaws, %lu failed moves, "
+            "%lu jobs: %lu ended, %lu cancelled, %lu lost to their PID 1\n",
+            seeds, sum.events, sum.crashes, sum.breaks, sum.moves, sum.freezes, sum.thaws, sum.failed_moves, sum.jobs,
+            sum.ended, sum.cancelled, sum.lost);
     ck_assert_msg(failures == 0, "seeds%s fail", report.c_str());
 }
 END_TEST
@@ -52,7 +55,8 @@ START_TEST(every_deliberate_bug_is_found) {
         uint64_t seed = 1;
         for (; seed <= 400 && failure.empty(); ++seed) failure = Cluster(seed, static_cast<Mutation>(m), false).run();
         if (std::getenv("SOUK_SIM_SEEDS"))
-            std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)), seed - 1, failure.c_str());
+            std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)), seed - 1,
+                         failure.c_str());
         ck_assert_msg(!failure.empty(), "%s is not found", mutation_name(static_cast<Mutation>(m)));
     }
 }

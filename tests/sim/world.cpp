@@ -38,7 +38,8 @@ void World::begin(const At& at, Nanos now) {
     if (copies > 1) fail(id, "two copies make progress, the second as " + at.second.text() + " on " + at.first);
     if (t.ended) fail(id, "makes progress on " + at.first + " after its own end");
     if (c.base != t.frontier)
-        fail(id, "goes on on " + at.first + " at " + std::to_string(c.base) + " ns, but had come to " + std::to_string(t.frontier));
+        fail(id, "goes on on " + at.first + " at " + std::to_string(c.base) + " ns, but had come to " +
+                     std::to_string(t.frontier));
 }
 
 void World::stop(const At& at, Nanos now) {

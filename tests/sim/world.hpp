@@ -5,7 +5,8 @@
 //
 // Every change is checked at once; the first broken invariant is kept in `failure`:
 //   one       at most one copy of a job can make progress
-//   forward   a copy that begins to make progress stands where the job stood when it last did: nothing twice, nothing lost
+//   forward   a copy that begins to make progress stands where the job stood when it last did: nothing twice, nothing
+//             lost
 //   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point
 //   ended     a job that ended by itself never makes progress again
 #pragma once
@@ -71,7 +72,9 @@ class World {
     Capsule* capsule(const At& at);
     const Image* complete_image(const At& at) const;
     bool progressing(const JobId& id) const;
-    int64_t progress(const Capsule& c, Nanos now) const { return c.progressing() ? c.base + (now - c.since).ns : c.base; }
+    int64_t progress(const Capsule& c, Nanos now) const {
+        return c.progressing() ? c.base + (now - c.since).ns : c.base;
+    }
     void fail(const JobId& id, const std::string& what);
 
   private:

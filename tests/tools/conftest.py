@@ -11,7 +11,8 @@ import pytest
 from fake import LIMIT, Agentd
 
 # Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in children: not here.
-for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2):
+for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1,
+                 signal.SIGUSR2):
     if signal.getsignal(_ignored) == signal.SIG_IGN:
         signal.signal(_ignored, signal.default_int_handler if _ignored == signal.SIGINT else signal.SIG_DFL)
 
@@ -51,6 +52,7 @@ def start(agentd):
 def tool():
     """tool("srun", ...) runs a tool to its end, without any agentd: (status, stdout, stderr)."""
     def run(name, *args, **options):
-        done = subprocess.run([BIN / name, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, **options)
+        done = subprocess.run([BIN / name, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT,
+                              **options)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
     return run

@@ -12,11 +12,13 @@ from fake import LIMIT, Agentd
 
 PROVIDER = {"node": "n1", "status": "on market, busy", "on_market": True, "reserve": 24.5, "current_price": 100,
             "next_price": 0.25, "speed": 100, "cpus": 2, "memory_mb": 4096, "free_mb": 1000, "guests": 1, "earned": 3.5,
-            "load_permille": 415, "wait_permille": 4, "load_source": "bpf", "frames": "always", "cannot": "", "market": True}
+            "load_permille": 415, "wait_permille": 4, "load_source": "bpf", "frames": "always", "cannot": "",
+            "market": True}
 
 
 def answer(agentd, process, reply=None, error=None, parts=None):
-    """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer that comes in several."""
+    """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer that comes in
+    several."""
     connection = agentd.accept()
     connection.welcome()
     after = ""
@@ -42,8 +44,10 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("pvdctl", ["set", "colour", "3"], "'colour' is not one of"),
     ("marketctl", [], "a verb is missing"), ("marketctl", ["stat"], "'stat' is not a verb"),
     ("marketctl", ["job"], "job: a job's id is missing"), ("marketctl", ["job", "n1"], "'n1' is not a job id"),
-    ("marketctl", ["job", "n1.1", "x"], "unexpected argument 'x'"), ("marketctl", ["move", "n1.1"], "a node's name is missing"),
-    ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"), ("marketctl", ["lj", "--hold"], "--hold is for move"),
+    ("marketctl", ["job", "n1.1", "x"], "unexpected argument 'x'"),
+    ("marketctl", ["move", "n1.1"], "a node's name is missing"),
+    ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"),
+    ("marketctl", ["lj", "--hold"], "--hold is for move"),
 ])
 def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
     status, out, err = tool(tool_name, *args)
@@ -51,7 +55,8 @@ def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
 
 
 @pytest.mark.parametrize("args, asked", [
-    (["set", "price", "24.5"], ["provider-set", "price", "24.5"]), (["set", "memory", "512"], ["provider-set", "memory", "512"]),
+    (["set", "price", "24.5"], ["provider-set", "price", "24.5"]),
+    (["set", "memory", "512"], ["provider-set", "memory", "512"]),
     (["set", "frames", "08:00-22:00"], ["provider-set", "frames", "08:00-22:00"]),
     (["market", "on"], ["provider-market", "on"]), (["market", "off"], ["provider-market", "off"])])
 def test_pvdctl_asks_and_is_silent(start, agentd, args, asked):
@@ -92,7 +97,8 @@ def test_a_refusal_is_one_line_and_exit_1(start, agentd):
 
 
 def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
-    for name, args, reply in [("pvdctl", ["status"], [1]), ("marketctl", ["lj"], {"a": 1}), ("marketctl", ["status"], 3)]:
+    for name, args, reply in [("pvdctl", ["status"], [1]), ("marketctl", ["lj"], {"a": 1}),
+                              ("marketctl", ["status"], 3)]:
         process = start(name, *args)
         answer(agentd, process, reply)
         err = process.communicate(timeout=LIMIT)[1].decode()
@@ -101,7 +107,8 @@ def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
 
 @pytest.mark.parametrize("args, asked", [
     (["cancel", "n1.1"], ["cancel", "n1.1"]), (["move", "n1.1", "n2"], ["move", "n1.1", "n2", "once"]),
-    (["move", "--hold", "n1.1", "n2"], ["move", "n1.1", "n2", "hold"]), (["freeze", "n1.1"], ["freeze", "n1.1", "once"]),
+    (["move", "--hold", "n1.1", "n2"], ["move", "n1.1", "n2", "hold"]),
+    (["freeze", "n1.1"], ["freeze", "n1.1", "once"]),
     (["freeze", "n1.1", "--hold"], ["freeze", "n1.1", "hold"]), (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
     (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]), (["release", "n1.1"], ["release", "n1.1"])])
 def test_marketctl_orders(start, agentd, args, asked):
@@ -113,8 +120,8 @@ def test_marketctl_orders(start, agentd, args, asked):
 def test_jobs_are_a_table(start, agentd):
     jobs = [{"id": "n1.1", "user": "ann", "status": "run", "value": 100, "runtime_s": 725.2, "market_runtime_s": 3.24,
              "where": "n2", "comment": ""},
-            {"id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5, "runtime_s": 18_420, "market_runtime_s": 0,
-             "where": "n3", "comment": "outbid by n1.1"}, {"id": "n2.1"}]
+            {"id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5, "runtime_s": 18_420,
+             "market_runtime_s": 0, "where": "n3", "comment": "outbid by n1.1"}, {"id": "n2.1"}]
     process = start("marketctl", "lj")
     assert answer(agentd, process, jobs) == ["list-jobs"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
@@ -128,8 +135,9 @@ LONG = {"": ([], "a"), "a": ([{"id": "n1.1"}, {"id": "n1.2"}], "n1.2"), "n1.2": 
 
 
 def test_a_list_that_comes_in_parts_is_shown_as_one(start, agentd):
-    for args, shown in [(["lj", "--json"], lambda out: json.loads(out)), (["lj"], lambda out: [{"id": line.split()[0]} for line in
-                                                                                            out.splitlines()[1:]])]:
+    def rows(table):
+        return [{"id": line.split()[0]} for line in table.splitlines()[1:]]
+    for args, shown in [(["lj", "--json"], json.loads), (["lj"], rows)]:
         process = start("marketctl", *args)
         assert answer(agentd, process, parts=LONG) == ["list-jobs"]
         out = process.communicate(timeout=LIMIT)[0].decode()
@@ -154,12 +162,14 @@ def test_providers_are_a_table(start, agentd):
 def test_the_market_and_a_job_are_lines(start, agentd):
     process = start("marketctl", "status")
     answer(agentd, process, {"hostname": "h", "ports": [7700], "home_nodes": 3, "market_type": "central",
-                             "solver": "greedy-migration", "pricing": "k-th", "jobs": {"total": 6, "wait": 1, "run": 2, "suspend": 3, "finish": 0},
-                             "providers": 3, "clusters": 1, "next_run_s": 0.4, "consumers_surplus": 1.5,
+                             "solver": "greedy-migration", "pricing": "k-th",
+                             "jobs": {"total": 6, "wait": 1, "run": 2, "suspend": 3, "finish": 0}, "providers": 3,
+                             "clusters": 1, "next_run_s": 0.4, "consumers_surplus": 1.5,
                              "providers_surplus": 2, "social_welfare": 3.5})
     out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
     assert out[0] == "Hostname:           h" and out[6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0"
-    assert out[9:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5", "Providers Surplus:  2", "Social Welfare:     3.5"]
+    assert out[9:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5", "Providers Surplus:  2",
+                       "Social Welfare:     3.5"]
     process = start("marketctl", "job", "n1.1")
     answer(agentd, process, {"id": "n1.1", "runtime_s": 61, "places": ["n1", "n2"], "hold": False, "why": None})
     assert process.communicate(timeout=LIMIT)[0].decode() == (
@@ -171,8 +181,8 @@ def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):
     fakes = {}
 
     def served_by(name, *args, **environment):
-        process = subprocess.Popen([BIN / name, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                   env={"SOUK_RUN": run, **environment})
+        process = subprocess.Popen([BIN / name, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env={"SOUK_RUN": run, **environment})
         ready = select.select([fake.sock for fake in fakes.values()], [], [], LIMIT)[0]
         fake_name = [key for key, fake in fakes.items() if fake.sock in ready][0]
         answer(fakes[fake_name], process, PROVIDER)

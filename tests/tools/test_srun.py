@@ -58,8 +58,8 @@ def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
     def limits():
         os.umask(0o027)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 4096))
-    process = start("srun", "-p", "40.5", "-b", "9", "-m", "180", "-c", "2", "-f", "1.5", "-s", "eager", "--name", "my job",
-                    "sh", "-c", "exit 3", "--help", cwd=tmp_path, preexec_fn=limits,
+    process = start("srun", "-p", "40.5", "-b", "9", "-m", "180", "-c", "2", "-f", "1.5", "-s", "eager",
+                    "--name", "my job", "sh", "-c", "exit 3", "--help", cwd=tmp_path, preexec_fn=limits,
                     env={"PATH": "/nowhere:/bin", "ODD": b"\xff\xfe"})
     connection = agentd.accept()
     submit = connection.accept_job()

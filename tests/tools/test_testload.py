@@ -27,10 +27,12 @@ def test_a_time_is_cpu_time(tool):
 
 
 def test_damaged_memory_is_found():
-    process = subprocess.Popen([BIN / "testload", "-t", "1000", "-m", "16", "-e", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([BIN / "testload", "-t", "1000", "-m", "16", "-e", "1"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
     try:
         assert process.stdout.readline() == b"line 1 step 1\n"
-        ranges = [line.split()[0].split("-") for line in open(f"/proc/{process.pid}/maps") if " rw-p 00000000 00:00 0" in line]
+        with open(f"/proc/{process.pid}/maps") as maps:
+            ranges = [line.split()[0].split("-") for line in maps if " rw-p 00000000 00:00 0" in line]
         low = max(((int(high, 16) - int(low, 16), int(low, 16)) for low, high in ranges))[1]
         with open(f"/proc/{process.pid}/mem", "r+b", buffering=0) as memory:
             memory.seek(low + 5000 * 1024 // 2)
@@ -38,7 +40,8 @@ def test_damaged_memory_is_found():
             memory.seek(low + 5000 * 1024 // 2)
             memory.write(bytes([byte[0] ^ 1]))
         _, err = process.communicate(timeout=LIMIT)
-        assert process.returncode == 1 and re.fullmatch(rb"testload: memory is damaged: page \d+, found in step \d+\n", err)
+        assert process.returncode == 1
+        assert re.fullmatch(rb"testload: memory is damaged: page \d+, found in step \d+\n", err)
     finally:
         process.kill()
         process.wait()

@@ -13,23 +13,12 @@
 namespace souk::unit {
 
 const char* capsules_impossible() {
-    if (::geteuid() != 0) return "needs root";
-    return ::access(souk_init_path().c_str(), X_OK) == 0 ? nullptr : "needs souk-init: make bins";
+    if (::geteuid() != 0) return "a test of capsules needs root";
+    return ::access(souk_init_path().c_str(), X_OK) == 0 ? nullptr : "a test of capsules needs souk-init: make bins";
 }
 
 std::string souk_init_path() {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/souk-init").string();
-}
-
-TempDir::TempDir() : path("/tmp/souk-test-XXXXXX") {
-    ck_assert_ptr_nonnull(::mkdtemp(path.data()));
-    fd = *open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
-}
-
-TempDir::~TempDir() {
-    fd.reset();
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
 }
 
 CapsuleRig::CapsuleRig(JobOutput& shared, bool own_net) : output(shared) {
@@ -119,7 +108,8 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             break;
         case InitEventKind::output: {
             std::string& text = output.text[e.stream - 1];
-            ck_assert_msg(e.offset <= text.size(), "a hole in the output: %zu, then %zu", text.size(), size_t(e.offset));
+            ck_assert_msg(e.offset <= text.size(), "a hole in the output: %zu, then %zu", text.size(),
+                          size_t(e.offset));
             const size_t known = std::min<size_t>(text.size() - e.offset, e.bytes.size());
             ck_assert_msg(text.compare(e.offset, known, e.bytes, 0, known) == 0, "output told twice is different");
             text += e.bytes.substr(known);

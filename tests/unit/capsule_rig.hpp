@@ -10,20 +10,13 @@
 
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
+#include "tests/unit/temp_dir.hpp"
 
 namespace souk::unit {
 
 // Null, or why tests of capsules must be skipped.
 const char* capsules_impossible();
 std::string souk_init_path();  // beside the test program
-
-struct TempDir {
-    TempDir();
-    ~TempDir();
-    TempDir(TempDir&& other) noexcept : path(std::move(other.path)), fd(std::move(other.fd)) { other.path.clear(); }
-    std::string path;
-    Fd fd;
-};
 
 struct JobOutput {
     std::string text[SOUK_STREAMS];

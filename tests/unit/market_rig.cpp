@@ -81,20 +81,16 @@ std::string MarketPeer::refusal() {
 }
 
 MarketRig::MarketRig(std::string more_config) : more_(std::move(more_config)) {
-    char path[] = "/tmp/souk-market-XXXXXX";
-    ck_assert(::mkdtemp(path) != nullptr);
-    dir = path;
     start();
 }
 
 MarketRig::~MarketRig() {
     kill();
-    std::error_code ignored;
-    std::filesystem::remove_all(dir, ignored);
 }
 
 std::string MarketRig::config(const std::string& listen, const std::string& state, const std::string& socket) const {
-    return "name = \"m\"\nlisten = \"" + listen + "\"\nstate = \"" + state + "\"\nsocket = \"" + socket + "\"\n" + more_;
+    return "name = \"m\"\nlisten = \"" + listen + "\"\nstate = \"" + state + "\"\nsocket = \"" + socket + "\"\n" +
+           more_;
 }
 
 pid_t MarketRig::spawn(const std::string& config_path, const std::string& log_path) const {
@@ -195,7 +191,8 @@ wire::CtlReply MarketRig::ask(const std::string& verb, std::vector<std::string> 
     return reply;
 }
 
-std::string MarketRig::ask_until(const std::string& verb, std::vector<std::string> args, const std::string& text) const {
+std::string MarketRig::ask_until(const std::string& verb, std::vector<std::string> args,
+                                 const std::string& text) const {
     std::string last;
     for (int waited = 0; waited < wait_ms; waited += 10) {
         const wire::CtlReply reply = ask(verb, args);

@@ -11,6 +11,7 @@
 #include "kernel/sys/fd.hpp"
 #include "market/wire/codec.hpp"
 #include "market/wire/frame.hpp"
+#include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {
@@ -73,7 +74,8 @@ class MarketRig {
     // Asks until the answer's JSON contains `text`; fails the test after 10 s.
     std::string ask_until(const std::string& verb, std::vector<std::string> args, const std::string& text) const;
 
-    std::string dir;
+    const TempDir temp;
+    const std::string& dir = temp.path;
     int port = 0;
     pid_t pid = 0;
 

@@ -79,8 +79,8 @@ struct World {
         providers[p.node] = p;
         if (connected.contains(p.node)) ck_assert(market->report(p.node, p, now).has_value());
     }
-    JobId submit(const NodeName& home, int64_t price, Nanos work = Nanos::never(), int32_t cpus = 1, int64_t memory = 100,
-                 Money budget = {}) {
+    JobId submit(const NodeName& home, int64_t price, Nanos work = Nanos::never(), int32_t cpus = 1,
+                 int64_t memory = 100, Money budget = {}) {
         const JobId id{home, ++next_id[home]};
         HomeJob& job = jobs[id];
         job.report.id = id;
@@ -131,7 +131,8 @@ struct World {
             r.epoch = r.epoch.next();
             return;
         }
-        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already", order.id.text().c_str());
+        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already",
+                      order.id.text().c_str());
         r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
         r.to = order.node;
         stop_clock(job, now);

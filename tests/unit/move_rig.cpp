@@ -9,7 +9,7 @@ namespace souk::unit {
 
 const char* moves_impossible() {
     if (const char* why = capsules_impossible()) return why;
-    return find_criu() ? nullptr : "needs CRIU: make deps";
+    return find_criu() ? nullptr : "a test of moves needs CRIU: make deps";
 }
 
 CriuTool& test_criu() {

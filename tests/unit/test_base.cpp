@@ -20,7 +20,8 @@ START_TEST(money_text_round_trips) {
 END_TEST
 
 START_TEST(money_refuses_what_is_not_a_plain_decimal) {
-    for (const char* text : {"", "-1", "+1", "1e3", "1.", ".5", "10EUR", "1 ", "0.1234567", "1000000001", "99999999999"})
+    for (const char* text :
+         {"", "-1", "+1", "1e3", "1.", ".5", "10EUR", "1 ", "0.1234567", "1000000001", "99999999999"})
         ck_assert_msg(!parse_money(text).has_value(), "took '%s'", text);
 }
 END_TEST

@@ -13,17 +13,13 @@ namespace {
 using unit::CapsuleRig;
 using unit::JobOutput;
 
-#define NEEDS_CAPSULES()                                                      \
-    if (const char* why = unit::capsules_impossible()) {                      \
-        std::fprintf(stderr, "skipped: a test of capsules %s\n", why);        \
-        return;                                                               \
-    }
-
 START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
-    LaunchSpec spec = unit::shell("pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $$\"; ps -o pid= | wc -w; ls /proc/self/fd | wc -l; echo err >&2; exit 7");
+    LaunchSpec spec = unit::shell(
+        "pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $$\"; ps -o pid= | wc -w; ls /proc/self/fd | wc -l; "
+        "echo err >&2; exit 7");
     spec.argv.insert(spec.argv.end(), {"zero", "one two"});
     spec.env.push_back("WORD=three");
     spec.cwd = "/usr";
@@ -42,7 +38,7 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
 END_TEST
 
 START_TEST(a_program_that_does_not_exist_is_named_and_a_missing_directory_too) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     for (const bool program : {true, false}) {
         JobOutput output;
         CapsuleRig rig(output);
@@ -50,14 +46,15 @@ START_TEST(a_program_that_does_not_exist_is_named_and_a_missing_directory_too) {
         (program ? spec.path : spec.cwd) = "/no/such";
         rig.start(spec);
         ck_assert(rig.until([&] { return rig.failure.has_value(); }));
-        ck_assert_text(*rig.failure, program ? "run /no/such: No such file or directory" : "go to /no/such: No such file or directory");
+        ck_assert_text(*rig.failure, program ? "run /no/such: No such file or directory"
+                                             : "go to /no/such: No such file or directory");
         ck_assert_int_eq(rig.program_failure, program);
     }
 }
 END_TEST
 
 START_TEST(a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(unit::shell("cat; echo end >&2"));
@@ -84,7 +81,7 @@ START_TEST(a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction) 
 END_TEST
 
 START_TEST(output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.acknowledge = false;
@@ -102,7 +99,7 @@ START_TEST(output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost) {
 END_TEST
 
 START_TEST(an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by_the_next_hello) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.acknowledge = false;
@@ -120,7 +117,7 @@ START_TEST(an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by
 END_TEST
 
 START_TEST(a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(unit::shell("read x; echo got $x; exit 3"));
@@ -138,7 +135,7 @@ START_TEST(a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one) {
 END_TEST
 
 START_TEST(what_the_root_leaves_behind_ends_with_it) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(unit::shell("sleep 1000 & (setsid sleep 1000 &) ; echo done"));
@@ -149,15 +146,19 @@ START_TEST(what_the_root_leaves_behind_ends_with_it) {
 END_TEST
 
 START_TEST(a_terminal_has_a_size_echo_signals_and_job_control) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
-    LaunchSpec spec = unit::shell("trap 'echo resized; stty size' WINCH; tty >/dev/null && stty size; echo ready; while :; do read -r x && echo \"<$x>\"; done");
+    LaunchSpec spec = unit::shell(
+        "trap 'echo resized; stty size' WINCH; tty >/dev/null && stty size; echo ready; while :; do read -r x && echo "
+        "\"<$x>\"; done");
     spec.tty = true;
     spec.rows = 31;
     spec.cols = 77;
     rig.start(spec);
-    const auto shown = [&](const char* text) { return rig.until([&] { return output.text[0].find(text) != std::string::npos; }); };
+    const auto shown = [&](const char* text) {
+        return rig.until([&] { return output.text[0].find(text) != std::string::npos; });
+    };
     ck_assert(shown("31 77\r\nready\r\n"));
     rig.send_input("hello\n");
     ck_assert(shown("hello\r\n<hello>\r\n"));
@@ -176,10 +177,12 @@ START_TEST(a_terminal_has_a_size_echo_signals_and_job_control) {
 END_TEST
 
 START_TEST(signals_reach_the_root_the_foreground_or_the_whole_job) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
-    rig.start(unit::shell("trap 'echo root' USR1; (trap 'echo child' USR1; echo up; while :; do sleep 0.02; done) & while :; do sleep 0.02; done"));
+    rig.start(
+        unit::shell("trap 'echo root' USR1; (trap 'echo child' USR1; echo up; while :; do sleep 0.02; done) & while :; "
+                    "do sleep 0.02; done"));
     ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
     ck_assert(rig.client.signal(SIGUSR1, SOUK_TO_ROOT).has_value());
     ck_assert(rig.until([&] { return output.text[0] == "up\nroot\n"; }));
@@ -190,7 +193,7 @@ START_TEST(signals_reach_the_root_the_foreground_or_the_whole_job) {
 END_TEST
 
 START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(unit::shell("(setsid sleep 1000 >/dev/null 2>&1 &); echo up; read x"));
@@ -207,15 +210,12 @@ START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
 END_TEST
 
 START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     // Any cgroup v2 mount; a group of our own at its top.
     std::string top;
     for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"})
         if (::access((std::string(mount) + "/cgroup.controllers").c_str(), F_OK) == 0) top = mount;
-    if (top.empty()) {
-        std::fprintf(stderr, "skipped: a test of control groups needs cgroup v2\n");
-        return;
-    }
+    UNIT_SKIP_IF(top.empty() ? "a test of control groups needs cgroup v2" : nullptr);
     struct Group {
         explicit Group(std::string p) : path(std::move(p)) { ck_assert_int_eq(::mkdir(path.c_str(), 0755), 0); }
         ~Group() {
@@ -230,7 +230,8 @@ START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
     rig.start(unit::shell("echo up; read x; echo \"<$x>\""), directory.get());
     ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
     ck_assert(write_file(directory.get(), "cgroup.freeze", "1").has_value());
-    ck_assert(rig.until([&] { return read_file(directory.get(), "cgroup.events")->find("frozen 1") != std::string::npos; }));
+    ck_assert(
+        rig.until([&] { return read_file(directory.get(), "cgroup.events")->find("frozen 1") != std::string::npos; }));
     rig.drop_connection();
     rig.connect_again();
     ck_assert(rig.until([&] { return rig.welcomed; }));  // it answers
@@ -244,18 +245,18 @@ START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
 END_TEST
 
 START_TEST(a_process_inside_cannot_command_souk_init) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
-    rig.start(unit::python("import socket\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\ns.connect('" + rig.dir.path +
-                           "/ctl.sock')\nprint(len(s.recv(100)))"));
+    rig.start(unit::python("import socket\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\ns.connect('" +
+                           rig.dir.path + "/ctl.sock')\nprint(len(s.recv(100)))"));
     ck_assert(rig.until([&] { return rig.ended(); }));
     ck_assert_text(output.text[0], "0\n");
 }
 END_TEST
 
 START_TEST(a_capsule_that_is_gone_is_not_taken_for_another_process) {
-    NEEDS_CAPSULES();
+    UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     ck_assert(rig.until([&] { return rig.welcomed; }));

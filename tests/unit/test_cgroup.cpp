@@ -132,10 +132,7 @@ END_TEST
 START_TEST(without_cgroup_v2_the_v1_freezer_does_the_same) {
     if (!need_root("freezing a cgroup")) return;
     const CgroupLayout layout = detect_cgroups(v1_only(*read_file(AT_FDCWD, "/proc/self/mountinfo")));
-    if (!layout.v1.contains("freezer")) {
-        std::printf("skipped: this machine has no v1 freezer\n");
-        return;
-    }
+    UNIT_SKIP_IF(layout.v1.contains("freezer") ? nullptr : "this machine has no v1 freezer");
     CgroupFixture cgroups(layout);
     freeze_holds_and_thaw_releases(cgroups);
     Cgroup job = std::move(*cgroups->create("n1/jobs/n1.2"));

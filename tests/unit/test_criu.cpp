@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What a program computes and
-// prints over its hops is compared with what it must be.
+// Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What a program computes
+// and prints over its hops is compared with what it must be.
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -12,12 +12,6 @@ namespace souk {
 namespace {
 using unit::CapsuleRig;
 using unit::JobOutput;
-
-#define NEEDS_MOVES()                                                      \
-    if (const char* why_not = unit::moves_impossible()) {                  \
-        std::fprintf(stderr, "skipped: a test of moves %s\n", why_not);    \
-        return;                                                            \
-    }
 
 std::string numbers(int from, int to, const std::string& before = "") {
     std::string out;
@@ -36,7 +30,7 @@ Fd small_tmpfs(const char* size) {
 }
 
 START_TEST(a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     // One line for one line of input, so that the test decides what lies between two hops.
@@ -85,7 +79,7 @@ print(hashlib.sha256(memory).hexdigest()))"));
 END_TEST
 
 START_TEST(a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::shell("seq 1 400000 | while read -r n; do echo $n; done | cat | sed 's/^/x/'; exit 5"));
@@ -102,7 +96,7 @@ START_TEST(a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops) {
 END_TEST
 
 START_TEST(threads_and_their_locks_go_on_over_ten_hops) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::python(R"(
@@ -135,10 +129,12 @@ print(len(done) == n and sorted(done) == [i * i for i in range(n)]))"));
 END_TEST
 
 START_TEST(a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
-    LaunchSpec spec = unit::shell("stty -echo; echo ready; while read -r x; do echo \"<$x>\"; [ \"$x\" = wait ] && { until [ -e /dev/shm/go ]; do sleep 0.01; done; rm /dev/shm/go; }; done");
+    LaunchSpec spec = unit::shell(
+        "stty -echo; echo ready; while read -r x; do echo \"<$x>\"; [ \"$x\" = wait ] && { until [ -e /dev/shm/go ]; "
+        "do sleep 0.01; done; rm /dev/shm/go; }; done");
     spec.tty = true;
     rig->start(spec);
     const auto shown = [&](const std::string& text) {
@@ -154,7 +150,8 @@ START_TEST(a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_sign
         unit::hop(rig);
         const auto go = rig->capsule.open_inside("/dev/shm/go", O_CREAT | O_WRONLY);
         rig->send_input("way " + h + "\n");
-        ck_assert_msg(shown("<typed " + h + ">\r\n<ahead " + h + ">\r\n<halfway " + h + ">\r\n"), "%s", output.text[0].c_str());
+        ck_assert_msg(shown("<typed " + h + ">\r\n<ahead " + h + ">\r\n<halfway " + h + ">\r\n"), "%s",
+                      output.text[0].c_str());
     }
     ck_assert(output.text[0].find("way 0\r\n<") == std::string::npos);  // stty -echo has moved too
     rig->send_input("\x03");
@@ -164,7 +161,7 @@ START_TEST(a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_sign
 END_TEST
 
 START_TEST(a_dump_that_is_refused_leaves_the_job_as_it_was) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(unit::shell("while read -r x; do echo \"<$x>\"; done; exit 9"));
@@ -185,7 +182,7 @@ START_TEST(a_dump_that_is_refused_leaves_the_job_as_it_was) {
 END_TEST
 
 START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::shell("read -r x; echo \"<$x>\""));
@@ -206,7 +203,7 @@ START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good)
 }
 END_TEST
 START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     for (const char* size : {"64k", "400k", "4m"}) {  // full at once, in the middle of the small files, in the pages
         JobOutput output;
         CapsuleRig rig(output);
@@ -224,7 +221,7 @@ START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
 END_TEST
 
 START_TEST(shared_memory_affinity_timers_and_daemons_go_along) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::python(R"(
@@ -258,7 +255,8 @@ for line in sys.stdin:
     for (int i = 1; i <= 3; ++i) {
         rig->send_input("\n");
         expected += "{1} " + std::to_string(i) + " bytes seg 0o40751 True True\n";
-        ck_assert_msg(rig->until([&] { return output.text[0] == expected; }, 5), "%s%s", output.text[0].c_str(), output.text[1].c_str());
+        ck_assert_msg(rig->until([&] { return output.text[0] == expected; }, 5), "%s%s", output.text[0].c_str(),
+                      output.text[1].c_str());
         if (i == 1) unit::hop(rig);
     }
     // CRIU gives the daemon to PID 1; the next move would leave it behind and must not be tried.
@@ -268,7 +266,7 @@ for line in sys.stdin:
 END_TEST
 
 START_TEST(a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output, true);
     rig->start(unit::python(R"(
@@ -296,7 +294,7 @@ except OSError as e: print('closed'))"));
 END_TEST
 
 START_TEST(an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(unit::shell("while read -r x; do echo \"<$x>\"; done"));
@@ -331,7 +329,7 @@ START_TEST(an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_th
 END_TEST
 
 START_TEST(output_that_nobody_acknowledges_is_kept_over_three_hops) {
-    NEEDS_MOVES();
+    UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->acknowledge = false;  // nothing leaves souk-init's keeping
@@ -348,11 +346,13 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE_LONG(criu, 120, a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own,
-                a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops, threads_and_their_locks_go_on_over_ten_hops,
+                a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops,
+                threads_and_their_locks_go_on_over_ten_hops,
                 a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
                 a_dump_that_is_refused_leaves_the_job_as_it_was,
                 a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
-                a_full_image_directory_fails_the_dump_and_the_job_goes_on, shared_memory_affinity_timers_and_daemons_go_along,
+                a_full_image_directory_fails_the_dump_and_the_job_goes_on,
+                shared_memory_affinity_timers_and_daemons_go_along,
                 a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
                 an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent,
                 output_that_nobody_acknowledges_is_kept_over_three_hops);

@@ -23,7 +23,8 @@ START_TEST(every_need_says_what_was_found_and_how_to_mend_it) {
         ck_assert_msg(need.met == need.mend.empty(), "%s", need.name.c_str());
         ck_assert(need.found.find('\n') == std::string::npos);
     }
-    for (const char* const name : {"io_uring", "cgroups", "namespaces", "CRIU", "BTF", "fs.pipe-max-size", "CAP_SYS_RESOURCE"})
+    for (const char* const name :
+         {"io_uring", "cgroups", "namespaces", "CRIU", "BTF", "fs.pipe-max-size", "CAP_SYS_RESOURCE"})
         ck_assert_msg(named(needs, name) != nullptr, "%s", name);
 }
 END_TEST
@@ -70,10 +71,7 @@ END_TEST
 START_TEST(the_criu_of_this_machine_dumps_and_restores) {
     if (!unit::need_root("trying CRIU")) return;
     const auto tool = find_criu();
-    if (!tool) {
-        std::printf("skipped: %s\n", tool.error().message.c_str());
-        return;
-    }
+    UNIT_SKIP_IF(tool ? nullptr : tool.error().message.c_str());
     const auto version = try_criu(*tool);
     ck_assert_msg(version.has_value(), "%s", version ? "" : version.error().message.c_str());
     ck_assert_msg(version->find('.') != std::string::npos, "%s", version->c_str());

@@ -163,7 +163,8 @@ START_TEST(frames_pass_between_two_channels_in_order_the_big_ones_too) {
     ck_assert_text(ends.server.frames[0], "32:first");
     ck_assert(ends.server.frames[1] == "35:" + big);
     ck_assert_text(ends.server.frames[2], "32:last");
-    Status longer = ends.client.channel->send(FrameType::directory, std::string(frame_bytes_max(FrameType::directory) + 1, 'x'));
+    Status longer =
+        ends.client.channel->send(FrameType::directory, std::string(frame_bytes_max(FrameType::directory) + 1, 'x'));
     ck_assert_text(longer.error().message, "a message of 2097153 bytes is longer than its type may be");
     ends.client.channel->finish();
     UNTIL(ends.loop, !ends.server.closed.empty());

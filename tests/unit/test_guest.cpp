@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Guest machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies on.
+// The Guest machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies
+// on.
 #include <vector>
 
 #include "agentd/core/guest.hpp"
@@ -65,19 +66,22 @@ struct Bench {
         std::string s;
         for (const auto& o : out) {
             if (!s.empty()) s += ' ';
-            if (const auto* p = std::get_if<guest::Persist>(&o)) s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + guest_state_name(p->job.state);
+            if (const auto* p = std::get_if<guest::Persist>(&o))
+                s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + guest_state_name(p->job.state);
             if (std::holds_alternative<guest::Erase>(o)) s += 'E';
             if (const auto* d = std::get_if<guest::Do>(&o)) s += effect_name(d->what) + (d->to_disk ? "/disk" : "");
             if (const auto* t = std::get_if<guest::ToHome>(&o)) {
                 const auto* e = std::get_if<GuestEvent>(&t->message);
-                s += e ? std::string(">") + guest_state_name(e->state) + (e->why.empty() ? "" : "(" + e->why + ")") : "X";
+                s += e ? std::string(">") + guest_state_name(e->state) + (e->why.empty() ? "" : "(" + e->why + ")")
+                       : "X";
             }
         }
         return s;
     }
     static std::string effect_name(What w) {
-        static const char* const names[] = {"create", "start", "criu", "dump-move", "dump-disk", "ship", "finish-dump", "undo",
-                                            "restore", "restore-local", "run", "kill", "remove", "signal"};
+        static const char* const names[] = {"create", "start",       "criu",   "dump-move", "dump-disk",
+                                            "ship",   "finish-dump", "undo",   "restore",   "restore-local",
+                                            "run",    "kill",        "remove", "signal"};
         return names[static_cast<size_t>(w)];
     }
     GuestState state() const { return g.find(key) ? g.find(key)->state : GuestState::unknown; }
@@ -420,15 +424,18 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     exited.exited = true;
     exited.wait_status = 9;
     running.capsule_alive = running.job_alive = true;
-    ck_assert_text(what(GuestState::starting, false, nothing), "kill | remove E >failed(the daemon ended before the job was started)");
+    ck_assert_text(what(GuestState::starting, false, nothing),
+                   "kill | remove E >failed(the daemon ended before the job was started)");
     ck_assert_text(what(GuestState::running, false, alive),
                    "P:starting kill | remove E >failed(the daemon ended before the job was started)");
-    ck_assert_text(what(GuestState::running, false, nothing), "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
+    ck_assert_text(what(GuestState::running, false, nothing),
+                   "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
     ck_assert_text(what(GuestState::running, false, exited), " | >exited");
     ck_assert_text(what(GuestState::held, true, exited),
                    "P:starting kill | remove E >failed(the daemon ended while the job was restored)");
     ck_assert_text(what(GuestState::held, true, running), " | >running");
-    ck_assert_text(what(GuestState::starting, true, alive), "kill | remove E >failed(the daemon ended before the job was restored)");
+    ck_assert_text(what(GuestState::starting, true, alive),
+                   "kill | remove E >failed(the daemon ended before the job was restored)");
 }
 END_TEST
 
@@ -471,8 +478,9 @@ UNIT_SUITE(guest, a_start_is_on_disk_before_the_job_can_run, a_second_start_that
            a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
            refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
            a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
-           a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused, a_freeze_that_finds_a_move_given_up_undoes_it_first,
-           criu_made_ready_for_a_move_is_not_used_for_a_freeze, a_new_move_right_after_a_given_up_one_is_silent_until_ready,
+           a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused,
+           a_freeze_that_finds_a_move_given_up_undoes_it_first, criu_made_ready_for_a_move_is_not_used_for_a_freeze,
+           a_new_move_right_after_a_given_up_one_is_silent_until_ready,
            a_resume_in_the_middle_of_a_dump_waits_for_its_end, a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
            a_failed_dump_tells_why_once_and_the_job_goes_on, a_dump_that_ends_after_its_job_changes_nothing,
            a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten,

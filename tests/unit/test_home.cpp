@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies on.
+// The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies
+// on.
 #include <cerrno>
 #include <vector>
 
@@ -92,15 +93,17 @@ struct Bench {
 
     // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
     std::string text() const {
-        static const char* const verbs[] = {"?", "query", "start", "prepare", "prepare_dump", "ship", "freeze", "commit",
-                                            "resume", "release", "restore_here", "drop", "kill", "signal"};
+        static const char* const verbs[] = {"?",      "query",  "start",  "prepare", "prepare_dump", "ship",
+                                            "freeze", "commit", "resume", "release", "restore_here", "drop",
+                                            "kill",   "signal"};
         std::string s;
         const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
         for (const auto& o : out) {
             if (const auto* p = std::get_if<home::Persist>(&o)) add(p->when == Durable::now ? "P" : "p");
             if (std::holds_alternative<home::Erase>(o)) add("E");
             if (const auto* g = std::get_if<home::ToGuest>(&o))
-                add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." + std::to_string(g->command.epoch.n));
+                add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." +
+                    std::to_string(g->command.epoch.n));
             if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
                 if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);
         }
@@ -130,7 +133,8 @@ START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
 END_TEST
 
 START_TEST(what_was_lost_with_a_connection_is_sent_again) {
-    // Each step of a move and a freeze, when a guest is back. Before, a lost ship waited for its limit, a lost freeze for ever.
+    // Each step of a move and a freeze, when a guest is back. Before, a lost ship waited for its limit, a lost freeze
+    // for ever.
     Bench b;
     b.running().run_on("n3");
     ck_assert_text(b.up("n2").text(), "prepare_dump n2.1");
@@ -514,9 +518,10 @@ UNIT_SUITE(home, a_move_is_durable_before_the_source_hears_of_it, what_was_lost_
            a_candidate_that_ran_and_died_is_not_run_again_from_its_image, a_source_found_frozen_ends_the_move_as_frozen,
            a_dump_left_over_from_a_move_given_up_is_made_ready_again, a_failed_start_waits_again_and_is_dropped,
            a_program_that_cannot_be_executed_ends_as_in_a_shell, a_cancel_works_in_every_phase,
-           a_cancel_cut_off_by_a_crash_is_finished_at_the_restart, a_restart_goes_back_before_the_decision_and_on_after_it,
-           an_epoch_is_never_used_again_after_a_failure, time_limits_give_up_before_the_decision_and_insist_after_it,
-           an_expelled_job_is_frozen_if_no_order_moves_it, each_freeze_of_an_expelled_job_that_fails_doubles_the_wait,
+           a_cancel_cut_off_by_a_crash_is_finished_at_the_restart,
+           a_restart_goes_back_before_the_decision_and_on_after_it, an_epoch_is_never_used_again_after_a_failure,
+           time_limits_give_up_before_the_decision_and_insist_after_it, an_expelled_job_is_frozen_if_no_order_moves_it,
+           each_freeze_of_an_expelled_job_that_fails_doubles_the_wait,
            an_order_in_the_middle_of_a_step_waits_for_its_end_and_only_the_newest_counts,
            old_orders_and_events_of_old_epochs_change_nothing, signals_in_a_move_arrive_where_the_job_goes_on,
            a_change_of_terms_is_reported_in_any_phase, a_copy_that_shows_up_is_asked_after_until_it_is_gone,

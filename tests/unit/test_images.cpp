@@ -60,17 +60,20 @@ std::string stream_of(int directory, size_t sent_at_once = 100'000) {
 std::vector<size_t> sections(const std::string& stream) {
     const auto number = [&](size_t at, int bytes) {
         uint64_t value = 0;
-        for (int i = bytes; i-- > 0;) value = value << 8 | static_cast<unsigned char>(stream[at + static_cast<size_t>(i)]);
+        for (int i = bytes; i-- > 0;)
+            value = value << 8 | static_cast<unsigned char>(stream[at + static_cast<size_t>(i)]);
         return value;
     };
     std::vector<size_t> at = {0};
-    while (at.back() < stream.size()) at.push_back(at.back() + 16 + number(at.back() + 4, 4) + number(at.back() + 8, 8));
+    while (at.back() < stream.size())
+        at.push_back(at.back() + 16 + number(at.back() + 4, 4) + number(at.back() + 8, 8));
     ck_assert_uint_eq(at.back(), stream.size());
     return at;
 }
 
 // Error text of a stream that comes in pieces of some size, empty if it is taken whole.
-std::string write_stream(int parent, const std::string& stream, uint64_t bytes_max = UINT64_MAX, size_t piece = 16'384) {
+std::string write_stream(int parent, const std::string& stream, uint64_t bytes_max = UINT64_MAX,
+                         size_t piece = 16'384) {
     const Fd directory = *create_image(parent, "copy");
     auto writer = *ImageWriter::open(directory.get(), bytes_max);
     for (size_t at = 0; at < stream.size(); at += piece)
@@ -140,16 +143,18 @@ START_TEST(a_stream_that_is_cut_damaged_or_reordered_is_refused) {
             case 3: bad.insert(at[one], whole(other)); break;
             default:
                 if (one < other)
-                    bad = good.substr(0, at[one]) + whole(other) + good.substr(at[one + 1], at[other] - at[one + 1]) + whole(one) +
-                          good.substr(at[other + 1]);
+                    bad = good.substr(0, at[one]) + whole(other) + good.substr(at[one + 1], at[other] - at[one + 1]) +
+                          whole(one) + good.substr(at[other + 1]);
         }
         if (bad != good) ck_assert_msg(!write_stream(parent.fd.get(), bad).empty(), "case %d", i);
     }
     ck_assert_text(write_stream(parent.fd.get(), good + "x"), "image stream: bytes after its end");
-    ck_assert_text(write_stream(parent.fd.get(), good, 1000), "image stream: larger than was agreed: No space left on device");
+    ck_assert_text(write_stream(parent.fd.get(), good, 1000),
+                   "image stream: larger than was agreed: No space left on device");
     for (const char* name : {"", ".", "..", "a/b", "/etc/passwd", "MANIFEST", "dump.log", "a b"})
         ck_assert_text(write_stream(parent.fd.get(), section(1, name, 0)), "image stream: a bad file name");
-    ck_assert_text(write_stream(parent.fd.get(), section(1, std::string(256, 'a'), 0)), "image stream: a bad file name");
+    ck_assert_text(write_stream(parent.fd.get(), section(1, std::string(256, 'a'), 0)),
+                   "image stream: a bad file name");
     ck_assert_text(write_stream(parent.fd.get(), section(3, "a", 0)), "image stream: an unexpected section");
     ck_assert_text(write_stream(parent.fd.get(), section(2, "", 0)), "image stream: manifest too long");
 }
@@ -194,10 +199,14 @@ END_TEST
 
 START_TEST(criu_errors_are_quoted_without_times_and_in_bounds) {
     const std::string log =
-        "(00.001) Warn  (criu/a.c:1): nothing\n(00.002) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self\n"
-        "(00.003) Error (criu/sk.c:2): inet: Connected TCP\x01socket\n(00.003) Error (criu/sk.c:2): inet: Connected TCP\x01socket\n"
-        "(00.004) Error (criu/b.c:3): " + std::string(500, 'x') + "\n(00.005) Error c\n(00.006) Error d\n";
-    ck_assert_text(criu_error_lines(log, 2), "Error (criu/sk.c:2): inet: Connected TCP socket; Error (criu/b.c:3): " + std::string(180, 'x'));
+        "(00.001) Warn  (criu/a.c:1): nothing\n(00.002) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE "
+        "for self\n"
+        "(00.003) Error (criu/sk.c:2): inet: Connected TCP\x01socket\n(00.003) Error (criu/sk.c:2): inet: Connected "
+        "TCP\x01socket\n"
+        "(00.004) Error (criu/b.c:3): " +
+        std::string(500, 'x') + "\n(00.005) Error c\n(00.006) Error d\n";
+    ck_assert_text(criu_error_lines(log, 2),
+                   "Error (criu/sk.c:2): inet: Connected TCP socket; Error (criu/b.c:3): " + std::string(180, 'x'));
     ck_assert_text(criu_error_lines("no news\n"), "");
 }
 END_TEST
@@ -205,7 +214,8 @@ END_TEST
 START_TEST(only_expired_periodic_timers_are_found_in_a_files_image) {
     // file_entry{type 17, id, tfd{id, flags, fown{}, clockid, ticks, settime_flags, vsec, vnsec, isec, insec}}
     const auto entry = [](char vsec, char vnsec, char isec, char insec) {
-        const std::string timer = std::string("\x08\x05\x10\x02\x1a\x00\x20\x01\x28\x03\x30\x00", 12) + '\x38' + vsec + '\x40' + vnsec + '\x48' + isec + '\x50' + insec;
+        const std::string timer = std::string("\x08\x05\x10\x02\x1a\x00\x20\x01\x28\x03\x30\x00", 12) + '\x38' + vsec +
+                                  '\x40' + vnsec + '\x48' + isec + '\x50' + insec;
         const std::string file = std::string("\x08\x11\x10\x05\x62", 5) + static_cast<char>(timer.size()) + timer;
         return std::string{static_cast<char>(file.size()), 0, 0, 0} + file;
     };
@@ -232,9 +242,12 @@ START_TEST(records_of_souk_init_are_checked_before_they_are_believed) {
     ck_assert_text(event->bytes, "text");
     for (size_t n = 0; n < good.size(); ++n) ck_assert(!decode_init_event(good.substr(0, n)).has_value());
     ck_assert(!decode_init_event(good + "x").has_value());
-    ck_assert(!decode_init_event(encode_init_message(static_cast<souk_type>(SOUK_OUTPUT), 3, 0, 0, 0, "x")).has_value());
-    ck_assert(!decode_init_event(encode_init_message(static_cast<souk_type>(SOUK_OUTPUT), 1, 0, UINT64_MAX, 0, "x")).has_value());
-    ck_assert(!decode_init_event(encode_init_message(static_cast<souk_type>(SOUK_WELCOME), 0, 0, 0, 0, "x")).has_value());
+    ck_assert(
+        !decode_init_event(encode_init_message(static_cast<souk_type>(SOUK_OUTPUT), 3, 0, 0, 0, "x")).has_value());
+    ck_assert(!decode_init_event(encode_init_message(static_cast<souk_type>(SOUK_OUTPUT), 1, 0, UINT64_MAX, 0, "x"))
+                   .has_value());
+    ck_assert(
+        !decode_init_event(encode_init_message(static_cast<souk_type>(SOUK_WELCOME), 0, 0, 0, 0, "x")).has_value());
     ck_assert(!decode_init_event(encode_init_message(SOUK_HELLO)).has_value());
     Rng rng(3);
     for (int i = 0; i < 20'000; ++i) {
@@ -249,10 +262,12 @@ START_TEST(records_of_souk_init_are_checked_before_they_are_believed) {
 END_TEST
 }  // namespace
 
-UNIT_SUITE(images, a_manifest_reads_back_as_it_was_and_no_damage_passes, an_image_streamed_to_another_directory_is_the_same_image,
+UNIT_SUITE(images, a_manifest_reads_back_as_it_was_and_no_damage_passes,
+           an_image_streamed_to_another_directory_is_the_same_image,
            a_stream_that_is_cut_damaged_or_reordered_is_refused,
            a_stored_image_with_any_file_changed_missing_or_added_is_refused_by_name,
            a_machine_that_lacks_what_the_job_needs_is_told_apart, criu_errors_are_quoted_without_times_and_in_bounds,
-           only_expired_periodic_timers_are_found_in_a_files_image, records_of_souk_init_are_checked_before_they_are_believed);
+           only_expired_periodic_timers_are_found_in_a_files_image,
+           records_of_souk_init_are_checked_before_they_are_believed);
 
 }  // namespace souk

@@ -55,8 +55,8 @@ Nanos burn_in(const CgroupFixture& cgroups, const Cgroup& group, Nanos cpu_time)
 
 // What was meant bounds the figure from below, the time that passed bounds it from above: a stretch that goes on is
 // counted with what a hypervisor steals of it, which may be any share, until it ends.
-// A processor that the hypervisor has taken away in the middle of an update leaves its last stretch out of a read: so the
-// figure is read until it is there, and Check's limit bounds that.
+// A processor that the hypervisor has taken away in the middle of an update leaves its last stretch out of a read: so
+// the figure is read until it is there, and Check's limit bounds that.
 template <class Read>
 void assert_between(Read read, Nanos meant, Nanos passed) {
     Nanos actual = read()->run;

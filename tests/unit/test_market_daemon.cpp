@@ -13,10 +13,9 @@ using souk::unit::MarketRig;
 
 namespace {
 
-bool impossible() {
-    if (std::filesystem::exists(souk::unit::marketd_path())) return false;
-    std::fprintf(stderr, "skipped: a test of marketd needs its program: make bins\n");
-    return true;
+const char* impossible() {
+    if (std::filesystem::exists(souk::unit::marketd_path())) return nullptr;
+    return "a test of marketd needs its program: make bins";
 }
 
 ProviderReport offer(const std::string& node, int64_t reserve = 36) {
@@ -49,7 +48,7 @@ void run_it(JobReport& r, const Order& order) {
 }  // namespace
 
 START_TEST(a_job_is_ordered_run_shown_and_settled) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
     n1.send(offer("n1"));
@@ -77,7 +76,7 @@ START_TEST(a_job_is_ordered_run_shown_and_settled) {
 END_TEST
 
 START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     JobReport r = job("n1", 1, 100);
     uint64_t seq = 0;
@@ -115,12 +114,13 @@ START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
 END_TEST
 
 START_TEST(a_second_market_on_the_same_port_or_directory_says_so_and_ends) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     std::string said;
     const std::string listen = "127.0.0.1:" + std::to_string(m.port);
     ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/state", m.dir + "/o.sock"), said), 1);
-    ck_assert_msg(said.find("is in use by another process (pid " + std::to_string(m.pid)) != std::string::npos, "%s", said.c_str());
+    ck_assert_msg(said.find("is in use by another process (pid " + std::to_string(m.pid)) != std::string::npos, "%s",
+                  said.c_str());
     ck_assert_int_eq(m.run_other(m.config(listen, m.dir + "/other", m.dir + "/o.sock"), said), 1);
     ck_assert_text(said, "marketd: listen on " + listen + ": Address already in use\n");
     ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/other", m.dir + "/m.sock"), said), 1);
@@ -130,7 +130,7 @@ START_TEST(a_second_market_on_the_same_port_or_directory_says_so_and_ends) {
 END_TEST
 
 START_TEST(an_unknown_key_or_a_bad_value_is_refused_with_its_line) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     std::string said;
     ck_assert_int_eq(m.run_other("name = \"x\"\nlisten_on = 3\n", said), 2);
@@ -141,7 +141,7 @@ START_TEST(an_unknown_key_or_a_bad_value_is_refused_with_its_line) {
 END_TEST
 
 START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
     n1.send(offer("n1"));
@@ -175,7 +175,7 @@ START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
 END_TEST
 
 START_TEST(a_list_of_any_length_comes_in_bounded_parts) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     constexpr uint64_t count = 30'000;
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
@@ -211,7 +211,7 @@ START_TEST(a_list_of_any_length_comes_in_bounded_parts) {
 END_TEST
 
 START_TEST(a_newer_connection_of_a_node_replaces_the_older) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     MarketPeer first = m.agent("n1"), second = m.agent("n1");
     ck_assert_text(first.refusal(), "replaced by a newer connection");
@@ -222,7 +222,7 @@ START_TEST(a_newer_connection_of_a_node_replaces_the_older) {
 END_TEST
 
 START_TEST(who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     MarketRig m;
     MarketPeer n1 = m.agent("n1");
     n1.send(offer("n1"));
@@ -241,36 +241,29 @@ END_TEST
 
 // A program of a few lines of shell: every job to the first provider that was named.
 START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
-    if (impossible()) return;
-    char path[] = "/tmp/souk-solver-XXXXXX";
-    const int fd = ::mkstemp(path);
-    ::close(fd);
-    std::ofstream(path) << "while read c i rest; do case $c in reset) p=; j=;; ap) : ${p:=$i};; aj) j=\"$j $i\";;\n"
-                           "alloc) for k in $j; do echo $k $p; done;; info) echo mine;; esac; done\n";
-    {
-        MarketRig m("solver_program = [\"/bin/sh\", \"" + std::string(path) + "\"]\nsolver_patience_ms = 5000\n");
-        MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
-        ProviderReport slow = offer("n1"), fast = offer("n2");
-        fast.speed = 400;
-        n1.send(slow);
-        m.ask_until("list-providers", {}, R"("node":"n1")");
-        n2.send(fast);
-        m.ask_until("list-providers", {}, R"("node":"n2")");
-        n2.send(job("n2", 1, 100));
-        ck_assert_text(n2.expect<Order>().node, "n1");  // the own solver would take the faster one
-        ck_assert(m.ask("status").json.find(R"("solver":"/bin/sh")") != std::string::npos);
-    }
-    ::unlink(path);
+    UNIT_SKIP_IF(impossible());
+    const unit::TempDir dir;
+    const std::string path = dir.write(
+        "solver", "while read c i rest; do case $c in reset) p=; j=;; ap) : ${p:=$i};; aj) j=\"$j $i\";;\n"
+                  "alloc) for k in $j; do echo $k $p; done;; info) echo mine;; esac; done\n");
+    MarketRig m("solver_program = [\"/bin/sh\", \"" + path + "\"]\nsolver_patience_ms = 5000\n");
+    MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
+    ProviderReport slow = offer("n1"), fast = offer("n2");
+    fast.speed = 400;
+    n1.send(slow);
+    m.ask_until("list-providers", {}, R"("node":"n1")");
+    n2.send(fast);
+    m.ask_until("list-providers", {}, R"("node":"n2")");
+    n2.send(job("n2", 1, 100));
+    ck_assert_text(n2.expect<Order>().node, "n1");  // the own solver would take the faster one
+    ck_assert(m.ask("status").json.find(R"("solver":"/bin/sh")") != std::string::npos);
 }
 END_TEST
 
 START_TEST(souks_own_solver_program_decides_as_the_market_would) {
-    if (impossible()) return;
+    UNIT_SKIP_IF(impossible());
     const std::string program = std::filesystem::path(souk::unit::marketd_path()).replace_filename("solver").string();
-    if (!std::filesystem::exists(program)) {
-        std::fprintf(stderr, "skipped: this test needs the solver program: make bins\n");
-        return;
-    }
+    UNIT_SKIP_IF(std::filesystem::exists(program) ? nullptr : "a test of the solver program needs it: make bins");
     MarketRig m("solver_program = [\"" + program + "\"]\nsolver_patience_ms = 5000\n");
     MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
     ProviderReport fast = offer("n2");
@@ -296,8 +289,9 @@ START_TEST(souks_own_solver_program_decides_as_the_market_would) {
 END_TEST
 
 START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
-    if (impossible()) return;
-    for (const char* program : {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])", R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
+    UNIT_SKIP_IF(impossible());
+    for (const char* program : {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])",
+                                R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
         MarketRig m("solver_program = " + std::string(program) + "\nsolver_patience_ms = 200\n");
         MarketPeer n1 = m.agent("n1");
         n1.send(offer("n1"));

@@ -157,7 +157,8 @@ START_TEST(no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heal
             ck_assert_msg(job.report.phase == JobPhase::finished, "seed %lu: %s is %s at the end: %s",
                           static_cast<unsigned long>(seed), id.text().c_str(), phase_name(job.report.phase),
                           c.w.comment(id).c_str());
-            ck_assert_msg(job.settled, "seed %lu: %s was not settled", static_cast<unsigned long>(seed), id.text().c_str());
+            ck_assert_msg(job.settled, "seed %lu: %s was not settled", static_cast<unsigned long>(seed),
+                          id.text().c_str());
         }
         const Totals t = c.w.market->totals(c.w.now);
         ck_assert_int_eq(t.paid.micro, t.earned.micro);
@@ -197,7 +198,8 @@ START_TEST(the_same_inputs_give_the_same_orders) {
         }
         std::string all;
         for (const Order& o : c.w.orders)
-            all += o.id.text() + " " + std::to_string(static_cast<int>(o.kind)) + " " + o.node + " " + format_money(o.price) + "\n";
+            all += o.id.text() + " " + std::to_string(static_cast<int>(o.kind)) + " " + o.node + " " +
+                   format_money(o.price) + "\n";
         return all;
     };
     ck_assert_text(run(), run());

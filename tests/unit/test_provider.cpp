@@ -68,7 +68,8 @@ START_TEST(frames_cross_midnight_and_the_end_of_the_week) {
 END_TEST
 
 START_TEST(frames_that_cover_the_week_are_always) {
-    for (const char* text : {"always", "daily 00:00-24:00", "00:00-00:00", "daily 12:00-12:00", "daily 00:00-13:00;12:00-24:00"}) {
+    for (const char* text :
+         {"always", "daily 00:00-24:00", "00:00-00:00", "daily 12:00-12:00", "daily 00:00-13:00;12:00-24:00"}) {
         const auto f = TimeFrames::parse(text);
         ck_assert_msg(f.has_value() && f->always(), "%s", text);
         ck_assert_int_eq(f->to_next_edge(1234), 0);
@@ -102,9 +103,10 @@ START_TEST(edges_agree_with_a_walk_over_the_week) {
 END_TEST
 
 START_TEST(bad_frames_are_refused_with_the_part_that_is_wrong) {
-    for (const char* text : {"", " ", ";", "daily", "daily 8:00-22:00", "08:00", "08:00-25:00", "24:00-08:00", "08:60-09:00",
-                             "daily 08:00-22:00;", "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00",
-                             "mon--tue 08:00-09:00", "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
+    for (const char* text :
+         {"", " ", ";", "daily", "daily 8:00-22:00", "08:00", "08:00-25:00", "24:00-08:00", "08:60-09:00",
+          "daily 08:00-22:00;", "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00",
+          "mon--tue 08:00-09:00", "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
         ck_assert_msg(!TimeFrames::parse(text).has_value(), "took '%s'", text);
     ck_assert_text(TimeFrames::parse("mon-funday 08:00-22:00").error().message,
                    "'funday' is no day; days are mon tue wed thu fri sat sun, or daily");
@@ -193,7 +195,8 @@ START_TEST(setters_take_what_the_machine_has_and_nothing_else) {
     ck_assert(!p.set_frames("sometimes", at(0, 0), out).has_value());
     ck_assert_text(shape(out), "");
     ck_assert(p.record() == make().record());
-    ck_assert(p.set_price(Money{}, out) && p.set_speed(provider_speed_max, out) && p.set_cpus(1, out) && p.set_memory(8000, out));
+    ck_assert(p.set_price(Money{}, out) && p.set_speed(provider_speed_max, out) && p.set_cpus(1, out) &&
+              p.set_memory(8000, out));
     ck_assert_text(shape(out), "PRPRPRPR");
     ck_assert(p.set_memory(8000, out));
     ck_assert_text(shape(out), "PRPRPRPR");  // no change, no word

@@ -11,6 +11,7 @@
 #include "market/sim/files.hpp"
 #include "market/sim/swf.hpp"
 #include "tests/unit/sim_traces.hpp"
+#include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
@@ -46,20 +47,6 @@ bool same(const SwfTrace& a, const SwfTrace& b) {
     }
     return true;
 }
-
-// A directory of the test's own, gone with it.
-struct Scratch {
-    std::string path;
-    Scratch() {
-        char name[] = "/tmp/souk-sim-XXXXXX";
-        path = mkdtemp(name);
-    }
-    ~Scratch() { std::filesystem::remove_all(path); }
-    std::string write(const std::string& name, std::string_view bytes) const {
-        std::ofstream(path + "/" + name, std::ios::binary) << bytes;
-        return path + "/" + name;
-    }
-};
 
 std::string gzip(const std::string& text) {
     z_stream z{};
@@ -162,7 +149,7 @@ START_TEST(a_line_without_end_is_refused_before_it_fills_memory) {
 END_TEST
 
 START_TEST(gzip_members_read_as_the_text_and_damage_is_named) {
-    const Scratch dir;
+    const unit::TempDir dir;
     const std::string zipped = gzip(good);
     ck_assert(same(*parse_swf(good), *read_swf(dir.write("a.gz", zipped))));
     ck_assert(
@@ -184,7 +171,7 @@ START_TEST(gzip_members_read_as_the_text_and_damage_is_named) {
 END_TEST
 
 START_TEST(output_files_appear_together_or_not_at_all) {
-    const Scratch dir;
+    const unit::TempDir dir;
     {
         OutputFiles files;
         ck_assert(files.add(dir.path + "/a", "one").has_value());
@@ -202,7 +189,7 @@ START_TEST(output_files_appear_together_or_not_at_all) {
 END_TEST
 
 START_TEST(an_output_that_is_a_link_or_no_file_stays_what_it_is) {
-    const Scratch dir;
+    const unit::TempDir dir;
     const std::string pipe = dir.path + "/pipe", link = dir.path + "/link", target = dir.write("target", "old");
     ck_assert(mkfifo(pipe.c_str(), 0600) == 0);
     const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);

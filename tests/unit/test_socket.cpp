@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
 
 using namespace souk;
 using namespace souk::unit;
@@ -189,9 +190,8 @@ START_TEST(addresses_are_read_and_written_exactly) {
 END_TEST
 
 START_TEST(a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not) {
-    char dir[] = "/tmp/souk-sock-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    const std::string path = std::string(dir) + "/s";
+    const unit::TempDir dir;
+    const std::string path = dir.path + "/s";
     auto address = Address::parse(path);
     {
         auto first = listen_stream(*address);
@@ -208,8 +208,6 @@ START_TEST(a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not) {
     auto fourth = listen_stream(*address);
     ck_assert(!fourth);
     ck_assert_text(fourth.error().message, path + " exists and is not a socket");
-    unlink(path.c_str());
-    rmdir(dir);
 }
 END_TEST
 

@@ -10,24 +10,13 @@
 #include <filesystem>
 
 #include "kernel/base/rng.hpp"
+#include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
+using unit::TempDir;
 
 namespace {
-
-struct TempDir {
-    std::string path;
-    TempDir() {
-        char name[] = "/tmp/souk-state-XXXXXX";
-        ck_assert_ptr_nonnull(mkdtemp(name));
-        path = name;
-    }
-    ~TempDir() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path, ignored);
-    }
-};
 
 StateDb open_state(const std::string& dir, int version = 1) {
     auto state = StateDb::open(dir, version);

@@ -5,6 +5,7 @@
 
 #include <check.h>
 
+#include <cstdio>
 #include <initializer_list>
 #include <string>
 
@@ -19,6 +20,13 @@ struct Registration {
 // The same for suites whose random cases need longer.
 #define UNIT_SUITE_LONG(room, seconds, ...) \
     static const ::souk::unit::Registration room##_suite_registration(#room, {__VA_ARGS__}, seconds)
+
+// In a test that cannot run here: `why` (a const char*, null if it can) is said, and the test passes.
+#define UNIT_SKIP_IF(why)                                            \
+    if (const char* skipped_why_ = (why)) {                          \
+        std::fprintf(stderr, "skipped: %s\n", skipped_why_);         \
+        return;                                                      \
+    }
 
 // Equal texts. (Check's own ck_assert_str_eq keeps pointers into temporaries that are gone when it compares.)
 #define ck_assert_text(actual, expected)                                                                \

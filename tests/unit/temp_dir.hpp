@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// TempDir: a directory for one test. They lie in one that the runner removes at its end, so that a test that fails,
+// whose destructors do not run, leaves none behind.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernel/sys/fd.hpp"
+
+namespace souk::unit {
+
+// By the runner: before the first test, and after the last.
+const std::string& make_temp_root();
+void remove_temp_root();
+
+struct TempDir {
+    TempDir();
+    ~TempDir();
+    TempDir(TempDir&& other) noexcept : path(std::move(other.path)), fd(std::move(other.fd)) { other.path.clear(); }
+    // A file in it; its path.
+    std::string write(const std::string& name, std::string_view bytes) const;
+
+    std::string path;
+    Fd fd;
+};
+
+}  // namespace souk::unit
