@@ -47,12 +47,24 @@ struct Input {
     bool told;        // taken and limit were told
 };
 
+// What was asked last, until the socket takes it.
+struct Answer {
+    bool waits;
+    souk_type type;
+    int32_t failed;  // errno, 0 = done
+    size_t n;
+    char bytes[SOUK_WHAT_MAX];  // what failed, or a residue's header
+};
+
+static_assert(sizeof(souk_residue) <= SOUK_WHAT_MAX);
+
 struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
     souk_state state;
-    bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, welcome_told;
+    bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, greeted, welcome_told;
     bool children_left;
     bool blocked;  // a record waits for the socket
+    Answer answer;
     pid_t root;
     int master, slave;  // terminal
     uint64_t tty_rdev, tty_dev;

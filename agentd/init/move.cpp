@@ -15,12 +15,15 @@ namespace souk::init {
 namespace {
 constexpr const char* ns_last_pid = "/proc/sys/kernel/ns_last_pid";
 
+// Told with the next flush(). agentd asks for one thing at a time.
 void answer(souk_type type, const char* failed, const void* bytes = nullptr, size_t n = 0) {
-    const int code = errno;
-    if (failed)
-        send_record(type, 0, code ? code : EIO, 0, 0, failed, strlen(failed));
-    else
-        send_record(type, 0, 0, 0, 0, bytes, n);
+    Answer& a = g.answer;
+    a.waits = true;
+    a.type = type;
+    a.failed = failed ? errno ? errno : EIO : 0;
+    if (failed) bytes = failed, n = strlen(failed);
+    a.n = n < sizeof a.bytes ? n : sizeof a.bytes;
+    if (bytes) memcpy(a.bytes, bytes, a.n);
 }
 
 bool write_queue(int fd, const Queue& q) {
@@ -139,7 +142,7 @@ void prepare(bool tty) {
     if (g.state != SOUK_FRESH) return answer(SOUK_PREPARED, "the capsule is in use");
     if (const char* failed = tty ? make_terminal(24, 80) : make_pipes()) return answer(SOUK_PREPARED, failed);
     g.state = SOUK_PREPARED_STATE;
-    send_record(SOUK_PREPARED, 0, 0, 0, 0, nullptr, 0, tty ? &g.slave : g.job_end, tty ? 1 : 3);
+    answer(SOUK_PREPARED, nullptr);
 }
 
 void load(int image_dir) {

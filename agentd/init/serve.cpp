@@ -19,7 +19,7 @@ char record[sizeof(souk_msg) + SOUK_DATA_MAX] __attribute__((aligned(8)));
 void drop_connection() {
     if (g.conn >= 0) close(g.conn);
     g.conn = -1;
-    g.welcome_told = g.blocked = false;
+    g.greeted = g.welcome_told = g.blocked = g.answer.waits = false;
 }
 
 // A new agentd: everything is to be told again.
@@ -29,6 +29,10 @@ void hello(const souk_msg* m) {
     for (int i = 0; i < SOUK_STREAMS; ++i) send_from(&g.out[i], g.safe_from[i]);
     g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = false;
     g.stop_told = !g.stopped;
+    g.greeted = true;
+}
+
+bool tell_welcome() {
     souk_welcome w = {};
     w.state = g.state;
     w.root_pid = g.root;
@@ -42,8 +46,13 @@ void hello(const souk_msg* m) {
         const Output* o = &g.out[i];
         w.out[i] = {o->kept.base, o->kept.base + o->kept.len, o->eof, 0};
     }
-    g.welcome_told = send_record(SOUK_WELCOME, 0, 0, 0, 0, &w, sizeof w);
-    if (!g.welcome_told) drop_connection();
+    return send_record(SOUK_WELCOME, 0, 0, 0, 0, &w, sizeof w);
+}
+
+bool tell_answer() {
+    const Answer& a = g.answer;
+    const bool with_ends = a.type == SOUK_PREPARED && a.failed == 0;
+    return send_record(a.type, 0, a.failed, 0, 0, a.bytes, a.n, g.tty ? &g.slave : g.job_end, !with_ends ? 0 : g.tty ? 1 : 3);
 }
 
 // Everything before `offset` is safe with agentd.
@@ -180,7 +189,10 @@ void on_record() {
 
 void flush() {
     g.blocked = false;
-    if (g.conn < 0 || !g.welcome_told) return;
+    if (g.conn < 0 || !g.greeted) return;
+    if (!g.welcome_told) g.welcome_told = tell_welcome();
+    if (!g.welcome_told) return;
+    if (g.answer.waits) g.answer.waits = !tell_answer();
     if (g.state == SOUK_NOT_STARTED && !g.failure_told)
         g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0, g.failure, strlen(g.failure));
     if (!g.started_told && (g.state == SOUK_RUNNING || g.state == SOUK_ENDED))

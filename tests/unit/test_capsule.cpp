@@ -116,6 +116,25 @@ START_TEST(an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by
 }
 END_TEST
 
+// When the job has written all, souk-init has read all but a pipe of each stream: more than the socket takes.
+START_TEST(an_answer_that_finds_the_socket_full_of_output_comes_later) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    const std::string written = rig.dir.path + "/written";
+    rig.start(unit::shell("read x; head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; : > " + written + "; read x"));
+    ck_assert(rig.until([&] { return rig.welcomed && rig.started; }));
+    rig.send_input("go\n");
+    while (::access(written.c_str(), F_OK) != 0) ::usleep(1000);
+    rig.welcomed = false;
+    ck_assert(rig.client.helpers_enter(false).has_value());
+    ck_assert(rig.client.hello(0, 0).has_value());
+    ck_assert(rig.until([&] { return rig.helpers_ready && rig.welcomed; }));
+    ck_assert(rig.until([&] { return output.text[0].size() == 300'000 && output.text[1].size() == 300'000; }));
+    ck_assert(!rig.closed);
+}
+END_TEST
+
 START_TEST(a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
@@ -273,6 +292,7 @@ UNIT_SUITE(capsule, a_job_gets_its_arguments_surroundings_and_limits_and_its_sta
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
            an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by_the_next_hello,
+           an_answer_that_finds_the_socket_full_of_output_comes_later,
            a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one, what_the_root_leaves_behind_ends_with_it,
            a_terminal_has_a_size_echo_signals_and_job_control, signals_reach_the_root_the_foreground_or_the_whole_job,
            a_daemon_stays_below_the_root_and_what_does_not_is_named,
