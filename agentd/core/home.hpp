@@ -103,7 +103,7 @@ class Home {
   public:
     struct Limits {
         size_t jobs_max = 100'000;
-        size_t finished_max = 1'000;      // finished and settled jobs kept for srun --attach; those with remnants on
+        size_t finished_max = 500;        // finished and settled jobs kept for srun --attach; those with remnants on
                                           // nodes that do not answer come on top, at most three times as many
         Nanos expel_patience = Nanos::from_ms(1'500);  // how long an expelled job waits for a market order; after each
                                                        // freeze that failed twice as long, to a minute
