@@ -48,7 +48,7 @@ void freeze_holds_and_thaw_releases(const CgroupFixture& cgroups) {
     const Pidfd worker = cgroups.spawn(job, [&] { while (true) ++*count; });
     ck_assert(job.freeze(wait_max));
     const uint64_t frozen_at = *count;
-    for (int i = 0; i < 1000; ++i) ::sched_yield();
+    for (int i = 0; i < 50; ++i) ::sched_yield();
     ck_assert_uint_eq(*count, frozen_at);
     ck_assert(job.thaw());
     while (*count == frozen_at) ::sched_yield();  // Check's limit bounds this
@@ -154,7 +154,7 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
     Cgroup node = std::move(*cgroups->create("n1", {.cpu = true, .memory = true}));
     ck_assert(node.set_cpu_max(250));
     ck_assert(node.set_cpu_weight(50));
-    ck_assert(node.set_memory_max(64 << 20));
+    ck_assert(node.set_memory_max(16 << 20));
     const CgroupLayout& layout = cgroups->layout();
     const std::string cpu = (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
     if (layout.in_v2("cpu")) {
@@ -166,16 +166,17 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
         ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.shares"), "512\n");
     }
     ck_assert(node.set_cpu_max(0));
-    // A job that touches more memory than its node has is killed by the kernel.
+    // A job that touches more memory than its node has is killed by the kernel. Little memory: where the host has to find
+    // each page first, that takes its time.
     const Pidfd eater = cgroups.spawn(node, [] {
         char* memory = static_cast<char*>(
-            ::mmap(nullptr, 256 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        for (size_t i = 0; i < 256 << 20; i += 4096) const_cast<volatile char*>(memory)[i] = 1;
+            ::mmap(nullptr, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        for (size_t i = 0; i < 64 << 20; i += 4096) const_cast<volatile char*>(memory)[i] = 1;
     });
     ck_assert(*eater.exited_within(wait_max));
     const int status = *eater.reap();
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    ck_assert_int_gt(node.cpu_time()->ns, 1'000'000);
+    ck_assert_int_gt(node.cpu_time()->ns, 100'000);
     ck_assert_int_ge(*node.memory_bytes(), 0);
     const auto plain = cgroups->create("n2");
     ck_assert_int_eq(plain->set_cpu_max(500).error().code, ENOTSUP);
