@@ -137,7 +137,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 # Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its FUZZ_SOURCES line.
 $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
+	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
 	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz -lzstd -llz4
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)

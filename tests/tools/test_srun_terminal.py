@@ -94,7 +94,7 @@ def of_kind(connection, wanted):
 
 
 def running_job(shell, agentd):
-    sh = shell("-p", "3", "vi")
+    sh = shell("-p", "3", "cat")
     connection = agentd.accept()
     submit = connection.accept_job()
     connection.output(1, 0, b"ready\r\n")
@@ -126,7 +126,7 @@ def test_the_terminal_is_put_back_when_srun_itself_is_killed(shell, agentd, numb
 
 
 def test_the_terminal_is_put_back_when_the_agentd_stays_away(shell, agentd):
-    sh = shell("--patience", "0.2", "-p", "3", "vi")
+    sh = shell("--patience", "0.2", "-p", "3", "cat")
     connection = agentd.accept()
     connection.accept_job()
     agentd.die()
