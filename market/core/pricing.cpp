@@ -269,18 +269,21 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
     return prices;
 }
 
-Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
+Money worth_of(const Allocator& market, uint32_t job) {
+    const Job& j = market.jobs()[job];
     const int32_t top = market.speed_top();
+    if (top == 0) return j.value;
+    const int32_t speed = std::min(market.machines()[j.slot].spec.speed, top);
+    return Money{static_cast<int64_t>(static_cast<Wide>(j.value.micro) * speed / top)};
+}
+
+Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
     Wide consumers = 0, providers = 0;
-    for (size_t j = 0; j < market.jobs().size(); ++j) {
+    for (uint32_t j = 0; j < market.jobs().size(); ++j) {
         const Job& job = market.jobs()[j];
         if (!is_running(job)) continue;
-        const ProviderSpec& p = market.machines()[job.slot].spec;
-        const Money worth{top > 0
-                              ? static_cast<int64_t>(static_cast<Wide>(job.value.micro) * std::min(p.speed, top) / top)
-                              : job.value.micro};
-        consumers += static_cast<Wide>((worth - prices[j]).micro) * job.cpus;
-        providers += static_cast<Wide>((prices[j] - p.reserve).micro) * job.cpus;
+        consumers += static_cast<Wide>((worth_of(market, j) - prices[j]).micro) * job.cpus;
+        providers += static_cast<Wide>((prices[j] - market.machines()[job.slot].spec.reserve).micro) * job.cpus;
     }
     const auto money = [](Wide sum) {  // a quarter of the range, so that sums of these stay in it too
         return Money{static_cast<int64_t>(std::clamp<Wide>(sum, INT64_MIN / 4, INT64_MAX / 4))};

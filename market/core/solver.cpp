@@ -258,6 +258,12 @@ std::vector<Payment> Solver::payments() const {
 
 Surplus Solver::surplus() const { return surplus_of(impl_->market, impl_->current_prices()); }
 
+std::optional<Money> Solver::worth(JobKey key) const {
+    const uint32_t j = impl_->market.find_job(key);
+    if (!impl_->running(j)) return std::nullopt;
+    return worth_of(impl_->market, j);
+}
+
 std::optional<Money> Solver::winning_bid(JobKey key) const {
     const Allocator& market = impl_->market;
     const uint32_t i = market.find_job(key);

@@ -93,6 +93,8 @@ class Solver {
     // All running jobs, by key.
     std::vector<Payment> payments() const;
     Surplus surplus() const;
+    // What a running job is worth per CPU-hour where it runs: value x speed / fastest speed. nullopt: not running.
+    std::optional<Money> worth(JobKey key) const;
     // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what beats the bid in the
     // way); nullopt: it runs, is pinned, or no bid can.
     std::optional<Money> winning_bid(JobKey key) const;

@@ -37,6 +37,12 @@ struct Timer {
     bool operator>(const Timer& o) const { return at_s != o.at_s ? at_s > o.at_s : job > o.job; }
 };
 
+// Of a job that holds a place, per CPU-hour.
+struct Rate {
+    uint32_t job;
+    Money price, worth, reserve;
+};
+
 struct ProviderEvent {
     int64_t at_s;
     uint32_t provider;
@@ -75,10 +81,7 @@ class MarketRun {
             for (const Change& change : solver_.solve(Nanos::from_s(now_))) changes_.push_back(change);
             for (const Change& change : changes_) make(change);
             changes_.clear();
-            if (options_.prices) {
-                payments_ = solver_.payments();
-                surplus_ = solver_.surplus();
-            }
+            if (options_.prices) agree_on_rates();
             if (options_.record) record_load();
             ++out_.totals.steps;
             if (++steps_without_progress_ > steps_without_progress_max)
@@ -109,14 +112,24 @@ class MarketRun {
     void accrue(int64_t t) {
         const int64_t span = t - now_;
         if (span <= 0) return;
-        for (const market::Payment& payment : payments_) {
-            const size_t i = payment.job.n - 1;
-            out_.jobs[i].paid.add(payment.price, specs_[i].cpus, span);
+        for (const Rate& rate : rates_) {
+            const Job& job = jobs_[rate.job];
+            if (job.phase != Phase::running || job.since_s >= t) continue;
+            const int64_t cpus = specs_[rate.job].cpus, advanced = t - std::max(now_, job.since_s);
+            out_.jobs[rate.job].paid.add(rate.price, cpus, advanced);
+            out_.totals.consumers.add(rate.worth - rate.price, cpus, advanced);
+            out_.totals.providers.add(rate.price - rate.reserve, cpus, advanced);
         }
-        out_.totals.consumers.add(surplus_.consumers, 1, span);
-        out_.totals.providers.add(surplus_.providers, 1, span);
         out_.totals.busy_cpu_s += busy_cpus_ * span;
         out_.totals.offered_cpu_s += offered_cpus_ * span;
+    }
+
+    // What holds from now_ on, until the next event.
+    void agree_on_rates() {
+        rates_.clear();
+        for (const market::Payment& payment : solver_.payments())
+            rates_.push_back({static_cast<uint32_t>(payment.job.n - 1), payment.price, *solver_.worth(payment.job),
+                              providers_[payment.provider.n - 1].reserve});
     }
 
     void set_timer(uint32_t i, int64_t at_s) { timers_.push({at_s, i, ++jobs_[i].version}); }
@@ -306,8 +319,7 @@ class MarketRun {
     uint32_t moves_now_ = 0, freezes_now_ = 0;
     uint32_t steps_without_progress_ = 0;
     std::vector<Change> changes_;
-    std::vector<market::Payment> payments_;       // in force since now_
-    market::Surplus surplus_;
+    std::vector<Rate> rates_;                     // in force since now_
     std::vector<int64_t> open_stay_;              // since when a job holds its place (history)
     RunOutcome out_;
 };

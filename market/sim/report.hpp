@@ -9,7 +9,8 @@
 // - weighted completion time (WCT): sum of value x (run + waiting + frozen + in moves, freezes and thaws), that is the
 //   stay without the steps in which the end of a thaw or a move was told (market_run.hpp). With this definition the
 //   published example has its 9446; for a job that was never thawed or moved it is the stay.
-// - utilisation: held CPU-seconds / offered CPU-seconds until the last event. Surplus and welfare: money, integrated.
+// - utilisation: held CPU-seconds / offered CPU-seconds until the last event. Surplus and welfare
+//   (market_run.hpp): money, integrated.
 #pragma once
 
 #include <span>

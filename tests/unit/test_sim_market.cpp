@@ -60,8 +60,15 @@ class SecondBySecond {
     }
 
     void step() {
-        // The second that is over: what was paid, and every running job a second further.
-        for (const auto& p : payments_) out_.jobs[p.job.n - 1].paid.add(p.price, jobs_[p.job.n - 1].cpus, 1);
+        // The second that is over: what was paid and gained by those who advance, and every running job a second
+        // further.
+        for (const auto& p : payments_) {
+            const size_t i = p.job.n - 1;
+            if (states_[i].doing != Doing::running || states_[i].skip) continue;
+            out_.jobs[i].paid.add(p.price, jobs_[i].cpus, 1);
+            out_.totals.consumers.add(*worth_[i] - p.price, jobs_[i].cpus, 1);
+            out_.totals.providers.add(p.price - providers_[p.provider.n - 1].reserve, jobs_[i].cpus, 1);
+        }
         for (size_t i = 0; i < jobs_.size(); ++i) {
             State& s = states_[i];
             if (operating(s)) {
@@ -83,6 +90,13 @@ class SecondBySecond {
         for (const auto& change : solver_.solve(Nanos::from_s(now_))) changes.push_back(change);
         for (const auto& change : changes) make(change);
         payments_ = solver_.payments();
+        worth_.assign(jobs_.size(), std::nullopt);
+        int64_t top = 0;
+        for (size_t p = 0; p < providers_.size(); ++p)
+            if (solver_.provider({p + 1})) top = std::max<int64_t>(top, providers_[p].speed);
+        for (const auto& p : payments_)
+            worth_[p.job.n - 1] = Money{static_cast<int64_t>(static_cast<__int128>(jobs_[p.job.n - 1].value.micro) *
+                                                             providers_[p.provider.n - 1].speed / top)};
     }
 
     void tell() {
@@ -157,6 +171,7 @@ class SecondBySecond {
     std::vector<State> states_;
     market::Solver solver_;
     std::vector<market::Payment> payments_;
+    std::vector<std::optional<Money>> worth_;
     int64_t now_ = 0;
     bool told_ = false;
     RunOutcome out_;
@@ -180,6 +195,8 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
                       static_cast<long>(a.lost_s), static_cast<long>(a.paid.micro_s), static_cast<long>(b.operation_s),
                       static_cast<long>(b.lost_s), static_cast<long>(b.paid.micro_s));
     }
+    ck_assert_msg(got->totals.consumers == expected.totals.consumers && got->totals.providers == expected.totals.providers,
+                  "%s: other surpluses", where.c_str());
 }
 
 struct Market {
