@@ -44,7 +44,7 @@ bool parse_stat(const std::string& text, StatLine& out) {
 
 // In the new process, before its exec: system calls only. Moves what souk-init gets to fds 3 and 4.
 void become_init(const CapsuleOptions& o, int connection, char* const* argv) {
-    const auto give_up = [connection](const char* what) {
+    const auto give_up = [&connection](const char* what) {
         const int code = errno;
         struct {
             souk_msg head;
