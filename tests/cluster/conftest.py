@@ -14,13 +14,6 @@ import time
 
 import pytest
 
-# Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in children: not here.
-for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1,
-                 signal.SIGUSR2):
-    if signal.getsignal(_ignored) == signal.SIG_IGN:
-        signal.signal(_ignored, signal.default_int_handler if _ignored == signal.SIGINT else signal.SIG_DFL)
-
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("SOUK_BIN") or os.path.normpath(os.path.join(HERE, "..", "..", "build", "bin"))
 LIMIT = 40.0  # seconds for anything that should take a fraction of one: the machine may be busy

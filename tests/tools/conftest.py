@@ -2,20 +2,12 @@
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 
 import pytest
 
 from fake import LIMIT, Agentd
-
-# Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in children: not here.
-for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1,
-                 signal.SIGUSR2):
-    if signal.getsignal(_ignored) == signal.SIG_IGN:
-        signal.signal(_ignored, signal.default_int_handler if _ignored == signal.SIGINT else signal.SIG_DFL)
-
 
 BIN = pathlib.Path(os.environ.get("SOUK_BIN", pathlib.Path(__file__).parents[2] / "build" / "bin"))
 
