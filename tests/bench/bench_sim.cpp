@@ -168,6 +168,10 @@ void print_solver(const std::string& path) {
 
 int main(int argc, char** argv) {
     if (argc == 5 && std::string(argv[1]) == "--peak") return print_peak(argv[2], argv[3], std::atoll(argv[4]));
+    if (argc > 1) {
+        std::fprintf(stderr, "bench_sim: unknown argument '%s': it takes none (SOUK_TRACES names the traces)\n", argv[1]);
+        return 2;
+    }
     char name[] = "/tmp/souk-bench-sim-XXXXXX";
     const std::string directory = mkdtemp(name);
     const char* named = std::getenv("SOUK_TRACES");

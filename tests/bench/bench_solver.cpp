@@ -183,7 +183,11 @@ void mixed_payments() {
 }
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+    if (argc > 1) {
+        std::fprintf(stderr, "bench_solver: unknown argument '%s': it takes none\n", argv[1]);
+        return 2;
+    }
     const MarketShape shapes[] = {
         {"equal machines", 1, 1, 1, 4096, 1024},           {"ten speeds", 10, 1, 1, 4096, 1024},
         {"16 CPUs, memory binds", 1, 16, 4, 8192, 2048},   {"16 CPUs, four speeds", 4, 16, 4, 65536, 2048},
