@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t day_s = 86'400;
 constexpr int64_t run_most = 1'000'000'000;
+constexpr uint32_t unknown_user = 1u << 31;
 
 Status set_integer(int64_t& to, std::string_view text, int64_t least, int64_t most) {
     int64_t v = 0;
@@ -171,14 +172,20 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
         if (log->run_s < 0 || width > widest) continue;
         SimJob job;
         job.id = static_cast<int64_t>(out.jobs.size()) + 1;
-        job.start_s = static_cast<int64_t>(static_cast<__int128>(at) * 1'000'000 / c.arrival_divisor_micro);
+        const __int128 start_s = static_cast<__int128>(at) * 1'000'000 / c.arrival_divisor_micro;
+        if (start_s > seconds_max)
+            return fail("line " + std::to_string(log->line) + ": with this arrival_divisor the job comes after second " +
+                        std::to_string(seconds_max));
+        job.start_s = static_cast<int64_t>(start_s);
         job.run_s = std::clamp<int64_t>(scaled(log->run_s, c.run_multiplier_micro), 1, run_most);
         job.value = Money::units(c.value.draw(jobs, 1));
         const int64_t drawn_mb = c.memory.draw(jobs, 0);
         const int64_t kb = log->used_kb > 0 ? log->used_kb : log->requested_kb;
-        job.memory_mb = kb > 0 ? (kb * width + 1023) / 1024 : drawn_mb;
+        job.memory_mb = kb > 0 ? std::min(market::memory_mb_max, (kb * width + 1023) / 1024) : drawn_mb;
         job.cpus = width;
-        job.user = static_cast<uint32_t>(c.users && log->user >= 0 ? log->user : job.id);
+        // An unknown user is none of the known ones, whose numbers are below.
+        job.user = c.users && log->user >= 0 ? static_cast<uint32_t>(log->user)
+                                             : (c.users ? unknown_user : 0) + static_cast<uint32_t>(job.id);
         out.jobs.push_back(job);
     }
     if (out.jobs.empty()) return fail("no job of the trace is left by this configuration");

@@ -13,7 +13,7 @@
 //   value            uniform 10 60    what values are drawn from (distribution.hpp)
 //   cpus             one   CPUs of a job: one, requested or allocated (with the other one where there is none)
 //   memory           fix 100          MB of a job, where the log says neither used nor requested memory
-//   users            no    yes: write the user as seventh field
+//   users            no    yes: write the user as seventh field (unknown: 2^31 + the job's id, a user of its own)
 //   providers        (needed)         how many
 //   speed            fix 100
 //   reservation      fix 1
@@ -57,7 +57,7 @@ struct Imported {
     std::vector<SimProvider> providers;
     uint32_t dropped_no_run = 0, dropped_too_wide = 0;
 };
-// Fails when no job is left.
+// Fails when no job is left, or one would start after seconds_max.
 Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& config);
 
 }  // namespace souk::sim

@@ -10,7 +10,6 @@
 namespace souk::sim {
 namespace {
 
-constexpr int64_t seconds_most = 1'000'000'000'000;
 constexpr int64_t run_most = 1'000'000'000;  // 31 years: its work in hundredths stays far from overflow
 constexpr size_t fields_most = 7;
 
@@ -73,7 +72,7 @@ Result<SimJob> job_of(const Line& line) {
                         " fields, a job has 6 (id start run value memory cpus) or 7 (user)");
     SimJob job;
     TRY_ASSIGN(job.id, line.integer(0, {"id", 1, std::numeric_limits<int64_t>::max()}));
-    TRY_ASSIGN(job.start_s, line.integer(1, {"start", 0, seconds_most}));
+    TRY_ASSIGN(job.start_s, line.integer(1, {"start", 0, seconds_max}));
     TRY_ASSIGN(job.run_s, line.integer(2, {"run", 1, run_most}));
     TRY_ASSIGN(job.value, line.money(3, "value"));
     TRY_ASSIGN(job.memory_mb, line.integer(4, {"memory", 0, market::memory_mb_max}));
@@ -93,8 +92,8 @@ Result<SimProvider> provider_of(const Line& line) {
                         " fields, a provider has 7 (id start end reserve memory cpus speed)");
     SimProvider p;
     TRY_ASSIGN(p.id, line.integer(0, {"id", 1, std::numeric_limits<int64_t>::max()}));
-    TRY_ASSIGN(p.start_s, line.integer(1, {"start", 0, seconds_most}));
-    TRY_ASSIGN(p.end_s, line.integer(2, {"end", -1, seconds_most}));
+    TRY_ASSIGN(p.start_s, line.integer(1, {"start", 0, seconds_max}));
+    TRY_ASSIGN(p.end_s, line.integer(2, {"end", -1, seconds_max}));
     if (p.end_s >= 0 && p.end_s <= p.start_s) return line.bad_field(2, "end", "is not after the start");
     TRY_ASSIGN(p.reserve, line.money(3, "reserve"));
     TRY_ASSIGN(p.memory_mb, line.integer(4, {"memory", 0, market::memory_mb_max}));

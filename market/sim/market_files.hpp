@@ -19,6 +19,10 @@
 
 namespace souk::sim {
 
+// Starts and ends are at most this (253 years): the market reckons in nanoseconds, 64 bits of them, and its options add
+// up to 1e9 s.
+inline constexpr int64_t seconds_max = 8'000'000'000;
+
 struct SimJob {
     int64_t id = 0;         // at least 1
     int64_t start_s = 0;    // arrives

@@ -73,6 +73,9 @@ class MarketRun {
     Result<RunOutcome> run() {
         TRY(solver_.set_options(options_.solver));
         for (int64_t t = next_event(); t != never; t = next_event()) {
+            if (t > seconds_max)
+                return fail("the run goes on beyond second " + std::to_string(seconds_max) +
+                            " (253 years), where the market's clock ends");
             accrue(t);
             now_ = t;
             tell_timers();

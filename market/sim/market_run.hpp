@@ -20,6 +20,7 @@
 // providers' price - reserve.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -46,7 +47,10 @@ struct MoneySeconds {
     void add(Money per_hour, int64_t times, int64_t seconds) {
         micro_s += static_cast<__int128>(per_hour.micro) * times * seconds;
     }
-    Money money() const { return {static_cast<int64_t>(micro_s / 3600)}; }
+    // Ends at a quarter of the range, so that a sum of these stays in it too.
+    Money money() const {
+        return {static_cast<int64_t>(std::clamp<__int128>(micro_s / 3600, INT64_MIN / 4, INT64_MAX / 4))};
+    }
     bool operator==(const MoneySeconds&) const = default;
 };
 
@@ -90,7 +94,7 @@ struct RunOutcome {
 };
 
 // Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, and when
-// freezing and thawing eat all progress (for 10,000 steps no running job has advanced).
+// freezing and thawing eat all progress (for 10,000 steps no running job has advanced), and beyond seconds_max.
 Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
                               const MarketRunOptions& options);
 
