@@ -6,9 +6,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -128,44 +129,93 @@ Result<std::string> read_text(const std::string& path) {
     return text;
 }
 
-OutputFiles::~OutputFiles() {
-    for (const Pending& file : pending_)
-        if (!file.temporary.empty()) ::unlink(file.temporary.c_str());
+namespace {
+
+// The one name of a file: absolute, without links, whether it exists or not.
+std::string place_of(const std::string& path) {
+    std::error_code failed;
+    const std::filesystem::path place = std::filesystem::weakly_canonical(path, failed);
+    if (failed) return path;
+    std::filesystem::path whole = std::filesystem::absolute(place, failed);
+    return failed ? path : whole.string();
 }
+
+constexpr int names_max = 1'000;
+
+// Tries name after name while there is a file of that name (of a process that was killed, or of another machine).
+Status with_unused_name(const std::string& place, std::string& name, const std::function<bool(const char*)>& make) {
+    for (int n = 0; n < names_max; ++n) {
+        name = place + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(n);
+        if (make(name.c_str())) return {};
+        if (errno != EEXIST) break;
+    }
+    const int code = errno;
+    name.clear();
+    return fail_errno("create", code);
+}
+
+}  // namespace
+
+OutputFiles::~OutputFiles() {
+    for (const Pending& file : pending_) {
+        if (file.fd >= 0) ::close(file.fd);
+        if (!file.temporary.empty()) ::unlink(file.temporary.c_str());
+    }
+}
+
+void OutputFiles::spare(const std::string& path) { spared_.push_back(place_of(path)); }
 
 Status OutputFiles::add(const std::string& path, std::string_view content) {
     struct stat there {};
-    std::string place = path;
-    if (::stat(path.c_str(), &there) == 0) {
-        if (S_ISDIR(there.st_mode)) return fail(path + ": is a directory");
-        if (!S_ISREG(there.st_mode)) {
-            pending_.push_back({"", path, std::string(content)});
-            return {};
-        }
-        if (char* const real = ::realpath(path.c_str(), nullptr)) {
-            place = real;
-            ::free(real);
-        }
+    const bool exists = ::stat(path.c_str(), &there) == 0;
+    if (exists && S_ISDIR(there.st_mode)) return fail(path + ": is a directory");
+    if (exists && !S_ISREG(there.st_mode)) {
+        pending_.push_back({path, "", -1, std::string(content), false});
+        return {};
     }
-    Pending file{place + ".tmp." + std::to_string(::getpid()), place, ""};
-    const File out(::open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (out.fd < 0) return wrap(path, fail_errno("create", errno).value());
-    pending_.push_back(std::move(file));
-    if (Status written = write_all(out.fd, content); !written) return wrap(path, std::move(written).error());
+    Pending file{place_of(path), "", -1, "", true};
+    if (std::find(spared_.begin(), spared_.end(), file.place) != spared_.end())
+        return fail(path + ": is an input, and would be overwritten");
+    for (const Pending& other : pending_)
+        if (other.place == file.place) return fail(path + ": is named for two outputs");
+    const std::string directory = std::filesystem::path(file.place).parent_path().string();
+    // A file without a name gets one through /proc.
+    if (::access("/proc/self/fd", X_OK) == 0)
+        file.fd = ::open(directory.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (file.fd < 0) {
+        const Status made = with_unused_name(file.place, file.temporary, [&](const char* name) {
+            return (file.fd = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0;
+        });
+        if (!made) return wrap(path, made.error());
+    }
+    pending_.push_back(file);
+    if (Status written = write_all(file.fd, content); !written) return wrap(path, std::move(written).error());
+    return {};
+}
+
+Status OutputFiles::give_name(Pending& file) {
+    if (file.temporary.empty()) {
+        const std::string nameless = "/proc/self/fd/" + std::to_string(file.fd);
+        TRY(with_unused_name(file.place, file.temporary, [&](const char* name) {
+            return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+        }));
+    }
+    if (std::rename(file.temporary.c_str(), file.place.c_str()) != 0) return fail_errno("rename", errno);
+    file.temporary.clear();
     return {};
 }
 
 Status OutputFiles::commit() {
     while (!pending_.empty()) {
-        const Pending& file = pending_.back();
-        if (!file.temporary.empty()) {
-            if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0)
-                return wrap(file.path, fail_errno("rename", errno).value());
+        Pending& file = pending_.back();
+        if (file.regular) {
+            if (Status named = give_name(file); !named) return wrap(file.place, std::move(named).error());
+            ::close(file.fd);
         } else {
-            const File out(::open(file.path.c_str(), O_WRONLY | O_CLOEXEC));
-            if (out.fd < 0) return wrap(file.path, fail_errno("open", errno).value());
+            const File out(::open(file.place.c_str(), O_WRONLY | O_CLOEXEC));
+            if (out.fd < 0) return wrap(file.place, fail_errno("open", errno).value());
             if (Status written = write_all(out.fd, file.content); !written)
-                return wrap(file.path, std::move(written).error());
+                return wrap(file.place, std::move(written).error());
         }
         pending_.pop_back();
     }

@@ -19,24 +19,33 @@ Result<SwfTrace> read_swf(const std::string& path);
 // A whole text file of at most 256 MiB.
 Result<std::string> read_text(const std::string& path);
 
-// Files that appear together or not at all: each is written beside its place under a temporary name; commit() renames
-// them. Without commit() the destructor removes what was written. A symbolic link stays one; what is no regular file (a
-// device, a pipe) is written to by commit().
+// Files that appear together or not at all: each is written without a name (where the file system cannot do that: under
+// a temporary one beside its place), and commit() gives them their names. So whoever is killed while writing leaves
+// nothing; killed inside commit(), some whole files and perhaps one whole file NAME.tmp.PID.N. Without commit() nothing
+// is left. A symbolic link stays one; what is no regular file (a device, a pipe) is written to by commit().
 class OutputFiles {
   public:
     OutputFiles() = default;
     OutputFiles(const OutputFiles&) = delete;
     OutputFiles& operator=(const OutputFiles&) = delete;
     ~OutputFiles();
+    // add() of this file fails: it is read, or it was meant for something else.
+    void spare(const std::string& path);
+    // Fails where the file cannot be written, was added already, or is spared.
     Status add(const std::string& path, std::string_view content);
     Status commit();
 
   private:
     struct Pending {
-        std::string temporary, path;
-        std::string content;  // of a path that is no regular file; then there is no temporary one
+        std::string place;
+        std::string temporary;  // its name until commit(); empty: it has none
+        int fd = -1;            // the file that has no name yet
+        std::string content;    // of what is no regular file
+        bool regular = true;
     };
+    Status give_name(Pending& file);
     std::vector<Pending> pending_;
+    std::vector<std::string> spared_;
 };
 
 }  // namespace souk::sim

@@ -148,9 +148,89 @@ def test_an_output_that_cannot_be_written_leaves_none_of_them(tool, files):
     assert not os.path.isfile("/dev/null")
 
 
+@pytest.mark.parametrize("arguments", [["run", "-j", "jobs", "-p", "providers"], ["compare", "-j", "jobs", "-p", "providers"],
+                                       ["replay", "trace.swf"], ["replay", "trace.swf", "--json", "-"], ["import", "config", "-o", "out"],
+                                       ["run", "--help"], ["--help"]])
+def test_what_cannot_be_said_on_stdout_is_a_failure(files, arguments):
+    (files / "config").write_text("trace = trace.swf\nproviders = 1\n")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([BIN / "marketsim", *arguments], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+                              timeout=LIMIT)
+    assert done.returncode == 1 and done.stderr.decode().endswith(": standard output: No space left on device\n")
+
+
+def test_an_output_is_neither_an_input_nor_named_twice(tool, files):
+    (files / "config").write_text("trace = trace.swf\nproviders = 1\n")
+    (files / "out.jobs").write_text(TRACE)
+    os.symlink("jobs", "link")
+    before = {name: (files / name).read_bytes() for name in os.listdir()}
+    for arguments, complaint in (
+            (["run", "-j", "jobs", "-p", "providers", "-o", "jobs"], "run: jobs: is an input, and would be overwritten"),
+            (["run", "-j", "jobs", "-p", "providers", "--json", "./link"], "run: ./link: is an input, and would be overwritten"),
+            (["compare", "-j", "jobs", "-p", "providers", "-o", "providers"], "compare: providers: is an input, and would be overwritten"),
+            (["replay", "trace.swf", "--json", "trace.swf"], "replay: trace.swf: is an input, and would be overwritten"),
+            (["import", "config", "--trace", "out.jobs", "-o", "out"], "import: out.jobs: is an input, and would be overwritten"),
+            (["run", "-j", "jobs", "-p", "providers", "-o", "out", "--json", "./out.json"], "run: ./out.json: is named for two outputs"),
+            (["replay", "trace.swf", "--json", "out", "--per-job", "out"], "replay: out: is named for two outputs")):
+        assert tool("marketsim", *arguments) == (1, "", f"marketsim {complaint}\n")
+        assert {name: (files / name).read_bytes() for name in os.listdir()} == before
+
+
+def test_sums_that_no_number_holds_end_at_the_largest_and_time_ends_with_a_word(tool, files):
+    (files / "jobs").write_text("1 0 1000000000 1000000000 0 1048576\n")
+    (files / "providers").write_text("1 0 -1 0 1000 1048576 100\n")
+    status, out, _ = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "--json", "-")
+    figures = json.loads(out)
+    assert status == 0 and figures["social_welfare"] == figures["consumers_surplus"] > 10**12 and figures["providers_surplus"] == 0
+    (files / "providers").write_text("1 0 -1 0 1000 1048576 1\n")
+    assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-o", "out") == (1, "", (
+        "marketsim run: the run goes on beyond second 8000000000 (253 years), where the market's clock ends\n"))
+    (files / "jobs").write_text("1 8000000001 1 1 0 1\n")
+    assert tool("marketsim", "run", "-j", "jobs", "-p", "providers") == (1, "", (
+        "marketsim run: jobs: line 1: field 2 (start): '8000000001' is out of range (0 to 8000000000)\n"))
+    (files / "trace.swf").write_text(TRACE + "201 8001 -1 5 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 -1 -1\n")
+    (files / "config").write_text("trace = trace.swf\nproviders = 1\narrival_divisor = 0.000001\n")
+    assert tool("marketsim", "import", "config", "-o", "out") == (1, "", (
+        "marketsim import: trace.swf: line 202: with this arrival_divisor the job comes after second 8000000000\n"))
+    assert not any(name.startswith("out") for name in os.listdir())
+
+
+def test_whoever_is_killed_while_it_writes_leaves_nothing(files):
+    # A pipe as one of two outputs: the run waits in commit() with the other one written and not named.
+    os.mkfifo("pipe")
+    process = subprocess.Popen([BIN / "marketsim", "replay", "trace.swf", "--json", "whole.json", "--per-job", "pipe"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        reader = os.open("pipe", os.O_RDONLY)  # opens when the run opens its end
+        process.kill()
+        process.wait(timeout=LIMIT)
+        os.close(reader)
+    finally:
+        process.kill()
+        process.wait(timeout=LIMIT)
+    left = sorted(os.listdir())
+    if left != ["jobs", "pipe", "providers", "trace.swf"]:  # it was faster than the signal: then it is whole
+        assert left == ["jobs", "pipe", "providers", "trace.swf", "whole.json"]
+        assert json.loads((files / "whole.json").read_text())["jobs"] == 200
+
+
+def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, files):
+    status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s", "greedy_migration", "--pricings", "uniform",
+                          "--k", "0,1000", "--moves-max", "0,2", "--min-stay", "7", "--quantum", "20", "--json", "-")
+    rows = json.loads(out)
+    assert status == 0 and [row["variant"] for row in rows] == [
+        f"greedy_migration/uniform k={k} moves-max={moves}" for k in (0, 1000) for moves in (0, 2)]
+    assert [(row["k_permille"], row["moves_max"], row["min_stay_s"], row["quantum_s"]) for row in rows] == [
+        (0, 0, 7, 20), (0, 2, 7, 20), (1000, 0, 7, 20), (1000, 2, 7, 20)]
+    assert rows[0]["providers_surplus"] == 0 < rows[2]["providers_surplus"]
+    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--k", ",".join(["1"] * 300))
+    assert status == 2 and "at most 256" in err
+
+
 def test_wrong_usage_is_told_from_a_failure(tool, files):
     for arguments in ([], ["fly"], ["replay"], ["replay", "trace.swf", "--policy", "magic"], ["replay", "trace.swf", "--cpus", "0"],
-                      ["run", "-j", "jobs"], ["compare", "-j", "jobs", "-p", "providers", "--plot", "picture.gif"],
+                      ["run", "-j", "jobs"], ["compare", "-j", "jobs", "-p", "providers", "--plot", "picture.gif"], ["compare", "-j", "jobs", "-p", "providers", "--plot", ".svg"],
+                      ["replay", "trace.swf", "--cpus", "4", "--cpus", "5"],
                       ["replay", "trace.swf", "--values", "uniform 5"]):
         status, out, err = tool("marketsim", *arguments)
         assert status == 2 and out == "" and err.count("\n") == 1 and err.startswith("marketsim"), (arguments, err)

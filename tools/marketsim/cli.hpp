@@ -3,6 +3,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -11,14 +13,25 @@
 
 namespace souk::tools {
 
+// All of the text is out, or why not (a full disk, say).
+inline Status print(const std::string& text) {
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return fail_errno("standard output", errno);
+    return {};
+}
+
+inline int failed(const CLI::App& app, const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.message.c_str());
+    return 1;
+}
+
 // Parses; nothing when the verb may go on, else its exit code (help on stdout: 0; a usage error, one line: 2).
 inline std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) {
     try {
         app.parse(argc, argv);
         return std::nullopt;
     } catch (const CLI::CallForHelp&) {
-        std::fputs(app.help().c_str(), stdout);
-        return 0;
+        const Status done = print(app.help());
+        return done ? 0 : failed(app, done.error());
     } catch (const CLI::ParseError& e) {
         std::string why = e.what();
         for (char& c : why) c = c == '\n' ? ' ' : c;
@@ -30,11 +43,6 @@ inline std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) 
 inline int usage_error(const CLI::App& app, const std::string& why) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
     return 2;
-}
-
-inline int failed(const CLI::App& app, const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.message.c_str());
-    return 1;
 }
 
 // CPU time of this process since it began, all threads, in seconds.

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -29,7 +29,7 @@ constexpr size_t bands_max = 12;
 struct Options {
     std::string jobs, providers, out, json, plot;
     std::vector<std::string> solvers{"greedy_migration", "proportional_share"}, pricings{"critical"};
-    std::vector<int64_t> horizons{0}, min_stays{0}, networks{100}, disks{100}, quanta{10};
+    std::vector<int64_t> ks{500}, horizons{0}, min_stays{0}, moves_max{0}, networks{100}, disks{100}, quanta{10};
     int64_t alpha_s = 10;
     unsigned threads = 0;
 };
@@ -42,32 +42,47 @@ struct Variant {
     std::string error;
 };
 
+// A parameter of which every value is tried.
+struct Parameter {
+    const char* name;
+    const std::vector<int64_t>& values;
+    void (*set)(MarketRunOptions& run, int64_t value);
+};
+
+// Every combination; the last parameter changes fastest.
 std::vector<Variant> variants_of(const Options& o) {
-    std::vector<Variant> out;
-    const auto tag = [](const std::vector<int64_t>& all, const char* name, int64_t v) {
-        return all.size() > 1 ? fmt::format(" {}={}", name, v) : std::string();
+    const Parameter parameters[] = {
+        {"k", o.ks, [](MarketRunOptions& r, int64_t v) { r.solver.k_permille = static_cast<int32_t>(v); }},
+        {"horizon", o.horizons, [](MarketRunOptions& r, int64_t v) { r.solver.horizon = Nanos::from_s(v); }},
+        {"min-stay", o.min_stays, [](MarketRunOptions& r, int64_t v) { r.solver.min_stay = Nanos::from_s(v); }},
+        {"moves-max", o.moves_max,
+         [](MarketRunOptions& r, int64_t v) { r.solver.moves_max = static_cast<int32_t>(v); }},
+        {"quantum", o.quanta, [](MarketRunOptions& r, int64_t v) { r.solver.quantum = Nanos::from_s(v); }},
+        {"network", o.networks, [](MarketRunOptions& r, int64_t v) { r.network_mb_per_s = v; }},
+        {"disk", o.disks, [](MarketRunOptions& r, int64_t v) { r.disk_mb_per_s = v; }},
     };
+    std::vector<Variant> out;
     for (const std::string& solver : o.solvers)
-        for (const std::string& pricing : o.pricings)
-            for (const int64_t horizon : o.horizons)
-                for (const int64_t stay : o.min_stays)
-                    for (const int64_t quantum : o.quanta)
-                        for (const int64_t network : o.networks)
-                            for (const int64_t disk : o.disks) {
-                                Variant v;
-                                v.name = solver + "/" + pricing + tag(o.horizons, "horizon", horizon) +
-                                         tag(o.min_stays, "min-stay", stay) + tag(o.quanta, "quantum", quantum) +
-                                         tag(o.networks, "network", network) + tag(o.disks, "disk", disk);
-                                v.run.solver.algorithm = solver;
-                                v.run.solver.pricing = pricing;
-                                v.run.solver.horizon = Nanos::from_s(horizon);
-                                v.run.solver.min_stay = Nanos::from_s(stay);
-                                v.run.solver.quantum = Nanos::from_s(quantum);
-                                v.run.network_mb_per_s = network;
-                                v.run.disk_mb_per_s = disk;
-                                v.run.record = !o.plot.empty();
-                                out.push_back(std::move(v));
-                            }
+        for (const std::string& pricing : o.pricings) {
+            Variant one;
+            one.name = solver + "/" + pricing;
+            one.run.solver.algorithm = solver;
+            one.run.solver.pricing = pricing;
+            one.run.record = !o.plot.empty();
+            std::vector<Variant> some{one};
+            for (const Parameter& p : parameters) {
+                std::vector<Variant> more;
+                for (const Variant& v : some)
+                    for (const int64_t value : p.values) {
+                        if (more.size() > variants_max) break;  // too many already
+                        Variant& next = more.emplace_back(v);
+                        if (p.values.size() > 1) next.name += fmt::format(" {}={}", p.name, value);
+                        p.set(next.run, value);
+                    }
+                some = std::move(more);
+            }
+            for (Variant& v : some) out.push_back(std::move(v));
+        }
     return out;
 }
 
@@ -242,10 +257,12 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
     run_all(variants, jobs, providers, options);
     const std::string text = table(variants, bands_of(jobs)), json = json_text(variants, options.alpha_s);
     OutputFiles files;
+    files.spare(options.jobs);
+    files.spare(options.providers);
     if (!options.out.empty()) TRY(files.add(options.out, text));
     if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
     TRY(files.commit());
-    std::fputs((options.json == "-" ? json : text).c_str(), stdout);
+    TRY(print(options.json == "-" ? json : text));
     if (!options.plot.empty()) TRY(draw(variants, jobs, providers, options.plot));
     for (const Variant& v : variants)
         if (!v.error.empty()) return fail(v.name + ": " + v.error);
@@ -271,17 +288,17 @@ int marketsim_compare(int argc, char** argv) {
         ->delimiter(',')
         ->check(CLI::IsMember(names(market::Solver::pricings())))
         ->capture_default_str();
-    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, const char* about) {
-        app.add_option(name, to, about)
-            ->delimiter(',')
-            ->check(CLI::Range(least, int64_t{1'000'000'000}))
-            ->capture_default_str();
+    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most, const char* about) {
+        app.add_option(name, to, about)->delimiter(',')->check(CLI::Range(least, most))->capture_default_str();
     };
-    list("--horizon", options.horizons, 0, "seconds within which a move must pay for itself, with commas");
-    list("--min-stay", options.min_stays, 0, "seconds without being moved after being placed, with commas");
-    list("--quantum", options.quanta, 1, "proportional_share: seconds of a turn, with commas");
-    list("--network", options.networks, 1, "MB/s of a migration, with commas");
-    list("--disk", options.disks, 1, "MB/s of a freeze and of a thaw, with commas");
+    constexpr int64_t seconds_most = 1'000'000'000, rate_most = 1'000'000;
+    list("--k", options.ks, 0, 1'000, "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers; with commas");
+    list("--horizon", options.horizons, 0, seconds_most, "seconds within which a move must pay for itself, with commas");
+    list("--min-stay", options.min_stays, 0, seconds_most, "seconds without being moved after being placed, with commas");
+    list("--moves-max", options.moves_max, 0, 1'000'000, "voluntary moves in a minute (0: no cap), with commas");
+    list("--quantum", options.quanta, 1, seconds_most, "proportional_share: seconds of a turn, with commas");
+    list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
+    list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
     app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
         ->capture_default_str();
@@ -293,7 +310,9 @@ int marketsim_compare(int argc, char** argv) {
     app.add_option("--plot", options.plot,
                    "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg or NAME.png")
         ->check([](const std::string& s) {
-            return s.ends_with(".svg") || s.ends_with(".png") ? "" : "'" + s + "' ends neither in .svg nor in .png";
+            const std::filesystem::path path(s);
+            const bool picture = path.extension() == ".svg" || path.extension() == ".png";
+            return picture ? "" : "'" + s + "' is neither NAME.svg nor NAME.png";
         });
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     std::vector<Variant> variants = variants_of(options);

@@ -44,6 +44,8 @@ Status import(const Options& options) {
     if (!imported) return wrap(config->trace, std::move(imported).error());
     const std::string jobs = options.out + ".jobs", providers = options.out + ".providers";
     OutputFiles files;
+    files.spare(options.config);
+    files.spare(config->trace);
     TRY(files.add(jobs, format_jobs(imported->jobs, config->users)));
     TRY(files.add(providers, format_providers(imported->providers)));
     TRY(files.commit());
@@ -54,16 +56,12 @@ Status import(const Options& options) {
                                              {"providers", imported->providers.size()},
                                              {"dropped_no_run", imported->dropped_no_run},
                                              {"dropped_too_wide", imported->dropped_too_wide}};
-        std::fputs((json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n").c_str(), stdout);
-        return {};
+        return print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     }
-    std::fputs(
+    return print(
         fmt::format("{}: {} jobs ({} dropped without a run time, {} wider than every provider)\n{}: {} providers\n",
                     jobs, imported->jobs.size(), imported->dropped_no_run, imported->dropped_too_wide, providers,
-                    imported->providers.size())
-            .c_str(),
-        stdout);
-    return {};
+                    imported->providers.size()));
 }
 
 }  // namespace

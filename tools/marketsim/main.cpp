@@ -20,9 +20,12 @@ constexpr Verb verbs[] = {
     {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
 };
 
-void usage(std::FILE* to) {
-    std::fputs("usage: marketsim VERB [options]   (marketsim VERB --help tells more)\n", to);
-    for (const Verb& verb : verbs) std::fprintf(to, "  %-8s %s\n", verb.name.data(), verb.about);
+int help() {
+    std::fputs("usage: marketsim VERB [options]   (marketsim VERB --help tells more)\n", stdout);
+    for (const Verb& verb : verbs) std::printf("  %-8s %s\n", verb.name.data(), verb.about);
+    if (std::fflush(stdout) == 0) return 0;
+    std::perror("marketsim: standard output");
+    return 1;
 }
 
 }  // namespace
@@ -33,10 +36,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     const std::string_view name = argv[1];
-    if (name == "--help" || name == "-h" || name == "help") {
-        usage(stdout);
-        return 0;
-    }
+    if (name == "--help" || name == "-h" || name == "help")
+        return help();
     for (const Verb& verb : verbs)
         if (verb.name == name) return verb.run(argc - 1, argv + 1);
     std::fprintf(stderr, "marketsim: no verb '%s': see marketsim --help\n", argv[1]);

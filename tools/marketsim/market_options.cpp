@@ -75,6 +75,11 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                             {"deviation", v.deviation}});
     const nlohmann::ordered_json json = {{"solver", options.solver.algorithm},
                                          {"pricing", options.solver.pricing},
+                                         {"k_permille", options.solver.k_permille},
+                                         {"horizon_s", options.solver.horizon.ns / 1'000'000'000},
+                                         {"min_stay_s", options.solver.min_stay.ns / 1'000'000'000},
+                                         {"moves_max", options.solver.moves_max},
+                                         {"quantum_s", options.solver.quantum.ns / 1'000'000'000},
                                          {"network_mb_per_s", options.network_mb_per_s},
                                          {"disk_mb_per_s", options.disk_mb_per_s},
                                          {"alpha_s", alpha_s},

@@ -130,13 +130,13 @@ Status replay(Options& options) {
     outcome.policy_cpu_s = cpu_seconds() - before;
     outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
     OutputFiles files;
+    files.spare(options.trace);
     const bool json_here = options.json == "-";
     const std::string json = options.json.empty() ? "" : json_text(options, outcome);
     if (!options.json.empty() && !json_here) TRY(files.add(options.json, json));
     if (!options.per_job.empty()) TRY(files.add(options.per_job, per_job_text(trace, workload, outcome.schedule)));
     TRY(files.commit());
-    std::fputs(json_here ? json.c_str() : human_text(options, outcome).c_str(), stdout);
-    return {};
+    return print(json_here ? json : human_text(options, outcome));
 }
 
 }  // namespace

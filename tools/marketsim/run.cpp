@@ -27,6 +27,8 @@ Status run(const Options& options) {
     const std::string summary = summary_text(report, options.run);
     const std::string json = report_json(report, options.run, options.alpha_s);
     OutputFiles files;
+    files.spare(options.jobs);
+    files.spare(options.providers);
     if (!options.out.empty()) {
         TRY(files.add(options.out, summary));
         TRY(files.add(options.out + ".json", json));
@@ -34,8 +36,7 @@ Status run(const Options& options) {
     }
     if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
     TRY(files.commit());
-    std::fputs((options.json == "-" ? json : summary).c_str(), stdout);
-    return {};
+    return print(options.json == "-" ? json : summary);
 }
 
 }  // namespace
