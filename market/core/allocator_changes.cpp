@@ -130,7 +130,7 @@ void Allocator::emit(Nanos now) {
     touched_running_ = false;
     dirty_.clear();
     all_dirty_ = false;
-    ++version_;
+    if (assigned_ || !changes_.empty()) ++version_;  // a turn has an order of its own
     std::erase_if(orphans_, [&](uint32_t j) { return !orphan(j); });
     if (!sorted) sort_changes();
     if (rules_.min_stay.ns > 0) hold_placed(now);

@@ -224,7 +224,7 @@ Nanos Market::next_call() const {
     for (const NodeName& name : noting_nodes_) next = std::min(next, nodes_.at(name).noted_at + note_pace);
     if (directory_due_) next = std::min(next, directory_at_ + note_pace);
     if (comments_due_) next = std::min(next, comments_at_ + note_pace);
-    if (prices_due_) next = std::min(next, prices_at_ + note_pace);
+    if (prices_due_) next = std::min(next, prices_at_ + prices_pace_);
     return next;
 }
 

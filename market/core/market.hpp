@@ -297,6 +297,7 @@ class Market {
     JobId comments_next_;
     bool prices_due_ = false;
     Nanos prices_at_{INT64_MIN / 2};
+    Nanos prices_pace_;  // not before prices_at_ + this again
     std::set<JobKey> asked_;  // what the question under way was about
     int stale_answers_ = 0;   // in a row, that did not fit any more
     bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false, own_once_ = false;

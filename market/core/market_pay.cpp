@@ -9,9 +9,11 @@ namespace {
 // A home's clock and the market's reckoning differ by what messages take. A sum that falls short by more is that of a
 // home that restarted and forgot a stretch.
 constexpr Nanos clock_tolerance = Nanos::from_s(2);
-// Up to so many running jobs prices are brought up to date at every change, with more once a second.
-constexpr size_t prices_at_once = 2'000;
-constexpr Nanos prices_pace = Nanos::from_s(1);
+// Prices that cost up to so many steps (about a millisecond) are brought up to date at every change; those that cost more
+// once a second, and seldom enough that reckoning them takes at most a tenth of the time.
+constexpr uint64_t steps_at_once = 20'000;
+constexpr int64_t pace_per_step_ns = 600;
+constexpr Nanos prices_pace_min = Nanos::from_s(1);
 }  // namespace
 
 Nanos Market::run_time(const Job& job, Nanos now) const {
@@ -94,9 +96,11 @@ void Market::set_price(Job& job, Money price, Nanos now) {
 
 // Everybody who runs where the solver has it pays what the solver says; one on its way out pays what it paid.
 void Market::refresh_prices(Nanos now) {
-    if (!prices_due_) return;
+    if (!prices_due_ || now < prices_at_ + prices_pace_) return;
     const std::vector<Payment> payments = solver_.payments();
-    if (payments.size() > prices_at_once && now < prices_at_ + prices_pace) return;
+    const auto steps = static_cast<int64_t>(std::min<uint64_t>(solver_.pricing_steps(), 1ULL << 40));
+    prices_pace_ = steps <= static_cast<int64_t>(steps_at_once) ? Nanos{0}
+                                                                : std::max(prices_pace_min, Nanos{steps * pace_per_step_ns});
     prices_due_ = false;
     prices_at_ = now;
     for (const Payment& p : payments) {

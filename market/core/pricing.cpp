@@ -2,7 +2,8 @@
 #include "market/core/pricing.hpp"
 
 #include <algorithm>
-#include <optional>
+
+#include "market/core/pricing_integral.hpp"
 
 namespace souk::market {
 
@@ -11,113 +12,7 @@ using Wide = __int128;
 using Job = Allocator::Job;
 using Machine = Allocator::Machine;
 
-// A machine as the competing jobs find it before the first of them is placed.
-struct Place {
-    uint32_t machine;
-    int32_t speed;
-    int32_t cpus;
-    int64_t memory_mb;
-    Money reserve;
-};
-
-std::vector<Place> empty_places(const Allocator& market) {
-    std::vector<Place> places;
-    market.machine_order().each([&](const MachineOrder::Entry& e) {
-        const Machine& m = market.machines()[e.machine];
-        Place p{e.machine, m.spec.speed, m.spec.cpus, m.spec.memory_mb, m.spec.reserve};
-        for (const auto& g : m.guests) {
-            if (!g.rank.is_top()) break;
-            p.cpus -= g.cpus;
-            p.memory_mb -= g.memory_mb;
-        }
-        places.push_back(p);
-        return true;
-    });
-    return places;
-}
-
-// What a job asks for, side by side for the greedy from nothing to read.
-struct Bid {
-    uint32_t job;
-    int32_t cpus;
-    int64_t memory_mb;
-    Money value;
-    Rank rank;
-    bool bars;
-};
-
-Bid bid_of(const Allocator& market, uint32_t j) {
-    const Job& job = market.jobs()[j];
-    return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars};
-}
-
-bool takes(const Allocator& market, const Place& p, const Bid& b) {
-    return p.cpus >= b.cpus && p.memory_mb >= b.memory_mb && p.reserve <= b.value &&
-           (!b.bars || !market.barred(market.machines()[p.machine].key, b.job));
-}
-
 bool is_running(const Job& j) { return j.key().n != 0 && j.slot != Allocator::none; }
-
-Money bounded(Wide numerator, int32_t speed_top, const Machine& m, const Job& j) {
-    const Money price{speed_top > 0 ? static_cast<int64_t>(numerator / speed_top) : 0};
-    return std::min(std::max(price, m.spec.reserve), j.value);
-}
-
-// The greedy from nothing, under way: first fit over the places in order. Room only shrinks, so where a need once found
-// its place, or none, no later need of at least that much has to look before.
-class Filling {
-  public:
-    explicit Filling(std::vector<Place> places) : places_(std::move(places)) {}
-    std::vector<Place>& places() { return places_; }
-    const std::vector<Place>& places() const { return places_; }
-    void forget() { std::fill(std::begin(hints_), std::end(hints_), Hint{}); }
-
-    // The place that the job takes; SIZE_MAX: none.
-    size_t put(const Allocator& market, const Bid& bid) {
-        Hint& hint = hints_[std::min<int32_t>(bid.cpus, hints_max - 1)];
-        const bool useful = bid.memory_mb >= hint.memory_mb && bid.cpus < hints_max - 1;
-        size_t p = useful ? hint.from : 0;
-        while (p < places_.size() && !takes(market, places_[p], bid)) ++p;
-        if (!bid.bars && bid.cpus < hints_max - 1) hint = {bid.memory_mb, p};
-        if (p == places_.size()) return SIZE_MAX;
-        places_[p].cpus -= bid.cpus;
-        places_[p].memory_mb -= bid.memory_mb;
-        return p;
-    }
-
-  private:
-    static constexpr int32_t hints_max = 64;
-    struct Hint {
-        int64_t memory_mb = 0;
-        size_t from = 0;
-    };
-    std::vector<Place> places_;
-    Hint hints_[hints_max];  // by CPUs
-};
-
-// What `q` pays: the greedy goes on without it, from bid `next` and the room left.
-Money integral(const Allocator& market, const Bid& q, Filling filling, const std::vector<Bid>& bids, size_t next,
-               int32_t speed_top) {
-    const Job& job = market.jobs()[q.job];
-    const Machine& own = market.machines()[job.slot];
-    const int32_t speed = std::min(own.spec.speed, speed_top);
-    size_t best = 0;
-    auto best_speed = [&]() -> int32_t {
-        const auto& places = filling.places();
-        while (best < places.size() && !takes(market, places[best], q)) ++best;
-        return best < places.size() ? places[best].speed : 0;
-    };
-    int32_t within = std::min(speed, best_speed());
-    Wide sum = static_cast<Wide>(speed - within) * q.value.micro;  // more than its bid could win (pinned, held)
-    for (; next < bids.size() && within > 0; ++next) {
-        const Bid& bid = bids[next];
-        if (bid.job == q.job || filling.put(market, bid) != best) continue;
-        const int32_t left = std::min(speed, best_speed());
-        sum += static_cast<Wide>(within - left) * bid.value.micro;
-        within = left;
-    }
-    return bounded(sum, speed_top, own, job);
-}
 
 // Machines of one class, and which jobs the greedy from nothing gives them.
 struct Class {
@@ -140,7 +35,7 @@ std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
     });
     if (!simple) return std::nullopt;
     std::vector<Class> classes;
-    for (const Place& p : empty_places(market)) {
+    for (const EmptyMachine& p : empty_machines(market)) {
         if (p.cpus <= 0) continue;
         if (p.memory_mb / p.cpus < memory_max) return std::nullopt;
         const ClassKey cls = class_of(p.speed, p.reserve);
@@ -202,42 +97,29 @@ void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<M
                 sum += static_cast<Wide>(classes[last].speed - classes[end].speed) * classes[last].threshold.micro;
             }
         }
-        prices[s.job] = bounded(sum, market.speed_top(), market.machines()[q.slot], q);
+        prices[s.job] = bounded_price(sum, market.speed_top(), market.machines()[q.slot], q);
         done[s.job] = true;
     }
 }
 
-void integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done) {
-    std::vector<Bid> bids, payers;
-    market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-        bids.push_back(bid_of(market, e.job));
-        return true;
-    });
-    for (uint32_t j = 0; j < market.jobs().size(); ++j)
-        if (is_running(market.jobs()[j]) && !done[j]) payers.push_back(bid_of(market, j));
-    std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
-    Filling filling(empty_places(market));
-    size_t next = 0;
-    for (const Bid& q : payers) {
-        for (; next < bids.size() && bids[next].rank < q.rank; ++next) filling.put(market, bids[next]);
-        Filling without = filling;
-        const Job& job = market.jobs()[q.job];
-        if (!job.competing) {  // its room is not among the free: it is what it would compete for
-            for (Place& p : without.places())
-                if (p.machine == job.slot) p.cpus += job.cpus, p.memory_mb += job.memory_mb;
-            without.forget();
-        }
-        prices[q.job] = integral(market, q, std::move(without), bids, next, market.speed_top());
-    }
-}
 }  // namespace
 
-std::vector<Money> critical_prices(Allocator& market) {
+std::vector<Money> critical_prices(Allocator& market, uint64_t* steps) {
     std::vector<Money> prices(market.jobs().size());
     std::vector<bool> done(market.jobs().size(), false);
     if (auto classes = ranked_classes(market)) ranked_prices(market, *classes, prices, done);
-    integral_prices(market, prices, done);
+    const uint64_t placements = integral_prices(market, prices, done);
+    if (steps) *steps = placements + static_cast<uint64_t>(std::count(done.begin(), done.end(), true));
     return prices;
+}
+
+std::optional<Money> critical_price_alone(Allocator& market, uint32_t job) {
+    if (ranked_classes(market)) return std::nullopt;
+    std::vector<Money> prices(market.jobs().size());
+    std::vector<bool> done(market.jobs().size(), true);
+    done[job] = false;
+    integral_prices(market, prices, done);
+    return prices[job];
 }
 
 std::vector<Money> critical_prices_by_integral(Allocator& market) {

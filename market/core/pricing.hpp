@@ -9,7 +9,7 @@
 // the generalised Vickrey payment of ranked slots; with equal speeds it is the highest losing bid. (A bid below a
 // reserve competes for nothing there, so it is not one that had to be beaten.) With mixed CPUs and
 // memory the jumps are found by running the greedy without the job, from nothing, and noting each placement that takes
-// the job's best remaining speed away. That makes the price a function of the other bids alone, whatever the history.
+// the job's best remaining speed away (pricing_integral.hpp). That makes the price a function of the other bids alone, whatever the history.
 //
 // The theorem (no job gains by misreporting its value, under worth v x s / s_1) needs: one decision, jobs placed from
 // nothing, and reserves that do not raise a payment, or raise all alike (equal speeds and equal reserves). It stops
@@ -21,6 +21,7 @@
 // highest reserve in use, held for each job between its provider's reserve and its bid.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "market/core/allocator.hpp"
@@ -28,8 +29,11 @@
 namespace souk::market {
 
 // Price per CPU-hour by job index; meaningless for jobs that do not run. O(jobs placed + classes) for one-CPU jobs
-// where memory does not bind and nobody is barred, else O(running jobs x jobs).
-std::vector<Money> critical_prices(Allocator& market);
+// where memory does not bind and nobody is barred, else O(running jobs x jobs) of a nanosecond or two each.
+// `steps`, if given: how many jobs were looked at or placed, about what it cost (up to 100 ns each).
+std::vector<Money> critical_prices(Allocator& market, uint64_t* steps = nullptr);
+// The price of one running job alone; nullopt where the closed form gives all of them at once.
+std::optional<Money> critical_price_alone(Allocator& market, uint32_t job);
 std::vector<Money> first_prices(const Allocator& market);
 std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "market/core/allocator.hpp"
 #include "market/core/pricing.hpp"
@@ -51,14 +52,29 @@ struct Solver::Impl {
     Share share;
     std::vector<Money> prices;  // by job index, of market.version() == priced
     uint64_t priced = UINT64_MAX;
+    uint64_t pricing_steps = 0;
+    std::map<uint32_t, Money> alone;  // prices that were asked for one by one, of market.version() == priced_alone
+    uint64_t priced_alone = UINT64_MAX;
 
     const std::vector<Money>& current_prices() {
         if (priced == market.version()) return prices;
-        prices = pricing == PricingRule::critical  ? critical_prices(market)
+        pricing_steps = market.job_count();
+        prices = pricing == PricingRule::critical  ? critical_prices(market, &pricing_steps)
                  : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
                                                    : first_prices(market);
         priced = market.version();
         return prices;
+    }
+    // One integral costs much less than all of them; where a few are asked for, they are reckoned alone.
+    Money current_price(uint32_t j) {
+        constexpr size_t alone_max = 8;
+        if (priced == market.version() || pricing != PricingRule::critical) return current_prices()[j];
+        if (priced_alone != market.version()) alone.clear();
+        priced_alone = market.version();
+        if (const auto known = alone.find(j); known != alone.end()) return known->second;
+        if (alone.size() == alone_max) return current_prices()[j];
+        const auto price = critical_price_alone(market, j);
+        return price ? alone[j] = *price : current_prices()[j];
     }
     // Runs where the plan says; not merely told to have run on a place that it must leave.
     bool running(uint32_t j) const { return j != Allocator::none && market.jobs()[j].slot != Allocator::none; }
@@ -85,7 +101,7 @@ Status Solver::set_options(const SolverOptions& o) {
     Impl& s = *impl_;
     s.options = o;
     s.pricing = static_cast<PricingRule>(pricing);
-    s.priced = UINT64_MAX;
+    s.priced = s.priced_alone = UINT64_MAX;
     s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max, o.moves_window});
     if (s.algorithm != static_cast<Algorithm>(algorithm)) {
         s.algorithm = static_cast<Algorithm>(algorithm);
@@ -242,8 +258,10 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
 std::optional<Money> Solver::price(JobKey key) const {
     const uint32_t j = impl_->market.find_job(key);
     if (!impl_->running(j)) return std::nullopt;
-    return impl_->current_prices()[j];
+    return impl_->current_price(j);
 }
+
+uint64_t Solver::pricing_steps() const { return impl_->pricing_steps; }
 
 std::vector<Payment> Solver::payments() const {
     const auto& jobs = impl_->market.jobs();

@@ -156,11 +156,11 @@ void run(const MarketShape& shape, int jobs, int machines) {
 }
 
 // The prices of all running jobs where CPUs and memory break the ranking: one integral each.
-void mixed_payments() {
+void mixed_payments(uint64_t jobs, uint64_t machines, int rounds, bool last) {
     const MarketShape shape{"payments of a mixed market", 4, 16, 4, 8192, 2048};
     Rng rng(7);
     Solver solver;
-    for (uint64_t i = 1; i <= 100; ++i) {
+    for (uint64_t i = 1; i <= machines; ++i) {
         ProviderSpec p;
         p.reserve = Money::units(1);
         p.speed = 50 + static_cast<int32_t>(i) % shape.speeds;
@@ -169,17 +169,30 @@ void mixed_payments() {
         solver.add_provider(ProviderKey{i}, p);
     }
     std::vector<double> us;
-    for (uint64_t i = 1; i <= 1000; ++i) solver.add_job(JobKey{i}, random_job(rng, shape, static_cast<int64_t>(i)));
+    for (uint64_t i = 1; i <= jobs; ++i) solver.add_job(JobKey{i}, random_job(rng, shape, static_cast<int64_t>(i)));
     size_t payments = 0;
-    for (int r = 0; r < 9; ++r) {
+    for (int r = 0; r < rounds; ++r) {
         solver.change_value(JobKey{1}, Money::units(r + 1));  // the cache is stale
         solver.solve(Nanos::from_s(r));
         const double begin = cpu_us();
         payments = solver.payments().size();
         us.push_back(cpu_us() - begin);
     }
-    std::printf("  {\"name\": \"%s\", \"jobs\": 1000, \"machines\": 100, \"payments\": %zu, \"payments_ms\": %.2f}\n",
-                shape.name, payments, median(us) / 1e3);
+    const double all_us = median(us);
+    us.clear();
+    for (int r = 0; r < 9; ++r) {  // what an order needs: the price of one job after a change
+        solver.change_value(JobKey{1}, Money::units(r + 2));
+        solver.solve(Nanos::from_s(rounds + r));
+        const JobKey one = solver.guests(ProviderKey{static_cast<uint64_t>(r) + 1}).at(0);
+        const double begin = cpu_us();
+        if (!solver.price(one)) std::abort();
+        us.push_back(cpu_us() - begin);
+    }
+    std::printf(
+        "  {\"name\": \"%s\", \"jobs\": %lu, \"machines\": %lu, \"payments\": %zu, \"payments_ms\": %.2f, "
+        "\"one_price_ms\": %.3f}%s\n",
+        shape.name, static_cast<unsigned long>(jobs), static_cast<unsigned long>(machines), payments, all_us / 1e3,
+        median(us) / 1e3, last ? "" : ",");
 }
 }  // namespace
 
@@ -196,7 +209,8 @@ int main(int argc, char** argv) {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::printf("{\"bench\": \"solver\", \"results\": [\n");
     for (const MarketShape& s : shapes) run(s, 100'000, 10'000);
-    mixed_payments();
+    mixed_payments(1'000, 100, 9, false);
+    mixed_payments(10'000, 1'000, 3, true);
     std::printf("]}\n");
     return 0;
 }

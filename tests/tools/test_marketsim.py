@@ -230,7 +230,7 @@ def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, 
 def test_wrong_usage_is_told_from_a_failure(tool, files):
     for arguments in ([], ["fly"], ["replay"], ["replay", "trace.swf", "--policy", "magic"], ["replay", "trace.swf", "--cpus", "0"],
                       ["run", "-j", "jobs"], ["compare", "-j", "jobs", "-p", "providers", "--plot", "picture.gif"], ["compare", "-j", "jobs", "-p", "providers", "--plot", ".svg"],
-                      ["replay", "trace.swf", "--cpus", "4", "--cpus", "5"],
+                      ["replay", "trace.swf", "--cpus", "4", "--cpus", "5"], ["replay", "trace.swf", "--seed", "-1"],
                       ["replay", "trace.swf", "--values", "uniform 5"]):
         status, out, err = tool("marketsim", *arguments)
         assert status == 2 and out == "" and err.count("\n") == 1 and err.startswith("marketsim"), (arguments, err)

@@ -189,6 +189,156 @@ START_TEST(the_closed_form_equals_the_integral_with_any_reserves) {
 }
 END_TEST
 
+// By the definition and nothing else: for each running job the greedy from nothing goes on without it.
+std::vector<Money> naive_integral(Allocator& market) {
+    struct Place {
+        const Allocator::Machine* machine;
+        int64_t cpus, memory_mb;
+    };
+    std::vector<Place> empty;
+    market.machine_order().each([&](const MachineOrder::Entry& e) {
+        const auto& m = market.machines()[e.machine];
+        empty.push_back({&m, m.spec.cpus, m.spec.memory_mb});
+        for (const auto& g : m.guests)
+            if (!market.jobs()[g.job].competing) empty.back().cpus -= g.cpus, empty.back().memory_mb -= g.memory_mb;
+        return true;
+    });
+    std::vector<uint32_t> order;
+    market.order().each([&](const JobOrder::Entry& e) { return order.push_back(e.job), true; });
+    std::vector<Money> prices(market.jobs().size());
+    for (uint32_t q = 0; q < market.jobs().size(); ++q) {
+        const auto& payer = market.jobs()[q];
+        if (payer.key().n == 0 || payer.slot == Allocator::none) continue;
+        const auto& own = market.machines()[payer.slot];
+        std::vector<Place> places = empty;
+        const auto first = [&](uint32_t j) {
+            const auto& job = market.jobs()[j];
+            return std::find_if(places.begin(), places.end(), [&](const Place& p) {
+                return p.cpus >= job.cpus && p.memory_mb >= job.memory_mb && market.eligible(*p.machine, j);
+            });
+        };
+        const auto speed = [&] {
+            const auto best = first(q);
+            return best == places.end() ? 0 : std::min(best->machine->spec.speed, own.spec.speed);
+        };
+        __int128 sum = 0;
+        int32_t within = std::min(own.spec.speed, market.speed_top());
+        const auto step_down = [&](Money bid) {
+            const int32_t left = std::min(within, speed());
+            sum += static_cast<__int128>(within - left) * bid.micro;
+            within = left;
+        };
+        const auto turn = std::partition_point(order.begin(), order.end(),
+                                               [&](uint32_t j) { return market.jobs()[j].rank < payer.rank; });
+        const auto put = [&](uint32_t j) {
+            const auto& bid = market.jobs()[j];
+            if (const auto at = first(j); at != places.end()) at->cpus -= bid.cpus, at->memory_mb -= bid.memory_mb;
+        };
+        std::for_each(order.begin(), turn, put);
+        for (Place& p : places)  // who is not in the order holds its room: that is what it competes for in its turn
+            if (!payer.competing && p.machine == &own) p.cpus += payer.cpus, p.memory_mb += payer.memory_mb;
+        step_down(payer.value);
+        for (auto j = turn; j != order.end(); ++j) {
+            if (*j == q) continue;
+            put(*j);
+            step_down(market.jobs()[*j].value);
+        }
+        const Money price{static_cast<int64_t>(sum / std::max(1, market.speed_top()))};
+        prices[q] = std::min(std::max(price, own.spec.reserve), payer.value);
+    }
+    return prices;
+}
+
+START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
+    // CPUs, memory, speeds, reserves, bars, pinned and protected jobs; a few machines, dozens, and hundreds.
+    Rng rng(123);
+    for (int round = 0; round < 160; ++round) {
+        Allocator market;
+        Rules rules;
+        if (rng.chance(0.3)) rules.min_stay = Nanos::from_s(5);
+        market.set_rules(rules);
+        const int64_t machines = round < 120 ? rng.between(1, 12) : round < 157 ? rng.between(15, 60) : 300;
+        const int32_t cpus = static_cast<int32_t>(rng.between(1, 16));
+        for (uint64_t i = 1; i <= static_cast<uint64_t>(machines); ++i) {
+            ProviderSpec p;
+            p.speed = static_cast<int32_t>(25 * rng.between(1, 4));
+            p.reserve = Money::units(rng.chance(0.7) ? 1 : rng.between(0, 20));
+            p.cpus = static_cast<int32_t>(rng.between(1, cpus));
+            p.memory_mb = rng.between(0, 3000);
+            p.accepting = rng.chance(0.95);
+            market.add_provider(ProviderKey{i}, p);
+        }
+        uint64_t key = 1;
+        for (int64_t now = 0; now < 3; ++now) {
+            for (int64_t n = rng.between(1, 2 * machines); n > 0; --n) {
+                JobSpec j;
+                j.value = Money::units(rng.between(0, 40));
+                j.cpus = static_cast<int32_t>(rng.between(1, std::max(1, cpus / 2)));
+                j.memory_mb = rng.chance(0.3) ? 0 : rng.between(0, 1500);
+                j.arrival = Nanos::from_s(now);
+                if (rng.chance(0.1)) j.barred = {ProviderKey{static_cast<uint64_t>(rng.between(1, machines))}};
+                market.add_job(JobKey{key++}, j);
+            }
+            market.solve(Nanos::from_s(2 * now));
+            for (uint32_t j = 0; j < market.jobs().size(); ++j) {
+                const auto& job = market.jobs()[j];
+                if (job.slot == Allocator::none || !rng.chance(0.1)) continue;
+                JobSpec pinned;
+                pinned.value = job.value, pinned.cpus = job.cpus, pinned.memory_mb = job.memory_mb;
+                pinned.arrival = job.arrival(), pinned.state = job.state, pinned.place = market.place_of(j);
+                pinned.pin = Pin::stay;
+                market.change_job(j, pinned);
+            }
+        }
+        market.solve(Nanos::from_s(6));
+        const auto expected = naive_integral(market), got = critical_prices_by_integral(market), all = critical_prices(market);
+        for (size_t j = 0; j < market.jobs().size(); ++j) {
+            if (market.jobs()[j].slot == Allocator::none) continue;
+            if (const auto alone = critical_price_alone(market, static_cast<uint32_t>(j))) ck_assert(*alone == expected[j]);
+            ck_assert_msg(got[j] == expected[j] && all[j] == expected[j], "round %d job %d pays %s, by the definition %s",
+                          round, static_cast<int>(j), format_money(got[j]).c_str(), format_money(expected[j]).c_str());
+        }
+    }
+}
+END_TEST
+
+START_TEST(prices_that_were_kept_are_those_that_would_be_reckoned_anew) {
+    for (const char* algorithm : {"greedy_migration", "proportional_share"})
+        for (uint64_t seed = 1; seed <= 30; ++seed) {
+            Rng rng(seed);
+            Solver s;
+            SolverOptions o;
+            o.algorithm = algorithm;
+            if (seed % 3 == 0) o.min_stay = Nanos::from_s(7);
+            ck_assert(s.set_options(o).has_value());
+            for (uint64_t p = 1; p <= 4; ++p) {
+                ProviderSpec m;
+                m.speed = static_cast<int32_t>(50 * rng.between(1, 3));
+                m.cpus = static_cast<int32_t>(seed % 2 ? 1 : rng.between(1, 4));
+                m.memory_mb = 1'000;
+                s.add_provider(ProviderKey{p}, m);
+            }
+            for (int t = 1; t <= 60; ++t) {
+                JobSpec j;
+                j.value = Money::units(rng.between(1, 30));
+                j.cpus = static_cast<int32_t>(seed % 2 ? 1 : rng.between(1, 2));
+                j.user = static_cast<uint32_t>(rng.between(1, 3));
+                if (rng.chance(0.3)) s.add_job(JobKey{static_cast<uint64_t>(t)}, j);
+                if (rng.chance(0.2)) s.remove_job(JobKey{static_cast<uint64_t>(rng.between(1, t))});
+                if (rng.chance(0.2)) s.change_value(JobKey{static_cast<uint64_t>(rng.between(1, t))}, j.value);
+                if (rng.chance(0.5)) (void)s.payments();  // kept from before the solve, where nothing comes of it
+                s.solve(Nanos::from_s(t));
+                const auto kept = s.payments();
+                ck_assert(s.set_options(o).has_value());
+                const auto anew = s.payments();
+                ck_assert_uint_eq(kept.size(), anew.size());
+                for (size_t i = 0; i < kept.size(); ++i)
+                    ck_assert(kept[i].job == anew[i].job && kept[i].provider == anew[i].provider && kept[i].price == anew[i].price);
+            }
+        }
+}
+END_TEST
+
 Instance three_on_two() {
     Instance in;
     for (const int64_t v : {100, 60, 30}) {
@@ -239,6 +389,9 @@ START_TEST(prices_stay_between_reserve_and_bid_under_every_pricing) {
         for (auto& p : in.providers) p.reserve = Money::units(rng.between(0, 6));
         for (const std::string_view pricing : Solver::pricings()) {
             const Solver s = solved(in, std::string(pricing).c_str());
+            std::vector<std::optional<Money>> alone;  // asked one by one, before all are reckoned
+            for (size_t j = 0; j < in.jobs.size(); ++j) alone.push_back(s.price(JobKey{j + 1}));
+            for (const Payment& p : s.payments()) ck_assert(alone[p.job.n - 1] == p.price);
             for (const Payment& p : s.payments())
                 ck_assert(p.price >= s.provider(p.provider)->reserve && p.price <= s.job(p.job)->value);
             const Surplus sum = s.surplus();
@@ -254,6 +407,8 @@ END_TEST
 UNIT_SUITE(pricing, under_critical_no_job_gains_by_misreporting_its_value,
            critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
            ranked_jobs_pay_the_formula_raised_to_the_reserve, the_closed_form_equals_the_integral_with_any_reserves,
+           the_integral_is_what_its_definition_gives_in_markets_of_every_kind,
+           prices_that_were_kept_are_those_that_would_be_reckoned_anew,
            three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
            one_job_alone_pays_the_reserve_and_two_the_losing_bid,
            prices_stay_between_reserve_and_bid_under_every_pricing);

@@ -41,8 +41,7 @@ struct Options {
     std::string policy = "easy", procs = "requested", estimates = "user";
     std::string values = "uniform 10 60";
     Distribution distribution;
-    int64_t cpus = 0, disk = 100, memory = 0, quantum = 600;
-    uint64_t seed = 1;
+    int64_t cpus = 0, disk = 100, memory = 0, quantum = 600, seed = 1;
 };
 
 constexpr const char* policies[] = {"fcfs", "easy", "balance", "greedy_migration", "proportional_share"};
@@ -59,7 +58,7 @@ Result<Schedule> run_policy(const Options& options, const SwfTrace& trace, const
     if (options.policy == "easy") return replay_easy(workload.jobs, options.cpus);
     if (options.policy == "balance") return replay_balance(workload.jobs, options.cpus);
     const ReplayTerms terms =
-        terms_of(trace, workload, options.distribution, options.seed, options.disk, options.memory);
+        terms_of(trace, workload, options.distribution, static_cast<uint64_t>(options.seed), options.disk, options.memory);
     if (options.policy == "greedy_migration") return replay_greedy_migration(workload.jobs, options.cpus, terms);
     market::SolverOptions solver;
     solver.algorithm = options.policy;
@@ -158,7 +157,9 @@ int marketsim_replay(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--values", options.values, "market policies: what the jobs' values are drawn from")
         ->capture_default_str();
-    app.add_option("--seed", options.seed, "of the values")->capture_default_str();
+    app.add_option("--seed", options.seed, "of the values")
+        ->check(CLI::Range(int64_t{0}, INT64_MAX))
+        ->capture_default_str();
     app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
