@@ -97,6 +97,8 @@ Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t reco
         const ssize_t n = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) break;
+        // souk-init ended with a message of ours unread. Said once, before what it had sent: that comes now.
+        if (n < 0 && errno == ECONNRESET) continue;
         std::vector<Fd> fds;
         for (cmsghdr* c = n > 0 ? CMSG_FIRSTHDR(&header) : nullptr; c; c = CMSG_NXTHDR(&header, c)) {
             if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -106,7 +108,7 @@ Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t reco
             for (size_t i = 0; i < count; ++i) fds.emplace_back(raw[i]);
         }
         Event event;
-        if (n <= 0) {  // ECONNRESET is an end like any other
+        if (n <= 0) {
             event.kind = InitEventKind::closed;
             events.push_back(std::move(event));
             break;

@@ -114,6 +114,10 @@ Result<InitEvent> decode_init_event(std::string_view record) {
     return e;
 }
 
+std::string InitEvent::trouble() const {
+    return bytes + (value > 0 ? std::string(": ") + std::strerror(value) : "");
+}
+
 Result<souk_exit> decode_exit(std::string_view file) {
     souk_exit e;
     if (!take(file, e) || e.magic != SOUK_EXIT_MAGIC || e.version != SOUK_INIT_VERSION) return fail("exit record: damaged");

@@ -62,6 +62,9 @@ struct InitEvent {
     souk_welcome welcome{};  // welcome
     souk_exit exit{};        // exited
     souk_residue residue{};  // loaded, with value 0
+
+    // Of a failure: what could not be done, and why.
+    std::string trouble() const;
 };
 
 Result<InitEvent> decode_init_event(std::string_view record);

@@ -102,7 +102,7 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             break;
         case InitEventKind::exec_failed:
         case InitEventKind::failed:
-            failure = e.bytes + ": " + std::strerror(e.value);
+            failure = e.trouble();
             failure_code = e.value;
             program_failure = e.stream == 1;
             break;
@@ -133,7 +133,7 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             break;
         case InitEventKind::drained:
             drained = e.value;
-            if (e.value != 0) failure = e.bytes + ": " + std::strerror(e.value);
+            if (e.value != 0) failure = e.trouble();
             break;
         case InitEventKind::prepared:
             ck_assert_int_eq(e.value, 0);
@@ -141,7 +141,7 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             prepared = true;
             break;
         case InitEventKind::loaded:
-            ck_assert_msg(e.value == 0, "%s: %s", e.bytes.c_str(), std::strerror(e.value));
+            ck_assert_msg(e.value == 0, "%s", e.trouble().c_str());
             residue = e.residue;
             loaded = true;
             break;

@@ -285,9 +285,31 @@ START_TEST(a_capsule_that_is_gone_is_not_taken_for_another_process) {
     ck_assert(!again.has_value() && again.error().code == ESRCH);
 }
 END_TEST
+
+START_TEST(a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    const unit::TempDir dir;
+    CapsuleOptions options;
+    options.init_path = "/no/such/init";
+    options.dir = dir.fd.get();
+    auto capsule = Capsule::spawn(options);
+    ck_assert(capsule.has_value());
+    CapsuleClient client(capsule->take_connection());
+    (void)client.hello(0, 0);  // it may be gone already
+    const auto gone = capsule->pidfd().exited_within(Nanos::from_s(30));
+    ck_assert(gone.has_value() && *gone);
+    (void)capsule->pidfd().reap();
+    const auto events = client.on_readable();
+    ck_assert(events.has_value() && !events->empty());
+    ck_assert(events->front().kind == InitEventKind::failed);
+    ck_assert_int_eq(events->front().value, ENOENT);
+    ck_assert_text(events->front().trouble(), "run souk-init: No such file or directory");
+}
+END_TEST
 }  // namespace
 
-UNIT_SUITE(capsule, a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
+UNIT_SUITE(capsule, a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
+           a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
