@@ -49,6 +49,11 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
         // its own before the daemon knew that it runs cannot be told apart; then it goes on from its image.)
         const bool by_criu = kept == GuestState::held && (found.wait_status & 0x7f) == 9;
         if (by_criu) return give_up("the daemon ended while the job was restored");
+        if (found.capsule_alive) {  // it tells its end again, with how much the job has written: until then it runs
+            e.shipped_kept = kept == GuestState::shipped;
+            e.job.state = GuestState::running;
+            return take_back_shipped(e, out);
+        }
         e.job.state = GuestState::exited;
         e.job.wait_status = found.wait_status;
     } else if (found.job_alive) {

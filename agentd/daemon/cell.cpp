@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 
@@ -138,7 +139,16 @@ void Cell::lost_client(const std::string& why) {
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
     if (why == "closed" && capsule_ending_) return;
     site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost", {{"job", key_.text()}, {"why", why}});
-    if (auto again = Capsule::connect(dir_fd_.get())) connect(std::move(*again));
+    auto again = Capsule::connect(dir_fd_.get());
+    if (again) connect(std::move(*again));
+    // What was asked over the old connection gets no answer.
+    if (plan_ == Plan::coming && !criu_ && again) plan_ = Plan::asked;  // again, with the welcome
+    else if (plan_ == Plan::coming && !criu_) criu_failed("its capsule does not answer");
+    else if (awaited_ && plan_ == Plan::restoring) criu_failed("the connection to its capsule broke");
+    else if (awaited_ && plan_ == Plan::dumping) {
+        dump_trouble_ = "the connection to its capsule broke";
+        undo_dump();
+    }
 }
 
 void Cell::client_event(CapsuleClient::Event& e) {
@@ -169,10 +179,12 @@ void Cell::client_event(CapsuleClient::Event& e) {
             event.kind = CellEvent::Kind::not_started;
             event.error = e.value;
             event.flag = e.stream == 1;
-            event.why = e.bytes;
+            event.why = e.trouble();
             return site_.event(key_, std::move(event));
         }
         case InitEventKind::output:
+            if (e.stream >= 1 && e.stream <= 2)
+                received_[e.stream - 1] = std::max(received_[e.stream - 1], e.offset + e.bytes.size());
             // Not passed on (no home now, or its queue is full): it stays in souk-init until the home asks again.
             if (!site_.output(key_, e.stream, e.offset, e.bytes)) resync_wanted_ = true;
             return;
@@ -189,11 +201,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             return feed_input();
         case InitEventKind::exited:
             exited_ = e.exit.wait_status;
-            exit_limit_ = site_.loop->after(exit_output_limit, [this] {
-                eof_[0] = eof_[1] = true;
-                maybe_exited();
-            });
-            return;
+            return wait_for_output();
         case InitEventKind::stopped: {
             CellEvent event{};
             event.kind = CellEvent::Kind::stopped;
@@ -202,7 +210,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
         }
         case InitEventKind::helpers_ready: helpers_in_ = true; return begin_criu();
         case InitEventKind::prepared:
-            if (e.value != 0) return criu_failed("stdio for the restore: " + e.bytes);
+            if (e.value != 0) return criu_failed("stdio for the restore: " + e.trouble());
             job_ends_ = std::move(e.fds);
             (void)client_.helpers_enter(true);
             return;
@@ -210,11 +218,25 @@ void Cell::client_event(CapsuleClient::Event& e) {
         case InitEventKind::loaded: return loaded(e);
         case InitEventKind::failed: {
             // souk-init ends by itself; its exit follows.
-            if (!has_job_) tell(CellEvent::Kind::capsule_failed, "its capsule: " + e.bytes);
+            if (!has_job_) tell(CellEvent::Kind::capsule_failed, "its capsule: " + e.trouble());
             return;
         }
         case InitEventKind::closed: return lost_client("closed");
     }
+}
+
+// The output of a job that has exited ends by itself, unless something outside of the capsule holds its pipe: then what
+// has come is all. While the home takes none of it (it is away, or its disk is full) there may be more to come.
+void Cell::wait_for_output() {
+    exit_limit_ = site_.loop->after(exit_output_limit, [this, before = std::array{received_[0], received_[1]}] {
+        for (int i = 0; i < 2; ++i)
+            if (!eof_[i] && (received_[i] > acked_[i] || received_[i] > before[i])) return wait_for_output();
+        for (int i = 0; i < 2; ++i) {
+            output_end_[i] = std::max(output_end_[i], received_[i]);
+            eof_[i] = true;
+        }
+        maybe_exited();
+    });
 }
 
 // The end is told when the whole output has been: its lengths go with it.
@@ -264,7 +286,8 @@ void Cell::capsule_ended() {
         if (!events || events->empty()) break;
         for (CapsuleClient::Event& e : *events) {
             if (e.kind == InitEventKind::closed) client_ = CapsuleClient();
-            else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited || e.kind == InitEventKind::output_eof)
+            else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited ||
+                     e.kind == InitEventKind::output_eof || e.kind == InitEventKind::failed)
                 client_event(e);
             if (!client_) break;
         }
@@ -327,7 +350,7 @@ Guest::Found Cell::adopt() {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
     }
-    has_job_ = found.job_alive;
+    has_job_ = found.job_alive || found.exited;
     connect(capsule_->take_connection());
     return found;
 }

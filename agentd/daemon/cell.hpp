@@ -116,6 +116,7 @@ class Cell {
     void begin_restore();
     void undone();
     void feed_input();
+    void wait_for_output();
     void maybe_exited();
     void capsule_ended();
     void tell(CellEvent::Kind kind, std::string why = {});
@@ -143,6 +144,7 @@ class Cell {
     bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;
+    bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
     void drop_image();
 
@@ -150,7 +152,7 @@ class Cell {
     pid_t root_ = 0;
     std::string dump_trouble_;  // why the image could not be completed
     std::string terminal_;  // CRIU's name of it
-    uint64_t acked_[2] = {0, 0}, output_end_[2] = {0, 0};
+    uint64_t acked_[2] = {0, 0}, received_[2] = {0, 0}, output_end_[2] = {0, 0};
     bool eof_[2] = {false, false};
     std::optional<int32_t> exited_;
     bool exit_told_ = false;

@@ -129,6 +129,7 @@ void Cell::close_criu() {
     criu_ = CriuSession();
     image_fd_.reset();
     job_ends_.clear();
+    awaited_ = false;
     plan_ = Plan::none;
 }
 
@@ -242,13 +243,15 @@ void Cell::held_after_dump() {
         dump_trouble_ = "its capsule does not answer";
         return undo_dump();
     }
+    awaited_ = true;
     update_watch();
 }
 
 void Cell::drained(const CapsuleClient::Event& e) {
     if (plan_ != Plan::dumping) return;
+    awaited_ = false;
     if (e.value != 0) {
-        dump_trouble_ = e.bytes;
+        dump_trouble_ = e.trouble();
         return undo_dump();
     }
     // On its way to another node an image gets its digests while it is sent; one that stays is sealed here and now.
@@ -276,6 +279,7 @@ void Cell::finish_dump() {
 
 void Cell::undo_dump() {
     undoing_ = true;
+    awaited_ = false;
     if (client_) (void)client_.undrain();
     if (group_frozen_) {
         (void)job_group_->thaw();
@@ -301,12 +305,14 @@ void Cell::restore() {
     plan_ = Plan::restoring;
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
     if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
+    awaited_ = true;
     update_watch();
 }
 
 void Cell::loaded(const CapsuleClient::Event& e) {
     if (plan_ != Plan::restoring) return;
-    if (e.value != 0) return criu_failed("load what waits at its stdio: " + e.bytes);
+    awaited_ = false;
+    if (e.value != 0) return criu_failed("load what waits at its stdio: " + e.trouble());
     stdio_keys_ = stdio_keys(e.residue);
     begin_restore();
 }

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import programs
-from conftest import read_text, until
+from conftest import alive, read_text, until
 
 
 def settled(market, id):
@@ -158,3 +158,60 @@ def test_all_daemons_killed_at_once_lose_nothing(market):
         job.process.stdin.close()
         assert job.wait() == 7
         programs.check_chain(job.out)
+
+
+# Prints a line, and on SIGUSR1 much more, then ends.
+TALKER = """
+import os, signal
+def talk(*_):
+    data = b"y" * BYTES + b"\\nlate\\n"
+    while data: data = data[os.write(1, data):]
+    os._exit(4)
+signal.signal(signal.SIGUSR1, talk)
+os.write(1, b"early\\n")
+while True: signal.pause()
+"""
+
+
+class Absence:
+    """The supervisor stands still, so that what is killed stays away until the end of the block."""
+
+    def __init__(self, market):
+        self.pid = market.daemons()["supervisor"]
+
+    def __enter__(self):
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def talk_without(market, victim, home, bytes_):
+    """The output of a job on n2 that writes and ends while an agent is dead."""
+    for node in ("n1", "n3"):
+        market.tool("pvdctl", "--node", node, "market", "off")
+    job = market.srun("--node", home, "-p", 50, "/usr/bin/python3", "-c", TALKER.replace("BYTES", str(bytes_)))
+    market.until_runs(job.id, "n2")
+    job.printed(1)
+    pid, = [p for _, _, pids in market.capsules(job.id) for p in pids if read_text(f"/proc/{p}/comm") == "python3\n"]
+    agent = market.daemon(victim)["pid"]
+    with Absence(market):
+        os.kill(agent, signal.SIGKILL)
+        until("the agent is dead", lambda: not alive(agent))
+        os.kill(pid, signal.SIGUSR1)
+        until("the job has ended", lambda: not alive(pid))
+        yield job
+    assert job.wait() == 4
+    assert bytes(job.out) == b"early\n" + b"y" * bytes_ + b"\nlate\n"
+
+
+def test_output_before_the_end_is_whole_though_the_agent_of_home_and_guest_was_dead_then(market):
+    for _ in talk_without(market, "n2", "n2", 20_000):
+        pass
+
+
+def test_output_before_the_end_is_whole_however_long_its_home_was_dead_then(market):
+    # More than a capsule keeps (256 KiB): the rest is in the pipe of a job that has ended. A guest that nobody asks for
+    # the output looks after 5 s whether there is an end to it.
+    for _ in talk_without(market, "n1", "n1", 300_000):
+        time.sleep(5.5)  # nothing is to happen in that time

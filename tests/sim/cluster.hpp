@@ -187,6 +187,7 @@ class Cluster {
     void do_kill(const NodeName& name, const GuestKey& key, uint64_t token);
     void schedule_exit(const NodeName& name, const GuestKey& key);
     void job_exits(const NodeName& name, const GuestKey& key, int32_t status);
+    void tell_exit(const NodeName& name, const GuestKey& key, int32_t status);
     void kill_pid1(const NodeName& name, const GuestKey& key);
 
     static constexpr size_t trace_max = 150;

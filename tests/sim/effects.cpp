@@ -223,6 +223,10 @@ void Cluster::job_exits(const NodeName& name, const GuestKey& key, int32_t statu
     const World::At at{name, key};
     say("  on ", name, " ", key, " exits with ", static_cast<uint64_t>(status));
     world_.exit(at, status, now_);
+    tell_exit(name, key, status);
+}
+
+void Cluster::tell_exit(const NodeName& name, const GuestKey& key, int32_t status) {
     const Node& n = node(name);
     after(ms(0, 3), [=, this, life = n.life] {
         Node& on = node(name);

@@ -41,13 +41,16 @@ void Cluster::boot(Node& n) {
     const auto records = n.guest_disk.durable;
     for (const auto& [key, job] : records) {
         if (!n.up || n.life != life) return;
-        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.recovered(job, found(n, key), out); });
+        const Guest::Found f = found(n, key);
+        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.recovered(job, f, out); });
+        if (f.exited && f.capsule_alive) tell_exit(n.name, key, f.wait_status);
     }
     if (!n.up || n.life != life) return;
     for (const auto& [id, job] : n.home_disk.durable) n.home->load(job);
     home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
     if (!n.up || n.life != life) return;
-    // A job that ended while nobody watched is in what was found; one that runs may end from now on.
+    // A job that ended while nobody watched is in what was found, and its capsule tells it again; one that runs may end
+    // from now on.
     connect_market(n);
 }
 

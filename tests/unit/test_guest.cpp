@@ -210,7 +210,8 @@ START_TEST(a_shipped_job_that_is_dead_after_a_restart_is_its_image) {
     ended.wait_status = 256;
     Bench b;
     b.recovered(GuestState::shipped, false, ended);
-    ck_assert_int_eq(static_cast<int>(b.g.find(key)->state), static_cast<int>(GuestState::exited));
+    ck_assert_text(b.text(), "P:running");
+    ck_assert_text(b.exited(256).text(), ">exited");
     Guest::Found lost;
     ck_assert_text(Bench().recovered(GuestState::shipped, false, lost).text(), "P:killed >killed(its capsule is gone)");
 }
@@ -431,6 +432,10 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     ck_assert_text(what(GuestState::running, false, nothing),
                    "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
     ck_assert_text(what(GuestState::running, false, exited), " | >exited");
+    // Its end counts when the capsule tells it, after the output.
+    Guest::Found waits_to_tell = exited;
+    waits_to_tell.capsule_alive = true;
+    ck_assert_text(what(GuestState::running, false, waits_to_tell), " | >running");
     ck_assert_text(what(GuestState::held, true, exited),
                    "P:starting kill | remove E >failed(the daemon ended while the job was restored)");
     ck_assert_text(what(GuestState::held, true, running), " | >running");
