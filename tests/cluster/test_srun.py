@@ -176,3 +176,31 @@ def test_a_shell_on_a_terminal_answers_after_moves(market):
         t.type(b"\x03")
         t.type(b"exit 9\r")
         assert t.ends() == 9
+
+
+def test_keys_on_the_terminal_of_a_job_that_waits_or_is_frozen_are_for_srun(market):
+    with Terminal(market, "-p", 0.1, "cat") as t:
+        t.shows(rb"waits: its price 0.1")
+        t.type(b"\x03")
+        assert t.ends() == 130
+    with Terminal(market, command=["bash", "--norc", "-i"]) as t:
+        t.type(b"srun -p 0.1 cat\r")
+        t.shows(rb"waits: its price 0.1")
+        t.type(b"typed before\r\x1a")
+        t.shows(rb"Stopped")
+        t.type(b"fg; echo status $?\r")
+        t.shows(rb"\r\n.*\rsrun -p 0.1 cat")
+        market.tool("pvdctl", "--node", "n2", "set", "price", "0.05")
+        t.shows(rb"typed before\r\n(.*\n)*typed before\r\n")
+        t.type(b"\x03")
+        t.shows(rb"status 130")
+    with Terminal(market, "-v", "-p", 50, "cat") as t:
+        t.shows(rb"started on n1")
+        id = re.search(rb"srun: job (\S+?)\s", t.seen)[1].decode()
+        market.tool("marketctl", "--hold", "freeze", id)
+        t.shows(rb"frozen on n1")
+        t.type(b"\x03")
+        t.shows(rb"once more to cancel it")
+        assert market.job(id)["status"] == "suspend"
+        t.type(b"\x03")
+        assert t.ends() == 130

@@ -42,6 +42,7 @@ class Session {
     void settle();  // the state is `attached` now: what waited for it goes out
 
     void read_stdin();
+    void typed(std::string_view data);
     void send_input(uint64_t offset, std::string_view data, bool eof);
     void write_output();
     void acknowledge();

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -167,13 +168,20 @@ void Session::read_stdin() {
     char buffer[32 * 1024];
     const ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (n > 0) {
-        const std::string_view data(buffer, static_cast<size_t>(n));
-        return send_input(input_.add(data), data, false);
-    }
+    if (n > 0) return typed({buffer, static_cast<size_t>(n)});
     // The end, or a stdin that cannot be read (a terminal that hung up): both end the job's input.
     input_.set_ended();
     send_input(input_.end(), {}, true);
+}
+
+// A job that runs has a terminal that makes signals of keys. For one that waits or is frozen we are that.
+void Session::typed(std::string_view data) {
+    const auto key = tty_ && !running_ ? std::find_if(data.begin(), data.end(), Terminal::signal_of) : data.end();
+    const std::string_view before(data.begin(), key);
+    if (!before.empty()) send_input(input_.add(before), before, false);
+    if (key == data.end()) return;
+    on_signal(Terminal::signal_of(*key));
+    typed({key + 1, data.end()});
 }
 
 void Session::send_input(uint64_t offset, std::string_view data, bool eof) {
