@@ -69,6 +69,8 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     w.key("places").begin_array();
     for (const NodeName& place : r.places) w.value(place);
     w.end_array().field("hold", hold_of(job));
+    if (r.terms.finish.ns > 0) w.field("finish_s", r.terms.finish.seconds());
+    if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
     if (job.record.order) w.field("going_to", job.record.order->node);
     if (r.phase == JobPhase::finished) {
         w.field("exit", exit_status(r)).field("cancelled", r.cancelled);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What is wrong is said in one line, with a status, and changes nothing."""
+import json
 import os
 import random
+import signal
 import socket
 import struct
 import subprocess
@@ -40,6 +42,7 @@ def refused(done, status, *words):
     (["srun", "-p", "5", "/etc/passwd"], 1, "Permission denied"),
     (["srun", "-J", "n1.999", "-p", "4"], 1, "n1.999"),
     (["srun", "--attach", "n1.999"], 1, "n1.999"),
+    (["srun", "-p", "5", "/usr"], 1, "Is a directory"),
     (["pvdctl", "--bogus"], 2, "--bogus"),
     (["pvdctl", "set", "price", "x"], (1, 2), "x"),
     (["pvdctl", "set", "price", "-1"], 2, "-1"),
@@ -52,6 +55,7 @@ def refused(done, status, *words):
     (["marketctl", "job", "n1.999"], 1, "n1.999"),
     (["marketctl", "cancel", "x"], (1, 2), "x"),
     (["marketctl", "move", "n1.999", "n2"], 1, "n1.999"),
+    (["souk", "conquer"], 2, "conquer"),
     (["souk", "up", "--bogus"], 2, "--bogus"),
     (["souk", "up", "--nodes", "0"], 2, "--nodes"),
     (["souk", "up", "--speeds", "1,2"], 2, "--speeds"),
@@ -69,6 +73,29 @@ def test_bad_words_are_refused_in_one_line_and_change_nothing(market, argv, stat
     before = state()
     refused(market.tool(argv[0], *argv[1:], check=False), status, word)
     assert state() == before
+
+
+@pytest.mark.parametrize("text, word", [("echo a script\n", "Exec format error"),
+                                        ("#!/no/such/interpreter\n", "No such file or directory")])
+def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tmp_path, text, word):
+    script = tmp_path / "script"
+    script.write_text(text)
+    script.chmod(0o755)
+    refused(market.tool("srun", "-p", 5, script, check=False), 1, str(script), word)
+    assert not market.live()
+
+
+def test_a_directory_that_the_user_may_not_enter_or_that_is_gone_is_refused_at_once(market, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    enter = ("import os, sys; os.chdir(sys.argv[1]); srun = os.open(sys.argv[2], os.O_RDONLY); {};"
+             "os.execve(srun, sys.argv[2:], os.environ)")
+    for what, word in (("os.setgroups([]), os.setgid(65534), os.setuid(65534)", "Permission denied"),
+                       ("os.rmdir(sys.argv[1])", "No such file")):
+        done = subprocess.run(["/usr/bin/python3", "-c", enter.format(what), str(closed), f"{BIN}/srun", "-p", "5", "true"],
+                              env=market.env, capture_output=True, text=True, timeout=40)
+        refused(done, 1, "working directory", word)
+    assert not market.live()
 
 
 def test_a_move_to_a_node_that_does_not_exist_is_refused_and_the_job_runs_on(market):
@@ -210,6 +237,35 @@ def test_up_that_fails_leaves_nothing(market):
     refused(m.tool("souk", "up", *m.options, check=False), 1, "marketd.conf", "solver")
     m.note_family()
     assert not m.leftovers()
+
+
+def test_an_up_that_is_interrupted_leaves_nothing(fit):
+    m = Market("--nodes", "1")
+    up = subprocess.Popen([f"{BIN}/souk", "up", *m.options], env=m.env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        m.tag = until("it has begun", lambda: json.loads(read_text(f"{m.run_dir}/instance.json") or "{}").get("tag"),
+                      pause=0.001)
+    finally:
+        up.send_signal(signal.SIGINT)
+        assert up.wait(40) != 0
+    m.note_family()
+    until("nothing is left", lambda: not m.leftovers())
+
+
+def test_a_market_s_directory_may_be_named_from_where_one_stands(fit, tmp_path):
+    env = {**os.environ, "SOUK_RUN": "r", "PATH": BIN + ":" + os.environ["PATH"]}
+
+    def tool(*argv):
+        return subprocess.run(argv, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=100)
+    try:
+        up = tool("souk", "up", "--nodes", "1")
+        assert up.returncode == 0, up.stderr
+        assert tool("srun", "-p", "5", "pwd").stdout == f"{tmp_path}\n"
+    finally:
+        down = tool("souk", "down")
+    assert down.returncode == 0 and not os.listdir(tmp_path), down
 
 
 def test_a_market_whose_supervisor_died_is_taken_down_by_hand(fit):

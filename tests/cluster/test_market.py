@@ -139,3 +139,17 @@ def test_what_jobs_pay_is_what_providers_earn(market):
     after = market.ctl("marketctl", "status")
     assert summary["id"] == job.id and summary["exit"] == 1 and summary["places"] == ["n1"]
     assert after["paid"] == after["earned"] >= before["paid"]
+
+
+def test_the_nodes_of_one_host_share_its_memory(market):
+    with open("/proc/meminfo") as f:
+        total_kb = int(f.readline().split()[1])
+    offered = [p["memory_mb"] for p in market.providers()]
+    assert len(offered) == 3 and 0.9 * total_kb / 1024 < sum(offered) <= total_kb / 1024
+
+
+def test_the_terms_of_a_job_are_shown(market):
+    job = market.srun("-p", 30, "-b", 5, "-f", 0.5, "-m", 20, "-s", "patient", "--name", "it", *LONG)
+    known = market.until_runs(job.id)
+    shown = [known[key] for key in ("value", "budget", "finish_s", "memory_mb", "strategy", "name", "cpus")]
+    assert shown == [30, 5, 1800, 20, "patient", "it", 1]

@@ -19,6 +19,7 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     std::string node, socket;
     bool json = false;
     const Option common[] = {{0, "node", "NAME", tool.node_help, set_text(node)},
+                             {0, "machine", "NAME", "the same as --node", set_text(node)},
                              {0, "socket", "PATH", tool.socket_help, set_text(socket)},
                              {0, "json", nullptr, tool.json_help, set_flag(json)}};
     tool.line.options.insert(tool.line.options.begin(), std::begin(common), std::end(common));

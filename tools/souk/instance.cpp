@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace souk {
@@ -62,7 +63,10 @@ Pidfd open_process(const ProcessId& p) {
 
 std::string run_dir() {
     const char* run = std::getenv("SOUK_RUN");
-    return run && *run ? run : "/run/souk";
+    if (!run || !*run) return "/run/souk";
+    std::error_code error;  // daemons stand elsewhere: a relative name would mean another directory there
+    const std::string absolute = std::filesystem::absolute(run, error).lexically_normal();
+    return error ? run : absolute.size() > 1 && absolute.ends_with('/') ? absolute.substr(0, absolute.size() - 1) : absolute;
 }
 
 std::string tag_of(const std::string& run) {
@@ -92,8 +96,8 @@ Result<std::optional<Instance>> load_instance(const std::string& run) {
         i.market = daemon_from(j.at("market"));
         for (const json& n : j.at("nodes")) i.nodes.push_back(daemon_from(n));
         return i;
-    } catch (const json::exception& e) {
-        return fail(path + " is not a market's record (" + e.what() + "); remove it, or run: souk down");
+    } catch (const json::exception&) {
+        return fail(path + " is damaged: it is not a market's record. If no daemon of it runs any more, remove " + run);
     }
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // souk: a market on this host (up, down, status), and what this machine can do (doctor).
+#include <sys/sysinfo.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
@@ -21,12 +25,19 @@ struct UpArguments {
     std::string solver, pricing;
 };
 
+int64_t host_memory_mb() {
+    struct sysinfo info {};
+    ::sysinfo(&info);
+    return static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+}
+
 Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     UpOptions o;
     o.run = run_dir();
     o.bin = bin;
     o.cpus = a.cpus;
-    o.memory_mb = a.memory_mb;
+    // Nodes on one host share its memory: what one offers, no other can.
+    o.memory_mb = a.memory_mb > 0 ? a.memory_mb : std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(a.nodes), 16);
     o.solver = a.solver;
     o.pricing = a.pricing;
     if (!a.speeds.empty() && a.speeds.size() != a.nodes) return fail("--speeds needs one number per node");
@@ -48,6 +59,11 @@ int run(int argc, char** argv) {
     const std::string bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
     // The doctor reads its own arguments.
     if (argc > 1 && std::string_view(argv[1]) == "doctor") return cmd_doctor(argc - 1, argv + 1);
+
+    if (argc > 1 && argv[1][0] != '-' && !std::set<std::string_view>{"up", "down", "status"}.contains(argv[1])) {
+        std::fprintf(stderr, "souk: '%s' is not a verb: up, down, status or doctor (see souk --help)\n", argv[1]);
+        return 2;
+    }
 
     CLI::App app{"souk: a market for running processes, on this host.\n$SOUK_RUN (default /run/souk) names its directory."};
     app.require_subcommand(1);

@@ -297,6 +297,7 @@ void Supervisor::stop_all() {
 int supervise(const UpOptions& options, Fd lock, Fd report) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::prctl(PR_SET_NAME, "souk-supervise");
+    ::signal(SIGPIPE, SIG_IGN);
     Supervisor s(options, std::move(lock));
     const Status started = s.start();
     const std::string line = started ? "ok\n" : started.error().message + "\n";
@@ -306,9 +307,11 @@ int supervise(const UpOptions& options, Fd lock, Fd report) {
         (void)!::write(report.get(), line.data(), line.size());
         return 1;
     }
-    (void)!::write(report.get(), line.data(), line.size());
-    report.reset();
-    s.watch();
+    // Whoever ended `souk up` before it was up does not want a market.
+    if (::write(report.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
+        report.reset();
+        s.watch();
+    }
     demolish(s.instance(), note);
     return note.empty() ? 0 : 1;
 }
