@@ -30,6 +30,10 @@
 // Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for jobs after a
 // cursor). solve() takes them up in rank order; every job not taken up would have stayed, because nothing that it could
 // use changed. So the result is that of one pass over all jobs (solve_all, the definition), at the cost of the change.
+// The change itself may be large. Where each machine has a speed of its own, property 1 leaves a single allocation: the
+// job of rank i on machine i. An arrival at rank r then moves everybody below it who runs, one machine down, whatever
+// algorithm finds that out (10,000 machines, 100,000 jobs: 637 changes an event on average, up to 10,000, about 0.5 us
+// each). Who would rather move less sets a horizon, a minimum stay or moves_max, and accepts the envy stated above.
 #pragma once
 
 #include <deque>

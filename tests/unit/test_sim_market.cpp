@@ -35,8 +35,16 @@ class SecondBySecond {
         ck_assert(solver_.set_options(o.solver).has_value());
     }
 
-    RunOutcome run(int64_t until_s) {
-        for (now_ = 0; now_ <= until_s; ++now_) step();
+    // `end_s`: until when CPUs are counted as held and offered; from then on nothing may happen.
+    RunOutcome run(int64_t end_s) {
+        for (now_ = 0; now_ <= end_s + 200; ++now_) {
+            if (now_ > 0 && now_ <= end_s) count_cpus();
+            step();
+            uint32_t moves = 0, freezes = 0;
+            for (const State& s : states_) (s.doing == Doing::moving ? moves : freezes) += operating(s);
+            out_.totals.concurrent_moves_max = std::max(out_.totals.concurrent_moves_max, moves);
+            out_.totals.concurrent_freezes_max = std::max(out_.totals.concurrent_freezes_max, freezes);
+        }
         return out_;
     }
 
@@ -49,6 +57,16 @@ class SecondBySecond {
         uint32_t at = 0;
     };
     static market::JobKey key(size_t i) { return {i + 1}; }
+    // Of the second that is over. Who is being frozen holds nothing any more.
+    void count_cpus() {
+        for (size_t i = 0; i < jobs_.size(); ++i) {
+            const Doing d = states_[i].doing;
+            if (d == Doing::running || d == Doing::moving || d == Doing::thawing)
+                out_.totals.busy_cpu_s += jobs_[i].cpus;
+        }
+        for (size_t p = 0; p < providers_.size(); ++p)
+            if (solver_.provider({p + 1})) out_.totals.offered_cpu_s += providers_[p].cpus;
+    }
     bool operating(const State& s) const {
         return s.doing == Doing::moving || s.doing == Doing::freezing || s.doing == Doing::thawing;
     }
@@ -150,11 +168,13 @@ class SecondBySecond {
         s.skip = false;
         if (change.kind != market::ChangeKind::freeze) s.at = static_cast<uint32_t>(change.to.n - 1);
         if (change.kind == market::ChangeKind::start) {
+            o.first_run_s = now_;
             s.doing = Doing::running;
             return;
         }
         const bool move = change.kind == market::ChangeKind::move, freeze = change.kind == market::ChangeKind::freeze;
         ++(move ? o.moves : freeze ? o.freezes : o.thaws);
+        o.moved_mb += jobs_[i].memory_mb;
         const int64_t rate = move ? options_.network_mb_per_s : options_.disk_mb_per_s;
         s.operation_left = (jobs_[i].memory_mb + rate - 1) / rate;
         if (s.operation_left == 0) {
@@ -181,7 +201,7 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
                         const MarketRunOptions& options, const std::string& where) {
     const auto got = run_market(jobs, providers, options);
     ck_assert_msg(got.has_value(), "%s: %s", where.c_str(), got ? "" : got.error().message.c_str());
-    const RunOutcome expected = SecondBySecond(jobs, providers, options).run(got->totals.end_s + 200);
+    const RunOutcome expected = SecondBySecond(jobs, providers, options).run(got->totals.end_s);
     for (size_t i = 0; i < jobs.size(); ++i) {
         const JobOutcome &a = got->jobs[i], &b = expected.jobs[i];
         ck_assert_msg(
@@ -189,6 +209,10 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
             "%s: job %ld ends at %ld after %u moves, %u freezes, %u thaws; second by second at %ld, %u, %u, %u",
             where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.end_s), a.moves, a.freezes, a.thaws,
             static_cast<long>(b.end_s), b.moves, b.freezes, b.thaws);
+        ck_assert_msg(a.first_run_s == b.first_run_s && a.moved_mb == b.moved_mb,
+                      "%s: job %ld first runs at %ld and %ld MB are carried; second by second at %ld and %ld",
+                      where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.first_run_s),
+                      static_cast<long>(a.moved_mb), static_cast<long>(b.first_run_s), static_cast<long>(b.moved_mb));
         ck_assert_msg(a.operation_s == b.operation_s && a.lost_s == b.lost_s && a.paid == b.paid,
                       "%s: job %ld: operations %ld s, lost %ld s, paid %ld; second by second %ld, %ld, %ld",
                       where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.operation_s),
@@ -197,6 +221,14 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
     }
     ck_assert_msg(got->totals.consumers == expected.totals.consumers && got->totals.providers == expected.totals.providers,
                   "%s: other surpluses", where.c_str());
+    const RunTotals &a = got->totals, &b = expected.totals;
+    ck_assert_msg(a.busy_cpu_s == b.busy_cpu_s && a.offered_cpu_s == b.offered_cpu_s,
+                  "%s: %ld of %ld CPU-seconds; second by second %ld of %ld", where.c_str(),
+                  static_cast<long>(a.busy_cpu_s), static_cast<long>(a.offered_cpu_s), static_cast<long>(b.busy_cpu_s),
+                  static_cast<long>(b.offered_cpu_s));
+    ck_assert_msg(a.concurrent_moves_max == b.concurrent_moves_max && a.concurrent_freezes_max == b.concurrent_freezes_max,
+                  "%s: at most %u moves and %u freezes at a time; second by second %u and %u", where.c_str(),
+                  a.concurrent_moves_max, a.concurrent_freezes_max, b.concurrent_moves_max, b.concurrent_freezes_max);
 }
 
 struct Market {
