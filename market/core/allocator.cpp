@@ -77,7 +77,7 @@ ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
 }
 
 void Allocator::touch(uint32_t j) {
-    touched_running_ |= jobs_[j].at != none;
+    touched_carried_ |= jobs_[j].state != JobState::waiting;
     if (jobs_[j].touched) return;
     jobs_[j].touched = true;
     touched_.push_back(j);
@@ -328,20 +328,30 @@ void Allocator::swap_places(uint32_t x, uint32_t y) {
     in_pass_ = false;
 }
 
-// A job that moved inside its class goes back in exchange for the guest there whose staying saves the fewest bytes (and
-// fewer than its own), if both fit and nobody else could use the room that this makes.
+// Where what must be carried for the job lies: where it runs, or its checkpoint is.
+uint32_t Allocator::home_of(uint32_t j) const {
+    const Job& job = jobs_[j];
+    return job.state == JobState::frozen ? find_machine(details_[j].place) : job.at;
+}
+
+// A job that was placed inside the class of its home, but elsewhere, goes back in exchange for the guest there whose
+// staying saves the fewest bytes (and fewer than its own), if both fit and nobody else could use the room that this
+// makes. Nobody who runs makes place for one who is thawed.
 void Allocator::take_back(uint32_t d) {
     const Job& job = jobs_[d];
-    if (job.slot == job.at) return;
-    Machine& old = machines_[job.at];
+    const uint32_t home = home_of(d);
+    const bool frozen = job.state == JobState::frozen;
+    if (job.slot == home) return;
+    Machine& old = machines_[home];
     Machine& now = machines_[job.slot];
     if (!eligible(old, d)) return;
     uint32_t best = none;
     int64_t least = bytes_of(d);
     for (const Guest& g : old.guests) {
         const Job& x = jobs_[g.job];
-        const int64_t saves = x.at == job.at ? bytes_of(g.job) : 0;
-        if (g.rank.is_top() || saves > least || saves >= bytes_of(d) || !eligible(now, g.job)) continue;
+        const bool runs_here = x.state == JobState::running && x.at == home;
+        const int64_t saves = runs_here || (frozen && home_of(g.job) == home) ? bytes_of(g.job) : 0;
+        if ((frozen && runs_here) || g.rank.is_top() || saves > least || saves >= bytes_of(d) || !eligible(now, g.job)) continue;
         if (old.free_cpus + x.cpus < job.cpus || old.free_mb + x.memory_mb < job.memory_mb) continue;
         if (now.free_cpus + job.cpus < x.cpus || now.free_mb + job.memory_mb < x.memory_mb) continue;
         least = saves;
@@ -356,21 +366,24 @@ void Allocator::take_back(uint32_t d) {
         return;
     }
     Job& x = jobs_[best];
-    if (x.at != job.at) return;
+    if (frozen || x.at != home) return;
     x.cause = job.cause;
     details_[best].by = details_[d].by;
     details_[best].by_value = details_[d].by_value;
 }
 
 void Allocator::settle() {
-    if (!touched_running_) return;
+    if (!touched_carried_) return;
     std::vector<uint32_t> movers;
     for (const uint32_t j : touched_) {
         const Job& job = jobs_[j];
-        if (job.key().n == 0 || job.at == none || job.slot == none || job.at == job.slot || !job.competing) continue;
-        if (machines_[job.at].cls == machines_[job.slot].cls) movers.push_back(j);
+        if (job.key().n == 0 || job.slot == none || !job.competing) continue;
+        const uint32_t home = home_of(j);
+        if (home != none && home != job.slot && machines_[home].cls == machines_[job.slot].cls) movers.push_back(j);
     }
     std::sort(movers.begin(), movers.end(), [&](uint32_t a, uint32_t b) {
+        const bool runs_a = jobs_[a].state == JobState::running, runs_b = jobs_[b].state == JobState::running;
+        if (runs_a != runs_b) return runs_a;
         const int64_t x = bytes_of(a), y = bytes_of(b);
         return x != y ? x > y : jobs_[a].rank < jobs_[b].rank;
     });

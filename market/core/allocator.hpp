@@ -14,7 +14,9 @@
 //  4. Fewest moved bytes: of all allocations that give each job the same class, none moves fewer bytes of running jobs.
 //     Exact where every job needs one CPU and memory does not bind. With mixed needs the choice inside a class is first
 //     fit for free room, else the machine whose strongest displaced guest is the weakest; at the end jobs that moved
-//     inside their class take their place back from guests whose staying saves fewer bytes. Packing for fewest bytes
+//     inside their class take their place back from guests whose staying saves fewer bytes. After them thawed jobs take
+//     the place where their checkpoint is, from those who gain less by it or nothing, but from nobody who runs there: so
+//     of the allocations above none carries fewer bytes of frozen jobs. Packing for fewest bytes
 //     is NP-hard, so there it is a heuristic; rules 1 to 3 hold all the same.
 //  5. Bid-monotone: raising a value never slows its job, if the others are placed from nothing.
 //
@@ -202,6 +204,7 @@ class Allocator {
     void process(uint32_t j);
     MachineOrder::Place choose(uint32_t j, const MachineOrder::Place& better, size_t start);
     void settle();
+    uint32_t home_of(uint32_t j) const;
     void take_back(uint32_t d);
     void swap_places(uint32_t x, uint32_t y);
     const JobOrder::Entry* next_candidate(Machine& m);
@@ -253,7 +256,7 @@ class Allocator {
     int64_t last_turn_ = 0;
 
     std::vector<uint32_t> dirty_, touched_;
-    bool touched_running_ = false;   // somebody that ran is among the touched
+    bool touched_carried_ = false;   // somebody that ran or was frozen is among the touched
     std::vector<uint32_t> orphans_;  // running or pinned on a provider that is not known
     Heap queue_, open_;
     bool all_dirty_ = false;

@@ -127,7 +127,7 @@ void Allocator::emit(Nanos now) {
         last = turn;
     }
     touched_.clear();
-    touched_running_ = false;
+    touched_carried_ = false;
     dirty_.clear();
     all_dirty_ = false;
     if (assigned_ || !changes_.empty()) ++version_;  // a turn has an order of its own

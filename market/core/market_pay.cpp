@@ -9,8 +9,8 @@ namespace {
 // A home's clock and the market's reckoning differ by what messages take. A sum that falls short by more is that of a
 // home that restarted and forgot a stretch.
 constexpr Nanos clock_tolerance = Nanos::from_s(2);
-// Prices that cost up to so many steps (about a millisecond) are brought up to date at every change; those that cost more
-// once a second, and seldom enough that reckoning them takes at most a tenth of the time.
+// Prices that cost up to so many steps (about a millisecond) are brought up to date at every change; those that cost
+// more once a second, and seldom enough that reckoning them takes at most a tenth of the time.
 constexpr uint64_t steps_at_once = 20'000;
 constexpr int64_t pace_per_step_ns = 600;
 constexpr Nanos prices_pace_min = Nanos::from_s(1);
@@ -99,8 +99,8 @@ void Market::refresh_prices(Nanos now) {
     if (!prices_due_ || now < prices_at_ + prices_pace_) return;
     const std::vector<Payment> payments = solver_.payments();
     const auto steps = static_cast<int64_t>(std::min<uint64_t>(solver_.pricing_steps(), 1ULL << 40));
-    prices_pace_ = steps <= static_cast<int64_t>(steps_at_once) ? Nanos{0}
-                                                                : std::max(prices_pace_min, Nanos{steps * pace_per_step_ns});
+    const bool cheap = steps <= static_cast<int64_t>(steps_at_once);
+    prices_pace_ = cheap ? Nanos{0} : std::max(prices_pace_min, Nanos{steps * pace_per_step_ns});
     prices_due_ = false;
     prices_at_ = now;
     for (const Payment& p : payments) {

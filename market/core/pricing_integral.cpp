@@ -25,9 +25,9 @@ Bid bid_of(const Allocator& market, uint32_t j) {
     return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars};
 }
 
-// Rooms in order of choice. Of each 16 of them, and each 256, the most memory is known that one with at least so many CPUs
-// has. Room only shrinks, so that stays an upper bound, which a search that finds nothing there tightens; and a need that
-// nobody holds is held by nobody ever after, nor is one of at least that much.
+// Rooms in order of choice. Of each 16 of them, and each 256, it is known how much memory one with at least so many CPUs
+// has at most. Room only shrinks, so that stays an upper bound, which a search that finds nothing there tightens; and a
+// need that nobody holds is held by nobody ever after, nor is one of at least that much.
 class Rooms {
   public:
     explicit Rooms(const std::vector<EmptyMachine>& machines) : cpus_(machines.size()), memory_mb_(machines.size()) {
@@ -49,7 +49,9 @@ class Rooms {
         tighten_hall(p / width / width);
         std::fill(std::begin(refused_), std::end(refused_), INT64_MAX);
     }
-    bool holds(size_t p, int32_t cpus, int64_t memory_mb) const { return cpus_[p] >= cpus && memory_mb_[p] >= memory_mb; }
+    bool holds(size_t p, int32_t cpus, int64_t memory_mb) const {
+        return cpus_[p] >= cpus && memory_mb_[p] >= memory_mb;
+    }
 
     // The first from `p` on that holds as much and that check(place) says yes to; size() if there is none.
     template <class Check>

@@ -177,7 +177,9 @@ struct Naive {
         std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) { return rank(a) < rank(b); });
         for (const uint64_t k : order) turn(k);
         std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) { return bytes(a) > bytes(b); });
-        for (const uint64_t k : order) take_back(k);
+        for (const bool frozen : {false, true})
+            for (const uint64_t k : order)
+                if ((jobs.at(k).s.state == JobState::frozen) == frozen) take_back(k);
     }
 
     int64_t bytes(uint64_t k) const {
@@ -200,15 +202,18 @@ struct Naive {
     }
     void take_back(uint64_t d) {
         J& j = jobs.at(d);
-        const uint64_t p = j.place;
-        if (j.s.state != JobState::running || !j.result || !p || p == j.result || !providers.count(p)) return;
+        const bool frozen = j.s.state == JobState::frozen;
+        const uint64_t p = frozen ? j.s.place.n : j.place;
+        if (j.s.state == JobState::waiting || !j.result || !p || p == j.result || !providers.count(p)) return;
         if (cls(p) != cls(j.result) || !eligible(j.s, p)) return;
         uint64_t best = 0;
         int64_t least = bytes(d);
         for (const uint64_t x : guests(p)) {
             J& o = jobs.at(x);
-            const int64_t saves = at(x, p) ? bytes(x) : 0;
-            if (o.s.pin != Pin::free || saves > least || saves >= bytes(d) || !eligible(o.s, j.result)) continue;
+            const bool lies_here = frozen && o.s.state == JobState::frozen && o.s.place.n == p;
+            const int64_t saves = at(x, p) || lies_here ? bytes(x) : 0;
+            if ((frozen && at(x, p)) || o.s.pin != Pin::free || saves > least || saves >= bytes(d)) continue;
+            if (!eligible(o.s, j.result)) continue;
             std::swap(o.result, j.result);
             if (fits_all(o.result) && fits_all(j.result)) least = saves, best = x;
             std::swap(o.result, j.result);
@@ -375,7 +380,11 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
                 World w(seed * 53 + 1, shape);
                 SolverOptions o;
                 if (rule & 1) o.min_stay = Nanos::from_s(9);
-                if (rule & 2) o.horizon = Nanos::from_s(2), o.link_bytes_per_s = 5'000'000, o.byte_cost_per_gb = Money{9'000};
+                if (rule & 2) {
+                    o.horizon = Nanos::from_s(2);
+                    o.link_bytes_per_s = 5'000'000;
+                    o.byte_cost_per_gb = Money{9'000};
+                }
                 Solver s;
                 ck_assert(s.set_options(o).has_value());
                 std::map<uint64_t, int64_t> placed;
@@ -491,16 +500,18 @@ START_TEST(where_each_machine_has_its_own_speed_an_arrival_moves_everybody_below
 }
 END_TEST
 
-// Every placement that gives each job the class that it has, by trying all; the least bytes of running jobs that move.
-int64_t fewest_bytes(const std::map<uint64_t, uint64_t>& result, const std::map<uint64_t, JobSpec>& before,
-                     const std::map<uint64_t, ProviderSpec>& providers) {
+// Every placement that gives each job the class that it has, by trying all; the least bytes of running jobs that move,
+// and then of frozen ones that are thawed elsewhere than they lie.
+std::pair<int64_t, int64_t> fewest_bytes(const std::map<uint64_t, uint64_t>& result,
+                                         const std::map<uint64_t, JobSpec>& before,
+                                         const std::map<uint64_t, ProviderSpec>& providers) {
     std::vector<uint64_t> placed;
     for (const auto& [k, p] : result)
         if (p) placed.push_back(k);
     std::map<uint64_t, int> room;
     for (const auto& [p, m] : providers) room[p] = m.cpus;
-    int64_t best = INT64_MAX;
-    auto place = [&](auto&& self, size_t i, int64_t bytes) -> void {
+    std::pair<int64_t, int64_t> best{INT64_MAX, INT64_MAX};
+    auto place = [&](auto&& self, size_t i, std::pair<int64_t, int64_t> bytes) -> void {
         if (bytes >= best) return;
         if (i == placed.size()) {
             best = bytes;
@@ -511,11 +522,14 @@ int64_t fewest_bytes(const std::map<uint64_t, uint64_t>& result, const std::map<
         for (const auto& [p, m] : providers) {
             if (room[p] == 0 || !m.accepting || m.speed != had.speed || m.reserve != had.reserve) continue;
             --room[p];
-            self(self, i + 1, bytes + (b.state == JobState::running && b.place.n != p ? b.move_bytes : 0));
+            auto more = bytes;
+            if (b.place.n != p && b.state != JobState::waiting)
+                (b.state == JobState::running ? more.first : more.second) += b.move_bytes;
+            self(self, i + 1, more);
             ++room[p];
         }
     };
-    place(place, 0, 0);
+    place(place, 0, {0, 0});
     return best;
 }
 
@@ -534,14 +548,16 @@ START_TEST(no_equal_allocation_moves_fewer_bytes) {
             std::map<uint64_t, uint64_t> result;
             for (const auto& [k, spec] : w.jobs) before[k] = *s.job(JobKey{k});
             s.solve(Nanos::from_s(w.clock_s));
-            int64_t moved = 0;
+            std::pair<int64_t, int64_t> moved;
             for (const auto& [k, b] : before) {
                 result[k] = place_of(s, k);
-                if (result[k] && b.state == JobState::running && b.place.n != result[k]) moved += b.move_bytes;
+                if (result[k] && b.state != JobState::waiting && b.place.n != result[k])
+                    (b.state == JobState::running ? moved.first : moved.second) += b.move_bytes;
             }
-            const int64_t best = fewest_bytes(result, before, w.providers);
-            ck_assert_msg(moved == best, "seed %d step %d moves %ld bytes, %ld would do", static_cast<int>(seed), step,
-                          static_cast<long>(moved), static_cast<long>(best));
+            const auto best = fewest_bytes(result, before, w.providers);
+            ck_assert_msg(moved == best, "seed %d step %d moves %ld bytes and thaws %ld, %ld and %ld would do",
+                          static_cast<int>(seed), step, static_cast<long>(moved.first), static_cast<long>(moved.second),
+                          static_cast<long>(best.first), static_cast<long>(best.second));
         }
     }
 }

@@ -226,7 +226,8 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
                   "%s: %ld of %ld CPU-seconds; second by second %ld of %ld", where.c_str(),
                   static_cast<long>(a.busy_cpu_s), static_cast<long>(a.offered_cpu_s), static_cast<long>(b.busy_cpu_s),
                   static_cast<long>(b.offered_cpu_s));
-    ck_assert_msg(a.concurrent_moves_max == b.concurrent_moves_max && a.concurrent_freezes_max == b.concurrent_freezes_max,
+    ck_assert_msg(a.concurrent_moves_max == b.concurrent_moves_max &&
+                      a.concurrent_freezes_max == b.concurrent_freezes_max,
                   "%s: at most %u moves and %u freezes at a time; second by second %u and %u", where.c_str(),
                   a.concurrent_moves_max, a.concurrent_freezes_max, b.concurrent_moves_max, b.concurrent_freezes_max);
 }

@@ -292,9 +292,12 @@ int marketsim_compare(int argc, char** argv) {
         app.add_option(name, to, about)->delimiter(',')->check(CLI::Range(least, most))->capture_default_str();
     };
     constexpr int64_t seconds_most = 1'000'000'000, rate_most = 1'000'000;
-    list("--k", options.ks, 0, 1'000, "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers; with commas");
-    list("--horizon", options.horizons, 0, seconds_most, "seconds within which a move must pay for itself, with commas");
-    list("--min-stay", options.min_stays, 0, seconds_most, "seconds without being moved after being placed, with commas");
+    list("--k", options.ks, 0, 1'000,
+         "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers; with commas");
+    list("--horizon", options.horizons, 0, seconds_most,
+         "seconds within which a move must pay for itself, with commas");
+    list("--min-stay", options.min_stays, 0, seconds_most,
+         "seconds without being moved after being placed, with commas");
     list("--moves-max", options.moves_max, 0, 1'000'000, "voluntary moves in a minute (0: no cap), with commas");
     list("--quantum", options.quanta, 1, seconds_most, "proportional_share: seconds of a turn, with commas");
     list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");

@@ -57,8 +57,8 @@ Result<Schedule> run_policy(const Options& options, const SwfTrace& trace, const
     if (options.policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
     if (options.policy == "easy") return replay_easy(workload.jobs, options.cpus);
     if (options.policy == "balance") return replay_balance(workload.jobs, options.cpus);
-    const ReplayTerms terms =
-        terms_of(trace, workload, options.distribution, static_cast<uint64_t>(options.seed), options.disk, options.memory);
+    const ReplayTerms terms = terms_of(trace, workload, options.distribution, static_cast<uint64_t>(options.seed),
+                                       options.disk, options.memory);
     if (options.policy == "greedy_migration") return replay_greedy_migration(workload.jobs, options.cpus, terms);
     market::SolverOptions solver;
     solver.algorithm = options.policy;
