@@ -71,7 +71,9 @@ class MarketRun {
     }
 
     Result<RunOutcome> run() {
-        TRY(solver_.set_options(options_.solver));
+        market::SolverOptions solver = options_.solver;
+        solver.link_bytes_per_s = options_.network_mb_per_s * 1'000'000;
+        TRY(solver_.set_options(solver));
         for (int64_t t = next_event(); t != never; t = next_event()) {
             if (t > seconds_max)
                 return fail("the run goes on beyond second " + std::to_string(seconds_max) +

@@ -34,7 +34,7 @@
 namespace souk::sim {
 
 struct MarketRunOptions {
-    market::SolverOptions solver;
+    market::SolverOptions solver;  // its link is the network below
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time

@@ -222,9 +222,26 @@ def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, 
         f"greedy_migration/uniform k={k} moves-max={moves}" for k in (0, 1000) for moves in (0, 2)]
     assert [(row["k_permille"], row["moves_max"], row["min_stay_s"], row["quantum_s"]) for row in rows] == [
         (0, 0, 7, 20), (0, 2, 7, 20), (1000, 0, 7, 20), (1000, 2, 7, 20)]
+    status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--pricings", "first,uniform", "--k", "0,1000",
+                          "--quantum", "5,9", "--json", "-")
+    assert [row["variant"] for row in json.loads(out)] == [
+        "greedy_migration/first", "greedy_migration/uniform k=0", "greedy_migration/uniform k=1000",
+        "proportional_share/first quantum=5", "proportional_share/first quantum=9",
+        *(f"proportional_share/uniform k={k} quantum={quantum}" for k in (0, 1000) for quantum in (5, 9))]
     assert rows[0]["providers_surplus"] == 0 < rows[2]["providers_surplus"]
     status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--k", ",".join(["1"] * 300))
     assert status == 2 and "at most 256" in err
+
+
+def test_what_a_move_costs_is_reckoned_with_the_network_that_carries_it(tool, files):
+    # 1000 MB: 10 s at 100 MB/s, 1000 s at 1 MB/s. The fast machine is free from 50 on; the gain over 100 s is half of that.
+    (files / "jobs").write_text("1 0 50 9 0 1\n2 0 4000 5 1000 1\n")
+    (files / "providers").write_text("1 0 -1 1 2000 1 200\n2 0 -1 1 2000 1 100\n")
+    moves = []
+    for network in ("100", "1"):
+        out = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "--horizon", "100", "--network", network, "--json", "-")[1]
+        moves.append(json.loads(out)["migrations"])
+    assert moves == [1, 0]
 
 
 def test_wrong_usage_is_told_from_a_failure(tool, files):

@@ -32,7 +32,9 @@ class SecondBySecond {
                    const MarketRunOptions& o)
         : jobs_(jobs), providers_(providers), options_(o), states_(jobs.size()) {
         out_.jobs.resize(jobs.size());
-        ck_assert(solver_.set_options(o.solver).has_value());
+        market::SolverOptions solver = o.solver;
+        solver.link_bytes_per_s = o.network_mb_per_s * 1'000'000;
+        ck_assert(solver_.set_options(solver).has_value());
     }
 
     // `end_s`: until when CPUs are counted as held and offered; from then on nothing may happen.

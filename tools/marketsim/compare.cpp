@@ -42,22 +42,25 @@ struct Variant {
     std::string error;
 };
 
-// A parameter of which every value is tried.
+// A parameter of which every value is tried, with the algorithm or pricing that looks at it (none: all do).
 struct Parameter {
     const char* name;
     const std::vector<int64_t>& values;
     void (*set)(MarketRunOptions& run, int64_t value);
+    std::string_view of = "";
 };
 
 // Every combination; the last parameter changes fastest.
 std::vector<Variant> variants_of(const Options& o) {
     const Parameter parameters[] = {
-        {"k", o.ks, [](MarketRunOptions& r, int64_t v) { r.solver.k_permille = static_cast<int32_t>(v); }},
+        {"k", o.ks, [](MarketRunOptions& r, int64_t v) { r.solver.k_permille = static_cast<int32_t>(v); },
+         "uniform"},
         {"horizon", o.horizons, [](MarketRunOptions& r, int64_t v) { r.solver.horizon = Nanos::from_s(v); }},
         {"min-stay", o.min_stays, [](MarketRunOptions& r, int64_t v) { r.solver.min_stay = Nanos::from_s(v); }},
         {"moves-max", o.moves_max,
          [](MarketRunOptions& r, int64_t v) { r.solver.moves_max = static_cast<int32_t>(v); }},
-        {"quantum", o.quanta, [](MarketRunOptions& r, int64_t v) { r.solver.quantum = Nanos::from_s(v); }},
+        {"quantum", o.quanta, [](MarketRunOptions& r, int64_t v) { r.solver.quantum = Nanos::from_s(v); },
+         "proportional_share"},
         {"network", o.networks, [](MarketRunOptions& r, int64_t v) { r.network_mb_per_s = v; }},
         {"disk", o.disks, [](MarketRunOptions& r, int64_t v) { r.disk_mb_per_s = v; }},
     };
@@ -71,12 +74,14 @@ std::vector<Variant> variants_of(const Options& o) {
             one.run.record = !o.plot.empty();
             std::vector<Variant> some{one};
             for (const Parameter& p : parameters) {
+                const bool matters = p.of.empty() || p.of == solver || p.of == pricing;
                 std::vector<Variant> more;
                 for (const Variant& v : some)
-                    for (const int64_t value : p.values) {
+                    for (const int64_t& value : p.values) {
+                        if (!matters && &value != &p.values.front()) break;
                         if (more.size() > variants_max) break;  // too many already
                         Variant& next = more.emplace_back(v);
-                        if (p.values.size() > 1) next.name += fmt::format(" {}={}", p.name, value);
+                        if (matters && p.values.size() > 1) next.name += fmt::format(" {}={}", p.name, value);
                         p.set(next.run, value);
                     }
                 some = std::move(more);
@@ -273,7 +278,8 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
 
 int marketsim_compare(int argc, char** argv) {
     Options options;
-    CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run.",
+    CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run; "
+                 "--k is varied for uniform pricing alone, --quantum for proportional_share.",
                  "marketsim compare");
     const auto names = [](std::span<const std::string_view> all) {
         return std::vector<std::string>(all.begin(), all.end());
