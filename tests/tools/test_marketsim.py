@@ -229,7 +229,7 @@ def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, 
         "proportional_share/first quantum=5", "proportional_share/first quantum=9",
         *(f"proportional_share/uniform k={k} quantum={quantum}" for k in (0, 1000) for quantum in (5, 9))]
     assert rows[0]["providers_surplus"] == 0 < rows[2]["providers_surplus"]
-    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--k", ",".join(["1"] * 300))
+    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--disk", ",".join(["1"] * 300))
     assert status == 2 and "at most 256" in err
 
 
