@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+import os
 import subprocess
 
 from conftest import BIN
@@ -51,6 +52,25 @@ def test_answers_come_as_soon_as_they_are_asked_for():
     finally:
         process.kill()
         process.communicate()
+
+
+def test_answers_do_not_pile_up_in_memory():
+    # 300 lists of 20,000 jobs, 130 MB, asked for at once; what is kept of them is bounded, so the program stays small.
+    jobs = "".join(f"aj {n} 5 10 1 0 -1 1\n" for n in range(1, 20_001))
+    process = subprocess.Popen([BIN / "solver"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        process.stdin.write((jobs + "lj\n" * 300).encode())
+        process.stdin.close()
+        read = 0
+        while piece := process.stdout.read(1 << 20):
+            read += len(piece)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0 and read > 130_000_000 and usage.ru_maxrss < 40_000
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
 
 
 def test_an_argument_is_wrong_usage_and_a_full_disk_is_a_failure():

@@ -48,12 +48,19 @@ class Lines {
     std::string line_;
 };
 
+constexpr size_t out_max = 1 << 20;  // of answers that wait for the commands that came with theirs
+
 int serve() {
     market::SolverSession session;
     Lines lines;
     std::string out;
+    bool broken = false;  // nobody takes the answers
     const auto take = [&](const std::string& line) {
-        if (!session.ended()) out += session.take(line);
+        if (session.ended() || broken) return;
+        out += session.take(line);
+        if (out.size() < out_max) return;
+        broken = !write_all(out);
+        out.clear();
     };
     char buffer[1 << 16];
     while (!session.ended()) {
@@ -67,7 +74,7 @@ int serve() {
             lines.feed({buffer, static_cast<size_t>(n)}, take);
         else
             take(lines.rest());
-        if (!write_all(out)) {
+        if (broken || !write_all(out)) {
             complain(tool, std::string("writing answers: ") + std::strerror(errno));
             return 1;
         }
