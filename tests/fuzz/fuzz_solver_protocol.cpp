@@ -3,7 +3,8 @@
 // a session must survive any sequence of lines.
 // FUZZ_SOURCES: market/core/allocator.cpp market/core/allocator_changes.cpp market/core/allocator_events.cpp
 // FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp market/core/share.cpp market/core/solver.cpp
-// FUZZ_SOURCES: market/core/solver_protocol.cpp market/core/solver_session.cpp kernel/base/check.cpp kernel/base/money.cpp kernel/base/result.cpp
+// FUZZ_SOURCES: market/core/solver_protocol.cpp market/core/solver_session.cpp
+// FUZZ_SOURCES: kernel/base/check.cpp kernel/base/money.cpp kernel/base/result.cpp
 #include <cstdlib>
 #include <string>
 #include <string_view>
