@@ -13,7 +13,7 @@ BPFTOOL   ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 PYTHON    ?= /usr/bin/python3
 CRIU_ROOT ?= /opt/souk/criu
 
-ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
+ROOMS     := kernel/base kernel/sys market/core market/wire market/sim checkpoint agentd/core bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
@@ -23,12 +23,13 @@ say        = $(if $(filter-out 0,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
 PROG_NAME  = $(firstword $(subst =, ,$(1)))
 PROG_DIR   = $(lastword $(subst =, ,$(1)))
 
-SANFLAGS  := $(if $(filter address,$(SAN)),-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)$(if $(filter thread,$(SAN)),-fsanitize=thread)
+SANFLAGS  := $(if $(filter address,$(SAN)),-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)$(if $(filter thread,$(SAN)),-fsanitize=thread)$(if $(SAN), -fno-omit-frame-pointer)
 WARN      := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS  += -I. -I$(BUILD)/gen -D_GNU_SOURCE -DSOUK_CRIU_ROOT='"$(CRIU_ROOT)"' -DFMT_HEADER_ONLY
-CXXFLAGS  ?= -O2 -g1
+OPTIMIZE  := $(if $(SAN),-O1,-O2) -g1
+CXXFLAGS  ?= $(OPTIMIZE)
 CXXFLAGS  += -std=c++20 -fno-plt -fstack-protector-strong $(WARN) $(SANFLAGS)
-CFLAGS    ?= -O2 -g1
+CFLAGS    ?= $(OPTIMIZE)
 CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
@@ -81,10 +82,10 @@ check-layers:        ## no include that points up, no effect in a core
 	@scripts/check-layers
 
 check-cluster: bins  ## real daemons in network namespaces (root)
-	$(PYTHON) -m pytest -q tests/cluster
+	SOUK_BIN=$(abspath $(BUILD)/bin) $(PYTHON) -m pytest -q tests/cluster
 
 check-tools: bins    ## the tools against an agentd of the tests' own
-	$(PYTHON) -m pytest -q tests/tools
+	SOUK_BIN=$(abspath $(BUILD)/bin) $(PYTHON) -m pytest -q tests/tools
 
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
