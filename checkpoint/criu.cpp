@@ -141,6 +141,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     std::vector<std::string> words = tool.command;
     words.insert(words.end(), {"swrk", std::to_string(socket_fd)});
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),          how.images,

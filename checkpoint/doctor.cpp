@@ -60,7 +60,7 @@ std::string first_error_line(const std::string& log) {
     const auto text = read_file(AT_FDCWD, log);
     if (!text) return "it wrote no log";
     for (size_t at = text->find("Error ("); at != std::string::npos; at = text->find("Error (", at + 1)) {
-        const std::string line = text->substr(at, text->find('\n', at) - at);
+        std::string line = text->substr(at, text->find('\n', at) - at);
         // It cannot raise this limit without CAP_SYS_RESOURCE, and does not need to.
         if (line.find("RLIMIT_NOFILE") == std::string::npos) return line;
     }
@@ -77,6 +77,7 @@ Status run_criu(const CriuTool& tool, const std::string& verb, const std::vector
     }
     words.insert(words.end(), more.begin(), more.end());
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     const pid_t pid = ::fork();

@@ -126,6 +126,7 @@ void Home::send_ship(const HomeJob& job, Outputs& out) const {
 
 // Before the decision only: the source goes on, the candidate is ended. An empty `blame`: nobody failed. (By value: it is
 // often the very name that is cleared here.)
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Home::abort_move(HomeJob& job, NodeName blame, const std::string& why, Nanos now, Outputs& out) {
     MUST(job.step == MoveStep::prepare || job.step == MoveStep::transfer);
     const Peer candidate_peer = std::exchange(job.to, Peer{});

@@ -22,7 +22,7 @@ Status serve(Log& log, const Config& config) {
         if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
         log.info("ready", {{"node", config.node}, {"listen", config.listen}});
     }));
-    const Status ran = loop.run();
+    Status ran = loop.run();
     (void)notify_stopping();
     return ran;
 }

@@ -16,10 +16,8 @@ tl::unexpected<Error> fail_errno(std::string_view what, int code) {
 }
 
 tl::unexpected<Error> wrap(std::string_view context, Error inner) {
-    std::string message(context);
-    message += ": ";
-    message += inner.message;
-    return tl::unexpected(Error{inner.code, std::move(message)});
+    inner.message.insert(0, ": ").insert(0, context);
+    return tl::unexpected(std::move(inner));
 }
 
 }  // namespace souk

@@ -61,7 +61,7 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids) {
 Status remove_tree(const std::string& path, Nanos wait_max) {
     Backoff backoff(wait_max);
     while (true) {
-        const Status done = for_each_below(path, [](const std::string& group) -> Status {
+        Status done = for_each_below(path, [](const std::string& group) -> Status {
             if (::rmdir(group.c_str()) < 0 && errno != ENOENT) return fail_errno("remove cgroup " + group, errno);
             return {};
         });

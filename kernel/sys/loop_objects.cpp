@@ -35,10 +35,9 @@ class ListenerObject final : public Object {
         if (cqe.res >= 0) {
             back_off_ = back_off_min;
             on_accept_(Fd(cqe.res));
-        } else if (is_shortage(-cqe.res)) {
-            back_off(-cqe.res);
-        } else if (cqe.res == -EBADF || cqe.res == -EINVAL || cqe.res == -ENOTSOCK || cqe.res == -EOPNOTSUPP) {
-            back_off(-cqe.res);  // not a listening socket (any more): trying at once would spin
+        } else if (is_shortage(-cqe.res) || cqe.res == -EBADF || cqe.res == -EINVAL || cqe.res == -ENOTSOCK ||
+                   cqe.res == -EOPNOTSUPP) {
+            back_off(-cqe.res);  // also where this is no listening socket (any more): trying at once would spin
         }
         // Anything else (ECONNABORTED, EPROTO, ...) is about the one connection that was being accepted.
     }

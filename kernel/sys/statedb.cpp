@@ -141,7 +141,7 @@ Status StateDb::write_changes() {
         sqlite3_bind_text(statement.get(), 2, name.second.data(), static_cast<int>(name.second.size()), SQLITE_STATIC);
         if (value)
             sqlite3_bind_blob64(statement.get(), 3, value->empty() ? "" : value->data(), value->size(), SQLITE_STATIC);
-        const Status written = step(statement);
+        Status written = step(statement);
         sqlite3_clear_bindings(statement.get());
         if (!written) return written;
     }

@@ -28,7 +28,7 @@ Status Market::set_solver(const SolverOptions& options) {
 }
 
 void Market::load(MetaRecord meta) {
-    meta_ = std::move(meta);
+    meta_ = meta;
     next_seq_ = meta_.seq_limit;
 }
 

@@ -61,8 +61,8 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
 Status Marketd::load() {
     TRY_ASSIGN(const auto meta_rows, db_.load(kind_meta));
     for (const auto& row : meta_rows) {
-        TRY_ASSIGN(auto meta, wire::unpack<market::MetaRecord>(row.value));
-        market_.load(std::move(meta));
+        TRY_ASSIGN(const auto meta, wire::unpack<market::MetaRecord>(row.value));
+        market_.load(meta);
     }
     TRY_ASSIGN(const auto node_rows, db_.load(kind_node));
     for (const auto& row : node_rows) {

@@ -41,6 +41,7 @@ std::vector<ByValue> by_value_of(std::span<const SimJob> jobs, const RunOutcome&
         s.squares += off * off;
     }
     std::vector<ByValue> out;
+    out.reserve(sums.size());
     for (const auto& [value, s] : sums)
         out.push_back({value, s.jobs, s.least, s.slowdown / s.jobs, s.bounded / s.jobs, std::sqrt(s.squares / s.jobs)});
     return out;

@@ -28,7 +28,7 @@ void* Arena::allocate(size_t bytes) {
     return result;
 }
 
-void Check::bad(const char* field, std::string what) {
+void Check::bad(const char* field, const std::string& what) {
     if (error_.empty()) error_ = std::string(message_) + ": " + field + ": " + what;
 }
 
@@ -101,7 +101,7 @@ char* fill_string(const std::string& text, Arena&) { return const_cast<char*>(te
 char* fill_line(std::string_view text, Arena& arena, size_t n_max) {
     const std::string line = clean(text, n_max);
     char* copy = arena.array<char>(line.size() + 1);
-    std::memcpy(copy, line.data(), line.size());
+    std::memcpy(copy, line.c_str(), line.size() + 1);
     return copy;
 }
 

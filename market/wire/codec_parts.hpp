@@ -22,7 +22,9 @@ class Arena {
     // Zeroed, aligned for any type; null when the bound is reached.
     void* allocate(size_t bytes);
     template <class T>
-    T* array(size_t n) { return static_cast<T*>(allocate(n * sizeof(T) + 1)); }
+    T* array(size_t n) {
+        return static_cast<T*>(allocate(n * sizeof(T) + 1));  // NOLINT(bugprone-sizeof-expression): T may be a pointer
+    }
 
   private:
     std::vector<std::unique_ptr<char[]>> blocks_;
@@ -52,7 +54,7 @@ class Check {
     explicit Check(const char* message) : message_(message) {}
     bool ok() const { return error_.empty(); }
     const std::string& error() const { return error_; }
-    void bad(const char* field, std::string what);
+    void bad(const char* field, const std::string& what);
 
     template <std::integral T>
     T in(const char* field, T value, T lo, T hi) {

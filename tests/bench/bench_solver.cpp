@@ -71,6 +71,7 @@ double sort_us(const std::vector<BenchJob>& jobs) {
         uint32_t index;
     };
     std::vector<Row> rows;
+    rows.reserve(jobs.size());
     for (const BenchJob& j : jobs) rows.push_back({j.spec.value, j.spec.arrival, j.key, static_cast<uint32_t>(j.key)});
     const double begin = cpu_us();
     std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.value > b.value; });
@@ -96,6 +97,7 @@ size_t run_events(Solver& solver, const MarketShape& shape, const std::vector<Be
                   std::vector<double>& us) {
     Rng rng(2027);
     std::vector<uint64_t> keys;
+    keys.reserve(jobs.size());
     for (const BenchJob& j : jobs) keys.push_back(j.key);
     uint64_t next = jobs.size() + 1;
     size_t changes = 0;
@@ -123,6 +125,7 @@ void run(const MarketShape& shape, int jobs, int machines) {
     constexpr int rounds = 9, event_rounds = 3;
     Rng rng(2026);
     std::vector<BenchJob> all;
+    all.reserve(static_cast<size_t>(jobs));
     for (int i = 0; i < jobs; ++i) all.push_back({static_cast<uint64_t>(i) + 1, random_job(rng, shape, i)});
     std::vector<double> sorts, solves, tolds;
     std::vector<double> event_us(static_cast<size_t>(shape.events), 1e12);

@@ -39,11 +39,12 @@ void Cluster::boot(Node& n) {
     const uint64_t life = n.life;
     provider_step(n, [&](Provider& p, provider::Outputs& out) { p.started(wall(), out); });
     const auto records = n.guest_disk.durable;
-    for (const auto& [key, job] : records) {
+    for (const auto& entry : records) {
         if (!n.up || n.life != life) return;
-        const Guest::Found f = found(n, key);
+        const auto& job = entry.second;
+        const Guest::Found f = found(n, entry.first);
         guest_step(n, [&](Guest& g, guest::Outputs& out) { g.recovered(job, f, out); });
-        if (f.exited && f.capsule_alive) tell_exit(n.name, key, f.wait_status);
+        if (f.exited && f.capsule_alive) tell_exit(n.name, entry.first, f.wait_status);
     }
     if (!n.up || n.life != life) return;
     for (const auto& [id, job] : n.home_disk.durable) n.home->load(job);

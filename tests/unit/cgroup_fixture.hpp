@@ -25,7 +25,7 @@ inline bool need_root(const char* what) {
 
 class CgroupFixture {
   public:
-    explicit CgroupFixture(CgroupLayout layout) : root_("souk-test-" + std::to_string(::getpid())) {
+    explicit CgroupFixture(const CgroupLayout& layout) : root_("souk-test-" + std::to_string(::getpid())) {
         cgroups_ = new Cgroups(std::move(*Cgroups::open(layout, root_)));
         Pipe pipe = std::move(*make_pipe());
         guard_ = ::fork();

@@ -71,13 +71,14 @@ std::vector<std::string> end_children() {
         ::usleep(20'000);
     }
     std::vector<std::string> found;
+    found.reserve(forgotten.size());
     for (const auto& [pid, name] : forgotten) found.push_back("process " + std::to_string(pid) + " (" + name + ")");
     return found;
 }
 
 int run_and_clean_up() {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    const std::string root = make_temp_root();
+    const std::string& root = make_temp_root();
     child = ::fork();
     if (child == 0) {
         ::setpgid(0, 0);  // Check ends its whole process group with itself

@@ -191,7 +191,7 @@ wire::CtlReply MarketRig::ask(const std::string& verb, std::vector<std::string> 
     return reply;
 }
 
-std::string MarketRig::ask_until(const std::string& verb, std::vector<std::string> args,
+std::string MarketRig::ask_until(const std::string& verb, const std::vector<std::string>& args,
                                  const std::string& text) const {
     std::string last;
     for (int waited = 0; waited < wait_ms; waited += 10) {

@@ -72,7 +72,7 @@ class MarketRig {
     // One question, as the user who runs the test.
     wire::CtlReply ask(const std::string& verb, std::vector<std::string> args = {}, std::string after = {}) const;
     // Asks until the answer's JSON contains `text`; fails the test after 10 s.
-    std::string ask_until(const std::string& verb, std::vector<std::string> args, const std::string& text) const;
+    std::string ask_until(const std::string& verb, const std::vector<std::string>& args, const std::string& text) const;
 
     const TempDir temp;
     const std::string& dir = temp.path;

@@ -81,7 +81,7 @@ struct World {
     }
     JobId submit(const NodeName& home, int64_t price, Nanos work = Nanos::never(), int32_t cpus = 1,
                  int64_t memory = 100, Money budget = {}) {
-        const JobId id{home, ++next_id[home]};
+        JobId id{home, ++next_id[home]};
         HomeJob& job = jobs[id];
         job.report.id = id;
         job.report.uid = 1000;

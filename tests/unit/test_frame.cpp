@@ -3,6 +3,7 @@
 #include "market/wire/frame.hpp"
 
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "market/wire/channel.hpp"
@@ -262,7 +263,8 @@ START_TEST(garbage_is_answered_with_one_line_and_the_end) {
     Rng rng(21);
     Loop loop = open_loop();
     for (int round = 0; round < 50; ++round) {
-        auto [ours, theirs] = pair_of_sockets();
+        Fd ours, theirs;
+        std::tie(ours, theirs) = pair_of_sockets();
         End server;
         server.open(loop, std::move(ours), {});
         std::string garbage = pattern(8 + rng.below(5000), static_cast<uint64_t>(round));
@@ -317,7 +319,8 @@ END_TEST
 START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
     Loop loop = open_loop();
     for (int when = 0; when < 3; ++when) {
-        auto [ours, theirs] = pair_of_sockets();
+        Fd ours, theirs;
+        std::tie(ours, theirs) = pair_of_sockets();
         std::unique_ptr<Channel> channel;
         int calls = 0;
         auto opened = Channel::open(loop, std::move(ours), {[&](const Frame&) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "kernel/sys/timers.hpp"
 #include "tests/unit/loop_fixture.hpp"
@@ -104,7 +105,8 @@ END_TEST
 
 START_TEST(deferred_functions_run_at_the_end_of_the_iteration_before_anything_is_sent) {
     Loop loop = open_loop();
-    auto [ours, theirs] = pair_of_sockets();
+    Fd ours, theirs;
+    std::tie(ours, theirs) = pair_of_sockets();
     Got got;
     auto stream = loop.stream(std::move(ours), got.handlers());
     OK(stream);
@@ -154,7 +156,8 @@ END_TEST
 
 START_TEST(a_full_send_queue_refuses_all_of_a_send_and_tells_when_it_drains) {
     Loop loop = open_loop();
-    auto [ours, theirs] = pair_of_sockets();
+    Fd ours, theirs;
+    std::tie(ours, theirs) = pair_of_sockets();
     Got got;
     auto stream = loop.stream(std::move(ours), got.handlers(), {.send_queue_bytes_max = 1 << 20});
     const std::string part = pattern(100'000, 3);
@@ -187,7 +190,8 @@ START_TEST(a_paused_stream_delivers_nothing_and_holds_its_peer_back) {
     options.ring.buffers = 8;
     options.ring.buffer_bytes = 4096;
     Loop loop = open_loop(options);
-    auto [ours, theirs] = pair_of_sockets();
+    Fd ours, theirs;
+    std::tie(ours, theirs) = pair_of_sockets();
     set_nonblocking(theirs.get());
     std::string data;
     int eofs = 0;
@@ -242,7 +246,8 @@ END_TEST
 
 START_TEST(a_half_closed_peer_still_gets_its_answer) {
     Loop loop = open_loop();
-    auto [ours, theirs] = pair_of_sockets();
+    Fd ours, theirs;
+    std::tie(ours, theirs) = pair_of_sockets();
     Result<Stream> stream;
     Got got;
     StreamHandlers handlers = got.handlers();

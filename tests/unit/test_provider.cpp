@@ -221,7 +221,7 @@ END_TEST
 START_TEST(load_is_reported_when_it_is_worth_it) {
     Provider p = make();
     provider::Outputs out;
-    const auto told = [&](LoadReading load, int64_t ms) {
+    const auto told = [&](const LoadReading& load, int64_t ms) {
         out.clear();
         p.set_load(load, Nanos::from_ms(ms), out);
         return shape(out) == "R";

@@ -139,6 +139,7 @@ void run_all(std::vector<Variant>& variants, const std::vector<SimJob>& jobs, co
         }
     };
     std::vector<std::thread> threads;
+    threads.reserve(cores);
     for (size_t i = 1; i < std::min(cores, variants.size()); ++i) threads.emplace_back(work);
     work();
     for (std::thread& thread : threads) thread.join();

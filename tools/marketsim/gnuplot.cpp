@@ -32,7 +32,8 @@ Status run(std::initializer_list<const char*> arguments) {
 }  // namespace
 
 Status find_gnuplot() {
-    const std::string path = ::getenv("PATH") ? ::getenv("PATH") : "/usr/bin:/bin";
+    const char* const named = ::getenv("PATH");
+    const std::string path = named ? named : "/usr/bin:/bin";
     for (size_t from = 0; from <= path.size();) {
         const size_t end = std::min(path.find(':', from), path.size());
         if (::access((path.substr(from, end - from) + "/gnuplot").c_str(), X_OK) == 0) return {};
