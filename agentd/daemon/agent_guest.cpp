@@ -9,6 +9,9 @@ namespace souk {
 
 void Agent::home_up(const NodeName& node) {
     guest_step([&](Guest& g, guest::Outputs& out) { g.home_up(node, out); });
+    // What it was not there to take; its first word may be another than a query.
+    for (const auto& [key, c] : cells_)
+        if (key.id.home == node) c->resync();
 }
 
 Status Agent::from_home(const NodeName& node, const wire::Frame& f) {

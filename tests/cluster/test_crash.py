@@ -215,3 +215,30 @@ def test_output_before_the_end_is_whole_however_long_its_home_was_dead_then(mark
     # the output looks after 5 s whether there is an end to it.
     for _ in talk_without(market, "n1", "n1", 300_000):
         time.sleep(5.5)  # nothing is to happen in that time
+
+
+def test_a_home_that_comes_back_in_the_middle_of_a_freeze_gets_the_output_it_was_not_there_for(market):
+    for node in ("n1", "n3"):
+        market.tool("pvdctl", "--node", node, "market", "off")
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", TALKER.replace("BYTES", "5"))
+    market.until_runs(job.id, "n2")
+    job.printed(1)
+    (_, capsule, pids), = market.capsules(job.id)
+    of = {read_text(f"/proc/{p}/comm").strip(): p for p in pids}
+    agent = market.daemon("n1")["pid"]
+    os.kill(of["souk-init"], signal.SIGSTOP)  # so that the freeze does not go on
+    try:
+        market.tool("marketctl", "--hold", "freeze", job.id)
+        market.until_job(job.id, "is being frozen", lambda j: "going_to" in j)
+        with Absence(market):
+            os.kill(agent, signal.SIGKILL)
+            until("the agent is dead", lambda: not alive(agent))
+            os.kill(of["python3"], signal.SIGUSR1)
+            until("the job has ended", lambda: not alive(of["python3"]))
+            os.kill(of["souk-init"], signal.SIGCONT)
+            until("its end is known", lambda: os.path.exists(f"{market.run_dir}/state/n2/guests/{capsule}/exit"))
+    finally:
+        if alive(of["souk-init"]):
+            os.kill(of["souk-init"], signal.SIGCONT)
+    assert job.wait() == 4
+    assert bytes(job.out) == b"early\nyyyyy\nlate\n"
