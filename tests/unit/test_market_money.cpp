@@ -212,6 +212,50 @@ START_TEST(surplus_and_welfare_are_those_of_the_allocation) {
 }
 END_TEST
 
+START_TEST(prices_that_cost_much_to_reckon_change_once_a_second_and_are_not_left_behind) {
+    // 150 machines and 700 jobs of mixed needs: far more than 20,000 steps.
+    World w;
+    Rng rng(3);
+    for (int n = 1; n <= 150; ++n)
+        w.add_node("n" + std::to_string(n), 50 * rng.between(1, 3), 1, static_cast<int32_t>(rng.between(2, 8)), 4000);
+    w.run_for(s(4));
+    std::vector<JobId> ids;
+    for (int i = 0; i < 700; ++i)
+        ids.push_back(w.submit("n1", rng.between(2, 90), Nanos::never(), static_cast<int32_t>(rng.between(1, 3)),
+                               rng.between(50, 1500)));
+    w.run_for(s(20));
+    const auto prices = [&] {
+        std::map<JobId, Money> all;
+        for (const auto& [id, job] : w.market->jobs())
+            if (job.phase() == JobPhase::running && !job.record.order) all[id] = job.record.price;
+        return all;
+    };
+    std::map<JobId, Money> before = prices();
+    ck_assert(before.size() > 100);
+    std::vector<Nanos> changed;
+    w.after_step = [&] {
+        std::map<JobId, Money> after = prices();
+        int others = 0;  // whose price changed although they stayed where they are
+        for (const auto& [id, price] : after) others += before.contains(id) && before[id] != price;
+        if (others > 3 && (changed.empty() || changed.back() != w.now)) changed.push_back(w.now);
+        before = std::move(after);
+    };
+    for (int i = 0; i < 40; ++i) {
+        w.submit("n1", rng.between(60, 90), Nanos::never(), static_cast<int32_t>(rng.between(1, 3)),
+                 rng.between(50, 900));
+        w.run_for(Nanos::from_ms(100));
+    }
+    ck_assert_uint_ge(changed.size(), 2);
+    for (size_t i = 1; i < changed.size(); ++i) ck_assert(changed[i] - changed[i - 1] >= Nanos::from_ms(900));
+    w.after_step = nullptr;
+    w.run_for(s(10));
+    const auto kept = prices();
+    w.submit("n1", 1, Nanos::never(), 900);  // fits nowhere, takes nothing from anybody, and has all prices reckoned anew
+    w.run_for(s(10));
+    ck_assert(prices() == kept);
+}
+END_TEST
+
 UNIT_SUITE(market_money, an_account_loses_no_fraction_however_often_the_price_changes,
            an_account_never_passes_its_budget_and_says_when_it_will_end,
            a_job_alone_pays_the_reserve_for_each_cpu_hour_that_it_ran,
@@ -221,4 +265,5 @@ UNIT_SUITE(market_money, an_account_loses_no_fraction_however_often_the_price_ch
            what_ran_while_the_market_was_away_is_billed_at_the_last_price,
            a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer,
            a_job_of_a_lost_provider_is_billed_during_the_grace_time_only,
+           prices_that_cost_much_to_reckon_change_once_a_second_and_are_not_left_behind,
            surplus_and_welfare_are_those_of_the_allocation);

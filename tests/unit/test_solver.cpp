@@ -124,7 +124,8 @@ START_TEST(the_bid_that_would_win_a_place_back_does_and_one_unit_less_does_not) 
             ck_assert(!runs() && *win >= s.job(k)->value);
             s.change_value(k, *win - Money::units(1));
             s.solve(Nanos::from_s(t));
-            // A unit less may tie with the bid in the way, of a job that came later; the unit more wins whoever came first.
+            // A unit less may tie with the bid in the way, of a job that came later; the unit more wins whoever came
+            // first.
             bool tie = false;
             for (uint64_t o = 1; o <= 14; ++o) tie |= o != k.n && s.job(JobKey{o})->value == s.job(k)->value;
             ck_assert(!runs() || tie);
