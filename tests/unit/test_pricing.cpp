@@ -371,6 +371,15 @@ START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
     ck_assert_int_eq(solved(in, "first").price(JobKey{1})->micro, 100'000'000);
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{1})->micro, 35'000'000);  // between reserve 10 and bid 60
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{2})->micro, 35'000'000);
+    Solver uniform = solved(in, "uniform");
+    SolverOptions o = uniform.options();
+    for (const int32_t k : {0, 250, 1000}) {
+        o.k_permille = k;
+        ck_assert(uniform.set_options(o).has_value());
+        ck_assert_int_eq(uniform.price(JobKey{1})->micro, 10'000'000 + 50'000 * k);
+    }
+    o.k_permille = 1001;
+    ck_assert(!uniform.set_options(o).has_value());
 }
 END_TEST
 
