@@ -16,7 +16,8 @@ Result<Money> parse_money(std::string_view text) {
     const std::string_view part = point == std::string_view::npos ? "" : text.substr(point + 1);
     const auto digits = [](std::string_view s) { return s.find_first_not_of("0123456789") == std::string_view::npos; };
     if (whole.empty() || !digits(whole) || !digits(part) || (point != std::string_view::npos && part.empty()))
-        return fail("'" + std::string(text) + "' is not an amount: use digits such as 40 or 0.25, without sign or unit");
+        return fail("'" + std::string(text) +
+                    "' is not an amount: use digits such as 40 or 0.25, without sign or unit");
     if (part.size() > 6) return fail("'" + std::string(text) + "' has more than six digits after the point");
     if (whole.size() > 10) return fail("'" + std::string(text) + "' is larger than 1000000000");
     int64_t units = 0;

@@ -43,7 +43,8 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids) {
     return for_each_below(path, [&](const std::string& group) -> Status {
         const auto text = read_file(AT_FDCWD, group + "/cgroup.procs");
         // A group can go between the listing and the read.
-        if (!text) return text.error().code == ENOENT || text.error().code == ENODEV ? Status{} : wrap("cgroup", text.error());
+        if (!text)
+            return text.error().code == ENOENT || text.error().code == ENODEV ? Status{} : wrap("cgroup", text.error());
         const char* at = text->data();
         const char* const end = at + text->size();
         while (at < end) {
@@ -85,7 +86,8 @@ bool valid_name(std::string_view name) {
         const std::string_view part = name.substr(at, end - at);
         if (part.empty() || part == "." || part == ".." || part.size() > 200) return false;
         for (const char c : part)
-            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
+            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+                  c == '-'))
                 return false;
         at = end + 1;
     }
@@ -208,7 +210,8 @@ Status Cgroup::wait_event(std::string_view line, Nanos wait_max) const {
         if (n < 0) return fail_errno(member.path + "/cgroup.events", errno);
         if (std::string_view(text, static_cast<size_t>(n)).find(line) != std::string_view::npos) return {};
         const Nanos left = clock.left();
-        if (left.ns == 0) return fail_errno("cgroup " + name_ + " did not become '" + std::string(line) + "'", ETIMEDOUT);
+        if (left.ns == 0)
+            return fail_errno("cgroup " + name_ + " did not become '" + std::string(line) + "'", ETIMEDOUT);
         pollfd item{events.get(), POLLPRI, 0};
         const timespec timeout = to_timespec(left);
         if (::ppoll(&item, 1, &timeout, nullptr) < 0 && errno != EINTR) return fail_errno(member.path, errno);
@@ -246,7 +249,8 @@ Status Cgroup::thaw() const {
 Status Cgroup::kill_all(Nanos wait_max) const {
     const Member& member = tracker();
     if (member.v2) {
-        if (const Status s = write_file(member.dir.get(), "cgroup.kill", "1"); !s) return wrap("kill " + member.path, s.error());
+        if (const Status s = write_file(member.dir.get(), "cgroup.kill", "1"); !s)
+            return wrap("kill " + member.path, s.error());
         return wait_event("populated 0", wait_max);
     }
     // v1: processes may fork while they are killed, so freeze first; frozen ones die when thawed.

@@ -63,11 +63,12 @@ Result<EndSignals> watch_end_signals(Loop& loop, std::function<void(std::string_
     EndSignals signals;
     signals.fd = Fd(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals.fd) return fail_errno("signalfd", errno);
-    TRY_ASSIGN(signals.watch, loop.watch(signals.fd.get(), POLLIN, [fd = signals.fd.get(), on_end = std::move(on_end)](short) {
+    auto on_signal = [fd = signals.fd.get(), on_end = std::move(on_end)](short) {
         signalfd_siginfo info{};
         if (::read(fd, &info, sizeof info) != sizeof info) return;
         on_end(::strsignal(static_cast<int>(info.ssi_signo)));
-    }));
+    };
+    TRY_ASSIGN(signals.watch, loop.watch(signals.fd.get(), POLLIN, std::move(on_signal)));
     return signals;
 }
 

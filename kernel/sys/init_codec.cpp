@@ -53,7 +53,8 @@ Result<std::string> encode_spec(const LaunchSpec& spec) {
     head.groups = static_cast<uint32_t>(spec.groups.size());
     head.argc = static_cast<uint32_t>(spec.argv.size());
     head.envc = static_cast<uint32_t>(spec.env.size());
-    const size_t length = sizeof head + spec.rlimits.size() * sizeof(souk_rlimit) + spec.groups.size() * 4 + strings.size();
+    const size_t length =
+        sizeof head + spec.rlimits.size() * sizeof(souk_rlimit) + spec.groups.size() * 4 + strings.size();
     if (length > SOUK_SPEC_MAX) return fail("arguments and environment are longer than 8 MiB");
     head.length = static_cast<uint32_t>(length);
     std::string out;
@@ -87,7 +88,8 @@ Result<InitEvent> decode_init_event(std::string_view record) {
     if (record.size() < sizeof m) return fail("souk-init sent a record that is too short");
     std::memcpy(&m, record.data(), sizeof m);
     if (m.version != SOUK_INIT_VERSION)
-        return fail("souk-init speaks version " + std::to_string(m.version) + ", not " + std::to_string(SOUK_INIT_VERSION));
+        return fail("souk-init speaks version " + std::to_string(m.version) + ", not " +
+                    std::to_string(SOUK_INIT_VERSION));
     if (m.length != record.size() || record.size() > sizeof m + SOUK_DATA_MAX)
         return fail("souk-init sent a record of a wrong length");
     if (m.type < SOUK_WELCOME || m.type > SOUK_FAILED)
@@ -120,7 +122,8 @@ std::string InitEvent::trouble() const {
 
 Result<souk_exit> decode_exit(std::string_view file) {
     souk_exit e;
-    if (!take(file, e) || e.magic != SOUK_EXIT_MAGIC || e.version != SOUK_INIT_VERSION) return fail("exit record: damaged");
+    if (!take(file, e) || e.magic != SOUK_EXIT_MAGIC || e.version != SOUK_INIT_VERSION)
+        return fail("exit record: damaged");
     return e;
 }
 

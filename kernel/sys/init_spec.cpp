@@ -18,7 +18,8 @@ char* take_string(char** at, char* end) {
 const char* parse_spec(void* data, size_t size, SpecView* view) {
     if (size < sizeof(souk_spec) || size > SOUK_SPEC_MAX) return "launch specification: bad length";
     auto* head = static_cast<const souk_spec*>(data);
-    if (head->magic != SOUK_SPEC_MAGIC || head->version != SOUK_INIT_VERSION) return "launch specification: bad version";
+    if (head->magic != SOUK_SPEC_MAGIC || head->version != SOUK_INIT_VERSION)
+        return "launch specification: bad version";
     if (head->length != size) return "launch specification: cut short";
     if (head->argc == 0) return "launch specification: no program";
     const uint64_t fixed = uint64_t{head->rlimits} * sizeof(souk_rlimit) + uint64_t{head->groups} * sizeof(uint32_t);

@@ -44,14 +44,16 @@ Need namespaces() {
     for (const char* const name : {"pid", "mnt", "ipc", "uts", "net"})
         if (::access((std::string("/proc/self/ns/") + name).c_str(), F_OK) != 0) missing += std::string(" ") + name;
     return judged("namespaces", "capsules", true, missing.empty(),
-                  missing.empty() ? "pid, mnt, ipc, uts, net" : "missing:" + missing, "boot a kernel with CONFIG_NAMESPACES");
+                  missing.empty() ? "pid, mnt, ipc, uts, net" : "missing:" + missing,
+                  "boot a kernel with CONFIG_NAMESPACES");
 }
 
 void rights(std::vector<Need>& needs) {
     const auto need = [&](int number, const char* name, const char* use, bool required) {
         const bool have = have_capability(number);
         needs.push_back(judged(name, use, required, have, have ? "effective" : "not effective",
-                               ::geteuid() == 0 ? "give this root the capability (container or unit settings)" : "run as root"));
+                               ::geteuid() == 0 ? "give this root the capability (container or unit settings)"
+                                                : "run as root"));
     };
     need(CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "capsules, CRIU", true);
     need(CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "CRIU", true);
@@ -62,7 +64,9 @@ void rights(std::vector<Need>& needs) {
 void cgroups(std::vector<Need>& needs) {
     const auto opened = Cgroups::open();
     const CgroupLayout layout = opened ? opened->layout() : CgroupLayout{};
-    const std::string tracker = !layout.v2.empty() ? layout.v2 : layout.v1.contains("freezer") ? layout.v1.at("freezer") : "";
+    const std::string tracker = !layout.v2.empty()               ? layout.v2
+                                : layout.v1.contains("freezer") ? layout.v1.at("freezer")
+                                                                : "";
     const bool writable = !tracker.empty() && ::access(tracker.c_str(), W_OK) == 0;
     needs.push_back(judged("cgroups", "jobs' processes: freeze, kill, account", true, writable,
                            tracker.empty() ? "no v2 and no v1 freezer is mounted"
@@ -82,14 +86,17 @@ Need last_pid() {
     const bool writable = ::access("/proc/sys/kernel/ns_last_pid", W_OK) == 0;
     return judged("ns_last_pid", "restoring processes with their own numbers", true, writable,
                   writable ? "writable" : "/proc/sys/kernel/ns_last_pid cannot be written",
-                  ::geteuid() == 0 ? "boot a kernel with CONFIG_CHECKPOINT_RESTORE, /proc/sys writable" : "run as root");
+                  ::geteuid() == 0 ? "boot a kernel with CONFIG_CHECKPOINT_RESTORE, /proc/sys writable"
+                                   : "run as root");
 }
 
 Need btf() {
     const bool have = ::access("/sys/kernel/btf/vmlinux", R_OK) == 0;
     const bool right = have_capability(CAP_SYS_ADMIN) || (have_capability(CAP_BPF) && have_capability(CAP_PERFMON));
     return judged("BTF", "load figures from the scheduler (else from /proc)", false, have && right,
-                  !have ? "no /sys/kernel/btf/vmlinux" : right ? "/sys/kernel/btf/vmlinux" : "no right to load BPF programs",
+                  !have   ? "no /sys/kernel/btf/vmlinux"
+                  : right ? "/sys/kernel/btf/vmlinux"
+                          : "no right to load BPF programs",
                   have ? "run as root" : "boot a kernel with CONFIG_DEBUG_INFO_BTF");
 }
 
@@ -151,7 +158,8 @@ Need examine_io_uring() {
     struct io_uring ring {};
     if (const int error = io_uring_queue_init(4, &ring, 0); error < 0)
         return no("io_uring_setup: " + errno_text(-error),
-                  error == -EPERM ? "sysctl -w kernel.io_uring_disabled=0" : "boot a kernel with CONFIG_IO_URING, 6.0 or newer");
+                  error == -EPERM ? "sysctl -w kernel.io_uring_disabled=0"
+                                  : "boot a kernel with CONFIG_IO_URING, 6.0 or newer");
     // Multishot receive came with zero-copy send (6.0), which the probe can name; provided buffer rings are tried.
     io_uring_probe* const probe = io_uring_get_probe_ring(&ring);
     const bool multishot = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_SEND_ZC);

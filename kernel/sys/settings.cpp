@@ -81,7 +81,8 @@ Status load(const std::string& path, const Keys& keys) {
     try {
         const toml::table table = toml::parse_file(path);
         for (const auto& [key, node] : table) {
-            const std::string where = path + ":" + std::to_string(key.source().begin.line) + ": " + std::string(key.str());
+            const std::string where =
+                path + ":" + std::to_string(key.source().begin.line) + ": " + std::string(key.str());
             const auto known = keys.find(key.str());
             if (known == keys.end()) return fail(where + ": unknown key");
             if (auto set = known->second(node); !set) return wrap(where, set.error());

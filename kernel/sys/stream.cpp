@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Stream: multishot receive into the ring's shared buffers (bulk: one by one into a bigger one of its own), and a bounded queue of chunks of which one gathering send
-// is under way at a time. Small sends are copied together; a big one is queued as it is.
+// Stream: multishot receive into the ring's shared buffers (bulk: one by one into a bigger one of its own), and a
+// bounded queue of chunks of which one gathering send is under way at a time. Small sends are copied together; a big
+// one is queued as it is.
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -33,8 +33,8 @@ Status serve(Log& log, const MarketConfig& config) {
 int run(int argc, char** argv) {
     DaemonArguments arguments;
     if (const auto status = parse_daemon_arguments(
-            "marketd", "The market: takes bids for jobs and offers of machines, and decides which job runs where.", argc, argv,
-            arguments))
+            "marketd", "The market: takes bids for jobs and offers of machines, and decides which job runs where.",
+            argc, argv, arguments))
         return *status;
     Log log({.fd = 2, .level_max = arguments.verbose ? Level::debug : Level::info, .program = "marketd"});
     const auto config = load_market_config(arguments.config);

@@ -4,8 +4,8 @@
 namespace souk::tools {
 namespace {
 
-Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std::string& socket, const std::string& node,
-                    bool json) {
+Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std::string& socket,
+                    const std::string& node, bool json) {
     TRY_ASSIGN(const std::string path, tool.find(socket, node));
     TRY_ASSIGN(Answer answer, ask(path, question.verb, question.args));
     if (!json && !question.text) return {};

@@ -67,7 +67,8 @@ int run(int argc, char** argv) {
         {"marketctl",
          "[options] VERB [ARGS]",
          "Shows the market, and gives it orders by hand.",
-         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(hold)}},
+         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it",
+           set_flag(hold)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every job\n"
          "  list-providers (lp) every provider\n"

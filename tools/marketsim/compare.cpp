@@ -155,6 +155,7 @@ struct Band {
 // Every value for itself, or bands of equal width where there are too many.
 std::vector<Band> bands_of(const std::vector<SimJob>& jobs) {
     std::vector<Money> values;
+    values.reserve(jobs.size());
     for (const SimJob& job : jobs) values.push_back(job.value);
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());

@@ -46,7 +46,8 @@ int run(int argc, char** argv) {
                      "[options] status | set NAME VALUE | market on|off",
                      "Shows and sets what a node offers on the market.",
                      {},
-                     "\n  status            on or off the market, reservation price, what guests pay, what would take the node\n"
+                     "\n"
+                     "  status            on or off the market, reservation price, what guests pay, what would take the node\n"
                      "  set price N       reservation price per CPU-hour\n"
                      "  set memory MB     memory offered\n"
                      "  set speed N       speed reported; 100 is standard\n"

@@ -39,7 +39,8 @@ int cmd_doctor(int argc, char** argv) {
         .tool = "souk doctor",
         .synopsis = "[--json]",
         .summary = "What this machine lacks to run jobs, and the command that mends it.",
-        .options = {{0, "json", nullptr, "one JSON array on stdout", [&](const char*) { json = true; return Status{}; }}},
+        .options = {{0, "json", nullptr, "one JSON array on stdout",
+                     [&](const char*) { json = true; return Status{}; }}},
     };
     std::span<char*> rest;
     switch (tools::parse(line, argc, argv, rest)) {

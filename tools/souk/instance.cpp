@@ -44,7 +44,8 @@ std::optional<ProcessId> process_of(pid_t pid) {
     const auto id = process_id(pid);
     // The command may hold blanks and brackets: the state follows the last ')'.
     const size_t close = stat ? stat->rfind(") ") : std::string::npos;
-    if (!id || close == std::string::npos || (*stat)[close + 2] == 'Z' || (*stat)[close + 2] == 'X') return std::nullopt;
+    if (!id || close == std::string::npos || (*stat)[close + 2] == 'Z' || (*stat)[close + 2] == 'X')
+        return std::nullopt;
     return *id;
 }
 

@@ -65,7 +65,8 @@ int run(int argc, char** argv) {
         return 2;
     }
 
-    CLI::App app{"souk: a market for running processes, on this host.\n$SOUK_RUN (default /run/souk) names its directory."};
+    CLI::App app{"souk: a market for running processes, on this host.\n"
+                 "$SOUK_RUN (default /run/souk) names its directory."};
     app.require_subcommand(1);
     UpArguments a;
     bool json = false;

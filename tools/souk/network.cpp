@@ -93,7 +93,8 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
             wire += "\nlink set " + port + " master br0\nlink set " + port + " up\n";
             TRY(ip_batch(net.fabric, wire));
             TRY(ip_batch(net.nodes[i], "link set lo up\naddr add " + node_address(i) +
-                                           "/24 dev eth0\nlink set eth0 up\nroute add default via " + fabric_address() + "\n"));
+                                           "/24 dev eth0\nlink set eth0 up\nroute add default via " +
+                                           fabric_address() + "\n"));
         }
         return {};
     };

@@ -90,8 +90,9 @@ Status Supervisor::prepare() {
     instance_.market = {"market", fabric_address() + ":" + std::to_string(market_port), instance_.tag + "-fabric",
                         options_.run + "/market", state + "/market", "", {}, 0, ""};
     for (size_t i = 0; i < names.size(); ++i)
-        instance_.nodes.push_back({names[i], node_address(i) + ":" + std::to_string(agent_port), instance_.tag + "-" + names[i],
-                                   options_.run + "/" + names[i], state + "/" + names[i], instance_.tag + "/" + names[i], {}, 0, ""});
+        instance_.nodes.push_back({names[i], node_address(i) + ":" + std::to_string(agent_port),
+                                   instance_.tag + "-" + names[i], options_.run + "/" + names[i],
+                                   state + "/" + names[i], instance_.tag + "/" + names[i], {}, 0, ""});
     TRY(save_instance(instance_));  // before the first thing is made, so that `down` can always find it
     try {
         std::filesystem::create_directories(instance_.market.dir);
@@ -116,7 +117,8 @@ Status Supervisor::prepare() {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     const std::string path = options_.run + "/notify.sock";
-    if (path.size() >= sizeof address.sun_path) return fail(options_.run + " is too long a path for sockets (100 bytes at most)");
+    if (path.size() >= sizeof address.sun_path)
+        return fail(options_.run + " is too long a path for sockets (100 bytes at most)");
     std::memcpy(address.sun_path, path.c_str(), path.size());
     ::unlink(path.c_str());
     const int on = 1;
@@ -135,14 +137,16 @@ Status Supervisor::write_configs() {
         return {};
     };
     const Daemon& m = instance_.market;
-    std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir + "/marketd.sock\"\nstate = \"" + m.state + "\"\n";
+    std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir + "/marketd.sock\"\nstate = \"" + m.state +
+                       "\"\n";
     if (!options_.solver.empty()) text += "solver = \"" + options_.solver + "\"\n";
     if (!options_.pricing.empty()) text += "pricing = \"" + options_.pricing + "\"\n";
     TRY(write(m.dir + "/marketd.conf", text));
     for (size_t i = 0; i < instance_.nodes.size(); ++i) {
         const Daemon& d = instance_.nodes[i];
         const NodeOptions& n = options_.nodes[i];
-        text = "node = \"" + d.name + "\"\nlisten = \"" + d.address + "\"\nmarket = \"" + m.address + "\"\nsocket = \"" + d.dir +
+        text = "node = \"" + d.name + "\"\nlisten = \"" + d.address + "\"\nmarket = \"" + m.address +
+               "\"\nsocket = \"" + d.dir +
                "/agentd.sock\"\nstate = \"" + d.state + "\"\ncgroup = \"" + d.cgroup + "\"\nprice = \"" + n.price +
                "\"\nspeed = " + std::to_string(n.speed) + "\ncpus = " + std::to_string(options_.cpus) +
                "\ncpu_weight = " + std::to_string(n.speed) + "\n";
@@ -155,10 +159,12 @@ Status Supervisor::write_configs() {
 Status Supervisor::start() {
     TRY(prepare());
     children_.push_back({&instance_.market, &network_.fabric,
-                         {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"}, false, {}, pause_min, Nanos::never()});
+                         {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"},
+                         false, {}, pause_min, Nanos::never()});
     for (size_t i = 0; i < instance_.nodes.size(); ++i)
         children_.push_back({&instance_.nodes[i], &network_.nodes[i],
-                             {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"}, false, {}, pause_min, Nanos::never()});
+                             {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"},
+                             false, {}, pause_min, Nanos::never()});
     for (Child& c : children_) TRY(spawn(c));
     for (Child& c : children_) TRY(wait_ready(c));
     return {};
@@ -254,7 +260,8 @@ void Supervisor::reap() {
 void Supervisor::poll_once(Nanos deadline) {
     for (const Child& c : children_) deadline = std::min(deadline, c.restart_at);
     int timeout = -1;
-    if (deadline != Nanos::never()) timeout = static_cast<int>(std::max<int64_t>(0, (deadline - now()).ns / 1'000'000 + 1));
+    if (deadline != Nanos::never())
+        timeout = static_cast<int>(std::max<int64_t>(0, (deadline - now()).ns / 1'000'000 + 1));
     pollfd fds[] = {{signals_.get(), POLLIN, 0}, {notify_.get(), POLLIN, 0}};
     ::poll(fds, 2, timeout);
     signalfd_siginfo info{};
@@ -284,7 +291,8 @@ void Supervisor::stop_all() {
         if (const Pidfd p = open_process(c.record->process)) (void)p.signal(SIGTERM);
     const Nanos limit = now() + stop_limit;
     const auto running = [&] {
-        return std::any_of(children_.begin(), children_.end(), [](const Child& c) { return c.record->process.pid > 0; });
+        return std::any_of(children_.begin(), children_.end(),
+                           [](const Child& c) { return c.record->process.pid > 0; });
     };
     while (running() && now() < limit) {
         for (Child& c : children_) c.restart_at = Nanos::never();

@@ -22,7 +22,8 @@ int complain(const std::string& text) {
 
 
 std::string describe(const Daemon& d) {
-    return alive(d.process) ? "pid " + std::to_string(d.process.pid) : "down (" + (d.trouble.empty() ? "ended" : d.trouble) + ")";
+    return alive(d.process) ? "pid " + std::to_string(d.process.pid)
+                            : "down (" + (d.trouble.empty() ? "ended" : d.trouble) + ")";
 }
 
 // The child that becomes the supervisor: its own session, no terminal, its words in RUN/supervisor.log.
@@ -107,10 +108,13 @@ int cmd_status(const std::string& run, bool json) {
     }
     const Instance& i = **instance;
     if (!json) {
-        std::printf("market  %-18s  %-12s  %s\n", i.market.address.c_str(), describe(i.market).c_str(), i.market.state.c_str());
+        std::printf("market  %-18s  %-12s  %s\n", i.market.address.c_str(), describe(i.market).c_str(),
+                    i.market.state.c_str());
         for (const Daemon& d : i.nodes)
-            std::printf("%-6s  %-18s  %-12s  %s\n", d.name.c_str(), d.address.c_str(), describe(d).c_str(), d.state.c_str());
-        if (!alive(i.supervisor)) complain("its supervisor is gone: daemons that end are not started again; run: souk down");
+            std::printf("%-6s  %-18s  %-12s  %s\n", d.name.c_str(), d.address.c_str(), describe(d).c_str(),
+                        d.state.c_str());
+        if (!alive(i.supervisor))
+            complain("its supervisor is gone: daemons that end are not started again; run: souk down");
         return 0;
     }
     const auto of = [](const Daemon& d) {
@@ -125,7 +129,8 @@ int cmd_status(const std::string& run, bool json) {
                                       {"restarts", d.restarts},
                                       {"trouble", alive(d.process) ? "" : d.trouble}};
     };
-    nlohmann::ordered_json out{{"up", true}, {"run_dir", i.run}, {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
+    nlohmann::ordered_json out{
+        {"up", true}, {"run_dir", i.run}, {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
     out["market"] = of(i.market);
     out["nodes"] = nlohmann::ordered_json::array();
     for (const Daemon& d : i.nodes) out["nodes"].push_back(of(d));
