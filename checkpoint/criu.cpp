@@ -20,9 +20,13 @@
 
 namespace souk {
 namespace {
-constexpr int socket_fd = 3, images_fd = 200, first_end_fd = 201;  // inside CRIU
+constexpr int socket_fd = 3, ended_fd = 199, images_fd = 200, first_end_fd = 201;  // inside CRIU
 constexpr size_t record_max = 64 * 1024;
 constexpr const char* facts_name = "criu.kdat";
+// Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever connects over TCP (CRIU
+// criu/cr-dump.c, cr_dump_finish); told to serve a socket whose other end is closed, it is done at once. Only a file can
+// tell it so.
+constexpr const char* lazy_config_name = "souk-lazy.conf";
 
 template <class T>
 void set(protobuf_c_boolean& has, T& field, T value) {
@@ -40,7 +44,7 @@ Status send_request(int socket, const CriuReq& request) {
 // In the new process, already in the capsule's pid namespace and in the cgroups: the other namespaces, fds, exec. System
 // calls only. CRIU must hold nothing but its own end of the socket, or it would never notice that agentd is gone.
 struct CriuExec {
-    int capsule, socket, images;
+    int capsule, socket, images, ended;
     const int* ends;
     size_t end_count;
     const int* cgroup_v1;
@@ -53,15 +57,15 @@ void become_criu(const CriuExec& e) {
         if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
     if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
     constexpr int high = 400;  // out of the way of the final numbers
-    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
+    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high), ended = ::fcntl(e.ended, F_DUPFD, high);
     int ends[8];
     for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0) ::_exit(126);
+    if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0 || ::dup2(ended, ended_fd) < 0) ::_exit(126);
     for (size_t i = 0; i < e.end_count; ++i)
         if (::dup2(ends[i], first_end_fd + static_cast<int>(i)) < 0) ::_exit(126);
-    ::syscall(SYS_close_range, 4U, 199U, 0U);
+    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(ended_fd) - 1, 0U);
     ::syscall(SYS_close_range, static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
     ::setsid();
     sigset_t none;
@@ -131,6 +135,9 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     s.tool_ = &tool;
     s.socket_ = Fd(pair[0]);
     const Fd theirs(pair[1]);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+    const Fd ended(pair[0]);
+    ::close(pair[1]);
     TRY_ASSIGN(s.images_, duplicate(how.images));
     TRY_ASSIGN(s.run_, how.capsule->open_inside("/run", O_RDONLY | O_DIRECTORY));
     if (!tool.kernel_facts.empty() && ::faccessat(s.run_.get(), facts_name, F_OK, 0) != 0) {
@@ -144,7 +151,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),          how.images,
+    const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),          how.images,         ended.get(),
                         how.job_ends.data(),        how.job_ends.size(),   how.cgroup_v1.data(),
                         how.cgroup_v1.size(),       argv.data()};
     TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));
@@ -171,6 +178,14 @@ Status CriuSession::dump(const DumpOptions& options) {
     CriuOpts o = CRIU_OPTS__INIT;
     common_options(o, images.data(), log_name_.data(), options.tcp);
     set<int32_t>(o.has_pid, o.pid, options.root);
+    std::string config = std::string("/run/") + lazy_config_name;
+    if (options.lazy) {
+        const std::string text = "ps-socket " + std::to_string(ended_fd) + "\n";
+        TRY_ASSIGN(const Fd file, open_at(run_.get(), lazy_config_name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+        if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return fail_errno("write " + config, errno ? errno : ENOSPC);
+        set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
+        o.config_file = config.data();
+    }
     if (!terminal.empty()) {
         o.n_external = 1;
         o.external = external;
@@ -197,6 +212,7 @@ Status CriuSession::restore(const RestoreOptions& options) {
     }
     CriuOpts o = CRIU_OPTS__INIT;
     common_options(o, images.data(), log_name_.data(), options.tcp);
+    if (options.lazy) set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
     o.n_inherit_fd = pointers.size();
     o.inherit_fd = pointers.data();
     CriuReq request = CRIU_REQ__INIT;

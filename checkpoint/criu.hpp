@@ -52,11 +52,15 @@ struct DumpOptions {
     pid_t root = 0;        // inside
     std::string terminal;  // tty_key, if the job has one
     TcpPolicy tcp = TcpPolicy::refuse;
+    // Leave private memory out of the image, to be read from the job while it is held (page_source.hpp). Such a dump may be
+    // refused at its hold or ended with its capsule, never answered with true: CRIU would serve the pages itself.
+    bool lazy = false;
 };
 
 struct RestoreOptions {
     std::vector<std::string> keys;  // stdio_keys of the residue, one per job end
     TcpPolicy tcp = TcpPolicy::refuse;
+    bool lazy = false;  // a PageSink listens in the image directory
 };
 
 enum class CriuEventKind : uint8_t { ready, pre_dump, dump_held, dumped, restore_held, restored, refused, failed, lost };

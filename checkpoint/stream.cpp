@@ -123,6 +123,11 @@ Result<ImageWriter> ImageWriter::open(int directory, uint64_t bytes_max) {
 }
 
 Status ImageWriter::take(std::string_view bytes) {
+    TRY_ASSIGN(const std::string_view rest, take_to_end(bytes));
+    return rest.empty() ? Status{} : fail("image stream: bytes after its end");
+}
+
+Result<std::string_view> ImageWriter::take_to_end(std::string_view bytes) {
     const auto collect = [&bytes](std::string& into, size_t size) {
         const size_t part = std::min(size - into.size(), bytes.size());
         into.append(bytes.substr(0, part));
@@ -143,10 +148,10 @@ Status ImageWriter::take(std::string_view bytes) {
                 bytes.remove_prefix(part);
                 break;
             }
-            case Stage::done: return fail("image stream: bytes after its end");
+            case Stage::done: return bytes;
         }
     }
-    return {};
+    return bytes;
 }
 
 Status ImageWriter::take_head() {

@@ -58,8 +58,9 @@ class ImageWriter {
   public:
     // `bytes_max`: more is refused (ENOSPC).
     static Result<ImageWriter> open(int directory, uint64_t bytes_max = UINT64_MAX);
-    // The next bytes, cut anywhere.
+    // The next bytes, cut anywhere. What lies behind the end is an error here, and what take_to_end returns.
     Status take(std::string_view bytes);
+    Result<std::string_view> take_to_end(std::string_view bytes);
     // The end has come and everything was right; then seal_image(..., manifest()).
     bool done() const { return stage_ == Stage::done; }
     const Manifest& manifest() const { return manifest_; }

@@ -3,6 +3,11 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/page_sink.hpp"
+#include "checkpoint/page_source.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {
@@ -45,8 +50,9 @@ bool SessionRig::until(CriuEventKind kind) {
             if (last.kind == CriuEventKind::failed || last.kind == CriuEventKind::lost) return false;
         }
         if (!session) return false;
-        pollfd p[2] = {{session.fd(), POLLIN, 0}, {rig.closed ? -1 : rig.client.fd(), POLLIN, 0}};
-        ::poll(p, 2, 100);
+        pollfd p[3] = {{session.fd(), POLLIN, 0}, {rig.closed ? -1 : rig.client.fd(), POLLIN, 0}, {side_fd, POLLIN, 0}};
+        ::poll(p, 3, 100);
+        if (p[2].revents) side();
         if (p[0].revents) pending_ = session.on_readable();
         if (p[1].revents) rig.pump(0);
     }
@@ -112,6 +118,135 @@ void hop(std::unique_ptr<CapsuleRig>& rig) {
     ck_assert_msg(rig != nullptr, "%s", why.c_str());
     rig->input_sent = sent;
     rig->send_input(typed);
+}
+
+namespace {
+// What two agents do with a connection between them, in one process: wishes and acknowledgements one way, sections the other.
+struct LivePump {
+    PageSource source;
+    PageSink sink;
+    PageSections sections{[this](const PageRange& range, std::string_view bytes) -> Status {
+        if (range.pages == 0) return {};
+        TRY(sink.put(range, bytes));
+        if (started) source.acknowledged(sink.bytes_put());
+        return {};
+    }};
+    bool started = false;  // all pages may come
+    void start() {
+        const Status held = sink.restored();
+        ck_assert_msg(held.has_value(), "%s", held ? "" : held.error().message.c_str());
+        started = true;
+        source.acknowledged(0);
+    }
+    void faults() {
+        const auto wishes = sink.on_readable();
+        ck_assert_msg(wishes.has_value(), "%s", wishes ? "" : wishes.error().message.c_str());
+        for (const PageRange& w : *wishes) source.wish(w);
+    }
+    // One piece; false when there was none.
+    bool step() {
+        const auto piece = source.piece();
+        ck_assert_msg(piece.has_value(), "%s", piece ? "" : piece.error().message.c_str());
+        const size_t part = std::min<size_t>(piece->size(), 99'999);  // cut anywhere
+        const Status taken = sections.take(piece->substr(0, part));
+        ck_assert_msg(taken.has_value(), "%s", taken ? "" : taken.error().message.c_str());
+        source.sent(part);
+        return part > 0;
+    }
+};
+
+std::vector<pid_t> processes_of(const Capsule& capsule) {
+    const std::string space = std::filesystem::read_symlink("/proc/" + std::to_string(capsule.id().pid) + "/ns/pid");
+    std::vector<pid_t> pids;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+        const std::string name = entry.path().filename();
+        if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+        const auto theirs = std::filesystem::read_symlink(entry.path() / "ns/pid", gone);
+        if (!gone && theirs.string() == space) pids.push_back(std::stoi(name));
+    }
+    return pids;
+}
+}  // namespace
+
+uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
+    const Status possible = make_pages_possible();
+    ck_assert_msg(possible.has_value(), "%s", possible ? "" : possible.error().message.c_str());
+    const TempDir images;
+    rig->helpers_ready = false;
+    rig->drained.reset();
+    ck_assert(rig->client.helpers_enter(false).has_value());
+    ck_assert(rig->until([&] { return rig->helpers_ready; }));
+    auto from = std::make_unique<SessionRig>(*rig, images.fd.get());
+    ck_assert(from->until(CriuEventKind::ready));
+    DumpOptions dump;
+    dump.root = rig->root;
+    dump.terminal = rig->terminal;
+    dump.lazy = true;
+    ck_assert(from->session.dump(dump).has_value());
+    ck_assert_msg(from->until(CriuEventKind::dump_held), "%s", from->last.message.c_str());
+    ck_assert(rig->client.drain(images.fd.get()).has_value());
+    ck_assert(rig->until([&] { return rig->drained.has_value(); }));
+    ck_assert_int_eq(*rig->drained, 0);
+    ck_assert(arm_expired_timerfds(images.fd.get()).has_value());
+
+    const auto ranges = lazy_ranges(images.fd.get());
+    ck_assert(ranges.has_value());
+    auto source = PageSource::open(*ranges, pids_inside(processes_of(rig->capsule)));
+    ck_assert_msg(source.has_value(), "%s", source ? "" : source.error().message.c_str());
+    auto sink = PageSink::open(images.fd.get(), *ranges);
+    ck_assert_msg(sink.has_value(), "%s", sink ? "" : sink.error().message.c_str());
+    LivePump pump{std::move(*source), std::move(*sink)};
+
+    auto next = std::make_unique<CapsuleRig>(rig->output);
+    ck_assert(next->client.prepare(rig->terminal.empty() ? false : true).has_value());
+    ck_assert(next->client.helpers_enter(true).has_value());
+    ck_assert(next->until([&] { return next->prepared && next->helpers_ready; }));
+    {
+        SessionRig to(*next, images.fd.get());
+        ck_assert(to.until(CriuEventKind::ready));
+        ck_assert(next->client.load(images.fd.get()).has_value());
+        ck_assert(next->until([&] { return next->loaded; }));
+        RestoreOptions restore;
+        restore.keys = stdio_keys(next->residue);
+        restore.lazy = true;
+        to.side_fd = pump.sink.fd();
+        to.side = [&] {
+            pump.faults();
+            while (pump.step()) {}
+        };
+        ck_assert(to.session.restore(restore).has_value());
+        ck_assert_msg(to.until(CriuEventKind::restore_held), "%s", to.last.message.c_str());
+        pump.faults();  // the userfaultfds may still lie in the socket
+        pump.start();
+        if (order == LiveOrder::pages_first)
+            while (pump.step()) pump.faults();
+        ck_assert_int_eq(pump.sink.whole(), order == LiveOrder::pages_first || ranges->empty());
+        ck_assert(next->client.restored().has_value());
+        ck_assert(next->until([&] { return next->started; }));
+        ck_assert(to.session.answer(true).has_value());
+        // With run_first it is CRIU's own end that needs pages as well.
+        to.side = [&] {
+            pump.faults();
+            if (order == LiveOrder::run_first) pump.step();
+        };
+        ck_assert_msg(to.until(CriuEventKind::restored), "%s", to.last.message.c_str());
+    }
+    for (int i = 0; i < 10'000 && !pump.sink.whole(); ++i) {
+        pump.faults();
+        if (!pump.step()) next->pump(1);
+    }
+    ck_assert_msg(pump.sink.whole(), "%s after %lu of %lu bytes", pump.source.done() ? "all sent" : "not all sent",
+                  pump.sink.bytes_put(), pump.source.bytes_total());
+    const uint64_t bytes = pump.source.bytes_total(), sent = rig->input_sent;
+    std::string typed = std::move(rig->typed);
+    (void)rig->capsule.kill();  // with CRIU in it, which never hears what became of its dump
+    from.reset();
+    rig.reset();
+    rig = std::move(next);
+    rig->input_sent = sent;
+    rig->send_input(typed);
+    return bytes;
 }
 
 }  // namespace souk::unit

@@ -22,6 +22,8 @@ struct SessionRig {
     CapsuleRig& rig;
     CriuSession session;
     CriuEvent last;
+    int side_fd = -1;                    // polled as well
+    std::function<void()> side;
 
   private:
     std::vector<CriuEvent> pending_;
@@ -34,5 +36,10 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
                                  TcpPolicy tcp = TcpPolicy::refuse);
 // freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
 void hop(std::unique_ptr<CapsuleRig>& rig);
+
+// The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before it runs there, or it
+// runs first. Returns how many bytes of pages went so.
+enum class LiveOrder : uint8_t { pages_first, run_first };
+uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order);
 
 }  // namespace souk::unit

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// PageSource: the pages of a frozen job, straight out of its memory, as sections of a stream (checkpoint/pages.hpp): from
+// the other side's first acknowledgement on all of them once, in order, and before the next of these whatever it has asked
+// for. Nothing is kept on disk or in a second copy.
+//
+// Owner: the sender of a move. The job must stand frozen from open() until the other side has all; it is only read.
+// What fails: a process that is gone (ESRCH).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/pages.hpp"
+#include "kernel/base/result.hpp"
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+
+// The ranges that a lazy dump has left out, of all its processes; by pid. Error: the image is damaged.
+Result<std::vector<PageRange>> lazy_ranges(int image_directory);
+// pid inside the innermost namespace -> pid here, of these processes. Those that are gone are left out.
+std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids);
+
+class PageSource {
+  public:
+    // How many bytes of pages may be under way that the other side has not put in place: what a page that it waits for
+    // may have before it.
+    static constexpr uint64_t window_bytes = 2 << 20;
+    static constexpr size_t wishes_max = 4096;
+
+    // `pids` as of pids_inside. Error: the process of a range is not among them.
+    static Result<PageSource> open(std::vector<PageRange> ranges, const std::map<pid_t, pid_t>& pids);
+    uint64_t bytes_total() const { return bytes_total_; }
+
+    // Pages that the other side waits for; also after all were sent. One too many is ignored: it comes in its turn.
+    void wish(const PageRange& range);
+    // So many bytes of pages were put in place over there, in all. The first (0) says that it is ready for all.
+    void acknowledged(uint64_t bytes);
+    // What is to be sent next, at most stream_piece_max bytes; empty: nothing until a wish or an acknowledgement comes, or
+    // all is sent. Valid until the next call.
+    Result<std::string_view> piece();
+    void sent(size_t n) { piece_at_ += n; }
+    // The end has been sent, and no wish waits.
+    bool done() const { return ended_ && wishes_.empty() && piece_at_ == piece_end_; }
+
+  private:
+    struct Process {
+        pid_t pid = 0;  // here
+        Fd memory;      // /proc/PID/mem, for what process_vm_readv may not read
+    };
+    Status fill();
+    Status add(const PageRange& range);
+    Status read(Process& process, uint64_t from, char* to, size_t bytes);
+
+    std::vector<PageRange> ranges_;
+    std::map<pid_t, Process> processes_;  // by pid inside
+    std::deque<PageRange> wishes_;
+    size_t index_ = 0;         // of the range that is being sent
+    uint64_t index_done_ = 0;  // pages of it
+    uint64_t bytes_total_ = 0, bytes_sent_ = 0, bytes_acknowledged_ = 0;
+    bool started_ = false, ended_ = false;
+    std::unique_ptr<char[]> piece_;
+    size_t piece_at_ = 0, piece_end_ = 0;
+};
+
+}  // namespace souk

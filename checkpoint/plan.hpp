@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// MovePlan: in which form a job moves, and what that should cost. Pure; facts in, plan out, so that what was predicted can be
+// laid beside what was measured.
+//
+//   stop_and_copy  dump with all memory, send the image, restore: the least work for a small job
+//   pages_first    dump without private memory; that goes straight out of the frozen job into the restored one, which runs
+//                  when all of it is there: no copy of it on disk or in an image, and the job exists whole on one side at any time
+//   post_copy      the same, but the restored job runs at once and waits for what it touches
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernel/base/move.hpp"
+#include "kernel/base/time.hpp"
+
+namespace souk {
+
+const char* move_form_name(MoveForm form);
+
+struct MoveFacts {
+    uint64_t memory_bytes = 0;  // resident, of all processes
+    int processes = 1;
+    int threads = 1;            // of all processes
+    double link_bytes_per_s = 0;  // what the last transfers to that node made; 0: not known
+    bool pages_possible = false;     // userfaultfd, big pipes and a freezer on both ends
+    bool post_copy_possible = false; // and its capsule keeps the userfaultfds if its daemon ends
+    MovePolicy policy = MovePolicy::automatic;
+};
+
+struct MovePlan {
+    MoveForm form = MoveForm::stop_and_copy;
+    Nanos pause, total;  // predicted: standing still; from frozen to whole at the destination
+    std::string why;     // of the form, in a few words
+};
+
+// Costs of a step on an idle machine of 2025 with CRIU 4.2, measured; the link is what differs between sites.
+namespace move_cost {
+inline constexpr Nanos base = Nanos::from_us(13'000);           // dump and restore of a small process
+inline constexpr Nanos per_process = Nanos::from_us(3'100);     // each further one
+inline constexpr Nanos per_thread = Nanos::from_us(450);
+inline constexpr double lazy_ns_per_byte = 0.065;               // mapping memory without copying it
+inline constexpr double image_ns_per_byte = 1.0;                // dump, digest and restore of memory by image
+inline constexpr double default_link_bytes_per_s = 1.5e9;       // loopback
+}  // namespace move_cost
+
+inline constexpr uint64_t pages_from_bytes = 6 << 20;              // less goes with the image
+inline constexpr Nanos pause_worth_post_copy = Nanos::from_ms(100);
+
+MovePlan plan_move(const MoveFacts& facts);
+
+}  // namespace souk

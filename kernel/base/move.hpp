@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The forms of a move, as every room names them.
+#pragma once
+
+#include <cstdint>
+
+namespace souk {
+
+enum class MoveForm : uint8_t {
+    stop_and_copy,  // all memory goes with the image
+    pages_first,    // private memory goes straight out of the frozen job, before the copy may run
+    post_copy,      // the same, while the copy runs already
+};
+
+// What the job's owner allows (srun --move).
+enum class MovePolicy : uint8_t {
+    automatic,  // the form with the shortest pause that is worth it
+    safe,       // never runs before its memory is whole
+    fast,       // runs as soon as it can
+};
+
+}  // namespace souk
