@@ -31,7 +31,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     GuestEvent event;
     event.id = e.job.key.id;
     event.epoch = e.job.key.epoch;
-    event.state = e.job.state;
+    event.state = e.retained && runs(e) ? GuestState::retained : e.job.state;
     event.wait_status = e.job.wait_status;
     event.image_bytes = e.job.image_bytes;
     event.why = e.why;
@@ -55,7 +55,7 @@ void Guest::effect(const Entry& e, What what, Outputs& out) const {
 
 // The owner wants it to leave; only what runs can be asked to.
 void Guest::expel(const Entry& e, Outputs& out) const {
-    if (!accepting_ && runs(e)) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
+    if (!accepting_ && runs(e) && !e.retained) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
 }
 
 void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
@@ -225,7 +225,7 @@ void Guest::undo(Entry& e, Outputs& out) const {
     e.undoing = true;
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
-    e.shipping = e.ship_again = e.image_lost = false;
+    e.shipping = e.ship_again = e.image_lost = e.live = e.retained = false;
     take_back_shipped(e, out);
     effect(e, What::undo_dump, out);
 }
@@ -241,6 +241,7 @@ void Guest::on_ship(Entry& e, const GuestCommand& c, Outputs& out) const {
     if (!runs(e) && !frozen) return tell(e, out);
     if (e.want == Want::keep) return tell(e, out);  // the home node gives that move up
     const bool same = e.ship_epoch == c.new_epoch;
+    e.retained = false;  // another destination, so another decision
     e.ship_epoch = c.new_epoch;
     e.ship_dest = {c.dest, c.dest_address};
     if (frozen || e.dump == Entry::Dump::held) {
@@ -267,11 +268,15 @@ void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) 
     out.push_back(Do{What::restore_local, to, c.epoch, {}, 0, false});
 }
 
-// The candidate owns the job. What is held here dies; a complete image stays until the home node drops it. A job that
-// is not held has gone on since the image was made: refused, and the home node takes the decision back.
+// The candidate owns the job. What is held here dies, and its complete image stays until the home node drops it; without
+// an image it stays itself. A job that is not held has gone on since: refused, and the home node takes the decision back.
 void Guest::on_commit(Entry& e, Outputs& out) const {
     if (!runs(e) || e.dump != Entry::Dump::held) return tell(e, out);
-    if (e.image_lost) return end_capsule(e, Ending::to_killed, What::kill_capsule, out);
+    if (e.live || e.image_lost) {
+        e.retained = true;
+        e.why.clear();
+        return tell(e, out);
+    }
     e.job.state = GuestState::frozen;
     out.push_back(Persist{e.job, e.shipped_kept ? Durable::soon : Durable::now});
     end_capsule(e, Ending::to_frozen, What::finish_dump, out);
@@ -288,7 +293,9 @@ void Guest::on_resume(Entry& e, Outputs& out) const {
 void Guest::on_release(Entry& e, Outputs& out) const {
     if (e.job.state != GuestState::held || e.releasing) return tell(e, out);
     e.releasing = true;
-    out.push_back(Persist{e.job});  // `held` on disk means: was told to run
+    GuestJob told = e.job;  // `held` on disk means: was told to run
+    if (!e.whole) told.state = GuestState::filling;
+    out.push_back(Persist{std::move(told)});
     effect(e, What::finish_restore, out);
 }
 
@@ -307,7 +314,7 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
         e.kill_asked = true;
         return;
     }
-    const bool never_ran = e.job.from_image && !e.releasing && !runs(e);
+    const bool never_ran = e.job.from_image && !e.releasing && !runs(e) && e.job.state != GuestState::filling;
     end_capsule(e, never_ran ? Ending::to_dropped : Ending::to_killed,
                 e.dump == Entry::Dump::held ? What::finish_dump : What::kill_capsule, out);
 }
@@ -319,6 +326,8 @@ void Guest::on_drop(Entry& e, Outputs& out) {
         jobs_.erase(key);
     else if (s == GuestState::frozen || s == GuestState::exited || s == GuestState::killed)
         erase(key, out);
+    else if (e.retained)
+        return end_capsule(e, Ending::to_dropped, What::kill_capsule, out);
     else
         return tell(e, out);
     tell_unknown(key, out);

@@ -7,13 +7,19 @@
 //   start    --> starting --> running --> exited
 //   prepare  --> starting --> prepared --image here--> (restoring) --> held --release--> running
 //   running  --prepare_dump--> dump_ready --ship--> dumping --> shipped --commit--> frozen --drop--> (nothing)
-//   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped --resume--> running
+//                                                     shipped --commit--> retained --drop--> (nothing)
+//   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped, retained --resume--> running
+//   held     --release--> filling --its memory is whole--> running
 //
 // For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end of an effect goes one
 // step on towards it; so commands may come late, twice or in the middle of a dump, which is never torn, only undone.
 //
 // A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in memory as `failed`
 // until it is dropped: a second `start` that was under way when the home node heard of it must not start it again.
+//
+// A dump may leave the memory in the job (`live`): then the source goes on standing frozen after the commit, until the home
+// node drops it, and no image of it is the job. A destination that runs before its memory is whole is not the job yet
+// either: if it fails, or its daemon ends, it is killed, and the source goes on.
 //
 // A source that has shipped its image writes that down while the restore goes on elsewhere: whoever kills the held job
 // after that, what is left is its image. So `shipped` is taken back on disk before the job is let go on.
@@ -122,12 +128,16 @@ class Guest {
     void criu_ready(const GuestKey& key, guest::Outputs& out);
     void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void dump_froze(const GuestKey& key, guest::Outputs& out);
-    void dump_held(const GuestKey& key, int64_t image_bytes, guest::Outputs& out);
+    // live: the memory is not in the image.
+    void dump_held(const GuestKey& key, int64_t image_bytes, bool live, guest::Outputs& out);
     void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void dump_undone(const GuestKey& key, guest::Outputs& out);
     void shipped(const GuestKey& key, guest::Outputs& out);
     void ship_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void image_received(const GuestKey& key, int64_t image_bytes, guest::Outputs& out);
+    void image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, guest::Outputs& out);
+    // All of its memory is here (of post_copy only), or the rest will not come.
+    void pages_whole(const GuestKey& key, guest::Outputs& out);
+    void pages_lost(const GuestKey& key, std::string why, guest::Outputs& out);
     void image_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void restore_held(const GuestKey& key, guest::Outputs& out);
     void restore_failed(const GuestKey& key, std::string why, guest::Outputs& out);
@@ -163,6 +173,9 @@ class Guest {
         bool stopped = false;
         bool image_lost = false;     // held, but its image is not whole
         bool shipped_kept = false;   // `shipped` is, or will soon be, on disk
+        bool live = false;           // held, and its memory is not in the image
+        bool retained = false;       // the candidate owns the job; this is kept in case it fails
+        bool whole = true;           // all its memory is here
         std::optional<int32_t> early_exit;  // came before the end of the start or release
         Epoch ship_epoch;
         Peer ship_dest;

@@ -44,6 +44,7 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
     const GuestState kept = e.job.state;
     if (kept == GuestState::frozen && !found.job_alive) return give_up("its image is incomplete");
     if (e.job.from_image && kept == GuestState::starting) return give_up("the daemon ended before the job was restored");
+    if (kept == GuestState::filling) return give_up("the daemon ended before all of its memory had come");
     if (found.exited) {
         // CRIU kills what it restored when the daemon ends before it lets that run. (A job told to run that got a SIGKILL of
         // its own before the daemon knew that it runs cannot be told apart; then it goes on from its image.)
@@ -161,10 +162,11 @@ void Guest::dump_froze(const GuestKey& key, Outputs& out) {
     tell(*e, out);
 }
 
-void Guest::dump_held(const GuestKey& key, int64_t image_bytes, Outputs& out) {
+void Guest::dump_held(const GuestKey& key, int64_t image_bytes, bool live, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump != Entry::Dump::making) return;
     e->dump = Entry::Dump::held;
+    e->live = live;
     if (!runs(*e)) return;
     e->job.state = GuestState::dumping;
     e->job.image_bytes = image_bytes;
@@ -212,22 +214,26 @@ void Guest::shipped(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
     if (!e || !e->shipping || ship_ended(*e, out) || !runs(*e)) return;
     e->job.state = GuestState::shipped;
-    e->shipped_kept = true;
-    out.push_back(Persist{e->job, Durable::soon});
+    if (!e->live) {
+        e->shipped_kept = true;
+        out.push_back(Persist{e->job, Durable::soon});
+    }
     tell(*e, out);
 }
 
 void Guest::ship_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
     if (!e || !e->shipping || ship_ended(*e, out)) return;
+    if (e->retained) return;  // the destination fails too, and that counts
     e->why = std::move(why);
     tell(*e, out);  // dumping or frozen, with a reason: the home node gives the move up
     if (!runs(*e)) e->why.clear();
 }
 
-void Guest::image_received(const GuestKey& key, int64_t image_bytes, Outputs& out) {
+void Guest::image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, Outputs& out) {
     if (!expects_image(key)) return;
     Entry* e = entry(key);
+    e->whole = form != MoveForm::post_copy;
     e->restoring = true;
     e->job.state = GuestState::starting;
     e->job.image_bytes = image_bytes;
@@ -237,6 +243,28 @@ void Guest::image_received(const GuestKey& key, int64_t image_bytes, Outputs& ou
 void Guest::image_failed(const GuestKey& key, std::string why, Outputs& out) {
     if (!expects_image(key)) return;
     Entry* e = entry(key);
+    e->why = std::move(why);
+    end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
+}
+
+void Guest::pages_whole(const GuestKey& key, Outputs& out) {
+    Entry* e = entry(key);
+    if (!e || e->ending != Ending::none || std::exchange(e->whole, true)) return;
+    if (e->releasing) {  // on disk as any other that was told to run
+        out.push_back(Persist{e->job});
+    } else if (e->job.state == GuestState::filling) {
+        e->job.state = GuestState::running;
+        out.push_back(Persist{e->job});
+        after_start(*e, out);
+    }
+}
+
+// The copy cannot go on, and was not the job yet.
+void Guest::pages_lost(const GuestKey& key, std::string why, Outputs& out) {
+    Entry* e = entry(key);
+    if (!e || e->ending != Ending::none || !e->job.from_image || runs(*e)) return;
+    if (e->whole && !e->restoring) return;
+    e->restoring = e->releasing = false;
     e->why = std::move(why);
     end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
 }
@@ -263,6 +291,10 @@ void Guest::restore_running(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || !std::exchange(e->releasing, false)) return;
     e->criu = Entry::Criu::none;
+    if (!e->whole) {
+        e->job.state = GuestState::filling;
+        return tell(*e, out);
+    }
     e->job.state = GuestState::running;
     out.push_back(Persist{e->job, Durable::soon});  // `held` says as much
     after_start(*e, out);
@@ -309,7 +341,7 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, Outputs& out) {
     if (!e) return;
     if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
         if (e->ending == Ending::to_killed && runs(*e) && (wait_status & 0x7f) != 9) e->early_exit = wait_status;
-    } else if (e->starting_job || e->releasing) {
+    } else if (e->starting_job || e->releasing || e->job.state == GuestState::filling) {
         e->early_exit = wait_status;
     } else if (runs(*e)) {
         e->job.state = GuestState::exited;

@@ -40,7 +40,7 @@ enum class MoveStep : uint8_t {
     none = 0,
     prepare,   // both ends make ready; nothing is frozen
     transfer,  // the source dumps and ships, the destination restores and holds
-    kill_old,  // decided: the candidate owns the job; the source must be dead before it runs
+    kill_old,  // decided: the candidate owns the job; the source must be dead, or stand for good, before it runs
     release,   // the destination may run
 };
 
@@ -156,6 +156,7 @@ class Home {
         Nanos expel_at = Nanos::never();       // freeze it then, unless an order has moved it
         uint32_t expel_tries = 0;
         Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
+        Nanos running_at = Nanos::never();     // of a move: when the destination first said that it runs
         Nanos running_since = Nanos::never();  // the stretch that stats.run_time does not hold yet
         std::optional<Order> pending;          // the newest order that came while a step was under way
         std::vector<int32_t> signals;          // that came while it could not take them
@@ -197,7 +198,7 @@ class Home {
     void send_ship(const HomeJob& job, home::Outputs& out) const;
     void abort_move(HomeJob& job, NodeName blame, const std::string& why, Nanos now, home::Outputs& out);
     void commit_move(HomeJob& job, Nanos now, home::Outputs& out);
-    void source_is_dead(HomeJob& job, Nanos now, home::Outputs& out);
+    void source_is_off(HomeJob& job, Nanos now, home::Outputs& out);
     void arrived(HomeJob& job, Nanos now, home::Outputs& out);
     void take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, home::Outputs& out);
     void frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);

@@ -190,6 +190,12 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
         case GuestState::frozen:
             if (job.cancelled) end_by_cancel(job, now, out);
             return;
+        case GuestState::retained: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+        case GuestState::running:  // the source of a move that was taken back: it stood there in memory, not in an image
+            job.phase = JobPhase::running;
+            start_clock(job, now);
+            persist(job, out);
+            return steady(job, now, out);
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed: return finish(job, 9, "its image on " + job.at.node + " is lost", now, out);
@@ -214,6 +220,8 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             if (job.step == MoveStep::transfer) return send_ship(job, out);  // it never arrived
             v.source_ready = true;
             return ship_when_ready(job, now, out);
+        case GuestState::retained:  // of the move before, which was taken back
+            return abort_move(job, job.at.node, "it stands in memory there", now, out);
         case GuestState::dumping:
         case GuestState::shipped:
             stop_clock(job, now);
@@ -229,7 +237,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             if (job.step == MoveStep::transfer) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
             return;
         case GuestState::running:
-            if (job.from_frozen) return;
+            if (job.from_frozen) return abort_move(job, job.at.node, "it runs there", now, out);
             start_clock(job, now);
             if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (job.step == MoveStep::transfer) return abort_move(job, job.at.node, "the dump was interrupted", now, out);
@@ -240,11 +248,12 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
 
 void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
+        case GuestState::retained:
         case GuestState::frozen:
         case GuestState::killed:
         case GuestState::exited:
         case GuestState::failed:
-        case GuestState::unknown: return source_is_dead(job, now, out);
+        case GuestState::unknown: return source_is_off(job, now, out);
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
             start_clock(job, now);
@@ -278,6 +287,10 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
         case MoveStep::release:
             switch (e.state) {
                 case GuestState::held: return send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
+                case GuestState::filling:
+                    vol(job).running_at = std::min(vol(job).running_at, now);
+                    vol(job).deadline = now + limits_.transfer_patience;
+                    return;
                 case GuestState::running: return arrived(job, now, out);
                 case GuestState::exited:
                 case GuestState::killed:  // it has run there, so the image of before is not the job any more

@@ -55,7 +55,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.step = MoveStep::prepare;
     v.source_ready = job.from_frozen;
     v.destination_ready = false;
-    v.frozen_since = Nanos::never();
+    v.frozen_since = v.running_at = Nanos::never();
     v.expel_at = Nanos::never();  // it leaves
     v.deadline = now + limits_.step_patience;
     persist(job, out);
@@ -157,12 +157,12 @@ void Home::frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, Outputs&
 void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
     job.step = MoveStep::kill_old;
     vol(job).deadline = now + limits_.step_patience;
-    if (job.from_frozen) return source_is_dead(job, now, out);
+    if (job.from_frozen) return source_is_off(job, now, out);
     persist(job, out);
     send(job.at, job.id, job.epoch, GuestVerb::commit, out);
 }
 
-void Home::source_is_dead(HomeJob& job, Nanos now, Outputs& out) {
+void Home::source_is_off(HomeJob& job, Nanos now, Outputs& out) {
     job.step = MoveStep::release;
     vol(job).deadline = now + limits_.step_patience;
     persist(job, out);
@@ -182,7 +182,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     } else {
         ++job.stats.migrations;
         if (v.frozen_since != Nanos::never()) {
-            const Nanos pause = now - v.frozen_since;
+            const Nanos pause = std::min(v.running_at, now) - v.frozen_since;
             job.stats.longest_pause = std::max(job.stats.longest_pause, pause);
             const int64_t tenths = (pause.ns + 50'000) / 100'000;
             text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
@@ -199,7 +199,8 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
 }
 
 // After the decision and before the candidate was let run: it is gone, or the source was not held. The source is the job
-// again, as it stands: running, held (told to go on), or, if it has died already, its image.
+// again, as it stands: running, held (told to go on), or, if it has died already, its image. Whether it stands in memory
+// or in its image is for it to say (owner_frozen).
 void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, Outputs& out) {
     const Peer candidate_peer = std::exchange(job.to, Peer{});
     add_remnant(job, candidate_peer, job.to_epoch);
@@ -209,7 +210,7 @@ void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nan
     job.phase = source_dead ? JobPhase::frozen : JobPhase::running;
     persist(job, out);
     send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
-    if (!source_dead) send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+    send(job.at, job.id, job.epoch, GuestVerb::resume, out);  // an image takes no notice; what is retained runs again
     steady(job, now, out);
 }
 

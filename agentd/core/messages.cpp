@@ -19,6 +19,8 @@ const char* guest_state_name(GuestState state) {
         case GuestState::exited: return "exited";
         case GuestState::killed: return "killed";
         case GuestState::failed: return "failed";
+        case GuestState::retained: return "retained";
+        case GuestState::filling: return "filling";
     }
     MUST(false);
 }

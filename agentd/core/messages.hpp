@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/move.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk {
@@ -38,6 +39,7 @@ struct JobSpec {
     std::vector<uint32_t> groups;
     bool tty = false;               // a terminal of its own; else three pipes
     uint16_t rows = 24, cols = 80;
+    MovePolicy move = MovePolicy::automatic;
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -79,13 +81,15 @@ enum class GuestState : uint8_t {
     running,
     dump_ready,  // still running, CRIU stands ready beside it
     dumping,     // frozen now, its image being made
-    shipped,     // source: image complete and sent, the job held
+    shipped,     // source: image (and memory) sent, the job held
     frozen,      // only the image exists
     prepared,    // destination: empty capsule, CRIU ready
     held,        // destination: restored whole, not yet running
     exited,      // ended by itself; wait_status
     killed,      // ended by `kill`
     failed,      // could not start, prepare or restore: nothing of it is left here
+    retained,    // source, after the commit: stands frozen in memory, and is all there is if the destination fails
+    filling,     // destination: runs, but not all of its memory has come; nothing that it does is told before
 };
 const char* guest_state_name(GuestState state);
 

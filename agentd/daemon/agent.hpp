@@ -93,6 +93,7 @@ class Agent {
     void guest_command(const NodeName& from, const GuestCommand& command);
     void to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message);
     void carry_out(const guest::Do& effect);
+    Result<Transfers::Cargo> cargo(const Cell& cell) const;
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);
     void cell_event(const GuestKey& key, const CellEvent& event);
     bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);

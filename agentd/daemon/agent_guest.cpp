@@ -86,7 +86,7 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::dump_for_move:
         case What::dump_to_disk: return c->dump();
         case What::ship:
-            return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, c->image(), c->needs(),
+            return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c),
                                     [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
         case What::finish_dump: return c->finish_dump();
         case What::undo_dump:
@@ -105,12 +105,25 @@ void Agent::carry_out(const guest::Do& effect) {
     }
 }
 
+Result<Transfers::Cargo> Agent::cargo(const Cell& c) const {
+    Transfers::Cargo cargo;
+    TRY_ASSIGN(cargo.image, c.image());
+    cargo.needs = c.needs();
+    const GuestJob* job = guest_.find(c.key());
+    if (job && job->state == GuestState::frozen) return cargo;  // its image is all there is
+    cargo.form = c.form();
+    if (cargo.form != MoveForm::stop_and_copy) {
+        TRY_ASSIGN(cargo.pages, c.pages());
+    }
+    return cargo;
+}
+
 void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     Status done = sent ? Status{} : Status(tl::unexpected(sent.error()));
     // The source's own copy counts from here on: it is what is left if the destination is lost.
     Cell* c = cell(key);
     const GuestJob* job = guest_.find(key);
-    if (done && c && job && job->state != GuestState::frozen) done = c->seal(*sent);
+    if (done && c && job && job->state != GuestState::frozen && c->form() == MoveForm::stop_and_copy) done = c->seal(*sent);
     guest_step([&](Guest& g, guest::Outputs& out) {
         if (done)
             g.shipped(key, out);
@@ -132,7 +145,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::criu_ready: return g.criu_ready(key, out);
             case Kind::criu_failed: return g.criu_failed(key, e.why, out);
             case Kind::froze: return g.dump_froze(key, out);
-            case Kind::dump_held: return g.dump_held(key, e.bytes, out);
+            case Kind::dump_held: return g.dump_held(key, e.bytes, e.flag, out);
             case Kind::dump_failed: return g.dump_failed(key, e.why, out);
             case Kind::dump_undone: return g.dump_undone(key, out);
             case Kind::restore_held: return g.restore_held(key, out);
@@ -141,6 +154,8 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::gone: return g.capsule_gone(key, out);
             case Kind::exited: return g.exited(key, e.wait_status, out);
             case Kind::stopped: return g.stopped(key, e.flag, out);
+            case Kind::pages_whole: return g.pages_whole(key, out);
+            case Kind::pages_lost: return g.pages_lost(key, e.why, out);
             case Kind::removed: return;
         }
     });

@@ -80,6 +80,19 @@ Status Agent::begin(std::function<void()> on_ready) {
     site_.log = &log_;
     site_.init_path = own + "/souk-init";
     site_.criu = &criu_;
+    if (auto possible = make_pages_possible(); !possible)
+        log_.warning("jobs move with all their memory in the image", {{"error", possible.error()}});
+    else site_.pages_possible = true;
+    site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put, const std::vector<PageRange>& wishes) {
+        wire::PagesState state{put, restored, {}};
+        for (const PageRange& w : wishes) {
+            if (state.wishes.size() == wire::page_wishes_max) transfers_->want(key, std::exchange(state, {put, restored, {}}));
+            state.wishes.push_back({w.pid, w.start, static_cast<uint32_t>(w.pages)});
+        }
+        transfers_->want(key, state);
+    };
+    site_.pages_whole = [this](const GuestKey& key) { transfers_->whole(key); };
+    site_.pages_refused = [this](const GuestKey& key, const std::string& why) { transfers_->refuse(key, why); };
     site_.event = [this](const GuestKey& key, const CellEvent& e) { cell_event(key, e); };
     site_.output = [this](const GuestKey& key, uint32_t s, uint64_t o, std::string_view b) { return cell_output(key, s, o, b); };
     site_.input_taken = [this](const GuestKey& key, uint64_t offset) {
@@ -119,17 +132,27 @@ Status Agent::begin(std::function<void()> on_ready) {
         Cell* c = cell(key);
         return c ? c->image() : fail("no capsule waits for it");
     };
-    transfers.received = [this](const GuestKey& key, const Manifest& m) -> Status {
+    transfers.received = [this](const GuestKey& key, const Manifest& m, MoveForm form) -> Status {
         Cell* c = cell(key);
         if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
         TRY(can_take(site_.machine, m.machine));
         TRY(c->seal(m));
-        guest_step([&](Guest& g, guest::Outputs& out) { g.image_received(key, static_cast<int64_t>(m.bytes()), out); });
+        if (form != MoveForm::stop_and_copy && !site_.pages_possible) return fail("this node cannot take memory past an image");
+        c->expect_pages(form);
+        guest_step([&](Guest& g, guest::Outputs& out) { g.image_received(key, static_cast<int64_t>(m.bytes()), form, out); });
         return {};
     };
-    transfers.failed = [this](const GuestKey& key, const std::string& why) {
-        guest_step([&](Guest& g, guest::Outputs& out) { g.image_failed(key, why, out); });
+    transfers.pages = [this](const GuestKey& key, const PageRange& range, std::string_view bytes) -> Status {
+        Cell* c = cell(key);
+        return c ? c->put_pages(range, bytes) : Status{};
     };
+    transfers.failed = [this](const GuestKey& key, const std::string& why) {
+        guest_step([&](Guest& g, guest::Outputs& out) {
+            if (g.expects_image(key)) g.image_failed(key, why, out);
+            else g.pages_lost(key, why, out);
+        });
+    };
+    transfers.want = [this](uint64_t number, const wire::PagesState& state) { peers_->want_pages(number, state); };
     transfers.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
         peers_->receive_raw(number, std::move(on_bytes));
     };

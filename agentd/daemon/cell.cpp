@@ -159,8 +159,10 @@ void Cell::client_event(CapsuleClient::Event& e) {
             terminal_ = e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "";
             input_taken_ = e.welcome.input_taken;
             input_limit_ = e.welcome.input_limit;
-            site_.input_taken(key_, input_taken_);
+            if (!filling_) site_.input_taken(key_, input_taken_);
             feed_input();
+            // Of a daemon that ended when all memory had just come.
+            if (!sink_ && has_job_ && job_.state != GuestState::filling) (void)client_.let_go();
             if (plan_ <= Plan::asked) {
                 if (has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
                 // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
@@ -186,7 +188,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             if (e.stream >= 1 && e.stream <= 2)
                 received_[e.stream - 1] = std::max(received_[e.stream - 1], e.offset + e.bytes.size());
             // Not passed on (no home now, or its queue is full): it stays in souk-init until the home asks again.
-            if (!site_.output(key_, e.stream, e.offset, e.bytes)) resync_wanted_ = true;
+            if (filling_ || !site_.output(key_, e.stream, e.offset, e.bytes)) resync_wanted_ = true;
             return;
         case InitEventKind::output_eof:
             if (e.stream >= 1 && e.stream <= 2) {
@@ -197,7 +199,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
         case InitEventKind::input_taken:
             input_taken_ = e.offset;
             input_limit_ = e.limit;
-            site_.input_taken(key_, input_taken_);
+            if (!filling_) site_.input_taken(key_, input_taken_);
             return feed_input();
         case InitEventKind::exited:
             exited_ = e.exit.wait_status;
@@ -241,7 +243,7 @@ void Cell::wait_for_output() {
 
 // The end is told when the whole output has been: its lengths go with it.
 void Cell::maybe_exited() {
-    if (!exited_ || exit_told_ || !eof_[0] || (!eof_[1] && !job_.spec.tty)) return;
+    if (!exited_ || exit_told_ || filling_ || !eof_[0] || (!eof_[1] && !job_.spec.tty)) return;
     exit_told_ = true;
     exit_limit_.cancel();
     CellEvent e{};
@@ -266,14 +268,15 @@ void Cell::signal(int number) {
 }
 
 void Cell::kill_capsule() {
-    close_criu();
-    if (!capsule_ || gone_) {
-        gone_ = true;
-        return tell(CellEvent::Kind::gone);
-    }
-    if (group_frozen_) (void)job_group_->thaw();
+    const bool lives = capsule_ && !gone_;
     capsule_ending_ = true;
-    (void)capsule_->kill();  // the pidfd tells when every process is gone
+    if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
+    // On v2 what is frozen dies frozen: nothing of it may run once more.
+    if (lives && group_frozen_ && job_group_->entry().v2 < 0) (void)job_group_->thaw();
+    close_criu();
+    if (lives) return;
+    gone_ = true;
+    tell(CellEvent::Kind::gone);
 }
 
 void Cell::capsule_ended() {
@@ -295,6 +298,8 @@ void Cell::capsule_ended() {
     client_watch_.close();
     client_ = CapsuleClient();
     close_criu();
+    sink_watch_.close();
+    sink_.reset();
     (void)capsule_->pidfd().reap();  // not our child after a restart of the daemon: then its new parent does
     if (removing_) return remove_files();
     tell(CellEvent::Kind::gone);

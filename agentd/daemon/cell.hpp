@@ -15,6 +15,8 @@
 #include "agentd/core/guest.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
+#include "checkpoint/page_sink.hpp"
+#include "checkpoint/page_source.hpp"
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
 #include "kernel/sys/cgroup.hpp"
@@ -27,11 +29,12 @@ struct CellEvent {
     enum class Kind : uint8_t {
         capsule_ready, capsule_failed, started, not_started, criu_ready, criu_failed, froze, dump_held, dump_failed,
         dump_undone, restore_held, restore_failed, restore_running, gone, exited, stopped,
+        pages_whole, pages_lost,
         removed,  // nothing of it is left: the Cell may go
     } kind;
     std::string why;
     int32_t error = 0, wait_status = 0;
-    bool flag = false;  // not_started: the program itself; stopped: is stopped
+    bool flag = false;  // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the image
     int64_t bytes = 0;
 };
 
@@ -47,10 +50,15 @@ struct CellSite {
     std::string init_path;
     CriuTool* criu = nullptr;
     Machine machine;                   // this one, for manifests
+    bool pages_possible = false;       // memory may be sent past the image
     std::function<void(const GuestKey&, CellEvent)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)> output;
     std::function<void(const GuestKey&, uint64_t offset)> input_taken;
     std::function<void(const std::string& cgroup, bool added)> cgroup_changed;  // for the load reader
+    // Of a job whose pages come past the image. restored: any page may come; else these alone.
+    std::function<void(const GuestKey&, bool restored, uint64_t bytes_put, const std::vector<PageRange>& wishes)> want_pages;
+    std::function<void(const GuestKey&)> pages_whole;
+    std::function<void(const GuestKey&, const std::string& why)> pages_refused;
 };
 
 class Cell {
@@ -86,10 +94,17 @@ class Cell {
     // Its image: made (a dump) or being received; the directory, and the end of it.
     Result<Fd> image() const { return image_fd_ ? duplicate(image_fd_.get()) : open_sealed(); }
     Manifest needs() const;
+    // Source: how the memory of the job that stands frozen here goes, and it itself, unless it goes with the image.
+    MoveForm form() const { return form_; }
+    Result<std::unique_ptr<PageSource>> pages() const;
+    // Destination: how it comes, told before restore(); and pages.
+    void expect_pages(MoveForm form) { form_ = form; }
+    Status put_pages(const PageRange& range, std::string_view bytes);
     Status seal(const Manifest& manifest);
     // As a frozen job's.
     Result<Fd> open_sealed() const { return open_image(image_parent(), key_.text()); }
     const GuestJob& job() const { return job_; }
+    const GuestKey& key() const { return key_; }
     bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
@@ -123,7 +138,8 @@ class Cell {
     void remove_files();
     Status make_cgroup();
     Status checked_movable() const;
-    Status room_for_image() const;
+    Status plan_dump();
+    Status room_for_image(uint64_t bytes) const;
 
     CellSite& site_;
     GuestJob job_;
@@ -145,8 +161,21 @@ class Cell {
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;
     bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
+    Status expect_faults();
+    void page_faults();
+    void want_pages(const std::vector<PageRange>& wishes);
+    void pages_may_come();
+    void pages_are_whole();
+    void pages_failed(const std::string& why);
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
     void drop_image();
+
+    MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
+    std::optional<PageSink> sink_;
+    Watch sink_watch_;
+    bool pages_restored_ = false, pages_here_ = false;
+    uint64_t pages_acknowledged_ = 0;
+    bool filling_ = false;  // runs without all of its memory
 
     bool has_job_ = false;  // started, restored or found running
     pid_t root_ = 0;

@@ -15,6 +15,7 @@
 #include <cerrno>
 
 #include "agentd/daemon/cell.hpp"
+#include "checkpoint/plan.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/log.hpp"
 
@@ -183,11 +184,12 @@ void Cell::criu_event(const CriuEvent& e) {
             return;
         case CriuEventKind::restore_held:
             root_ = e.root;
-            return tell(CellEvent::Kind::restore_held);
+            return sink_ ? pages_may_come() : tell(CellEvent::Kind::restore_held);
         case CriuEventKind::restored:
             root_ = e.root;
             has_job_ = true;
             decided_ = Decided::nothing;
+            if (pages_here_) sink_.reset();
             (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
             close_criu();
             helpers_in_ = false;
@@ -201,12 +203,26 @@ void Cell::criu_event(const CriuEvent& e) {
     }
 }
 
-// What the job holds in memory must fit, before anything is stopped or written.
-Status Cell::room_for_image() const {
+// In which form it is dumped; what of its memory goes into the image must fit, before anything is stopped or written.
+Status Cell::plan_dump() {
     TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
-    uint64_t need = image_slack_bytes;
-    for (const CapsuleProcess& p : processes)
-        if (p.pid != 1) need += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    MoveFacts facts;
+    facts.processes = 0;
+    for (const CapsuleProcess& p : processes) {
+        if (p.pid == 1) continue;
+        ++facts.processes;
+        facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    }
+    facts.pages_possible = site_.pages_possible && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
+    facts.post_copy_possible = facts.pages_possible;
+    facts.policy = job_.spec.move;
+    const MovePlan plan = plan_move(facts);
+    form_ = plan.form;
+    return room_for_image(form_ == MoveForm::stop_and_copy ? facts.memory_bytes : 0);
+}
+
+Status Cell::room_for_image(uint64_t bytes) const {
+    const uint64_t need = bytes + image_slack_bytes;
     struct statvfs fs {};
     if (::fstatvfs(image_fd_.get(), &fs) != 0) return fail_errno("room for its image", errno);
     const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
@@ -221,12 +237,13 @@ void Cell::dump() {
         criu_failed(why);
     };
     if (!criu_) return refuse("CRIU is not ready");
-    if (auto room = room_for_image(); !room) return refuse(room.error().message);
+    if (auto planned = plan_dump(); !planned) return refuse(planned.error().message);
     plan_ = Plan::dumping;
     DumpOptions options;
     options.root = root_;
     options.terminal = terminal_;
     options.tcp = TcpPolicy::close;
+    options.lazy = form_ != MoveForm::stop_and_copy;
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }
 
@@ -267,13 +284,15 @@ void Cell::drained(const CapsuleClient::Event& e) {
     }
     CellEvent event{};
     event.kind = CellEvent::Kind::dump_held;
+    event.flag = form_ != MoveForm::stop_and_copy;
     event.bytes = static_cast<int64_t>(to_disk_ ? manifest.bytes() : image_bytes(image_fd_.get()));
     site_.event(key_, std::move(event));
 }
 
 void Cell::finish_dump() {
     decided_ = Decided::to_die;
-    if (!criu_) return kill_capsule();  // its agentd died while it was held
+    // Its agentd died while it was held; or CRIU, let go on, would serve the memory itself.
+    if (!criu_ || form_ != MoveForm::stop_and_copy) return kill_capsule();
     if (auto sent = criu_.answer(true); !sent) kill_capsule();
 }
 
@@ -304,6 +323,7 @@ void Cell::undone() {
 void Cell::restore() {
     plan_ = Plan::restoring;
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
+    if (auto listening = expect_faults(); !listening) return criu_failed(listening.error().message);
     if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
     awaited_ = true;
     update_watch();
@@ -322,6 +342,7 @@ void Cell::begin_restore() {
     if (!stdio_keys_ || criu_.phase() != CriuPhase::ready) return;
     RestoreOptions options;
     options.keys = *std::exchange(stdio_keys_, std::nullopt);
+    options.lazy = sink_.has_value();
     options.tcp = TcpPolicy::close;
     if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
 }
@@ -342,6 +363,7 @@ void Cell::restore_local(const Cell* source) {
 
 void Cell::finish_restore() {
     decided_ = Decided::to_run;
+    filling_ = sink_ && !pages_here_;
     (void)client_.restored();
     update_watch();
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);

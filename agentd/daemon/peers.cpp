@@ -181,6 +181,11 @@ void Peers::receive_raw(uint64_t connection, std::function<void(ByteView)> on_by
         it->second->channel->receive_raw(std::move(on_bytes));
 }
 
+void Peers::want_pages(uint64_t connection, const wire::PagesState& state) {
+    if (const auto it = connections_.find(connection); it != connections_.end())
+        (void)it->second->channel->send(wire::FrameType::pages_state, wire::pack(state));
+}
+
 void Peers::answer_image(uint64_t connection, const wire::ImageResult& result) {
     const auto it = connections_.find(connection);
     if (it == connections_.end()) return;

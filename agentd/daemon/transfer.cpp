@@ -16,13 +16,14 @@ Transfers::Transfers(Loop& loop, NodeName node, std::string address, Handlers ha
 
 // ------------------------------------------------------------------------------------------------------- source
 
-void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Fd> image, const Manifest& needs, Done done) {
+void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done) {
     Sending& s = sending_[from] = Sending{};
     s.to = to;
     s.done = std::move(done);
     const auto begin = [&]() -> Status {
-        if (!image) return tl::unexpected(image.error());
-        TRY_ASSIGN(ImageReader reader, ImageReader::open(image->get(), needs));
+        if (!cargo) return tl::unexpected(cargo.error());
+        s.cargo = std::move(*cargo);
+        TRY_ASSIGN(ImageReader reader, ImageReader::open(s.cargo.image.get(), s.cargo.needs));
         s.reader = std::make_unique<ImageReader>(std::move(reader));
         TRY_ASSIGN(const Address address, Address::parse(dest.address));
         TRY_ASSIGN(s.connecting, loop_.connect(address, connect_limit, [this, from](Result<Fd> socket) { connected(from, std::move(socket)); }));
@@ -51,7 +52,7 @@ void Transfers::connected(const GuestKey& from, Result<Fd> socket) {
     hello.node = node_;
     hello.address = address_;
     (void)s.channel->send(wire::FrameType::hello, wire::pack(hello));
-    const wire::ImageBegin begin{s.to.id, s.to.epoch, from.epoch, node_};
+    const wire::ImageBegin begin{s.to.id, s.to.epoch, from.epoch, node_, s.cargo.form};
     (void)s.channel->send(wire::FrameType::image_begin, wire::pack(begin));
     s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination does not answer"); });
 }
@@ -59,26 +60,39 @@ void Transfers::connected(const GuestKey& from, Result<Fd> socket) {
 // One slice: what the connection takes now, up to a bound; the rest when it is writable, or when others had their turn.
 void Transfers::pump(const GuestKey& from) {
     const auto it = sending_.find(from);
-    if (it == sending_.end() || it->second.all_sent) return;
+    if (it == sending_.end()) return;
     if (const Status pumped = pump_some(from, it->second); !pumped) end_sending(from, pumped.error().message);
+}
+
+// The image, and then what is wanted of the pages.
+Result<std::string_view> Transfers::next_piece(Sending& s) {
+    if (!s.image_sent) {
+        TRY_ASSIGN(const std::string_view piece, s.reader->piece());
+        if (!piece.empty()) return piece;
+        s.image_sent = true;
+    }
+    if (!s.cargo.pages) return std::string_view{};
+    return s.cargo.pages->piece();
 }
 
 Status Transfers::pump_some(const GuestKey& from, Sending& s) {
     s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination takes no more of the image"); });
     for (size_t slice = 0; slice < slice_bytes;) {
-        TRY_ASSIGN(const std::string_view piece, s.reader->piece());
+        TRY_ASSIGN(const std::string_view piece, next_piece(s));
         if (piece.empty()) {
-            s.all_sent = true;
             s.writable.close();
+            if (s.cargo.pages) s.stall.cancel();  // the next word is the destination's, and the home's patience the limit
             return {};
         }
+        const bool image = !s.image_sent;
         TRY_ASSIGN(const size_t sent, s.channel->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()}));
         if (sent == 0) {
             if (s.writable) return s.writable.set_events(POLLOUT), Status{};
             TRY_ASSIGN(s.writable, loop_.watch(s.channel->fd(), POLLOUT, [this, from](short) { pump(from); }));
             return {};
         }
-        s.reader->sent(sent);
+        if (image) s.reader->sent(sent);
+        else s.cargo.pages->sent(sent);
         slice += sent;
     }
     if (s.writable) s.writable.set_events(0);
@@ -95,8 +109,20 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
         if (result && result->ok) return sent(from);
         return end_sending(from, result ? result->why : result.error().message);
     }
+    if (f.type == wire::FrameType::pages_state) {
+        const auto state = wire::unpack<wire::PagesState>(f.body);
+        return state ? wanted(from, *state) : end_sending(from, state.error().message);
+    }
     const auto text = f.type == wire::FrameType::error ? wire::unpack<wire::ErrorText>(f.body) : Result<wire::ErrorText>(fail("an unexpected frame"));
     end_sending(from, text ? text->text : text.error().message);
+}
+
+void Transfers::wanted(const GuestKey& from, const wire::PagesState& state) {
+    const auto& pages = sending_.at(from).cargo.pages;
+    if (!pages) return end_sending(from, "the destination wants pages that are in the image");
+    for (const wire::PageWish& w : state.wishes) pages->wish({w.pid, w.start, w.pages});
+    if (state.restored) pages->acknowledged(state.put);
+    pump(from);
 }
 
 void Transfers::end_sending(const GuestKey& from, const std::string& why) {
@@ -109,7 +135,7 @@ void Transfers::end_sending(const GuestKey& from, const std::string& why) {
 
 void Transfers::sent(const GuestKey& from) {
     const auto it = sending_.find(from);
-    if (!it->second.all_sent) return end_sending(from, "the destination says it has what was not sent");
+    if (!it->second.image_sent) return end_sending(from, "the destination says it has what was not sent");
     const Manifest manifest = it->second.reader->manifest();
     const auto done = std::move(it->second.done);
     sending_.erase(it);
@@ -131,11 +157,19 @@ Status Transfers::frame(uint64_t connection, const NodeName& sender, const wire:
 void Transfers::receive(uint64_t connection, ByteView bytes) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end()) return;
-    Receiving& r = it->second;
-    r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more of the image"); });
-    if (auto taken = r.writer->take({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); !taken)
-        return give_up_receiving(connection, taken.error().message);
-    if (r.writer->done()) end_receiving(connection);
+    it->second.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more of the image"); });
+    if (auto taken = receive_some(connection, it->second, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}); !taken)
+        give_up_receiving(connection, taken.error().message);
+}
+
+Status Transfers::receive_some(uint64_t connection, Receiving& r, std::string_view bytes) {
+    if (!r.pages) {
+        TRY_ASSIGN(bytes, r.writer->take_to_end(bytes));
+        if (!r.writer->done()) return {};
+        if (!bytes.empty()) return fail("image stream: bytes after its end");  // pages come when they are asked for
+        return image_is_here(connection, r);
+    }
+    return r.pages->take(bytes);
 }
 
 Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin) {
@@ -147,6 +181,7 @@ Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, c
     TRY_ASSIGN(ImageWriter writer, ImageWriter::open(dir.get()));
     Receiving r;
     r.key = key;
+    r.form = begin.form;
     r.writer = std::make_unique<ImageWriter>(std::move(writer));
     r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no image"); });
     receiving_.emplace(connection, std::move(r));
@@ -154,22 +189,69 @@ Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, c
     return {};
 }
 
-void Transfers::end_receiving(uint64_t connection) {
-    Receiving& r = receiving_.at(connection);
+Status Transfers::image_is_here(uint64_t connection, Receiving& r) {
     const GuestKey key = r.key;
-    if (auto taken = handlers_.received(key, r.writer->manifest()); !taken)
-        return give_up_receiving(connection, taken.error().message);
-    receiving_.erase(connection);
-    loop_.defer([this, connection, key] { handlers_.answer(connection, {key.id, key.epoch, true, ""}); });
+    const MoveForm form = r.form;
+    const Manifest manifest = r.writer->manifest();
+    if (form != MoveForm::stop_and_copy) {
+        r.stall.cancel();  // until it wants pages
+        r.pages = std::make_unique<PageSections>([this, key](const PageRange& range, std::string_view bytes) -> Status {
+            return range.pages == 0 ? Status{} : handlers_.pages(key, range, bytes);
+        });
+    }
+    TRY(handlers_.received(key, manifest, form));  // may end r
+    if (form == MoveForm::stop_and_copy) end_receiving(connection);
+    return {};
+}
+
+void Transfers::end_receiving(uint64_t connection) {
+    const auto it = receiving_.find(connection);
+    if (it == receiving_.end()) return;
+    const GuestKey key = it->second.key;
+    // Not here and now: its own bytes may be on the stack.
+    loop_.defer([this, connection, key, ended = std::make_shared<Receiving>(std::move(it->second))] {
+        handlers_.answer(connection, {key.id, key.epoch, true, ""});
+    });
+    receiving_.erase(it);
+}
+
+uint64_t Transfers::receiving_pages(const GuestKey& key) const {
+    for (const auto& [connection, r] : receiving_)
+        if (r.key == key && r.pages) return connection;
+    return 0;
+}
+
+void Transfers::want(const GuestKey& key, const wire::PagesState& state) {
+    const uint64_t connection = receiving_pages(key);
+    if (connection == 0) return;
+    Receiving& r = receiving_.at(connection);
+    if (state.restored || !state.wishes.empty())
+        r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more pages"); });
+    handlers_.want(connection, state);
+}
+
+void Transfers::whole(const GuestKey& key) {
+    if (const uint64_t connection = receiving_pages(key)) end_receiving(connection);
+}
+
+void Transfers::refuse(const GuestKey& key, const std::string& why) {
+    const uint64_t connection = receiving_pages(key);
+    if (connection == 0) return;
+    const auto it = receiving_.find(connection);
+    loop_.defer([this, connection, key, why, ended = std::make_shared<Receiving>(std::move(it->second))] {
+        handlers_.answer(connection, {key.id, key.epoch, false, why});
+    });
+    receiving_.erase(it);
 }
 
 void Transfers::give_up_receiving(uint64_t connection, const std::string& why) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end()) return;
     const GuestKey key = it->second.key;
+    const auto ended = std::make_shared<Receiving>(std::move(it->second));  // its own bytes may be on the stack
     receiving_.erase(it);
     handlers_.failed(key, "receive its image: " + why);
-    loop_.defer([this, connection, key, why] { handlers_.answer(connection, {key.id, key.epoch, false, why}); });
+    loop_.defer([this, connection, key, why, ended] { handlers_.answer(connection, {key.id, key.epoch, false, why}); });
 }
 
 void Transfers::closed(uint64_t connection) { give_up_receiving(connection, "the connection broke"); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Transfers: images between agentds, each over a connection of its own, from the source straight to the destination.
+// Transfers: images between agentds, each over a connection of its own, from the source straight to the destination, and
+// behind an image the pages that are not in it, out of the frozen job (checkpoint/page_source.hpp).
 // Sent as fast as the connection takes it, in slices, so that one big image holds nothing else up; written as it comes and
 // checked against its digests before it counts. A connection that stalls or breaks ends the transfer on both sides;
 // what becomes of the job is the home's word. Owned by the Agent.
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "agentd/core/guest.hpp"
+#include "checkpoint/page_source.hpp"
 #include "checkpoint/stream.hpp"
 #include "kernel/sys/loop.hpp"
 #include "market/wire/channel.hpp"
@@ -25,23 +27,39 @@ class Transfers {
         std::function<bool(const GuestKey&)> expects;
         std::function<Result<Fd>(const GuestKey&)> image_dir;
         // All of it is there, each digest right; an error refuses it.
-        std::function<Status(const GuestKey&, const Manifest&)> received;
+        std::function<Status(const GuestKey&, const Manifest&, MoveForm)> received;
+        // Pages that were asked for with want().
+        std::function<Status(const GuestKey&, const PageRange&, std::string_view bytes)> pages;
+        // No more comes; of an image (expects), or of its pages.
         std::function<void(const GuestKey&, const std::string& why)> failed;
         // What follows on that connection is bytes of the image.
         std::function<void(uint64_t connection, std::function<void(ByteView)>)> receive_raw;
+        std::function<void(uint64_t connection, const wire::PagesState&)> want;
         std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
     };
     Transfers(Loop& loop, NodeName node, std::string address, Handlers handlers);
 
+    // What is to be sent: the image directory, and what is not in it.
+    struct Cargo {
+        Fd image;
+        Manifest needs;
+        MoveForm form = MoveForm::stop_and_copy;
+        std::unique_ptr<PageSource> pages;  // unless in_image
+    };
     // `done` gets the manifest of what went out when the destination has all of it, checked; else why not. Once.
     using Done = std::function<void(const Result<Manifest>&)>;
-    void send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Fd> image, const Manifest& needs, Done done);
+    void send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done);
     // No more word about it.
     void cancel_sending(const GuestKey& from);
 
     // A connection of role `image`, after its hello.
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
+    // Of an image with pages behind it. want: these first (the rest comes once state.restored was said); whole: all of them
+    // are in place, and the source is told; refuse: no more of them is of use.
+    void want(const GuestKey& key, const wire::PagesState& state);
+    void whole(const GuestKey& key);
+    void refuse(const GuestKey& key, const std::string& why);
 
   private:
     struct Sending {
@@ -49,27 +67,37 @@ class Transfers {
         Connect connecting;
         std::unique_ptr<wire::Channel> channel;
         Watch writable;
+        Cargo cargo;
         std::unique_ptr<ImageReader> reader;
-        bool all_sent = false;
+        bool image_sent = false;
         Timer stall, again;
         Done done;
     };
     struct Receiving {
         GuestKey key;
+        MoveForm form = MoveForm::stop_and_copy;
         std::unique_ptr<ImageWriter> writer;
+        std::unique_ptr<PageSections> pages;  // once the image is here
+        bool restored = false;
         Timer stall;
     };
 
     void connected(const GuestKey& from, Result<Fd> socket);
     void sender_frame(const GuestKey& from, const wire::Frame& frame);
+    void wanted(const GuestKey& from, const wire::PagesState& state);
     void pump(const GuestKey& from);
+    Status pump_some(const GuestKey& from, Sending& s);
+    Result<std::string_view> next_piece(Sending& s);
     void end_sending(const GuestKey& from, const std::string& why);
     void sent(const GuestKey& from);
     Status begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin);
     void receive(uint64_t connection, ByteView bytes);
+    Status receive_some(uint64_t connection, Receiving& r, std::string_view bytes);
+    Status image_is_here(uint64_t connection, Receiving& r);
     void end_receiving(uint64_t connection);
-    Status pump_some(const GuestKey& from, Sending& s);
     void give_up_receiving(uint64_t connection, const std::string& why);
+    // 0: there is none.
+    uint64_t receiving_pages(const GuestKey& key) const;
 
     Loop& loop_;
     NodeName node_;

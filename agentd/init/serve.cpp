@@ -80,6 +80,19 @@ void ack(const souk_msg* m) {
     if (m->stream >= 1 && m->stream <= SOUK_STREAMS) drop_safe(&g.out[m->stream - 1], m->offset);
 }
 
+int kept[SOUK_KEPT_MAX];
+int kept_count = 0;
+
+void keep(int fd) {
+    const int copy = kept_count < SOUK_KEPT_MAX ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+    if (copy < 0) return say("cannot keep a file descriptor", errno);
+    kept[kept_count++] = copy;
+}
+
+void let_go() {
+    while (kept_count > 0) close(kept[--kept_count]);
+}
+
 void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_fd) {
     switch (m->type) {
         case SOUK_HELLO: return hello(m);
@@ -105,6 +118,8 @@ void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_f
         case SOUK_PREPARE: return prepare(m->value != 0);
         case SOUK_LOAD: return load(fd);
         case SOUK_RESTORED: return restored();
+        case SOUK_KEEP: return keep(fd);
+        case SOUK_LET_GO: return let_go();
         case SOUK_QUIT: _exit(0);
     }
     say("ignored an unknown message", 0);

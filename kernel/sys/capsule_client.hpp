@@ -55,6 +55,9 @@ class CapsuleClient {
     // After prepare, when the image is there. Answer: loaded, with the residue (names of the old ends).
     Status load(int image_dir) { return send(SOUK_LOAD, 0, 0, 0, 0, {}, image_dir); }
     Status restored() { return send(SOUK_RESTORED); }
+    // A copy of `fd` stays open in souk-init until let_go(). At most SOUK_KEPT_MAX.
+    Status keep(int fd) { return send(SOUK_KEEP, 0, 0, 0, 0, {}, fd); }
+    Status let_go() { return send(SOUK_LET_GO); }
     // Ends souk-init and whatever is left in the capsule.
     Status quit() { return send(SOUK_QUIT); }
 

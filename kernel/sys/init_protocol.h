@@ -18,6 +18,7 @@ enum {
     SOUK_RESIDUE_MAX = 64 * 1024 * 1024,
     SOUK_WHAT_MAX = 256,                // text of a failure
     SOUK_FDS_MAX = 3,
+    SOUK_KEPT_MAX = 4096,
     SOUK_STREAMS = 2,                   // outputs: 1 stdout (or the terminal), 2 stderr
 };
 #define SOUK_RESIDUE_NAME "souk-residue"
@@ -45,6 +46,9 @@ enum souk_type {
     SOUK_PREPARE,          // value = 1 terminal, 0 pipes: makes the ends of a job to be restored. Answer: PREPARED
     SOUK_LOAD,             // + fd: image directory, before the restore. Answer: LOADED
     SOUK_RESTORED,         // the restore is over: ns_last_pid as it was, copies of the job's ends closed. Answer: STARTED
+    SOUK_KEEP,             // + fd: held open until LET_GO, whatever becomes of agentd: a userfaultfd, without which memory that has
+                           // not come yet would read as zeros
+    SOUK_LET_GO,           // closes all that is kept
     SOUK_QUIT,             // end, and with it whatever is left in the namespace
     // souk-init to agentd
     SOUK_WELCOME = 64,     // + souk_welcome: answer to HELLO

@@ -56,7 +56,7 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     GuestEvent v;
     v.id = c.job(m.id);
     v.epoch = c.epoch("epoch", m.epoch);
-    v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::failed);
+    v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::filling);
     v.wait_status = m.wait_status;
     v.error = c.in("error", m.error, 0, 4095);
     v.program_error = m.program_error;
@@ -140,16 +140,41 @@ void fill(const ImageBegin& v, Pb__ImageBegin& m, Arena& a) {
     m.new_epoch = v.new_epoch.n;
     m.from_epoch = v.from_epoch.n;
     m.sender = fill_string(v.sender, a);
+    m.form = static_cast<uint32_t>(v.form);
 }
 
 ImageBegin take(const Pb__ImageBegin& m, Check& c) {
     ImageBegin v{c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.epoch("from_epoch", m.from_epoch),
-                 c.node("sender", m.sender)};
+                 c.node("sender", m.sender), c.one_of("form", m.form, MoveForm::stop_and_copy, MoveForm::post_copy)};
     if (v.new_epoch <= v.from_epoch) c.bad("new_epoch", "not newer than the sender's");
     return v;
 }
 
+void fill(const PagesState& v, Pb__PagesState& m, Arena& a) {
+    m.put = v.put;
+    m.restored = v.restored;
+    m.n_wishes = v.wishes.size();
+    m.wishes = a.array<Pb__PageWish*>(v.wishes.size());
+    for (size_t i = 0; i < v.wishes.size(); ++i) {
+        m.wishes[i] = make(a, pb__page_wish__init);
+        m.wishes[i]->pid = v.wishes[i].pid;
+        m.wishes[i]->start = v.wishes[i].start;
+        m.wishes[i]->pages = v.wishes[i].pages;
+    }
+}
 
+PagesState take(const Pb__PagesState& m, Check& c) {
+    PagesState v{c.count("put", m.put), bool(m.restored), {}};
+    if (m.n_wishes > page_wishes_max) c.bad("wishes", "too many");
+    for (size_t i = 0; i < std::min(m.n_wishes, page_wishes_max); ++i) {
+        const Pb__PageWish& w = *m.wishes[i];
+        constexpr uint64_t page = 4096;
+        if (w.start % page != 0) c.bad("wishes", "not the start of a page");
+        v.wishes.push_back({c.in<int32_t>("wishes", w.pid, 1, INT32_MAX), c.in<uint64_t>("wishes", w.start, 0, uint64_t{1} << 57),
+                            c.in<uint32_t>("wishes", w.pages, 1, 1 << 16)});
+    }
+    return v;
+}
 
 void fill(const ImageResult& v, Pb__ImageResult& m, Arena& a) {
     m.id = fill_id(v.id, a);
@@ -174,5 +199,6 @@ SOUK_WIRE_CODEC(StdioInputAck, Pb__StdioInputAck, pb__stdio_input_ack)
 SOUK_WIRE_CODEC(StdioWinch, Pb__StdioWinch, pb__stdio_winch)
 SOUK_WIRE_CODEC(ImageBegin, Pb__ImageBegin, pb__image_begin)
 SOUK_WIRE_CODEC(ImageResult, Pb__ImageResult, pb__image_result)
+SOUK_WIRE_CODEC(PagesState, Pb__PagesState, pb__pages_state)
 
 }  // namespace souk::wire

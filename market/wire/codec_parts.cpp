@@ -205,6 +205,7 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     m->groups = const_cast<uint32_t*>(spec.groups.data());
     m->tty = spec.tty;
     m->rows = spec.rows;
+    m->move = static_cast<uint32_t>(spec.move);
     m->cols = spec.cols;
     return m;
 }
@@ -251,6 +252,7 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     if (m->n_groups > groups_max) c.bad("groups", "too many");
     else if (m->n_groups) spec.groups.assign(m->groups, m->groups + m->n_groups);
     spec.tty = m->tty;
+    spec.move = c.one_of("move", m->move, MovePolicy::automatic, MovePolicy::fast);
     spec.rows = c.cells("rows", m->rows);
     spec.cols = c.cells("cols", m->cols);
     return spec;

@@ -89,7 +89,7 @@ GuestJob take(const Pb__GuestJob& m, Check& c) {
     v.spec = take_spec(m.spec, c);
     v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
     v.cpus = c.cpus("cpus", m.cpus);
-    v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::failed);
+    v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::filling);
     v.from_image = m.from_image;
     v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
     v.wait_status = m.wait_status;

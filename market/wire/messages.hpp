@@ -97,7 +97,22 @@ struct ImageBegin {
     Epoch new_epoch;   // whom the image is for
     Epoch from_epoch;  // whose it is
     NodeName sender;
+    MoveForm form = MoveForm::stop_and_copy;
     bool operator==(const ImageBegin&) const = default;
+};
+// From the destination: it takes pages, has put so many bytes in place, and waits for these first.
+struct PageWish {
+    int32_t pid = 0;  // inside the capsule
+    uint64_t start = 0;
+    uint32_t pages = 0;
+    bool operator==(const PageWish&) const = default;
+};
+inline constexpr size_t page_wishes_max = 256;  // in one frame
+struct PagesState {
+    uint64_t put = 0;
+    bool restored = false;  // every page may come
+    std::vector<PageWish> wishes;
+    bool operator==(const PagesState&) const = default;
 };
 struct ImageResult {
     JobId id;

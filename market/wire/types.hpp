@@ -41,10 +41,11 @@ enum class FrameType : uint16_t {
     stdio_input_ack = 54,  // guest to home
     stdio_winch = 55,      // home to guest: the terminal's size
 
-    // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed; and the
-    // result back
+    // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed, and the
+    // pages that are not in it; back come what is wanted of these, and the result
     image_begin = 64,
     image_result = 65,
+    pages_state = 66,
 
     // srun and its home agentd, over a unix socket (the caller's identity is the kernel's word, SO_PEERCRED)
     submit = 80,
@@ -92,6 +93,7 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::stdio_winch:
         case FrameType::image_begin:
         case FrameType::image_result:
+        case FrameType::pages_state:
         case FrameType::submitted:
         case FrameType::attach:
         case FrameType::attached:

@@ -17,7 +17,8 @@ const char* mutation_name(Mutation m) {
     static const char* const names[] = {"none", "skip_commit_persist", "skip_frozen_persist", "send_before_persist",
                                         "reuse_epoch", "release_with_commit", "read_old_connection",
                                         "undelivered_after_send", "thaw_on_restart", "lose_exit_status",
-                                        "restore_does_not_hold", "half_image_is_whole", "killed_too_early"};
+                                        "restore_does_not_hold", "half_image_is_whole", "killed_too_early",
+                                        "retained_is_killed", "filling_is_running", "lost_pages_unseen"};
     return names[static_cast<size_t>(m)];
 }
 

@@ -43,6 +43,9 @@ enum class Mutation : uint8_t {
     restore_does_not_hold,   // CRIU refused at the wrong hook: the restored job runs at once
     half_image_is_whole,     // a transfer that was cut counts as complete
     killed_too_early,        // a capsule is called gone while its processes live
+    retained_is_killed,      // the source dies at the commit, and its memory is nowhere else yet
+    filling_is_running,      // a restarted daemon takes a copy that lacks memory for the job
+    lost_pages_unseen,       // a copy whose memory will not come goes on
     count_
 };
 const char* mutation_name(Mutation m);
@@ -180,8 +183,10 @@ class Cluster {
     void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
                     std::function<void(Guest&, guest::Outputs&)> call);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, bool live);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
+    bool pages_come(const Image& image);
+    void pages_ended(const Image& image, bool came);
     void do_restore(const NodeName& name, const GuestKey& key, uint64_t token, Image image);
     void do_release(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_kill(const NodeName& name, const GuestKey& key, uint64_t token);

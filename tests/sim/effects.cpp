@@ -60,7 +60,10 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
             });
         case What::dump_for_move:
-        case What::dump_to_disk: return stage(name, key, t, delay, [=, this] { do_dump(name, key, t); });
+        case What::dump_to_disk: {
+            const bool live = d.what == What::dump_for_move && rng_.chance(0.6);
+            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, live); });
+        }
         case What::ship: return do_ship(name, d, t);
         case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::kill_capsule:
@@ -108,7 +111,7 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
 }
 
 // freeze, pages, whole: it may fail before each.
-void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t) {
+void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, bool live) {
     const World::At at{name, key};
     const auto failed = [=, this] {
         world_.thaw(at, now_);
@@ -125,7 +128,8 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t) {
         world_.make_image(at, now_, false);
         if (!now || !now->job || fault(fail_chance_)) return failed();
         world_.make_image(at, now_, true);
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, 1 << 20, o); });
+        if (live) world_.images[at].form = MoveForm::pages_first;
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, 1 << 20, live, o); });
     });
 }
 
@@ -134,7 +138,13 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     const GuestKey key = d.key, to{d.key.id, d.other_epoch};
     const World::At at{name, key}, there{d.dest.node, to};
     const Image* image = world_.complete_image(at);
-    const Image sent = image ? *image : Image{};
+    Image sent = image ? *image : Image{};
+    const bool live = sent.form != MoveForm::stop_and_copy;
+    if (live && rng_.chance(0.5)) sent.form = MoveForm::post_copy;
+    sent.source = name;
+    sent.source_key = key;
+    sent.source_life = node(name).life;
+    sent.source_token = t;
     const auto failed = [=, this] {
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.ship_failed(key, "the transfer was cut", o); });
     };
@@ -151,9 +161,28 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
         }
         world_.images[there] = sent;
         if (cut) world_.images[there].progress /= 2;
-        guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, o); });
+        guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, sent.form, o); });
+        if (live) return;  // pages_ended
         if (answer_lost) return failed();
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.shipped(key, o); });
+    });
+}
+
+// Whether the memory of a frozen job can be read to its end: it stands as it stood, and its daemon has not ended since.
+bool Cluster::pages_come(const Image& image) {
+    const Capsule* c = world_.capsule({image.source, image.source_key});
+    const Node& source = node(image.source);
+    return source.up && source.life == image.source_life && c && c->alive && c->job && c->frozen &&
+           c->base == image.progress && !fault(0.1);
+}
+
+void Cluster::pages_ended(const Image& image, bool came) {
+    const Node& source = node(image.source);
+    const GuestKey key = image.source_key;
+    if (!source.up || source.life != image.source_life || fault(0.1)) return;
+    tell_guest(image.source, key, image.source_token, [=](Guest& g, guest::Outputs& o) {
+        if (came) g.shipped(key, o);
+        else g.ship_failed(key, "the transfer was cut", o);
     });
 }
 
@@ -167,12 +196,31 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
         return tell_guest(name, key, t,
                           [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
     }
-    world_.restore(at, image);
-    if (mutation_ == Mutation::restore_does_not_hold) {
-        world_.release(at, now_);
-        schedule_exit(name, key);
-    }
-    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_held(key, o); });
+    const auto held = [=, this] {
+        const Capsule* there = world_.capsule(at);
+        if (!there || !there->alive) return;
+        world_.restore(at, image);
+        if (mutation_ == Mutation::restore_does_not_hold) {
+            world_.release(at, now_);
+            schedule_exit(name, key);
+        }
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_held(key, o); });
+    };
+    if (image.form == MoveForm::stop_and_copy) return held();
+    if (image.form == MoveForm::post_copy) held();
+    after(fault(slow_chance_) ? ms(1000, 60'000) : ms(1, 300), [=, this, life = node(name).life] {
+        Node& n = node(name);
+        const auto work = n.work.find(key);
+        const bool here = n.up && n.life == life && work != n.work.end() && work->second == t;
+        const bool came = here && pages_come(image);
+        pages_ended(image, came);
+        if (!here) return;
+        if (!came && mutation_ != Mutation::lost_pages_unseen)
+            return guest_step(n, [&](Guest& g, guest::Outputs& o) { g.pages_lost(key, "no more pages came", o); });
+        if (image.form == MoveForm::pages_first) return held();
+        if (Capsule* filled = came ? world_.capsule(at) : nullptr) filled->pages_in = true;
+        guest_step(n, [&](Guest& g, guest::Outputs& o) { g.pages_whole(key, o); });
+    });
 }
 
 void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) {

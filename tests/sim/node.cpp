@@ -58,7 +58,8 @@ void Cluster::boot(Node& n) {
 Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
     Guest::Found f;
     const World::At at{n.name, key};
-    f.image_complete = world_.complete_image(at) != nullptr;
+    const Image* image = world_.complete_image(at);
+    f.image_complete = image && image->form == MoveForm::stop_and_copy;
     const auto it = world_.capsules.find(at);
     if (it == world_.capsules.end()) return f;
     const Capsule& c = it->second;
@@ -208,7 +209,11 @@ void Cluster::schedule_tick(Node& n) {
 void Cluster::persist_guest(Node& n, const guest::Output& o) {
     if (const auto* p = std::get_if<guest::Persist>(&o)) {
         if (mutation_ == Mutation::skip_frozen_persist && p->job.state == GuestState::frozen) return;
-        n.guest_disk.put(p->job.key, p->job, p->when);
+        GuestJob job = p->job;
+        if (mutation_ == Mutation::filling_is_running && job.state == GuestState::filling) job.state = GuestState::held;
+        n.guest_disk.put(job.key, job, p->when);
+        if (p->when == Durable::now && (p->job.state == GuestState::held || p->job.state == GuestState::running))
+            world_.whole({n.name, job.key}, now_);
         settle_later(n, p->when);
     } else if (const auto* e = std::get_if<guest::Erase>(&o)) {
         n.guest_disk.put(e->key, std::nullopt, Durable::later);  // its directory is gone: nothing comes of it
@@ -232,6 +237,9 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
             if (fault(crash_chance_)) return crash(n);
             persist_guest(n, o);
             if (const auto* m = std::get_if<guest::ToHome>(&o)) {
+                const auto* e = std::get_if<GuestEvent>(&m->message);
+                if (mutation_ == Mutation::retained_is_killed && e && e->state == GuestState::retained)
+                    world_.kill_capsule({n.name, {e->id, e->epoch}}, now_);
                 if (!m->after_erase || !n.guest_disk.erase_waits()) {
                     to_home(n, m->home, m->message);
                 } else {

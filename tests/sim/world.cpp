@@ -2,6 +2,7 @@
 #include "tests/sim/world.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace souk::sim {
 
@@ -48,16 +49,16 @@ void World::stop(const At& at, Nanos now) {
     c.base = progress(c, now);
     ++c.run;
     Truth& t = truths[at.second.id];
-    t.frontier = std::max(t.frontier, c.base);
+    if (!c.filling) t.frontier = std::max(t.frontier, c.base);
 }
 
 void World::check(const JobId& id, Nanos now) {
     const Truth& t = truths[id];
     if (!t.ran || t.ended || t.cancelled || t.destroyed) return;
     for (const auto& [where, c] : capsules)
-        if (where.second.id == id && c.alive && c.job && progress(c, now) >= t.frontier) return;
+        if (where.second.id == id && c.alive && c.job && !c.filling && progress(c, now) >= t.frontier) return;
     for (const auto& [where, image] : images)
-        if (where.second.id == id && image.complete && image.progress == t.frontier) return;
+        if (where.second.id == id && image.complete && image.form == MoveForm::stop_and_copy && image.progress == t.frontier) return;
     fail(id, "is lost: no copy and no image of it is left");
 }
 
@@ -80,12 +81,21 @@ void World::thaw(const At& at, Nanos now) {
     begin(at, now);
 }
 
-void World::make_image(const At& at, Nanos now, bool complete) { images[at] = {complete, progress(capsules[at], now)}; }
+void World::make_image(const At& at, Nanos now, bool complete) { images[at] = {complete, progress(capsules[at], now), MoveForm::stop_and_copy, {}, {}, 0, 0}; }
 
 void World::restore(const At& at, const Image& image) {
     Capsule& c = capsules[at];
     c.job = c.restored = true;
+    c.filling = image.form == MoveForm::post_copy;
     c.base = image.progress;
+}
+
+void World::whole(const At& at, Nanos now) {
+    Capsule* c = capsule(at);
+    if (!c || !c->pages_in || !std::exchange(c->filling, false)) return;
+    Truth& t = truths[at.second.id];
+    t.frontier = std::max(t.frontier, progress(*c, now));
+    if (c->exited && !c->job && c->by_itself) t.ended = c->status;
 }
 
 void World::release(const At& at, Nanos now) {
@@ -99,7 +109,8 @@ void World::exit(const At& at, int32_t status, Nanos now) {
     c.job = false;
     c.exited = true;
     c.status = status;
-    truths[at.second.id].ended = status;
+    c.by_itself = true;
+    if (!c.filling) truths[at.second.id].ended = status;
 }
 
 void World::kill_job(const At& at, Nanos now) {
@@ -124,7 +135,7 @@ void World::destroy(const At& at, Nanos now) {
     Capsule* c = capsule(at);
     if (!c) return;
     Truth& t = truths[at.second.id];
-    if ((c->job || !t.ran) && progress(*c, now) >= t.frontier) t.destroyed = true;
+    if ((c->job || !t.ran) && !c->filling && progress(*c, now) >= t.frontier) t.destroyed = true;
     kill_capsule(at, now);
 }
 

@@ -7,7 +7,8 @@
 //   one       at most one copy of a job can make progress
 //   forward   a copy that begins to make progress stands where the job stood when it last did: nothing twice, nothing
 //             lost
-//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point
+//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point; a copy
+//             that lacks memory, and an image without it, are none
 //   ended     a job that ended by itself never makes progress again
 #pragma once
 
@@ -24,7 +25,10 @@ struct Capsule {
     bool job = false;        // the root of the job
     bool frozen = false;     // by its control group, for a dump
     bool restored = false;   // CRIU holds it after a restore
+    bool filling = false;    // what it does counts only when all its memory is here, and its daemon has written that down
+    bool pages_in = false;
     bool exited = false;     // PID 1 has reaped the root
+    bool by_itself = false;
     int32_t status = 0;
     int64_t base = 0;        // progress when last stopped, ns
     Nanos since;             // running: since when
@@ -35,6 +39,11 @@ struct Capsule {
 struct Image {
     bool complete = false;
     int64_t progress = 0;
+    // Else it is nothing without the frozen job there, in this life of its daemon and this order to send it.
+    MoveForm form = MoveForm::stop_and_copy;
+    NodeName source;
+    GuestKey source_key;
+    uint64_t source_life = 0, source_token = 0;
 };
 
 // What is true of one job.
@@ -62,6 +71,7 @@ class World {
     void make_image(const At& at, Nanos now, bool complete);
     void restore(const At& at, const Image& image);        // held
     void release(const At& at, Nanos now);                 // held to running
+    void whole(const At& at, Nanos now);                   // a copy that was filling counts, if its memory has come
     void exit(const At& at, int32_t status, Nanos now);    // the job's own end
     void kill_job(const At& at, Nanos now);                // SIGKILL by CRIU; PID 1 reaps it
     void kill_capsule(const At& at, Nanos now);

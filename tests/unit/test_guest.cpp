@@ -42,7 +42,7 @@ struct Bench {
         return end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     }
     Bench& criu_ready() { return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }); }
-    Bench& dump_held() { return end([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, o); }); }
+    Bench& dump_held() { return end([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, false, o); }); }
     Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
     Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
     Bench& exited(int32_t status) { return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, o); }); }
@@ -50,7 +50,7 @@ struct Bench {
     Bench& held() {
         command(GuestVerb::prepare);
         end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
-        end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, o); });
+        end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, MoveForm::stop_and_copy, o); });
         return end([](Guest& m, guest::Outputs& o) { m.restore_held(key, o); });
     }
     Bench& recovered(GuestState state, bool from_image, const Guest::Found& found) {
@@ -340,7 +340,7 @@ START_TEST(what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job) {
     Bench b;
     b.command(GuestVerb::prepare);
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
-    b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 1, o); });
+    b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 1, MoveForm::stop_and_copy, o); });
     ck_assert(!b.g.expects_image(key));
     ck_assert_text(b.exited(9).text(), "");
     b.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "pids", o); });
@@ -397,11 +397,12 @@ START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
     c.recovered(GuestState::running, false, found);
     ck_assert_text(c.command(GuestVerb::freeze).text(), "undo");
     ck_assert_text(c.undone().text(), "criu/disk");
-    // Half an image: nothing to keep.
+    // Half an image: it stands for itself, until the destination runs or is gone.
     found.image_complete = false;
     Bench d;
     d.recovered(GuestState::running, false, found);
-    ck_assert_text(d.command(GuestVerb::commit).text(), "kill");
+    ck_assert_text(d.command(GuestVerb::commit).text(), ">retained");
+    ck_assert_text(d.command(GuestVerb::drop).text(), "kill");
     // Undone and dumped again it is whole.
     Bench e;
     e.recovered(GuestState::running, false, found).command(GuestVerb::resume);

@@ -198,8 +198,14 @@ START_TEST(a_candidate_lost_after_the_decision_gives_the_source_back) {
     ck_assert(b.job().phase == JobPhase::frozen);
     Bench c;
     c.committed().event("n2", 1, GuestState::frozen);
-    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2");
+    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
     ck_assert(c.job().phase == JobPhase::frozen && c.job().at.node == "n2");
+    Bench d;  // the source stood in memory: it runs again
+    d.committed().event("n2", 1, GuestState::retained);
+    d.event("n3", 2, GuestState::filling);
+    ck_assert_text(d.event("n3", 2, GuestState::failed, "no more pages").text(), "!n3 P kill n3.2 resume n2.1");
+    d.event("n2", 1, GuestState::running);
+    ck_assert(d.job().phase == JobPhase::running && d.job().at.node == "n2");
 }
 END_TEST
 

@@ -144,7 +144,7 @@ SAMPLE(Directory)
     return v;
 END
 SAMPLE(GuestEvent)
-    return {d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::failed), d.i32(),
+    return {d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
             static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
             d.flag(), {d.counter(), d.counter()}};
 END
@@ -156,7 +156,13 @@ SAMPLE(StdioInputAck) return {d.id(), d.epoch(), d.counter()}; END
 SAMPLE(StdioWinch) return {d.id(), d.epoch(), static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
 SAMPLE(ImageBegin)
     const Epoch from = d.epoch();
-    return {d.id(), {from.n + 1}, from, d.node()};
+    return {d.id(), {from.n + 1}, from, d.node(), d.any(MoveForm::stop_and_copy, MoveForm::post_copy)};
+END
+SAMPLE(PagesState)
+    PagesState v{d.counter(), d.flag(), {}};
+    for (uint64_t i = r.below(4); i > 0; --i)
+        v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * 4096, static_cast<uint32_t>(1 + r.below(99))});
+    return v;
 END
 SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
 SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()}; END
@@ -189,7 +195,7 @@ SAMPLE(HomeJob)
 END
 SAMPLE(GuestJob)
     return {{d.id(), d.epoch()}, d.spec(), d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)),
-            d.any(GuestState::unknown, GuestState::failed), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
+            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
 END
 
 }  // namespace souk::unit

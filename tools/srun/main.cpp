@@ -84,6 +84,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec = std::move(*spec);
     request.terms = options.terms;
     request.name = options.name;
+    request.spec.move = options.move;
     request.attach = !options.detach;
     if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token) request.token = 0;
     if (!options.detach && Terminal::present()) {

@@ -92,6 +92,17 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  o.name = t;
                  return check_name(t);
              }},
+            {0, "move", "FORM", "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
+             "                              or fast (runs as soon as it can)",
+             [&o](const char* t) -> Status {
+                 o.move_given = true;
+                 const std::string_view form = t;
+                 if (form == "auto") o.move = MovePolicy::automatic;
+                 else if (form == "safe") o.move = MovePolicy::safe;
+                 else if (form == "fast") o.move = MovePolicy::fast;
+                 else return fail("'" + std::string(form) + "' is none of auto, safe and fast");
+                 return {};
+             }},
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
             {'J', "job", "ID", "change the terms of this job", set_text(change)},
             {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
@@ -136,7 +147,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
         o.job = change.empty() ? attach : change;
         if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
-        if (o.detach || !o.name.empty()) return usage("--detach and --name are only for a new job");
+        if (o.detach || !o.name.empty() || o.move_given) return usage("--detach, --name and --move are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
         return Parsed::go;

@@ -19,6 +19,8 @@ struct SrunOptions {
     uint32_t given = 0;  // of the terms: wire::Change::Field
     JobTerms terms;
     std::string name, job, node, socket;
+    MovePolicy move = MovePolicy::automatic;
+    bool move_given = false;
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos patience = Nanos::from_s(300);

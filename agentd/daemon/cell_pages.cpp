@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell, third part: memory that is not in the image. The source's is read out of the frozen job (PageSource); here the
+// destination puts it in place (PageSink), before the job is told held (pages_first) or while it runs (post_copy): then
+// nothing that it says leaves this node until all is there.
+#include <poll.h>
+
+#include "agentd/daemon/cell.hpp"
+#include "checkpoint/page_source.hpp"
+
+namespace souk {
+namespace {
+constexpr uint64_t acknowledge_bytes = 256 * 1024;
+}
+
+Result<std::unique_ptr<PageSource>> Cell::pages() const {
+    if (!job_group_ || !image_fd_) return fail("the job does not stand frozen");
+    TRY_ASSIGN(auto ranges, lazy_ranges(image_fd_.get()));
+    TRY_ASSIGN(const auto pids, job_group_->pids());
+    TRY_ASSIGN(PageSource source, PageSource::open(std::move(ranges), pids_inside(pids)));
+    return std::make_unique<PageSource>(std::move(source));
+}
+
+Status Cell::expect_faults() {
+    if (form_ == MoveForm::stop_and_copy) return {};
+    TRY_ASSIGN(const auto ranges, lazy_ranges(image_fd_.get()));
+    TRY_ASSIGN(sink_, PageSink::open(image_fd_.get(), ranges));
+    TRY_ASSIGN(sink_watch_, site_.loop->watch(sink_->fd(), POLLIN, [this](short) { page_faults(); }));
+    return {};
+}
+
+void Cell::page_faults() {
+    auto wishes = sink_->on_readable();
+    if (!wishes) return pages_failed(wishes.error().message);
+    for (const int uffd : sink_->new_uffds())
+        if (form_ == MoveForm::post_copy && !(client_ && client_.keep(uffd))) return pages_failed("its capsule cannot keep its memory");
+    want_pages(*wishes);
+    if (sink_->whole() && !pages_here_) pages_are_whole();
+}
+
+// What is waited for is asked for at once, what was put is acknowledged now and then.
+void Cell::want_pages(const std::vector<PageRange>& wishes) {
+    const bool acknowledge = pages_restored_ && sink_->bytes_put() - pages_acknowledged_ >= acknowledge_bytes;
+    if (wishes.empty() && !acknowledge) return;
+    pages_acknowledged_ = sink_->bytes_put();
+    site_.want_pages(key_, pages_restored_, pages_acknowledged_, wishes);
+}
+
+Status Cell::put_pages(const PageRange& range, std::string_view bytes) {
+    if (!sink_ || pages_here_) return {};
+    if (auto put = sink_->put(range, bytes); !put) {
+        pages_failed(put.error().message);
+        return put;
+    }
+    page_faults();  // also what came up while they were put
+    return {};
+}
+
+// CRIU holds the restored job.
+void Cell::pages_may_come() {
+    page_faults();  // the last userfaultfd may still lie in the socket
+    if (auto all = sink_->restored(); !all) return pages_failed(all.error().message);
+    pages_restored_ = true;
+    if (form_ == MoveForm::post_copy) tell(CellEvent::Kind::restore_held);
+    if (sink_->whole()) return pages_are_whole();
+    pages_acknowledged_ = sink_->bytes_put();
+    site_.want_pages(key_, true, pages_acknowledged_, {});
+}
+
+void Cell::pages_are_whole() {
+    sink_watch_.close();
+    if (form_ == MoveForm::post_copy && client_) (void)client_.let_go();
+    update_watch();
+    pages_here_ = true;  // the sink stays until CRIU has said its last word to it
+    site_.pages_whole(key_);
+    if (form_ == MoveForm::pages_first) return tell(CellEvent::Kind::restore_held);
+    const bool ran = std::exchange(filling_, false);
+    tell(CellEvent::Kind::pages_whole);
+    if (!ran) return;
+    site_.input_taken(key_, input_taken_);
+    resync();
+    maybe_exited();
+}
+
+// The userfaultfds stay until the capsule is gone: without them missing memory would read as zeros.
+void Cell::pages_failed(const std::string& why) {
+    sink_watch_.close();
+    site_.pages_refused(key_, why);
+    CellEvent e{};
+    e.kind = CellEvent::Kind::pages_lost;
+    e.why = why;
+    site_.event(key_, std::move(e));
+}
+
+}  // namespace souk
