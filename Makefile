@@ -57,7 +57,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz demo bench bench-build tidy clean
+.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -89,6 +89,9 @@ check-tools: bins    ## the tools against an agentd of the tests' own
 
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
+
+check-vm: all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
+	@scripts/check-vm $(BUILD)
 
 demo: all            ## the story: a market of three machines on this host
 	@$(PYTHON) scripts/demo $(BUILD)/bin
