@@ -7,8 +7,10 @@ srun, many jobs at once, freezes and moves, idle daemons. Prints one JSON object
 problems, and then the exit status is 1."""
 import argparse
 import json
+import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -43,7 +45,8 @@ class Book:
         if peer and row['peer']['median']:
             row['ratio'] = row['ours']['median'] / row['peer']['median']
         if goal:
-            sign, bound, of = GOALS[goal]
+            of_live = ('<=', goal, 'ratio' if goal in LIVE_TOTAL.values() else 'ours')
+            sign, bound, of = GOALS[goal] if isinstance(goal, str) else of_live
             value = row['ratio'] if of == 'ratio' else row['ours']['median']
             row['goal'] = f'{sign} {bound}{" x" if of == "ratio" else ""}'
             row['met'] = None if value is None else (value <= bound if sign == '<=' else value >= bound)
@@ -219,6 +222,80 @@ def moves_of(book, market, testload, memory, rounds):
     book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'], 'criu restore')
 
 
+# ---- moves of memory that does not go with the image
+
+LIVE_PAUSE_MS = {'pages first': {}, 'post-copy': {64: 25, 512: 50, 2048: 150, 4096: 250}}
+LIVE_TOTAL = {'pages first': 2.2, 'post-copy': 1.4}  # x raw copy, of 512 MB
+PIECE = bytes(1 << 20)
+
+
+def raw_copy(memory):
+    """ms to send so many MB over loopback into memory that was never touched."""
+    listener = socket.create_server(('127.0.0.1', 0))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with socket.create_connection(listener.getsockname()) as s:
+                for _ in range(memory):
+                    s.sendall(PIECE)
+                s.shutdown(socket.SHUT_WR)
+                s.recv(1)
+            status = 0
+        finally:
+            os._exit(status)
+    with listener, listener.accept()[0] as s, mmap.mmap(-1, memory << 20) as to:
+        start, at, view = time.monotonic(), 0, memoryview(to)
+        while n := s.recv_into(view[at:at + (1 << 20)]):
+            at += n
+        took = time.monotonic() - start
+        view.release()
+    os.waitpid(child, 0)
+    if at != memory << 20:
+        raise RuntimeError('a raw copy came short')
+    return took * 1e3
+
+
+def live_of(book, market, memory, rounds):
+    raw, hand = [raw_copy(memory) for _ in range(rounds)], None
+    command = (f'{market.bin}/testload', '-m', str(memory), '-t', '100000')
+    by_hand = []
+    if memory <= 512:
+        try:
+            hand = criu_hand.Hand(command)
+            time.sleep(0.5 + memory / 200)
+            for _ in range(max(3, rounds // 3)):
+                by_hand.append(hand.ask('move')['all_ms'])
+                time.sleep(0.2)
+        except FAILURES as e:
+            book.problem(f'CRIU by hand, {memory} MB', e)
+        finally:
+            if hand:
+                hand.close()
+    for form, policy in (('pages first', 'safe'), ('post-copy', 'fast')):
+        job, pause, total = None, [], []
+        try:
+            job = souk.Watched(market, *command, options=('--move', policy))
+            time.sleep(1 + memory / 100)
+            for i in range(rounds):
+                others = [n for n in market.nodes if n != job.where]
+                match, ms = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', job.id, others[i % len(others)],
+                                      seconds=60)
+                job.where = match.group(1)
+                pause.append(float(match.group(2)))
+                total.append(ms)
+                time.sleep(0.3)
+        except FAILURES as e:
+            book.problem(f'{form} of {memory} MB', e)
+        finally:
+            if job:
+                job.close()
+        book.add('live', f'{memory} MB, {form}: pause', 'ms', pause, by_hand, 'criu dump + cp + restore',
+                 LIVE_PAUSE_MS[form].get(memory))
+        book.add('live', f'{memory} MB, {form}: order until all is there', 'ms', total, raw, 'raw loopback copy',
+                 LIVE_TOTAL[form] if memory == 512 else None)
+
+
 # ---- idle
 
 
@@ -261,12 +338,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
-    parser.add_argument('--parts', default='idle,srun,throughput,move')
+    parser.add_argument('--parts', default='idle,srun,throughput,move,live')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
     parser.add_argument('--bursts', type=int, default=3)
     parser.add_argument('--sizes', default='1,16,64,256', help='MB of each moved job')
     parser.add_argument('--moves', type=int, default=10)
+    parser.add_argument('--live-sizes', default='64,512,2048', help='MB of each job that moves past its image')
     parser.add_argument('--idle', type=float, default=20, help='seconds')
     parser.add_argument('--no-slurm', action='store_true')
     o = parser.parse_args()
@@ -291,6 +369,7 @@ def main():
             'throughput': lambda: throughput(book, market, slurm, o.jobs, o.bursts),
             'move': lambda: [moves_of(book, market, f'{market.bin}/testload', int(mb), o.moves)
                              for mb in o.sizes.split(',')],
+            'live': lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
             'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
         }
         for part, run in plan.items():

@@ -61,11 +61,11 @@ class Market:
 class Watched:
     """A job whose srun -v notices are stamped with the time at which they arrive."""
 
-    def __init__(self, market, *command):
+    def __init__(self, market, *command, options=()):
         self.market = market
         self.lines = []
         self.changed = threading.Condition()
-        self.srun = subprocess.Popen(market.srun('-v', '-p', '100', '--', *command), env=market.env,
+        self.srun = subprocess.Popen(market.srun('-v', '-p', '100', *options, '--', *command), env=market.env,
                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                      text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
