@@ -72,7 +72,8 @@ void become_criu(const CriuExec& e) {
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
-    char* const environment[] = {nullptr};
+    char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";  // a sixth of its start, and it never speaks TLS here
+    char* const environment[] = {no_tls, nullptr};
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);
 }

@@ -8,15 +8,6 @@ namespace {
 Nanos span(double ns) { return Nanos{static_cast<int64_t>(ns)}; }
 }  // namespace
 
-const char* move_form_name(MoveForm form) {
-    switch (form) {
-        case MoveForm::stop_and_copy: return "stop-and-copy";
-        case MoveForm::pages_first: return "pages-first";
-        case MoveForm::post_copy: return "post-copy";
-    }
-    return "?";
-}
-
 MovePlan plan_move(const MoveFacts& f) {
     const double link = f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
     const auto bytes = static_cast<double>(f.memory_bytes);
@@ -26,13 +17,13 @@ MovePlan plan_move(const MoveFacts& f) {
     const Nanos copied = objects + span(bytes * move_cost::image_ns_per_byte + sending);
     const Nanos mapped = objects + span(bytes * move_cost::lazy_ns_per_byte);
     const Nanos whole = mapped + span(sending);
-    if (!f.pages_possible) return {MoveForm::stop_and_copy, copied, copied, "pages cannot be sent by themselves here"};
-    if (f.memory_bytes < pages_from_bytes) return {MoveForm::stop_and_copy, copied, copied, "it is small"};
-    if (f.policy == MovePolicy::safe) return {MoveForm::pages_first, whole, whole, "as its owner wants it"};
-    if (!f.post_copy_possible) return {MoveForm::pages_first, whole, whole, "its capsule cannot keep its memory's faults"};
-    if (f.policy == MovePolicy::fast) return {MoveForm::post_copy, mapped, whole, "as its owner wants it"};
-    if (whole > pause_worth_post_copy) return {MoveForm::post_copy, mapped, whole, "its memory would take too long"};
-    return {MoveForm::pages_first, whole, whole, "its memory comes quickly"};
+    if (!f.pages_possible) return {{MoveForm::stop_and_copy, copied, copied}, "pages cannot be sent by themselves here"};
+    if (f.memory_bytes < pages_from_bytes) return {{MoveForm::stop_and_copy, copied, copied}, "it is small"};
+    if (f.policy == MovePolicy::safe) return {{MoveForm::pages_first, whole, whole}, "as its owner wants it"};
+    if (!f.post_copy_possible) return {{MoveForm::pages_first, whole, whole}, "its capsule cannot keep its memory's faults"};
+    if (f.policy == MovePolicy::fast) return {{MoveForm::post_copy, mapped, whole}, "as its owner wants it"};
+    if (whole > pause_worth_post_copy) return {{MoveForm::post_copy, mapped, whole}, "its memory would take too long"};
+    return {{MoveForm::pages_first, whole, whole}, "its memory comes quickly"};
 }
 
 }  // namespace souk

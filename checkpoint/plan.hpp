@@ -12,11 +12,8 @@
 #include <string>
 
 #include "kernel/base/move.hpp"
-#include "kernel/base/time.hpp"
 
 namespace souk {
-
-const char* move_form_name(MoveForm form);
 
 struct MoveFacts {
     uint64_t memory_bytes = 0;  // resident, of all processes
@@ -29,9 +26,8 @@ struct MoveFacts {
 };
 
 struct MovePlan {
-    MoveForm form = MoveForm::stop_and_copy;
-    Nanos pause, total;  // predicted: standing still; from frozen to whole at the destination
-    std::string why;     // of the form, in a few words
+    MoveForecast forecast;
+    std::string why;  // of the form, in a few words
 };
 
 // Costs of a step on an idle machine of 2025 with CRIU 4.2, measured; the link is what differs between sites.

@@ -36,6 +36,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.image_bytes = e.job.image_bytes;
     event.why = e.why;
     event.stopped = e.stopped;
+    if (event.state == GuestState::dumping) event.forecast = e.forecast;
     event.error = e.error;
     event.program_error = e.program_error;
     out.push_back(ToHome{event.id.home, std::move(event), false});
@@ -188,7 +189,7 @@ void Guest::drive(Entry& e, Outputs& out) const {
         return tell(e, out);
     }
     e.dump = Entry::Dump::making;
-    effect(e, to_disk ? What::dump_to_disk : What::dump_for_move, out);
+    out.push_back(Do{to_disk ? What::dump_to_disk : What::dump_for_move, e.job.key, {}, to_disk ? Peer{} : e.ship_dest, 0, false});
 }
 
 // prepare_dump, freeze. Silent while under way: its end is told.

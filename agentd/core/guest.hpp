@@ -91,7 +91,7 @@ struct Do {
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship: new epoch; restore_local: the source's
-    Peer dest;          // ship
+    Peer dest;          // ship, dump_for_move
     int32_t signal = 0;
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
 };
@@ -127,7 +127,7 @@ class Guest {
     void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, guest::Outputs& out);
     void criu_ready(const GuestKey& key, guest::Outputs& out);
     void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void dump_froze(const GuestKey& key, guest::Outputs& out);
+    void dump_froze(const GuestKey& key, const MoveForecast& forecast, guest::Outputs& out);
     // live: the memory is not in the image.
     void dump_held(const GuestKey& key, int64_t image_bytes, bool live, guest::Outputs& out);
     void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out);
@@ -177,6 +177,7 @@ class Guest {
         bool retained = false;       // the candidate owns the job; this is kept in case it fails
         bool whole = true;           // all its memory is here
         std::optional<int32_t> early_exit;  // came before the end of the start or release
+        MoveForecast forecast;  // of the dump that is under way
         Epoch ship_epoch;
         Peer ship_dest;
         std::string why;  // of the last failure

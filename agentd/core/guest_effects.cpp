@@ -155,9 +155,10 @@ void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out) {
     end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
 }
 
-void Guest::dump_froze(const GuestKey& key, Outputs& out) {
+void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->dump != Entry::Dump::making || !runs(*e)) return;
+    e->forecast = forecast;
     e->job.state = GuestState::dumping;
     tell(*e, out);
 }

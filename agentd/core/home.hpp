@@ -156,6 +156,7 @@ class Home {
         Nanos expel_at = Nanos::never();       // freeze it then, unless an order has moved it
         uint32_t expel_tries = 0;
         Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
+        MoveForecast forecast;                 // of that move, by its source
         Nanos running_at = Nanos::never();     // of a move: when the destination first said that it runs
         Nanos running_since = Nanos::never();  // the stretch that stats.run_time does not hold yet
         std::optional<Order> pending;          // the newest order that came while a step was under way

@@ -229,6 +229,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
                 return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
             if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (v.frozen_since == Nanos::never()) v.frozen_since = now;
+            if (e.state == GuestState::dumping) v.forecast = e.forecast;
             return;
         case GuestState::frozen:
             if (!job.from_frozen) return frozen_instead(job, e.image_bytes, now, out);

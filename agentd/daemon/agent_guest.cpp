@@ -84,7 +84,7 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::start_job: return c->start_job();
         case What::ready_criu: return c->ready_criu(effect.to_disk);
         case What::dump_for_move:
-        case What::dump_to_disk: return c->dump();
+        case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
         case What::ship:
             return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c),
                                     [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
@@ -144,7 +144,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::not_started: return g.job_not_started(key, e.error, e.flag, e.why, out);
             case Kind::criu_ready: return g.criu_ready(key, out);
             case Kind::criu_failed: return g.criu_failed(key, e.why, out);
-            case Kind::froze: return g.dump_froze(key, out);
+            case Kind::froze: return g.dump_froze(key, e.forecast, out);
             case Kind::dump_held: return g.dump_held(key, e.bytes, e.flag, out);
             case Kind::dump_failed: return g.dump_failed(key, e.why, out);
             case Kind::dump_undone: return g.dump_undone(key, out);

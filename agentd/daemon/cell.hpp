@@ -36,6 +36,7 @@ struct CellEvent {
     int32_t error = 0, wait_status = 0;
     bool flag = false;  // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the image
     int64_t bytes = 0;
+    MoveForecast forecast;  // froze
 };
 
 // What all cells of a node share.
@@ -70,7 +71,8 @@ class Cell {
     void create_capsule();
     void start_job();
     void ready_criu(bool to_disk);
-    void dump();
+    // What the last transfers to its destination made; 0: not known, or no move.
+    void dump(double link_bytes_per_s);
     void finish_dump();
     void undo_dump();
     void restore();
@@ -138,7 +140,7 @@ class Cell {
     void remove_files();
     Status make_cgroup();
     Status checked_movable() const;
-    Status plan_dump();
+    Status plan_dump(double link_bytes_per_s);
     Status room_for_image(uint64_t bytes) const;
 
     CellSite& site_;
@@ -170,6 +172,7 @@ class Cell {
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
     void drop_image();
 
+    MoveForecast forecast_;
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;
     Watch sink_watch_;

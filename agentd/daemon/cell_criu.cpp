@@ -174,7 +174,12 @@ void Cell::criu_event(const CriuEvent& e) {
             limit_.cancel();
             if (has_job_) return tell(CellEvent::Kind::criu_ready);  // else it has been told
             return begin_restore();
-        case CriuEventKind::pre_dump: return tell(CellEvent::Kind::froze);
+        case CriuEventKind::pre_dump: {
+            CellEvent event{};
+            event.kind = CellEvent::Kind::froze;
+            event.forecast = forecast_;
+            return site_.event(key_, std::move(event));
+        }
         case CriuEventKind::dump_held: return held_after_dump();
         case CriuEventKind::dumped:
             close_criu();
@@ -204,7 +209,7 @@ void Cell::criu_event(const CriuEvent& e) {
 }
 
 // In which form it is dumped; what of its memory goes into the image must fit, before anything is stopped or written.
-Status Cell::plan_dump() {
+Status Cell::plan_dump(double link_bytes_per_s) {
     TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
     MoveFacts facts;
     facts.processes = 0;
@@ -216,8 +221,10 @@ Status Cell::plan_dump() {
     facts.pages_possible = site_.pages_possible && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
     facts.post_copy_possible = facts.pages_possible;
     facts.policy = job_.spec.move;
+    facts.link_bytes_per_s = link_bytes_per_s;
     const MovePlan plan = plan_move(facts);
-    form_ = plan.form;
+    forecast_ = plan.forecast;
+    form_ = plan.forecast.form;
     return room_for_image(form_ == MoveForm::stop_and_copy ? facts.memory_bytes : 0);
 }
 
@@ -231,13 +238,13 @@ Status Cell::room_for_image(uint64_t bytes) const {
                 " MB are free " + (to_disk_ ? "on the disk of the state directory" : "in memory for images"));
 }
 
-void Cell::dump() {
+void Cell::dump(double link_bytes_per_s) {
     const auto refuse = [&](const std::string& why) {
         plan_ = Plan::dumping;
         criu_failed(why);
     };
     if (!criu_) return refuse("CRIU is not ready");
-    if (auto planned = plan_dump(); !planned) return refuse(planned.error().message);
+    if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error().message);
     plan_ = Plan::dumping;
     DumpOptions options;
     options.root = root_;

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20);
 constexpr size_t slice_bytes = 1 << 20;
+constexpr uint64_t rate_from_bytes = 16 << 20;  // less says nothing about a link
 
 }  // namespace
 
@@ -19,6 +20,7 @@ Transfers::Transfers(Loop& loop, NodeName node, std::string address, Handlers ha
 void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done) {
     Sending& s = sending_[from] = Sending{};
     s.to = to;
+    s.node = dest.node;
     s.done = std::move(done);
     const auto begin = [&]() -> Status {
         if (!cargo) return tl::unexpected(cargo.error());
@@ -103,7 +105,10 @@ Status Transfers::pump_some(const GuestKey& from, Sending& s) {
 void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
-    if (f.type == wire::FrameType::welcome) return pump(from);  // hello and begin have left together
+    if (f.type == wire::FrameType::welcome) {
+        it->second.began = Loop::now();
+        return pump(from);
+    }  // hello and begin have left together
     if (f.type == wire::FrameType::image_result) {
         const auto result = wire::unpack<wire::ImageResult>(f.body);
         if (result && result->ok) return sent(from);
@@ -137,9 +142,18 @@ void Transfers::sent(const GuestKey& from) {
     const auto it = sending_.find(from);
     if (!it->second.image_sent) return end_sending(from, "the destination says it has what was not sent");
     const Manifest manifest = it->second.reader->manifest();
+    const Sending& s = it->second;
+    const uint64_t bytes = manifest.bytes() + (s.cargo.pages ? s.cargo.pages->bytes_total() : 0);
+    if (const Nanos took = Loop::now() - s.began; bytes >= rate_from_bytes && took.ns > 0)
+        rates_[s.node] = static_cast<double>(bytes) / static_cast<double>(took.ns) * 1e9;
     const auto done = std::move(it->second.done);
     sending_.erase(it);
     done(manifest);
+}
+
+double Transfers::bytes_per_s(const NodeName& node) const {
+    const auto it = rates_.find(node);
+    return it == rates_.end() ? 0 : it->second;
 }
 
 void Transfers::cancel_sending(const GuestKey& from) { sending_.erase(from); }

@@ -49,6 +49,8 @@ class Transfers {
     // `done` gets the manifest of what went out when the destination has all of it, checked; else why not. Once.
     using Done = std::function<void(const Result<Manifest>&)>;
     void send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done);
+    // What the newest transfer of some size to that node made; 0: there was none.
+    double bytes_per_s(const NodeName& node) const;
     // No more word about it.
     void cancel_sending(const GuestKey& from);
 
@@ -70,6 +72,8 @@ class Transfers {
         Cargo cargo;
         std::unique_ptr<ImageReader> reader;
         bool image_sent = false;
+        NodeName node;
+        Nanos began;  // to send
         Timer stall, again;
         Done done;
     };
@@ -104,6 +108,7 @@ class Transfers {
     std::string address_;
     Handlers handlers_;
     std::map<GuestKey, Sending> sending_;
+    std::map<NodeName, double> rates_;  // of nodes that an image went to
     std::map<uint64_t, Receiving> receiving_;
 };
 

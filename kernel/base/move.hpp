@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The forms of a move, as every room names them.
+// The forms of a move, as every room names them, and what one is expected to cost.
 #pragma once
 
 #include <cstdint>
+
+#include "kernel/base/time.hpp"
 
 namespace souk {
 
@@ -11,12 +13,20 @@ enum class MoveForm : uint8_t {
     pages_first,    // private memory goes straight out of the frozen job, before the copy may run
     post_copy,      // the same, while the copy runs already
 };
+const char* move_form_name(MoveForm form);
 
 // What the job's owner allows (srun --move).
 enum class MovePolicy : uint8_t {
     automatic,  // the form with the shortest pause that is worth it
     safe,       // never runs before its memory is whole
     fast,       // runs as soon as it can
+};
+
+struct MoveForecast {
+    MoveForm form = MoveForm::stop_and_copy;
+    Nanos pause;  // it stands still
+    Nanos total;  // from frozen at the source until whole at the destination
+    bool operator==(const MoveForecast&) const = default;
 };
 
 }  // namespace souk

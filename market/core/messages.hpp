@@ -11,6 +11,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
+#include "kernel/base/move.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk {
@@ -30,11 +31,19 @@ struct JobTerms {
 enum class JobPhase : uint8_t { waiting = 1, starting, running, moving, freezing, frozen, thawing, finished };
 const char* phase_name(JobPhase phase);
 
+// The newest move of a job: what was expected of it, and what it was.
+struct LastMove {
+    MoveForecast forecast;
+    Nanos pause, total;  // 0: it has not moved yet
+    bool operator==(const LastMove&) const = default;
+};
+
 struct JobStats {
     uint32_t freezes = 0, thaws = 0, migrations = 0, failed_moves = 0;
     Nanos run_time;        // on a machine and not paused, summed over all places
     Nanos longest_pause;   // of its migrations: frozen at the source until running at the destination
     int64_t image_bytes = 0;
+    LastMove last_move;
     bool operator==(const JobStats&) const = default;
 };
 

@@ -154,6 +154,19 @@ JobTerms take_terms(const Pb__JobTerms* m, Check& c) {
     return terms;
 }
 
+Pb__MoveForecast* fill_forecast(const MoveForecast& forecast, Arena& arena) {
+    auto* m = make(arena, pb__move_forecast__init);
+    m->form = static_cast<uint32_t>(forecast.form);
+    m->pause = forecast.pause.ns;
+    m->total = forecast.total.ns;
+    return m;
+}
+
+MoveForecast take_forecast(const Pb__MoveForecast* m, Check& c) {
+    if (!m) return {};
+    return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy), c.span("pause", m->pause), c.span("total", m->total)};
+}
+
 Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {
     auto* m = make(arena, pb__job_stats__init);
     m->freezes = stats.freezes;
@@ -163,6 +176,9 @@ Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {
     m->run_time = stats.run_time.ns;
     m->longest_pause = stats.longest_pause.ns;
     m->image_bytes = stats.image_bytes;
+    m->forecast = fill_forecast(stats.last_move.forecast, arena);
+    m->last_pause = stats.last_move.pause.ns;
+    m->last_total = stats.last_move.total.ns;
     return m;
 }
 
@@ -176,6 +192,7 @@ JobStats take_stats(const Pb__JobStats* m, Check& c) {
     stats.run_time = c.span("run_time", m->run_time);
     stats.longest_pause = c.span("longest_pause", m->longest_pause);
     stats.image_bytes = c.in<int64_t>("image_bytes", m->image_bytes, 0, bytes_max);
+    stats.last_move = {take_forecast(m->forecast, c), c.span("last_pause", m->last_pause), c.span("last_total", m->last_total)};
     return stats;
 }
 

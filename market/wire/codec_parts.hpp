@@ -99,6 +99,8 @@ std::string clean(std::string_view text, size_t n_max = line_max);
 Pb__JobId* fill_id(const JobId& id, Arena& arena);
 Pb__Peer* fill_peer(const Peer& peer, Arena& arena);
 Pb__JobTerms* fill_terms(const JobTerms& terms, Arena& arena);
+Pb__MoveForecast* fill_forecast(const MoveForecast& forecast, Arena& arena);
+MoveForecast take_forecast(const Pb__MoveForecast* m, Check& c);
 Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena);
 Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena);
 void fill_places(const std::vector<NodeName>& places, size_t& n, char**& out, Arena& arena);

@@ -122,7 +122,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, boo
     const Capsule* c = world_.capsule(at);
     if (!c || !c->job || fault(fail_chance_)) return failed();
     world_.freeze(at, now_);
-    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, o); });
+    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, {}, o); });
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
         const Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);

@@ -270,34 +270,34 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     MoveFacts facts;
     facts.pages_possible = facts.post_copy_possible = true;
     facts.memory_bytes = 1 << 20;
-    ck_assert(plan_move(facts).form == MoveForm::stop_and_copy);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::stop_and_copy);
     facts.memory_bytes = 64 << 20;
-    ck_assert(plan_move(facts).form == MoveForm::pages_first);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first);
     facts.memory_bytes = 512 << 20;
-    const MovePlan big = plan_move(facts);
+    const MoveForecast big = plan_move(facts).forecast;
     ck_assert(big.form == MoveForm::post_copy && big.pause < big.total);
     facts.policy = MovePolicy::safe;
-    ck_assert(plan_move(facts).form == MoveForm::pages_first && plan_move(facts).pause > big.pause);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first && plan_move(facts).forecast.pause > big.pause);
     facts.policy = MovePolicy::fast;
     facts.memory_bytes = 32 << 20;
-    ck_assert(plan_move(facts).form == MoveForm::post_copy);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::post_copy);
     facts.post_copy_possible = false;
-    ck_assert(plan_move(facts).form == MoveForm::pages_first);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first);
     facts.pages_possible = false;
-    ck_assert(plan_move(facts).form == MoveForm::stop_and_copy);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::stop_and_copy);
     // A slow link makes less memory worth it.
     MoveFacts slow;
     slow.pages_possible = slow.post_copy_possible = true;
     slow.memory_bytes = 32 << 20;
     slow.link_bytes_per_s = 100e6;
-    ck_assert(plan_move(slow).form == MoveForm::post_copy);
+    ck_assert(plan_move(slow).forecast.form == MoveForm::post_copy);
     // What it predicts grows with each fact.
     for (const auto& more : std::vector<std::function<void(MoveFacts&)>>{[](MoveFacts& f) { f.memory_bytes *= 2; },
                                                                         [](MoveFacts& f) { f.processes += 3; f.threads += 3; },
                                                                         [](MoveFacts& f) { f.threads += 10; }}) {
         MoveFacts bigger = slow;
         more(bigger);
-        ck_assert(plan_move(bigger).pause > plan_move(slow).pause && plan_move(bigger).total > plan_move(slow).total);
+        ck_assert(plan_move(bigger).forecast.pause > plan_move(slow).forecast.pause && plan_move(bigger).forecast.total > plan_move(slow).forecast.total);
     }
 }
 END_TEST

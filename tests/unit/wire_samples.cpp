@@ -55,7 +55,11 @@ struct Dice {
         return t;
     }
     JobStats stats() {
-        return {u32(), u32(), u32(), u32(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}, up_to(int64_t{1} << 60)};
+        return {u32(), u32(), u32(), u32(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}, up_to(int64_t{1} << 60),
+                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}};
+    }
+    MoveForecast forecast() {
+        return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}};
     }
     JobSpec spec() {
         JobSpec s;
@@ -63,6 +67,7 @@ struct Dice {
         for (auto& arg : s.argv) arg = bytes(30, 1);
         s.env.resize(rng.below(20));
         for (auto& entry : s.env) entry = "K=" + bytes(30, 1);
+        s.move = any(MovePolicy::automatic, MovePolicy::fast);
         s.path = "/bin/" + bytes(20, 1);
         s.cwd = "/" + bytes(20, 1);
         s.umask = static_cast<uint32_t>(rng.below(01000));
@@ -144,9 +149,11 @@ SAMPLE(Directory)
     return v;
 END
 SAMPLE(GuestEvent)
-    return {d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
-            static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
-            d.flag(), {d.counter(), d.counter()}};
+    GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
+                 static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
+                 d.flag(), {}, {d.counter(), d.counter()}};
+    if (v.state == GuestState::dumping) v.forecast = d.forecast();
+    return v;
 END
 SAMPLE(Expel) return {d.id(), d.epoch()}; END
 SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)}; END
