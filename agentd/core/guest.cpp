@@ -36,6 +36,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.image_bytes = e.job.image_bytes;
     event.why = e.why;
     event.stopped = e.stopped;
+    if (event.state == GuestState::running) event.cannot_move = e.cannot_move;
     if (event.state == GuestState::dumping) event.forecast = e.forecast;
     event.error = e.error;
     event.program_error = e.program_error;

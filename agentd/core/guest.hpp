@@ -145,6 +145,8 @@ class Guest {
     void capsule_gone(const GuestKey& key, guest::Outputs& out);
     void exited(const GuestKey& key, int32_t wait_status, guest::Outputs& out);
     void stopped(const GuestKey& key, bool is_stopped, guest::Outputs& out);
+    // Looked at while it runs. Empty: nothing is known that keeps it.
+    void movable(const GuestKey& key, std::string why_not, guest::Outputs& out);
 
     const GuestJob* find(const GuestKey& key) const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
@@ -180,6 +182,7 @@ class Guest {
         MoveForecast forecast;  // of the dump that is under way
         Epoch ship_epoch;
         Peer ship_dest;
+        std::string cannot_move;
         std::string why;  // of the last failure
         int32_t error = 0;
         bool program_error = false;

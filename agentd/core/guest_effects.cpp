@@ -352,6 +352,13 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, Outputs& out) {
     }
 }
 
+void Guest::movable(const GuestKey& key, std::string why_not, Outputs& out) {
+    Entry* e = entry(key);
+    if (!e || e->cannot_move == why_not) return;
+    e->cannot_move = std::move(why_not);
+    if (e->job.state == GuestState::running && e->ending == Ending::none) tell(*e, out);
+}
+
 void Guest::stopped(const GuestKey& key, bool is_stopped, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->stopped == is_stopped) return;

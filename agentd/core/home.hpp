@@ -163,6 +163,7 @@ class Home {
         std::vector<int32_t> signals;          // that came while it could not take them
         bool source_ready = false, destination_ready = false;
         bool stopped = false;
+        std::string cannot_move;  // where it runs now
     };
 
     HomeJob* mutable_job(const JobId& id);

@@ -143,6 +143,11 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             start_clock(job, now);
             if (job.cancelled) return end_by_cancel(job, now, out);
             Volatile& v = vol(job);
+            if (v.cannot_move != e.cannot_move) {
+                v.cannot_move = e.cannot_move;
+                out.push_back(Tell{job.id, Tell::What::comment, e.cannot_move.empty() ? "can move again" : e.cannot_move});
+                report(job, now, out);
+            }
             if (v.stopped != e.stopped) {
                 v.stopped = e.stopped;
                 out.push_back(Tell{job.id, e.stopped ? Tell::What::stopped : Tell::What::continued, ""});

@@ -190,6 +190,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
         }
     }
     job.comment.clear();
+    v.cannot_move.clear();
     add_place(job);
     add_remnant(job, old, old_epoch);
     start_clock(job, now);

@@ -106,6 +106,7 @@ struct GuestEvent {
     int64_t memory_mb = 0;      // running: resident
     bool stopped = false;       // running: by job control (SIGTSTP)
     MoveForecast forecast;      // dumping: of the move that it is dumped for
+    std::string cannot_move;    // running: why; empty: as far as is known it can
     uint64_t output_end[2] = {0, 0};  // exited: bytes that it wrote to stdout and stderr, all of them
     bool operator==(const GuestEvent&) const = default;
 };

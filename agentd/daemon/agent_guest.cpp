@@ -135,7 +135,7 @@ void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
 void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
     using Kind = CellEvent::Kind;
     if (e.kind == Kind::removed) return loop_.defer([this, key] { cells_.erase(key); });
-    if (!e.why.empty()) log_.info("guest", {{"job", key.text()}, {"why", e.why}});
+    if (!e.why.empty() && e.kind != Kind::movable) log_.info("guest", {{"job", key.text()}, {"why", e.why}});
     guest_step([&](Guest& g, guest::Outputs& out) {
         switch (e.kind) {
             case Kind::capsule_ready: return g.capsule_ready(key, out);
@@ -154,6 +154,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::gone: return g.capsule_gone(key, out);
             case Kind::exited: return g.exited(key, e.wait_status, out);
             case Kind::stopped: return g.stopped(key, e.flag, out);
+            case Kind::movable: return g.movable(key, e.why, out);
             case Kind::pages_whole: return g.pages_whole(key, out);
             case Kind::pages_lost: return g.pages_lost(key, e.why, out);
             case Kind::removed: return;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr Nanos load_period = Nanos::from_s(1);
-constexpr uint64_t trim_ticks = 30;
+constexpr uint64_t trim_ticks = 30, look_ticks = 60;
 constexpr Nanos group_limit = Nanos::from_s(2), listen_patience = Nanos::from_s(2);
 
 // As it says itself ("Version: 4.2.1").
@@ -379,6 +379,10 @@ void Agent::tick_load() {
         load_at_ = now;
     }
     provider_step([&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    // Each job when it is new, and then once a minute, a few of them now.
+    size_t n = 0;
+    for (const auto& [key, c] : cells_)
+        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked()) c->look();
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }

@@ -30,6 +30,7 @@ struct CellEvent {
         capsule_ready, capsule_failed, started, not_started, criu_ready, criu_failed, froze, dump_held, dump_failed,
         dump_undone, restore_held, restore_failed, restore_running, gone, exited, stopped,
         pages_whole, pages_lost,
+        movable,  // why: what keeps it from moving; empty: nothing that is known
         removed,  // nothing of it is left: the Cell may go
     } kind;
     std::string why;
@@ -81,6 +82,9 @@ class Cell {
     void kill_capsule();
     void remove();
     void signal(int number);
+    // Looks whether the job, while it runs, can move.
+    void look();
+    bool looked() const { return looked_; }
 
     // After a restart of the daemon: what is there. The capsule, if it lives, is connected to again.
     Guest::Found adopt();
@@ -139,7 +143,6 @@ class Cell {
     void tell(CellEvent::Kind kind, std::string why = {});
     void remove_files();
     Status make_cgroup();
-    Status checked_movable() const;
     Status plan_dump(double link_bytes_per_s);
     Status room_for_image(uint64_t bytes) const;
 
@@ -178,6 +181,7 @@ class Cell {
     Watch sink_watch_;
     bool pages_restored_ = false, pages_here_ = false;
     uint64_t pages_acknowledged_ = 0;
+    bool looked_ = false;
     bool filling_ = false;  // runs without all of its memory
 
     bool has_job_ = false;  // started, restored or found running

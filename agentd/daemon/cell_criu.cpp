@@ -18,6 +18,7 @@
 #include "checkpoint/plan.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/movable.hpp"
 
 namespace souk {
 namespace {
@@ -70,9 +71,11 @@ void Cell::drop_image() {
     (void)remove_image(site_.images.get(), key_.text());
 }
 
-Status Cell::checked_movable() const {
-    TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
-    return check_movable(processes, root_);
+void Cell::look() {
+    if (!has_job_ || gone_ || plan_ != Plan::none || filling_ || exited_) return;
+    looked_ = true;
+    const Status movable = check_movable(*capsule_, root_);
+    tell(CellEvent::Kind::movable, movable ? "" : movable.error().message);
 }
 
 void Cell::ready_criu(bool to_disk) {
@@ -88,7 +91,7 @@ void Cell::enter_capsule() {
     if (!has_job_) {
         (void)client_.prepare(job_.spec.tty);  // then helpers_enter, then begin_criu
     } else {
-        if (auto movable = checked_movable(); !movable) return criu_failed("it cannot move: " + movable.error().message);
+        if (auto movable = check_movable(*capsule_, root_); !movable) return criu_failed(movable.error().message);
         (void)client_.helpers_enter(false);
     }
     update_watch();
@@ -199,7 +202,8 @@ void Cell::criu_event(const CriuEvent& e) {
             close_criu();
             helpers_in_ = false;
             update_watch();
-            return tell(CellEvent::Kind::restore_running);
+            tell(CellEvent::Kind::restore_running);
+            return look();
         case CriuEventKind::refused: return undone();
         case CriuEventKind::failed:
         case CriuEventKind::lost:

@@ -59,7 +59,8 @@ struct JobReport {
     NodeName to;      // the destination while it moves or thaws
     Epoch epoch;
     uint64_t order_seq = 0;    // the newest order that the home node has taken
-    std::string comment;       // one line for people: why the last order failed, why it cannot move
+    std::string comment;       // one line for people: why the last order failed
+    std::string cannot_move;   // why, while it runs; empty: as far as is known it can
     JobStats stats;
     std::vector<NodeName> places;  // where it ran, in order
     bool cancelled = false;

@@ -66,6 +66,10 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
     w.field("image_bytes", s.image_bytes);
+    if (r.phase == JobPhase::running) {
+        w.field("can_move", r.cannot_move.empty());
+        if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);
+    }
     if (const LastMove& m = s.last_move; m.total.ns > 0) {
         w.field("last_move", move_form_name(m.forecast.form)).field("last_pause_ms", m.pause.ms()).field("last_total_ms", m.total.ms());
         w.field("forecast_pause_ms", m.forecast.pause.ms()).field("forecast_total_ms", m.forecast.total.ms());

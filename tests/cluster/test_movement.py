@@ -103,3 +103,27 @@ def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
     job.process.stdin.close()
     assert job.wait() == 0
     assert bytes(job.out).decode() == "".join(f"got {i}\n" for i in range(1, sent + 1)) + "end\n"
+
+
+def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(market):
+    code = ("import ctypes, os, sys\n"
+            "fd = ctypes.CDLL(None).syscall(425, 4, (ctypes.c_char * 120)())\n"
+            "assert fd >= 0\n"
+            "print('open', flush=True); sys.stdin.readline()\n"
+            "os.close(fd); print('closed', flush=True); sys.stdin.readline(); sys.exit(3)")
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", code, stdin=subprocess.PIPE)
+    until("it has an io_uring", lambda: b"open\n" in job.out)
+    told = market.until_job(job.id, "it is known", lambda j: not j.get("can_move", True))
+    assert "has an io_uring open" in told["cannot_move"], told
+    # An order is refused with the same words, and the job goes on.
+    there = next(n for n in NODES if n != told["where"])
+    market.tool("marketctl", "--hold", "move", job.id, there)
+    market.until_job(job.id, "it is refused", lambda j: j["failed_moves"] == 1 and "io_uring" in j["comment"])
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    until("it is closed", lambda: b"closed\n" in job.out)
+    market.until_job(job.id, "it has moved", lambda j: j["status"] == "run" and j["where"] == there, 90)
+    assert market.job(job.id)["can_move"]
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    assert job.wait(20) == 3

@@ -6,12 +6,23 @@
 
 #include "kernel/base/rng.hpp"
 #include "tests/unit/capsule_rig.hpp"
+#include "kernel/sys/movable.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {
 namespace {
 using unit::CapsuleRig;
 using unit::JobOutput;
+
+START_TEST(what_no_dump_takes_along_is_known_by_its_name) {
+    ck_assert(unmovable_file("anon_inode:[io_uring]") == "an io_uring");
+    ck_assert(unmovable_file("anon_inode:bpf-map") == "a BPF object" && unmovable_file("anon_inode:bpf_link") == "a BPF object");
+    ck_assert(unmovable_file("/dev/fuse") == "a FUSE server's device" && unmovable_file("/secretmem (deleted)") == "secret memory");
+    for (const char* fine : {"anon_inode:[eventfd]", "anon_inode:[eventpoll]", "anon_inode:[timerfd]", "anon_inode:[signalfd]",
+                             "anon_inode:inotify", "anon_inode:[pidfd]", "pipe:[123]", "socket:[5]", "/dev/null", "/home/fuse", ""})
+        ck_assert_msg(unmovable_file(fine).empty(), "%s", fine);
+}
+END_TEST
 
 START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back) {
     UNIT_SKIP_IF(unit::capsules_impossible());
@@ -308,7 +319,7 @@ START_TEST(a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule) {
 END_TEST
 }  // namespace
 
-UNIT_SUITE(capsule, a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
+UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name, a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
            a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,

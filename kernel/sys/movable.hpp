@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What keeps a capsule's processes from being dumped, found without a dump: so that a job's user hears of it when it
+// happens, not when the job should move. CRIU has the last word; this names what it is known to refuse.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/sys/capsule.hpp"
+
+namespace souk {
+
+// What an open file is, by what /proc/PID/fd says of it, if no dump takes it along: "an io_uring"; else empty. Pure.
+std::string_view unmovable_file(std::string_view target);
+
+// Looks at the tree (check_movable), at each process's tracer and at its files, the first `files_max` of all. The error
+// names process and reason. About a microsecond a file.
+Status check_movable(const Capsule& capsule, pid_t root, size_t files_max = 4096);
+
+}  // namespace souk
