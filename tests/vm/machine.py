@@ -16,6 +16,7 @@ import traceback
 os.environ.update(SOUK_BIN="/souk/bin", SOUK_TEST_LIMIT="90", PATH="/souk/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root",
                   PYTHONDONTWRITEBYTECODE="1")
 sys.path.insert(0, "/souk/tests/cluster")
+import programs  # noqa: E402
 from conftest import BIN, Market, read_text, until  # noqa: E402
 
 ALICE = 4321  # a user of the root image
@@ -67,17 +68,21 @@ def test_doctor_finds_all_that_a_stock_kernel_has():
     return f"CRIU {needs['CRIU']['found'].split()[0]}, soft-dirty {needs['soft-dirty']['found']}"
 
 
-def test_a_job_that_moves_back_and_forth_ends_as_an_unmoved_one(market):
-    command = load(1500)
-    alone = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    job = market.srun("-p", 50, *command)
-    times = moved(market, job, 5)
-    need(job.wait() == 0, f"ended with {job.process.returncode}: {job.told}")
-    need(times >= 2, f"it ended after {times} moves already")
-    last = market.job(job.id)
-    need(last["failed_moves"] == 0 and last["migrations"] >= times, f"{last}")
-    need(bytes(job.out) == alone.communicate(timeout=90)[0] and job.out, f"its output differs from an unmoved run's: {job.out[-200:]!r}")
-    return f"{times} moves"
+def test_jobs_that_move_back_and_forth_end_as_unmoved_ones(market):
+    """A small one, and big ones by each of the ways that srun --move allows."""
+    told = []
+    for form, memory in (("auto", 2), ("safe", 48), ("fast", 48)):
+        command = load(700, memory)
+        alone = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        job = market.srun("-p", 50, "--move", form, *command)
+        times = moved(market, job, 3)
+        need(job.wait() == 0, f"{form}: ended with {job.process.returncode}: {job.told}")
+        need(times >= 2, f"{form}: it ended after {times} moves already")
+        last = market.job(job.id)
+        need(last["failed_moves"] == 0 and last["migrations"] >= times, f"{form}: {last}")
+        need(bytes(job.out) == alone.communicate(timeout=90)[0] and job.out, f"{form}: not an unmoved run's: {job.out[-200:]!r}")
+        told.append(f"{form} {memory} MB {times} times")
+    return ", ".join(told)
 
 
 def test_a_job_of_a_plain_user_moves_and_is_the_users_all_along(market):
@@ -188,6 +193,63 @@ def test_memory_can_be_sent_ahead():
     return "rounds of " + ", ".join(f"{s / 1e6:.1f}" for s in sizes) + " MB"
 
 
+def test_a_market_under_systemds_units_outlives_kills_and_restarts():
+    """marketd and two agentd of contrib/systemd: ready when they say so, started again when killed; their job goes on."""
+    os.makedirs("/etc/souk")
+    agent = 'market = "127.0.0.1:7070"\ncpus = 1\nmemory_mb = 200\n'
+    for name, text in (
+            ("marketd", 'listen = "127.0.0.1:7070"\n'),
+            ("agentd", f'node = "left"\nlisten = "127.0.0.1:7071"\ncgroup = "souk/left"\n{agent}'),
+            ("right", f'node = "right"\nlisten = "127.0.0.1:7072"\ncgroup = "souk/right"\nsocket = "/run/souk/right.sock"\n'
+                      f'state = "/var/lib/souk/right"\n{agent}')):
+        with open(f"/etc/souk/{name}.conf", "w") as f:
+            f.write(text)
+    units = ["souk-marketd", "souk-agentd", "souk-right"]
+    for unit in units:
+        text = read_text(f"/souk/systemd/{unit.replace('right', 'agentd')}.service").replace("/usr/local/bin", BIN)
+        with open(f"/etc/systemd/system/{unit}.service", "w") as f:
+            f.write(text.replace("agentd.conf", "right.conf") if unit == "souk-right" else text)
+
+    def systemctl(*words):
+        done = subprocess.run(["timeout", "60", "systemctl", *words], capture_output=True, text=True)
+        if done.returncode != 0:
+            said = subprocess.run(["systemctl", "--no-pager", "status", *units], capture_output=True, text=True)
+            raise AssertionError(f"systemctl {words}: {done.returncode} {done.stderr}{said.stdout}")
+        return done.stdout
+
+    def shown(unit, key):
+        return systemctl("show", "--value", "-p", key, unit).strip()
+    systemctl("mask", "--runtime", "--now", "systemd-networkd-wait-online.service")  # this machine has loopback alone
+    systemctl("daemon-reload")
+    systemctl("start", *units)
+    market = Market()
+    market.env.pop("SOUK_RUN")
+    until("both are connected", lambda: [p["connected"] for p in market.providers()] == [True, True])
+    job = market.srun("-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+    try:
+        where = market.until_runs(job.id)["where"]
+        for unit in units:
+            old = shown(unit, "MainPID")
+            os.kill(int(old), 9)
+            until(f"{unit} is started again", lambda: shown(unit, "ActiveState") == "active" and
+                  shown(unit, "MainPID") not in ("0", old), pause=0.2)
+        until("both are connected again", lambda: market.tool("marketctl", "list-providers", check=False).returncode == 0 and
+              [p["connected"] for p in market.providers()] == [True, True])
+        other = "right" if where == "left" else "left"
+        need(move(market, job.id, other), "it ended")
+        systemctl("restart", *units)
+        until("it runs as before", lambda: market.job(job.id).get("status") == "run")
+        job.printed(job.lines() + 5)
+        job.process.stdin.close()
+        need(job.wait() == 7, f"ended with {job.process.returncode}: {job.told}")
+        programs.check_chain(job.out)
+        systemctl("stop", *units)
+        need([shown(u, "Result") for u in units] == ["success"] * 3, "a unit failed when it was stopped")
+    finally:
+        job.end()
+    return f"{job.lines()} lines"
+
+
 def run(test, *args):
     name, began = test.__name__.removeprefix("test_").replace("_", " "), time.monotonic()
     try:
@@ -208,7 +270,7 @@ def main():
     market = Market("--nodes", "3", "--speeds", "300,100,50")
     try:
         market.up()
-        for test in (test_a_job_that_moves_back_and_forth_ends_as_an_unmoved_one,
+        for test in (test_jobs_that_move_back_and_forth_end_as_unmoved_ones,
                      test_a_job_of_a_plain_user_moves_and_is_the_users_all_along,
                      test_a_job_of_a_plain_user_is_no_other_users_to_end,
                      test_the_cpu_share_of_a_node_acts):
@@ -226,7 +288,9 @@ def main():
     left = market.down()
     ok.append(not left)
     say(f"{'ok      souk down leaves nothing behind' if not left else f'FAILED  souk down left {left}'}")
+    ok.append(run(test_a_market_under_systemds_units_outlives_kills_and_restarts))
     return 0 if all(ok) else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
