@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What we read and change in CRIU's own files.
+#include <sys/stat.h>
+
 #include <cerrno>
 
 #include "checkpoint/criu.hpp"
@@ -44,6 +46,12 @@ Result<std::vector<size_t>> expired_timerfds(std::string_view image) {
         at += length;
     }
     return found;
+}
+
+bool image_has_locks(int images) {
+    constexpr off_t header_bytes = 8;
+    struct stat st {};
+    return ::fstatat(images, "filelocks.img", &st, 0) == 0 && st.st_size > header_bytes;
 }
 
 Result<int> arm_expired_timerfds(int images) {

@@ -280,7 +280,9 @@ void Guest::restore_held(const GuestKey& key, Outputs& out) {
 
 void Guest::restore_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none || (!e->restoring && !e->releasing)) return;
+    if (!e || e->ending != Ending::none) return;
+    // Also one that stands held: without CRIU it can never run.
+    if (!e->restoring && !e->releasing && e->job.state != GuestState::held) return;
     e->restoring = e->releasing = false;
     e->why = std::move(why);
     e->job.state = GuestState::starting;  // on disk as well: it did not run

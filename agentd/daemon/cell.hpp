@@ -182,6 +182,7 @@ class Cell {
     bool pages_restored_ = false, pages_here_ = false;
     uint64_t pages_acknowledged_ = 0;
     bool looked_ = false;
+    bool restore_late_ = false;  // when it is told to run
     bool filling_ = false;  // runs without all of its memory
 
     bool has_job_ = false;  // started, restored or found running

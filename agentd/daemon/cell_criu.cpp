@@ -192,6 +192,7 @@ void Cell::criu_event(const CriuEvent& e) {
             return;
         case CriuEventKind::restore_held:
             root_ = e.root;
+            if (restore_late_) return finish_restore();
             return sink_ ? pages_may_come() : tell(CellEvent::Kind::restore_held);
         case CriuEventKind::restored:
             root_ = e.root;
@@ -222,7 +223,9 @@ Status Cell::plan_dump(double link_bytes_per_s) {
         ++facts.processes;
         facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     }
-    facts.pages_possible = site_.pages_possible && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
+    TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
+    // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
+    facts.pages_possible = site_.pages_possible && !locked && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
     facts.post_copy_possible = facts.pages_possible;
     facts.policy = job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
@@ -265,6 +268,10 @@ void Cell::held_after_dump() {
             return undo_dump();
         }
         group_frozen_ = true;
+    }
+    if (form_ != MoveForm::stop_and_copy && image_has_locks(image_fd_.get())) {
+        dump_trouble_ = "it has just locked a file";
+        return undo_dump();
     }
     if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
     if (!client_ || !client_.drain(image_fd_.get())) {
@@ -348,9 +355,15 @@ void Cell::loaded(const CapsuleClient::Event& e) {
     begin_restore();
 }
 
-// When CRIU is ready and the image is complete, whichever comes last.
+// When CRIU is ready and the image is complete, whichever comes last. Locks of files that both nodes share are the source's
+// as long as it is held, and CRIU would wait for them: such a job is restored when it is told to run. Should that fail, the
+// source's image is the job.
 void Cell::begin_restore() {
     if (!stdio_keys_ || criu_.phase() != CriuPhase::ready) return;
+    if (!restore_late_ && image_has_locks(image_fd_.get())) {
+        restore_late_ = true;
+        return tell(CellEvent::Kind::restore_held);
+    }
     RestoreOptions options;
     options.keys = *std::exchange(stdio_keys_, std::nullopt);
     options.lazy = sink_.has_value();
@@ -373,6 +386,9 @@ void Cell::restore_local(const Cell* source) {
 }
 
 void Cell::finish_restore() {
+    // It has ended since it held the job; that has been told.
+    if (!criu_) return criu_failed("CRIU is not there");
+    if (restore_late_ && criu_.phase() == CriuPhase::ready) return begin_restore();
     decided_ = Decided::to_run;
     filling_ = sink_ && !pages_here_;
     (void)client_.restored();

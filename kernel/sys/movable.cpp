@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/movable.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -63,6 +64,21 @@ Status check_movable(const Capsule& capsule, pid_t root, size_t files_max) {
         }
     }
     return {};
+}
+
+Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes) {
+    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
+    for (const CapsuleProcess& p : processes) {
+        if (p.pid == 1 || p.parent == 0 || p.state == 'Z') continue;
+        const std::string directory = std::to_string(p.pid) + "/fdinfo";
+        const auto names = list_dir(proc.get(), directory);
+        if (!names) continue;
+        for (const std::string& name : *names) {
+            const auto info = read_file(proc.get(), directory + "/" + name);
+            if (info && info->find("\nlock:\t") != std::string::npos) return true;
+        }
+    }
+    return false;
 }
 
 }  // namespace souk

@@ -18,4 +18,7 @@ std::string_view unmovable_file(std::string_view target);
 // names process and reason. About a microsecond a file.
 Status check_movable(const Capsule& capsule, pid_t root, size_t files_max = 4096);
 
+// Whether one of them holds a lock of a file: flock(2), POSIX, or of an open file description.
+Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes);
+
 }  // namespace souk
