@@ -210,11 +210,13 @@ void Cell::client_event(CapsuleClient::Event& e) {
             event.flag = e.value != 0;
             return site_.event(key_, std::move(event));
         }
-        case InitEventKind::helpers_ready: helpers_in_ = true; return begin_criu();
+        case InitEventKind::helpers_ready:
+            if (e.value != 0) return criu_failed("make way for CRIU in its capsule: " + e.trouble());
+            helpers_in_ = true;
+            return begin_criu();
         case InitEventKind::prepared:
             if (e.value != 0) return criu_failed("stdio for the restore: " + e.trouble());
-            job_ends_ = std::move(e.fds);
-            (void)client_.helpers_enter(true);
+            job_ends_ = std::move(e.fds);  // helpers_ready follows
             return;
         case InitEventKind::drained: return drained(e);
         case InitEventKind::loaded: return loaded(e);

@@ -89,7 +89,9 @@ void Cell::ready_criu(bool to_disk) {
 void Cell::enter_capsule() {
     plan_ = Plan::coming;
     if (!has_job_) {
-        (void)client_.prepare(job_.spec.tty);  // then helpers_enter, then begin_criu
+        // Both at once: it is new, so that nothing stands before its answers. Then begin_criu.
+        (void)client_.prepare(job_.spec.tty);
+        (void)client_.helpers_enter(true);
     } else {
         if (auto movable = check_movable(*capsule_, root_); !movable) return criu_failed(movable.error().message);
         (void)client_.helpers_enter(false);
