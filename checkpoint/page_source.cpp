@@ -119,7 +119,8 @@ Status PageSource::add(const PageRange& range) {
 
 Status PageSource::read(Process& process, uint64_t from, char* to, size_t bytes) {
     for (size_t got = 0; got < bytes;) {
-        iovec here{to + got, bytes - got}, there{reinterpret_cast<void*>(from + got), bytes - got};
+        // An address of another process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+        iovec there{reinterpret_cast<void*>(from + got), bytes - got}, here{to + got, bytes - got};
         ssize_t n = ::process_vm_readv(process.pid, &here, 1, &there, 1, 0);
         if (n <= 0) {
             if (n < 0 && errno != EFAULT) return fail_errno("read the memory of process " + std::to_string(process.pid), errno);
