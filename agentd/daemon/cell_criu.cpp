@@ -143,6 +143,7 @@ void Cell::close_criu() {
 void Cell::criu_failed(const std::string& why) {
     const Plan plan = plan_;
     close_criu();
+    if (plan == Plan::dumping && client_) (void)client_.undrain();  // CRIU may have died while it held
     if (helpers_in_ && client_) (void)client_.helpers_leave();
     helpers_in_ = false;
     if (group_frozen_) {
