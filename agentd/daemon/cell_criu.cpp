@@ -159,7 +159,15 @@ void Cell::criu_failed(const std::string& why) {
 // Before the decision: as if nothing had been. After it the word is given, and CRIU's trouble changes nothing of it.
 void Cell::criu_ended_badly(const CriuEvent& e) {
     switch (decided_) {
-        case Decided::nothing: return criu_failed(e.message);
+        case Decided::nothing:
+            // What is dumped and drained stands frozen without CRIU too, as it does when its agentd ends: its image or its
+            // memory may be on its way, or the job another node's already. What is to become of it is the home's word.
+            if (plan_ == Plan::dumping && group_frozen_ && !awaited_) {
+                criu_watch_.close();
+                criu_ = CriuSession();
+                return;
+            }
+            return criu_failed(e.message);
         case Decided::to_die:  // what was dumped dies with its capsule; the image is the job
             close_criu();
             return kill_capsule();
