@@ -57,7 +57,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm demo bench bench-build tidy clean
+.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm chaos demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -89,6 +89,9 @@ check-tools: bins    ## the tools against an agentd of the tests' own
 
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
+
+chaos: bins  ## FAULTS (20) moves with a fault in each: dead daemons and CRIUs, cut links, no room (root)
+	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
 
 check-vm: all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
 	@scripts/check-vm $(BUILD)

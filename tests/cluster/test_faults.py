@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Moves of 4 to 256 MB in each form, with a fault at any moment of each: a dead daemon, a dead CRIU, a cut network, no room
 for images. The job goes on in exactly one place and ends as if nothing had been.
-SOUK_FAULTS=300: so many (default 12). SOUK_FAULT_SEED=N: the seed of the first; each has the next one."""
+SOUK_FAULTS=300: so many; without it this file is not collected (make chaos). SOUK_FAULT_SEED=N: the seed of the first; each has the next one."""
 import os
 import random
 import re

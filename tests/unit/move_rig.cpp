@@ -169,9 +169,14 @@ std::vector<pid_t> processes_of(const Capsule& capsule) {
 }
 }  // namespace
 
+const char* pages_impossible() {
+    if (const char* why = moves_impossible()) return why;
+    static const Status possible = make_pages_possible();
+    static const std::string why = possible ? "" : "memory cannot go past an image here: " + possible.error().message;
+    return possible ? nullptr : why.c_str();
+}
+
 uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
-    const Status possible = make_pages_possible();
-    ck_assert_msg(possible.has_value(), "%s", possible ? "" : possible.error().message.c_str());
     const TempDir images;
     rig->helpers_ready = false;
     rig->drained.reset();

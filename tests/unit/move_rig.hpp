@@ -37,6 +37,8 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
 // freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
 void hop(std::unique_ptr<CapsuleRig>& rig);
 
+const char* pages_impossible();  // as moves_impossible, of live_hop
+
 // The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before it runs there, or it
 // runs first. Returns how many bytes of pages went so.
 enum class LiveOrder : uint8_t { pages_first, run_first };

@@ -28,7 +28,7 @@ for n, line in enumerate(sys.stdin, 1):
 sys.exit(42))";
 
 START_TEST(a_job_that_moves_by_its_pages_computes_what_an_unmoved_one_does) {
-    UNIT_SKIP_IF(unit::moves_impossible());
+    UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output, still;
     auto rig = std::make_unique<CapsuleRig>(output);
     CapsuleRig other(still);
@@ -56,7 +56,7 @@ END_TEST
 
 // While pages are missing: forks, mremap, madvise, munmap, mprotect, threads that touch the same pages, and many processes.
 START_TEST(memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right) {
-    UNIT_SKIP_IF(unit::moves_impossible());
+    UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::python(R"(
@@ -137,7 +137,7 @@ for round, line in enumerate(sys.stdin):
 END_TEST
 
 START_TEST(a_tree_of_processes_moves_by_its_pages) {
-    UNIT_SKIP_IF(unit::moves_impossible());
+    UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::shell("seq 1 300000 | while read -r n; do echo $n; done | python3 -uc 'import sys\nkeep = bytearray(9 << 20)\n"
