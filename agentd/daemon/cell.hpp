@@ -183,6 +183,8 @@ class Cell {
     uint64_t pages_acknowledged_ = 0;
     bool looked_ = false;
     bool restore_late_ = false;  // when it is told to run
+    bool dump_again_ = false;  // with all of its memory in the image
+    double link_bytes_per_s_ = 0;
     bool filling_ = false;  // runs without all of its memory
 
     bool has_job_ = false;  // started, restored or found running

@@ -141,7 +141,7 @@ void Cell::close_criu() {
 
 // Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no use).
 void Cell::criu_failed(const std::string& why) {
-    const Plan plan = plan_;
+    const Plan plan = std::exchange(dump_again_, false) ? Plan::dumping : plan_;
     close_criu();
     if (plan == Plan::dumping && client_) (void)client_.undrain();  // CRIU may have died while it held
     if (helpers_in_ && client_) (void)client_.helpers_leave();
@@ -186,6 +186,7 @@ void Cell::criu_event(const CriuEvent& e) {
     switch (e.kind) {
         case CriuEventKind::ready:
             limit_.cancel();
+            if (dump_again_) return dump(link_bytes_per_s_);
             if (has_job_) return tell(CellEvent::Kind::criu_ready);  // else it has been told
             return begin_restore();
         case CriuEventKind::pre_dump: {
@@ -228,15 +229,16 @@ void Cell::criu_event(const CriuEvent& e) {
 Status Cell::plan_dump(double link_bytes_per_s) {
     TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
     MoveFacts facts;
-    facts.processes = 0;
+    facts.processes = facts.threads = 0;
     for (const CapsuleProcess& p : processes) {
-        if (p.pid == 1) continue;
+        if (p.pid == 1 || p.parent == 0) continue;  // souk-init, and CRIU, which came from outside
         ++facts.processes;
+        facts.threads += p.threads;
         facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     }
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
-    facts.pages_possible = site_.pages_possible && !locked && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
+    facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
     facts.post_copy_possible = facts.pages_possible;
     facts.policy = job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
@@ -257,6 +259,7 @@ Status Cell::room_for_image(uint64_t bytes) const {
 }
 
 void Cell::dump(double link_bytes_per_s) {
+    link_bytes_per_s_ = link_bytes_per_s;
     const auto refuse = [&](const std::string& why) {
         plan_ = Plan::dumping;
         criu_failed(why);
@@ -264,6 +267,7 @@ void Cell::dump(double link_bytes_per_s) {
     if (!criu_) return refuse("CRIU is not ready");
     if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error().message);
     plan_ = Plan::dumping;
+    dump_again_ = false;
     DumpOptions options;
     options.root = root_;
     options.terminal = terminal_;
@@ -280,8 +284,9 @@ void Cell::held_after_dump() {
         }
         group_frozen_ = true;
     }
+    // Between plan_dump's look and the stop it has locked a file: once more, with all of its memory.
     if (form_ != MoveForm::stop_and_copy && image_has_locks(image_fd_.get())) {
-        dump_trouble_ = "it has just locked a file";
+        dump_again_ = true;
         return undo_dump();
     }
     if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
@@ -346,6 +351,7 @@ void Cell::undone() {
     helpers_in_ = false;
     drop_image();
     update_watch();
+    if (dump_again_) return ready_criu(to_disk_);
     tell(why.empty() ? CellEvent::Kind::dump_undone : CellEvent::Kind::dump_failed, why);
 }
 

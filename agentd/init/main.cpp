@@ -39,8 +39,8 @@ void begin() {
         for (pollfd& one : p) one = {-1, 0, 0};
         p[signals] = {g.child_signals, POLLIN, 0};
         p[door] = {g.listen, POLLIN, 0};
-        // What could not be told is told when the socket takes more.
-        p[agent] = {g.conn, static_cast<short>(POLLIN | (g.blocked ? POLLOUT : 0)), 0};
+        // What could not be told is told when the socket takes more; nothing else is asked before its answer is.
+        p[agent] = {g.conn, static_cast<short>((g.greeted && g.answer.waits ? 0 : POLLIN) | (g.blocked ? POLLOUT : 0)), 0};
         p[exec] = {g.exec_pipe, POLLIN, 0};
         if (input_waits()) p[input] = {g.in.fd, POLLOUT, 0};
         // When the dump kills the job its pipes end, which is no end of the job's output.
@@ -51,7 +51,7 @@ void begin() {
             if (p[output + i].revents) read_output(&g.out[i], false);
         if (p[exec].revents) on_exec_pipe();
         if (p[signals].revents) on_child();
-        if (p[agent].revents & ~POLLOUT) on_record();
+        if (p[agent].revents & ~POLLOUT) on_record();  // also a broken connection
         if (p[door].revents) on_connect();
         if (input_waits()) write_input();
         check_ends();

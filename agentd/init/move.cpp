@@ -15,7 +15,7 @@ namespace souk::init {
 namespace {
 constexpr const char* ns_last_pid = "/proc/sys/kernel/ns_last_pid";
 
-// Told with the next flush(). agentd asks for one thing at a time.
+// Told with the next flush(); until then the loop takes no other record.
 void answer(souk_type type, const char* failed, const void* bytes = nullptr, size_t n = 0) {
     Answer& a = g.answer;
     a.waits = true;

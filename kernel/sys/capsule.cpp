@@ -23,6 +23,7 @@ struct StatLine {
     std::string name;
     char state = '?';
     pid_t parent = 0;
+    int threads = 0;
     uint64_t start_ticks = 0, resident_pages = 0;
 };
 
@@ -34,12 +35,12 @@ bool parse_stat(const std::string& text, StatLine& out) {
     long parent;
     unsigned long start, pages;
     const int n = std::sscanf(text.c_str() + close + 1,
-                              " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lu %*u %lu",
-                              &out.state, &parent, &start, &pages);
+                              " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %*u %lu",
+                              &out.state, &parent, &out.threads, &start, &pages);
     out.parent = static_cast<pid_t>(parent);
     out.start_ticks = start;
     out.resident_pages = pages;
-    return n == 4;
+    return n == 5;
 }
 
 // In the new process, before its exec: system calls only. Moves what souk-init gets to fds 3 and 4.
@@ -149,7 +150,7 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
         const auto text = read_file(proc.get(), name + "/stat");
         StatLine line;
         if (text && parse_stat(*text, line))  // else it ended meanwhile
-            processes.push_back({pid, line.parent, line.state, line.name, line.resident_pages});
+            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.resident_pages});
     }
     if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
     return processes;

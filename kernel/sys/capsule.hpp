@@ -62,6 +62,7 @@ struct CapsuleProcess {
     pid_t pid = 0, parent = 0;  // as seen inside
     char state = '?';
     std::string name;
+    int threads = 0;
     uint64_t resident_pages = 0;
 };
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);

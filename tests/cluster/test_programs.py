@@ -413,6 +413,35 @@ def test_locks_of_files_go_along(market, tmp_path, kind, size, form):
     assert lines == [str(i) for i in range(len(lines))]
 
 
+BLINKER = """
+import fcntl, sys, threading, time
+over, n = [], 0
+threading.Thread(target=lambda: (sys.stdin.read(), over.append(1)), daemon=True).start()
+held = bytearray(32 << 20)
+with open("lock", "w") as f:
+    while not over:
+        for kind in fcntl.LOCK_EX, fcntl.LOCK_UN:
+            fcntl.flock(f, kind)
+            until = time.monotonic() + 0.002
+            while time.monotonic() < until: pass
+        n += 1
+        if n % 20 == 0: print(n, flush=True)
+"""
+
+
+@forms(0)
+def test_locks_that_come_and_go_refuse_no_move(market, tmp_path, form):
+    # Between the look that plans the move and the stop: about one move in four.
+    (tmp_path / "job.py").write_text(BLINKER)
+    job = market.srun("--move", form, "-p", 50, "bash", "-c", 'cd "$1"; exec /usr/bin/python3 job.py', "bash", tmp_path,
+                      stdin=subprocess.PIPE)
+    job.printed(1)
+    for _ in range(4):
+        move_about(market, job, form)
+    lines = check_ended(market, job)
+    assert lines == [str(20 * i) for i in range(1, len(lines) + 1)]
+
+
 def on_terminal(market, form, between, *command):
     """Moves a job that stands on a terminal, and between the moves types into it."""
     t = Terminal(market, "-v", "--move", form, "-p", 50, *command)
