@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/fd.hpp"
@@ -34,11 +35,6 @@ struct CriuTool {
 };
 // CRIU in the private prefix, else the system's. Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);
-
-enum class TcpPolicy : uint8_t {
-    refuse,  // an established connection stops the dump
-    close,   // the job finds its connections closed
-};
 
 struct CriuStart {
     const Capsule* capsule = nullptr;  // souk-init must have answered helpers_ready

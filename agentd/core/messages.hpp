@@ -40,6 +40,7 @@ struct JobSpec {
     bool tty = false;               // a terminal of its own; else three pipes
     uint16_t rows = 24, cols = 80;
     MovePolicy move = MovePolicy::automatic;
+    TcpPolicy tcp = TcpPolicy::close;
     bool operator==(const JobSpec&) const = default;
 };
 

@@ -74,7 +74,7 @@ void Cell::drop_image() {
 void Cell::look() {
     if (!has_job_ || gone_ || plan_ != Plan::none || filling_ || exited_) return;
     looked_ = true;
-    const Status movable = check_movable(*capsule_, root_);
+    const Status movable = check_movable(*capsule_, root_, job_.spec.tcp);
     tell(CellEvent::Kind::movable, movable ? "" : movable.error().message);
 }
 
@@ -93,7 +93,7 @@ void Cell::enter_capsule() {
         (void)client_.prepare(job_.spec.tty);
         (void)client_.helpers_enter(true);
     } else {
-        if (auto movable = check_movable(*capsule_, root_); !movable) return criu_failed(movable.error().message);
+        if (auto movable = check_movable(*capsule_, root_, job_.spec.tcp); !movable) return criu_failed(movable.error().message);
         (void)client_.helpers_enter(false);
     }
     update_watch();
@@ -271,7 +271,7 @@ void Cell::dump(double link_bytes_per_s) {
     DumpOptions options;
     options.root = root_;
     options.terminal = terminal_;
-    options.tcp = TcpPolicy::close;
+    options.tcp = job_.spec.tcp;
     options.lazy = form_ != MoveForm::stop_and_copy;
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }
@@ -384,7 +384,7 @@ void Cell::begin_restore() {
     RestoreOptions options;
     options.keys = *std::exchange(stdio_keys_, std::nullopt);
     options.lazy = sink_.has_value();
-    options.tcp = TcpPolicy::close;
+    options.tcp = job_.spec.tcp;
     if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
 }
 

@@ -22,6 +22,12 @@ enum class MovePolicy : uint8_t {
     fast,       // runs as soon as it can
 };
 
+// What becomes of the job's established TCP connections when it stops for a move or a freeze (srun --tcp).
+enum class TcpPolicy : uint8_t {
+    close,   // the job finds them closed
+    refuse,  // as long as it has one it does not move
+};
+
 struct MoveForecast {
     MoveForm form = MoveForm::stop_and_copy;
     Nanos pause;  // it stands still

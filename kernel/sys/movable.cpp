@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <arpa/inet.h>
+
 #include <array>
 #include <cerrno>
+#include <charconv>
 
 namespace souk {
 namespace {
@@ -35,7 +38,55 @@ bool traced(int proc, pid_t pid) {
     const size_t line = status->find("\nTracerPid:\t");
     return line != std::string::npos && status->compare(line + 12, 2, "0\n") != 0;
 }
+
+// "0100007F:1F90" of the kernel's tables: 32-bit words as they lie in memory.
+std::string address_text(std::string_view hex) {
+    const size_t colon = hex.find(':');
+    std::array<uint32_t, 4> words{};
+    uint32_t port = 0;
+    if ((colon != 8 && colon != 32) || std::from_chars(hex.data() + colon + 1, hex.data() + hex.size(), port, 16).ec != std::errc{}) return std::string(hex);
+    for (size_t i = 0; i < colon / 8; ++i) (void)std::from_chars(hex.data() + i * 8, hex.data() + i * 8 + 8, words[i], 16);
+    char text[INET6_ADDRSTRLEN] = {};
+    ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), text, sizeof text);
+    const std::string host = text;
+    return (colon == 8 ? host : "[" + host + "]") + ":" + std::to_string(port);
+}
+
+// Of the process's network namespace, read when the first socket is met.
+struct TcpTables {
+    std::string text[2];
+    bool read = false;
+    std::string peer(int proc, pid_t pid, std::string_view inode) {
+        constexpr size_t bytes_max = 16 << 20;
+        constexpr std::array names = {"/net/tcp", "/net/tcp6"};
+        for (size_t i = 0; i < names.size() && !read; ++i) text[i] = read_file(proc, std::to_string(pid) + names[i], bytes_max).value_or("");
+        read = true;
+        const std::string v4 = tcp_peer(text[0], inode);
+        return v4.empty() ? tcp_peer(text[1], inode) : v4;
+    }
+};
 }  // namespace
+
+std::string tcp_peer(std::string_view table, std::string_view inode) {
+    // proc(5): sl local remote state tx:rx tr:when retransmits uid timeout inode ...
+    enum { remote = 2, state = 3, inode_field = 9 };
+    for (size_t at = 0; at < table.size();) {
+        const size_t end = std::min(table.find('\n', at), table.size());
+        std::string_view line = table.substr(at, end - at), fields[inode_field + 1];
+        at = end + 1;
+        for (std::string_view& field : fields) {
+            line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+            field = line.substr(0, line.find(' '));
+            line.remove_prefix(field.size());
+        }
+        if (fields[inode_field] != inode) continue;
+        constexpr std::string_view syn_received = "03", time_wait = "06", closed = "07", listening = "0A";
+        for (const std::string_view none : {syn_received, time_wait, closed, listening})
+            if (fields[state] == none) return {};
+        return address_text(fields[remote]);
+    }
+    return {};
+}
 
 std::string_view unmovable_file(std::string_view target) {
     for (const Kind& kind : kinds)
@@ -43,11 +94,12 @@ std::string_view unmovable_file(std::string_view target) {
     return {};
 }
 
-Status check_movable(const Capsule& capsule, pid_t root, size_t files_max) {
+Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max) {
     TRY_ASSIGN(const auto processes, capsule_processes(capsule));
     TRY(check_movable(processes, root));
     TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
     size_t files = 0;
+    TcpTables connections;
     for (const CapsuleProcess& p : processes) {
         if (p.pid == 1 || p.parent == 0 || p.state == 'Z') continue;  // souk-init, and who came from outside
         if (traced(proc.get(), p.pid)) return fail("cannot move: " + named(p) + " is being traced");
@@ -59,8 +111,12 @@ Status check_movable(const Capsule& capsule, pid_t root, size_t files_max) {
             char target[64];
             const ssize_t n = ::readlinkat(proc.get(), (directory + "/" + name).c_str(), target, sizeof target);
             if (n <= 0) continue;
-            if (const auto what = unmovable_file({target, static_cast<size_t>(n)}); !what.empty())
+            const std::string_view file(target, static_cast<size_t>(n));
+            if (const auto what = unmovable_file(file); !what.empty())
                 return fail("cannot move: " + named(p) + " has " + std::string(what) + " open (file " + name + ")");
+            if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) continue;
+            if (const auto peer = connections.peer(proc.get(), p.pid, file.substr(8, file.size() - 9)); !peer.empty())
+                return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " + name + "), and --tcp=refuse keeps that");
         }
     }
     return {};

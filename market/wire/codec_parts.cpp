@@ -223,6 +223,7 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     m->tty = spec.tty;
     m->rows = spec.rows;
     m->move = static_cast<uint32_t>(spec.move);
+    m->tcp = static_cast<uint32_t>(spec.tcp);
     m->cols = spec.cols;
     return m;
 }
@@ -270,6 +271,7 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     else if (m->n_groups) spec.groups.assign(m->groups, m->groups + m->n_groups);
     spec.tty = m->tty;
     spec.move = c.one_of("move", m->move, MovePolicy::automatic, MovePolicy::fast);
+    spec.tcp = c.one_of("tcp", m->tcp, TcpPolicy::close, TcpPolicy::refuse);
     spec.rows = c.cells("rows", m->rows);
     spec.cols = c.cells("cols", m->cols);
     return spec;

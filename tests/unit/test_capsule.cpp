@@ -24,6 +24,23 @@ START_TEST(what_no_dump_takes_along_is_known_by_its_name) {
 }
 END_TEST
 
+START_TEST(the_peer_of_a_connection_is_read_from_the_kernels_tables) {
+    const std::string v4 =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 41 1 0000000000000000 100 0 0 10 0\n"
+        "   1: 0B004F0A:C350 01004F0A:1B9E 01 00000000:00000000 02:00000B7A 00000000     0        0 4210 2 0000000000000000 20 4 30 10 -1\n"
+        "   2: 0B004F0A:C351 01004F0A:1B9E 06 00000000:00000000 00:00000000 00000000     0        0 0 3 0000000000000000\n"
+        "   3: 0B004F0A:C352 01004F0A:1B9E 08 00000000:00000000 00:00000000 00000000     0        0 43 1 0000000000000000 20 4 30 10 -1";
+    const std::string v6 = "\n   0: 00000000000000000000000001000000:9C40 00000000000000000000000001000000:0050 01 "
+                           "00000000:00000000 00:00000000 00000000     0        0 77 1 0000000000000000 20 4 30 10 -1\n";
+    ck_assert_text(tcp_peer(v4, "4210"), "10.79.0.1:7070");
+    ck_assert_text(tcp_peer(v4, "43"), "10.79.0.1:7070");  // half closed, with no line end
+    ck_assert_text(tcp_peer(v6, "77"), "[::1]:80");
+    for (const char* none : {"41", "421", "0", "", "99"}) ck_assert_msg(tcp_peer(v4, none).empty(), "%s", none);
+    ck_assert(tcp_peer("", "43").empty() && tcp_peer("0: x 5", "5").empty());
+}
+END_TEST
+
 START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
@@ -320,7 +337,8 @@ START_TEST(a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule) {
 END_TEST
 }  // namespace
 
-UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name, a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
+UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name, the_peer_of_a_connection_is_read_from_the_kernels_tables,
+           a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
            a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,

@@ -95,12 +95,22 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
             {0, "move", "FORM", "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
              "                              or fast (runs as soon as it can)",
              [&o](const char* t) -> Status {
-                 o.move_given = true;
+                 o.form_given = true;
                  const std::string_view form = t;
                  if (form == "auto") o.move = MovePolicy::automatic;
                  else if (form == "safe") o.move = MovePolicy::safe;
                  else if (form == "fast") o.move = MovePolicy::fast;
                  else return fail("'" + std::string(form) + "' is none of auto, safe and fast");
+                 return {};
+             }},
+            {0, "tcp", "WHAT", "when it moves, its established TCP connections: close (the default), or refuse (as long\n"
+             "                              as it has one it does not move)",
+             [&o](const char* t) -> Status {
+                 o.form_given = true;
+                 const std::string_view what = t;
+                 if (what == "close") o.tcp = TcpPolicy::close;
+                 else if (what == "refuse") o.tcp = TcpPolicy::refuse;
+                 else return fail("'" + std::string(what) + "' is neither close nor refuse");
                  return {};
              }},
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
@@ -147,7 +157,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
         o.job = change.empty() ? attach : change;
         if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
-        if (o.detach || !o.name.empty() || o.move_given) return usage("--detach, --name and --move are only for a new job");
+        if (o.detach || !o.name.empty() || o.form_given) return usage("--detach, --name, --move and --tcp are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
         return Parsed::go;

@@ -20,7 +20,8 @@ struct SrunOptions {
     JobTerms terms;
     std::string name, job, node, socket;
     MovePolicy move = MovePolicy::automatic;
-    bool move_given = false;
+    TcpPolicy tcp = TcpPolicy::close;
+    bool form_given = false;  // one of the two
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos patience = Nanos::from_s(300);
