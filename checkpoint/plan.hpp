@@ -16,7 +16,8 @@
 namespace souk {
 
 struct MoveFacts {
-    uint64_t memory_bytes = 0;  // resident, of all processes
+    uint64_t memory_bytes = 0;    // resident, of all processes
+    uint64_t reserved_bytes = 0;  // address space, of all processes
     int processes = 1;
     int threads = 1;            // of all processes
     double link_bytes_per_s = 0;  // what the last transfers to that node made; 0: not known
@@ -36,6 +37,10 @@ inline constexpr Nanos base = Nanos::from_us(13'000);           // dump and rest
 inline constexpr Nanos per_process = Nanos::from_us(3'100);     // each further one
 inline constexpr Nanos per_thread = Nanos::from_us(450);
 inline constexpr double lazy_ns_per_byte = 0.065;               // mapping memory without copying it
+// CRIU's lazy dump fills a table with 16 bytes for each page of address space, touched or not (criu/mem.c, the copy of
+// pp->nr_iovs): 5 s and 4 GB of memory per TB, as programs of Java, of Go or with AddressSanitizer reserve it.
+inline constexpr double lazy_table_bytes_per_byte = 16.0 / 4096;
+inline constexpr double lazy_ns_per_table_byte = 1.2;
 inline constexpr double image_ns_per_byte = 1.0;                // dump, digest and restore of memory by image
 inline constexpr double default_link_bytes_per_s = 1.5e9;       // loopback
 }  // namespace move_cost
@@ -44,5 +49,7 @@ inline constexpr uint64_t pages_from_bytes = 6 << 20;              // less goes 
 inline constexpr Nanos pause_worth_post_copy = Nanos::from_ms(100);
 
 MovePlan plan_move(const MoveFacts& facts);
+// Memory that the dump takes in the directory for images, or beside it.
+uint64_t dump_room_bytes(const MoveFacts& facts, MoveForm form);
 
 }  // namespace souk

@@ -234,6 +234,7 @@ Status Cell::plan_dump(double link_bytes_per_s) {
         if (p.pid == 1 || p.parent == 0) continue;  // souk-init, and CRIU, which came from outside
         ++facts.processes;
         facts.threads += p.threads;
+        facts.reserved_bytes += p.reserved_bytes;
         facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     }
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
@@ -245,7 +246,7 @@ Status Cell::plan_dump(double link_bytes_per_s) {
     const MovePlan plan = plan_move(facts);
     forecast_ = plan.forecast;
     form_ = plan.forecast.form;
-    return room_for_image(form_ == MoveForm::stop_and_copy ? facts.memory_bytes : 0);
+    return room_for_image(dump_room_bytes(facts, form_));
 }
 
 Status Cell::room_for_image(uint64_t bytes) const {

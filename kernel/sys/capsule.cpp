@@ -24,7 +24,7 @@ struct StatLine {
     char state = '?';
     pid_t parent = 0;
     int threads = 0;
-    uint64_t start_ticks = 0, resident_pages = 0;
+    uint64_t start_ticks = 0, reserved_bytes = 0, resident_pages = 0;
 };
 
 // proc(5), /proc/PID/stat. The name may hold blanks and brackets: it ends at the last one.
@@ -33,14 +33,15 @@ bool parse_stat(const std::string& text, StatLine& out) {
     if (open == std::string::npos || close == std::string::npos || close < open) return false;
     out.name = text.substr(open + 1, close - open - 1);
     long parent;
-    unsigned long start, pages;
+    unsigned long start, reserved, pages;
     const int n = std::sscanf(text.c_str() + close + 1,
-                              " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %*u %lu",
-                              &out.state, &parent, &out.threads, &start, &pages);
+                              " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu",
+                              &out.state, &parent, &out.threads, &start, &reserved, &pages);
     out.parent = static_cast<pid_t>(parent);
     out.start_ticks = start;
+    out.reserved_bytes = reserved;
     out.resident_pages = pages;
-    return n == 5;
+    return n == 6;
 }
 
 // In the new process, before its exec: system calls only. Moves what souk-init gets to fds 3 and 4.
@@ -150,7 +151,7 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
         const auto text = read_file(proc.get(), name + "/stat");
         StatLine line;
         if (text && parse_stat(*text, line))  // else it ended meanwhile
-            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.resident_pages});
+            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.reserved_bytes, line.resident_pages});
     }
     if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
     return processes;

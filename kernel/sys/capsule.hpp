@@ -63,6 +63,7 @@ struct CapsuleProcess {
     char state = '?';
     std::string name;
     int threads = 0;
+    uint64_t reserved_bytes = 0;  // of its address space
     uint64_t resident_pages = 0;
 };
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);

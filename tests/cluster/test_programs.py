@@ -67,6 +67,21 @@ def check_rounds(market, form, where, round_):
     assert end == "end" and lines == wanted * (len(lines) // len(wanted))
 
 
+def check_lines(market, form, program, more=3, also=None):
+    """A job that prints until its input ends is moved about; by hand its lines are the same."""
+    job = market.srun("--move", form, "-p", 50, program, stdin=subprocess.PIPE)
+    job.printed(3)
+    assert also is None or also(job)
+    move_about(market, job, form)
+    job.printed(job.lines() + more)
+    lines = check_ended(market, job)
+    by_hand = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert [by_hand.stdout.readline().rstrip() for _ in lines] == lines
+    finally:
+        by_hand.communicate(timeout=20)
+
+
 @forms(0)
 def test_a_pipeline_of_bash(market, tmp_path, form):
     check_rounds(market, form, tmp_path,
@@ -299,18 +314,7 @@ int main(void) {
 
 @forms(1)
 def test_an_openmp_kernel(market, tmp_path, form):
-    program = compiled(tmp_path, KERNEL, "-fopenmp")
-    job = market.srun("--move", form, "-p", 50, program, stdin=subprocess.PIPE)
-    job.printed(3)
-    move_about(market, job, form)
-    job.printed(job.lines() + 3)
-    lines = check_ended(market, job)
-    by_hand = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert [by_hand.stdout.readline().rstrip() for _ in lines] == lines
-    finally:
-        by_hand.kill()
-        by_hand.communicate()
+    check_lines(market, form, compiled(tmp_path, KERNEL, "-fopenmp"))
 
 
 SHM_TIMER = """
@@ -374,17 +378,41 @@ int main(void) {
 
 @forms(0)
 def test_posix_shared_memory_and_a_periodic_timer(market, tmp_path, form):
-    program = compiled(tmp_path, SHM_TIMER, "-pthread")
-    job = market.srun("--move", form, "-p", 50, program, stdin=subprocess.PIPE)
-    job.printed(3)
-    move_about(market, job, form)
-    job.printed(job.lines() + 20)  # the timer still fires
-    lines = check_ended(market, job)
-    by_hand = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert [by_hand.stdout.readline().rstrip() for _ in lines] == lines
-    finally:
-        by_hand.communicate()
+    check_lines(market, form, compiled(tmp_path, SHM_TIMER, "-pthread"), 20)  # the timer still fires
+
+
+RESERVER = """
+#define _GNU_SOURCE
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+enum { TOUCHED = 1 << 23, FAR = 100 };
+int main(void) {
+    const size_t tb = (size_t)1 << 40, step = tb / FAR & ~(size_t)4095;
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *none = mmap(0, tb, PROT_NONE, how, -1, 0);
+    unsigned char *far = mmap(0, tb, PROT_READ | PROT_WRITE, how, -1, 0), *near = calloc(TOUCHED, 1);
+    if (none == MAP_FAILED || (void *)far == MAP_FAILED) return 3;
+    struct pollfd in = {0, POLLIN, 0};
+    for (unsigned n = 0; poll(&in, 1, 1) <= 0; ++n) {
+        unsigned sum = 0;
+        for (unsigned i = 0; i < TOUCHED; i += 512) sum = sum * 31 + (near[i] += i / 512 + n);
+        for (unsigned i = 0; i < FAR; ++i) sum = sum * 31 + ++far[i * step];
+        printf("%u %u\\n", n, sum);
+        fflush(stdout);
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_terabytes_that_are_reserved_and_hardly_touched(market, tmp_path, form):
+    def moved_as_a_small_one(job):
+        market.tool("marketctl", "--hold", "move", job.id, next(n for n in ("n1", "n2") if n != market.until_runs(job.id)["where"]))
+        return market.until_job(job.id, "has moved", lambda j: j["status"] == "run" and j["migrations"] > 0)["last_move"] == "stop-and-copy"
+    check_lines(market, form, compiled(tmp_path, RESERVER), also=moved_as_a_small_one)
 
 
 LOCKER = """

@@ -250,7 +250,7 @@ START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
     const Status good = check_movable(*processes, rig.root);
     ck_assert_msg(good.has_value(), "%s", good ? "" : good.error().message.c_str());
     for (const CapsuleProcess& p : *processes) ck_assert_int_eq(p.threads, 1);
-    processes->push_back({4242, 1, 'S', "stray one", 1, 1});
+    processes->push_back({4242, 1, 'S', "stray one", 1, 4096, 1});
     const Status bad = check_movable(*processes, rig.root);
     ck_assert(!bad.has_value());
     ck_assert_text(bad.error().message.substr(0, 47), "cannot move: process 4242 (stray one) has left ");

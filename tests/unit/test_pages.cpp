@@ -292,8 +292,25 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     slow.memory_bytes = 32 << 20;
     slow.link_bytes_per_s = 100e6;
     ck_assert(plan_move(slow).forecast.form == MoveForm::post_copy);
+    // A terabyte that is reserved costs more than a copy of little memory, and less than one of much; in each form.
+    MoveFacts sparse;
+    sparse.pages_possible = sparse.post_copy_possible = true;
+    for (const MovePolicy policy : {MovePolicy::automatic, MovePolicy::safe, MovePolicy::fast}) {
+        sparse.policy = policy;
+        sparse.memory_bytes = 32 << 20;
+        sparse.reserved_bytes = uint64_t{1} << 40;
+        ck_assert(plan_move(sparse).forecast.form == MoveForm::stop_and_copy && plan_move(sparse).forecast.pause < Nanos::from_ms(100));
+        ck_assert_uint_eq(dump_room_bytes(sparse, MoveForm::stop_and_copy), sparse.memory_bytes);
+        ck_assert_uint_eq(dump_room_bytes(sparse, MoveForm::post_copy), uint64_t{4} << 30);
+        sparse.memory_bytes = uint64_t{16} << 30;
+        ck_assert(plan_move(sparse).forecast.form != MoveForm::stop_and_copy);
+        sparse.memory_bytes = 32 << 20;
+        sparse.reserved_bytes = uint64_t{1} << 30;
+        ck_assert(plan_move(sparse).forecast.form != MoveForm::stop_and_copy);
+    }
     // What it predicts grows with each fact.
     for (const auto& more : std::vector<std::function<void(MoveFacts&)>>{[](MoveFacts& f) { f.memory_bytes *= 2; },
+                                                                        [](MoveFacts& f) { f.reserved_bytes += 1 << 30; },
                                                                         [](MoveFacts& f) { f.processes += 3; f.threads += 3; },
                                                                         [](MoveFacts& f) { f.threads += 10; }}) {
         MoveFacts bigger = slow;
