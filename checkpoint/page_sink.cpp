@@ -5,14 +5,14 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+
+#include "kernel/sys/probe.hpp"
 
 namespace souk {
 namespace {
@@ -30,17 +30,9 @@ Status watch(int epoll, int fd) {
 }  // namespace
 
 Status make_pages_possible() {
-    constexpr const char* limit_path = "/proc/sys/fs/pipe-max-size";
-    constexpr int64_t needed = 4 << 20;  // CRIU keeps the pages of a lazy dump in pipes of that size
-    const Fd uffd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
-    if (!uffd) return fail_errno("userfaultfd", errno);
-    uffdio_api api{};
-    api.api = UFFD_API;
-    api.features = UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP;
-    if (::ioctl(uffd.get(), UFFDIO_API, &api) != 0) return fail_errno("userfaultfd without events of memory maps", errno);
-    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, limit_path));
-    if (std::strtoll(text.c_str(), nullptr, 10) >= needed) return {};
-    return write_file(AT_FDCWD, limit_path, std::to_string(needed));
+    if (const Need faults = examine_userfaultfd(); !faults.met) return fail(faults.name + ": " + faults.found);
+    if (examine_pipe_size().met) return {};
+    return write_file(AT_FDCWD, pipe_size_path, std::to_string(pipe_bytes_needed));
 }
 
 Result<PageSink> PageSink::open(int image_directory, const std::vector<PageRange>& ranges) {

@@ -21,8 +21,8 @@ struct uffd_msg;
 
 namespace souk {
 
-// Whether memory can go past an image on this machine; raises fs.pipe-max-size to what CRIU needs for that. The error says
-// what is missing.
+// Whether memory can go past an image on this machine (kernel/sys/probe.hpp has the needs); raises fs.pipe-max-size to
+// what CRIU needs for that. The error says what is missing.
 Status make_pages_possible();
 
 class PageSink {

@@ -4,6 +4,8 @@
 #include <liburing.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -20,8 +22,6 @@
 
 namespace souk {
 namespace {
-
-constexpr long pipe_bytes_needed = 4 << 20;
 
 Need judged(std::string name, std::string use, bool required, bool met, std::string found, std::string mend) {
     return {std::move(name), std::move(use), required, met, std::move(found), met ? std::string() : std::move(mend)};
@@ -100,22 +100,6 @@ Need btf() {
                   have ? "run as root" : "boot a kernel with CONFIG_DEBUG_INFO_BTF");
 }
 
-Need pipe_size() {
-    const auto text = read_file(AT_FDCWD, "/proc/sys/fs/pipe-max-size");
-    long bytes = 0;
-    if (text) std::from_chars(text->data(), text->data() + text->size(), bytes);
-    return judged("fs.pipe-max-size", "moving memory lazily", false, bytes >= pipe_bytes_needed, std::to_string(bytes),
-                  "sysctl -w fs.pipe-max-size=" + std::to_string(pipe_bytes_needed));
-}
-
-Need userfaultfd() {
-    const long fd = ::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-    const int code = errno;
-    if (fd >= 0) ::close(static_cast<int>(fd));
-    return judged("userfaultfd", "moving memory lazily", false, fd >= 0, fd >= 0 ? "usable" : errno_text(code),
-                  code == EPERM ? "run as root" : "boot a kernel with CONFIG_USERFAULTFD");
-}
-
 // A page that was just written carries bit 55 in pagemap where the kernel tracks soft-dirty pages.
 Need soft_dirty() {
     bool dirty = false;
@@ -177,6 +161,28 @@ Need examine_io_uring() {
     return judged("io_uring", "the daemons' event loop", true, true, "multishot receive, provided buffer rings", "");
 }
 
+Need examine_pipe_size() {
+    const auto text = read_file(AT_FDCWD, pipe_size_path);
+    int64_t bytes = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), bytes);
+    return judged("fs.pipe-max-size", "moving memory lazily", false, bytes >= pipe_bytes_needed, std::to_string(bytes),
+                  "sysctl -w fs.pipe-max-size=" + std::to_string(pipe_bytes_needed));
+}
+
+Need examine_userfaultfd() {
+    const auto judge = [](bool met, const std::string& found, const char* mend) {
+        return judged("userfaultfd", "moving memory lazily", false, met, found, mend);
+    };
+    const Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
+    if (!fd) return judge(false, errno_text(errno), errno == EPERM ? "run as root" : "boot a kernel with CONFIG_USERFAULTFD");
+    uffdio_api api{};
+    api.api = UFFD_API;
+    api.features = UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP;
+    if (::ioctl(fd.get(), UFFDIO_API, &api) != 0)
+        return judge(false, "without events of memory maps: " + errno_text(errno), "run as root, on a kernel 4.11 or newer");
+    return judge(true, "usable", "");
+}
+
 std::vector<Need> examine_kernel() {
     std::vector<Need> needs;
     rights(needs);
@@ -186,8 +192,8 @@ std::vector<Need> examine_kernel() {
     cgroups(needs);
     needs.push_back(last_pid());
     needs.push_back(btf());
-    needs.push_back(pipe_size());
-    needs.push_back(userfaultfd());
+    needs.push_back(examine_pipe_size());
+    needs.push_back(examine_userfaultfd());
     needs.push_back(soft_dirty());
     return needs;
 }

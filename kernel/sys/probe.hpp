@@ -3,6 +3,7 @@
 // the command that mends it. The doctor prints the table; daemons refuse to start with its words (require).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct Need {
 std::vector<Need> examine_kernel();
 // The one of these that the market's daemon needs.
 Need examine_io_uring();
+// Those that moving memory past an image needs.
+Need examine_userfaultfd();
+Need examine_pipe_size();
+inline constexpr const char* pipe_size_path = "/proc/sys/fs/pipe-max-size";
+inline constexpr int64_t pipe_bytes_needed = 4 << 20;  // CRIU keeps the pages of a lazy dump in pipes of that size
 
 // An error of one line if a required need is not met: "this machine lacks io_uring (...): sysctl ...; ...".
 Status require(const std::vector<Need>& needs);
