@@ -5,20 +5,11 @@
 #include <iterator>
 
 #include "checkpoint/criu_fields.hpp"
+#include "kernel/base/little_endian.hpp"
 
 namespace souk {
 namespace {
 constexpr uint64_t address_max = uint64_t{1} << 57;  // of user space, five levels
-
-void put_le(char* to, uint64_t value, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(value >> (8 * i));
-}
-
-uint64_t get_le(const char* from, size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) value |= uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
-    return value;
-}
 
 bool valid(const PageRange& r) {
     return r.start % page_bytes == 0 && r.start < address_max && r.pages <= (address_max - r.start) / page_bytes;

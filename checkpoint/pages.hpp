@@ -17,18 +17,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/base/pages.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk {
-
-inline constexpr uint64_t page_bytes = 4096;
-
-// Pages of one process (its pid inside the capsule), from an address on that is a multiple of page_bytes.
-struct PageRange {
-    pid_t pid = 0;
-    uint64_t start = 0, pages = 0;
-    bool operator==(const PageRange&) const = default;
-};
 
 // The ranges of one pagemap-PID.img that CRIU left to be fetched. Format: CRIU images/pagemap.proto. An error if it is
 // no such image.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/little_endian.hpp"
 
 namespace souk {
 namespace {
@@ -15,16 +16,6 @@ constexpr uint32_t file_kind = 1, manifest_kind = 2;
 constexpr size_t head_bytes = 16, name_max = 255;
 // A head and a name must always fit behind what is in a piece.
 constexpr size_t head_room = head_bytes + name_max;
-
-void put_le(char* to, uint64_t value, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(value >> (8 * i));
-}
-
-uint64_t get_le(const char* from, size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) value |= uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
-    return value;
-}
 }  // namespace
 
 Result<ImageReader> ImageReader::open(int directory, Manifest needs) {

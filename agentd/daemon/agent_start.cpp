@@ -87,7 +87,7 @@ Status Agent::begin(std::function<void()> on_ready) {
         wire::PagesState state{put, restored, {}};
         for (const PageRange& w : wishes) {
             if (state.wishes.size() == wire::page_wishes_max) transfers_->want(key, std::exchange(state, {put, restored, {}}));
-            state.wishes.push_back({w.pid, w.start, static_cast<uint32_t>(w.pages)});
+            state.wishes.push_back(w);
         }
         transfers_->want(key, state);
     };

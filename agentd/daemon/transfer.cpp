@@ -125,7 +125,7 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
 void Transfers::wanted(const GuestKey& from, const wire::PagesState& state) {
     const auto& pages = sending_.at(from).cargo.pages;
     if (!pages) return end_sending(from, "the destination wants pages that are in the image");
-    for (const wire::PageWish& w : state.wishes) pages->wish({w.pid, w.start, w.pages});
+    for (const PageRange& wish : state.wishes) pages->wish(wish);
     if (state.restored) pages->acknowledged(state.put);
     pump(from);
 }

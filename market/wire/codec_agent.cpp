@@ -163,7 +163,7 @@ void fill(const PagesState& v, Pb__PagesState& m, Arena& a) {
         m.wishes[i] = make(a, pb__page_wish__init);
         m.wishes[i]->pid = v.wishes[i].pid;
         m.wishes[i]->start = v.wishes[i].start;
-        m.wishes[i]->pages = v.wishes[i].pages;
+        m.wishes[i]->pages = static_cast<uint32_t>(v.wishes[i].pages);
     }
 }
 
@@ -172,10 +172,9 @@ PagesState take(const Pb__PagesState& m, Check& c) {
     if (m.n_wishes > page_wishes_max) c.bad("wishes", "too many");
     for (size_t i = 0; i < std::min(m.n_wishes, page_wishes_max); ++i) {
         const Pb__PageWish& w = *m.wishes[i];
-        constexpr uint64_t page = 4096;
-        if (w.start % page != 0) c.bad("wishes", "not the start of a page");
+        if (w.start % page_bytes != 0) c.bad("wishes", "not the start of a page");
         v.wishes.push_back({c.in<int32_t>("wishes", w.pid, 1, INT32_MAX), c.in<uint64_t>("wishes", w.start, 0, uint64_t{1} << 57),
-                            c.in<uint32_t>("wishes", w.pages, 1, 1 << 16)});
+                            c.in<uint64_t>("wishes", w.pages, 1, 1 << 16)});
     }
     return v;
 }

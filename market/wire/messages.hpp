@@ -9,6 +9,7 @@
 
 #include "agentd/core/home.hpp"
 #include "agentd/core/messages.hpp"
+#include "kernel/base/pages.hpp"
 #include "market/core/messages.hpp"
 #include "market/wire/types.hpp"
 
@@ -100,18 +101,12 @@ struct ImageBegin {
     MoveForm form = MoveForm::stop_and_copy;
     bool operator==(const ImageBegin&) const = default;
 };
-// From the destination: it takes pages, has put so many bytes in place, and waits for these first.
-struct PageWish {
-    int32_t pid = 0;  // inside the capsule
-    uint64_t start = 0;
-    uint32_t pages = 0;
-    bool operator==(const PageWish&) const = default;
-};
 inline constexpr size_t page_wishes_max = 256;  // in one frame
+// From the destination: it takes pages, has put so many bytes in place, and waits for these first.
 struct PagesState {
     uint64_t put = 0;
     bool restored = false;  // every page may come
-    std::vector<PageWish> wishes;
+    std::vector<PageRange> wishes;
     bool operator==(const PagesState&) const = default;
 };
 struct ImageResult {

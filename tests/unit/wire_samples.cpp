@@ -169,7 +169,7 @@ END
 SAMPLE(PagesState)
     PagesState v{d.counter(), d.flag(), {}};
     for (uint64_t i = r.below(4); i > 0; --i)
-        v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * 4096, static_cast<uint32_t>(1 + r.below(99))});
+        v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * page_bytes, 1 + r.below(99)});
     return v;
 END
 SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
