@@ -44,7 +44,8 @@ Status send_request(int socket, const CriuReq& request) {
 // In the new process, already in the capsule's pid namespace and in the cgroups: the other namespaces, fds, exec. System
 // calls only. CRIU must hold nothing but its own end of the socket, or it would never notice that agentd is gone.
 struct CriuExec {
-    int capsule, socket, images, ended;
+    int capsule, socket, images;
+    int ended;  // -1: a restore
     const int* ends;
     size_t end_count;
     const int* cgroup_v1;
@@ -57,15 +58,17 @@ void become_criu(const CriuExec& e) {
         if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
     if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
     constexpr int high = 400;  // out of the way of the final numbers
-    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high), ended = ::fcntl(e.ended, F_DUPFD, high);
+    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
+    const int ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
     int ends[8];
     for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0 || ::dup2(ended, ended_fd) < 0) ::_exit(126);
+    if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0) ::_exit(126);
+    if (e.ended >= 0 && ::dup2(ended, ended_fd) < 0) ::_exit(126);
     for (size_t i = 0; i < e.end_count; ++i)
         if (::dup2(ends[i], first_end_fd + static_cast<int>(i)) < 0) ::_exit(126);
-    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(ended_fd) - 1, 0U);
+    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(e.ended >= 0 ? ended_fd - 1 : ended_fd), 0U);
     ::syscall(SYS_close_range, static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
     ::setsid();
     sigset_t none;
@@ -136,9 +139,12 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     s.tool_ = &tool;
     s.socket_ = Fd(pair[0]);
     const Fd theirs(pair[1]);
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
-    const Fd ended(pair[0]);
-    ::close(pair[1]);
+    Fd ended;  // for a dump, which may become a lazy one
+    if (how.job_ends.empty()) {
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+        ended = Fd(pair[0]);
+        ::close(pair[1]);
+    }
     TRY_ASSIGN(s.images_, duplicate(how.images));
     TRY_ASSIGN(s.run_, how.capsule->open_inside("/run", O_RDONLY | O_DIRECTORY));
     if (!tool.kernel_facts.empty() && ::faccessat(s.run_.get(), facts_name, F_OK, 0) != 0) {

@@ -82,7 +82,6 @@ class Transfers {
         MoveForm form = MoveForm::stop_and_copy;
         std::unique_ptr<ImageWriter> writer;
         std::unique_ptr<PageSections> pages;  // once the image is here
-        bool restored = false;
         Timer stall;
     };
 
