@@ -13,7 +13,7 @@ BPFTOOL   ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 PYTHON    ?= /usr/bin/python3
 CRIU_ROOT ?= /opt/souk/criu
 
-ROOMS     := kernel/base kernel/sys market/core market/wire market/sim checkpoint agentd/core bpf tools/common
+ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \

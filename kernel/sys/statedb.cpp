@@ -3,6 +3,7 @@
 
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,13 +37,13 @@ void StateDb::Close::operator()(sqlite3_stmt* statement) const { sqlite3_finaliz
 
 StateDb::StateDb(StateDb&&) noexcept = default;
 StateDb::~StateDb() {
-    for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &load_}) s->reset();
+    for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &load_, &after_, &before_}) s->reset();
     db_.reset();  // before the lock
 }
 
 tl::unexpected<Error> StateDb::failed(std::string_view what) const {
     const int code = db_ ? sqlite3_system_errno(db_.get()) : 0;
-    return tl::unexpected(Error{code, std::string(what) + " " + dir_ + "/state.db: " +
+    return tl::unexpected(Error{code, std::string(what) + " " + path_ + ": " +
                                           (db_ ? sqlite3_errmsg(db_.get()) : "out of memory")});
 }
 
@@ -64,30 +65,49 @@ Result<int64_t> StateDb::ask(const char* sql) const {
     return sqlite3_column_int64(statement.get(), 0);
 }
 
-Result<StateDb> StateDb::open(const std::string& dir, int schema_version) {
+Result<StateDb> StateDb::open(const std::string& dir, int schema_version, int oldest) {
     StateDb state;
-    state.dir_ = dir;
+    state.path_ = dir + "/state.db";
     TRY_ASSIGN(state.lock_, lock_directory(dir));
-    TRY(state.open_file(schema_version));
-    TRY_ASSIGN(state.begin_, state.prepare("BEGIN IMMEDIATE"));
-    TRY_ASSIGN(state.put_, state.prepare("INSERT INTO state VALUES (?1, ?2, ?3) "
-                                         "ON CONFLICT DO UPDATE SET value = excluded.value"));
-    TRY_ASSIGN(state.erase_, state.prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2"));
-    TRY_ASSIGN(state.commit_, state.prepare("COMMIT"));
-    TRY_ASSIGN(state.rollback_, state.prepare("ROLLBACK"));
-    TRY_ASSIGN(state.load_, state.prepare("SELECT key, value FROM state WHERE kind = ?1 ORDER BY key"));
+    {  // with this mode, and its name durable, before SQLite sees it
+        TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, state.path_, O_RDWR | O_CREAT, 0600));
+        TRY_ASSIGN(const Fd directory, open_at(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY));
+        if (fsync(directory.get()) != 0) return fail_errno("sync " + dir, errno);
+    }
+    TRY(state.open_file(schema_version, oldest));
     return state;
 }
 
-Status StateDb::open_file(int schema_version) {
-    const std::string path = dir_ + "/state.db";
-    {  // with this mode, and its name durable, before SQLite sees it
-        TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, path, O_RDWR | O_CREAT, 0600));
-        TRY_ASSIGN(const Fd directory, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
-        if (fsync(directory.get()) != 0) return fail_errno("sync " + dir_, errno);
-    }
+Result<StateDb> StateDb::open_to_read(const std::string& file, int schema_version) {
+    StateDb state;
+    state.path_ = file;
+    // For writing too: SQLite folds in what a crash has left beside the file.
+    TRY_ASSIGN(const Fd there, open_at(AT_FDCWD, file, O_RDWR));
+    struct stat st {};
+    if (fstat(there.get(), &st) != 0 || st.st_size == 0) return fail(file + " is empty");
+    TRY(state.open_file(schema_version, INT_MAX));
+    return state;
+}
+
+Status StateDb::open_file(int schema_version, int oldest) {
+    TRY(use_file(schema_version, oldest));
+    TRY_ASSIGN(begin_, prepare("BEGIN IMMEDIATE"));
+    TRY_ASSIGN(put_, prepare("INSERT INTO state VALUES (?1, ?2, ?3) "
+                             "ON CONFLICT DO UPDATE SET value = excluded.value"));
+    TRY_ASSIGN(erase_, prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2"));
+    TRY_ASSIGN(commit_, prepare("COMMIT"));
+    TRY_ASSIGN(rollback_, prepare("ROLLBACK"));
+    TRY_ASSIGN(load_, prepare("SELECT key, value FROM state WHERE kind = ?1 ORDER BY key"));
+    TRY_ASSIGN(after_, prepare("SELECT key, value FROM state WHERE kind = ?1 AND key > ?2 "
+                               "ORDER BY key LIMIT ?3"));
+    TRY_ASSIGN(before_, prepare("SELECT key, value FROM state WHERE kind = ?1 AND key < ?2 "
+                                "ORDER BY key DESC LIMIT ?3"));
+    return {};
+}
+
+Status StateDb::use_file(int schema_version, int oldest) {
     sqlite3* db = nullptr;
-    const int ret = sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    const int ret = sqlite3_open_v2(path_.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
     db_.reset(db);
     if (ret != SQLITE_OK) return failed("cannot open");
     sqlite3_extended_result_codes(db, 1);
@@ -95,10 +115,10 @@ Status StateDb::open_file(int schema_version) {
     TRY(run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;"
             "PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 1024;"
             "PRAGMA journal_size_limit = 4194304; PRAGMA temp_store = MEMORY"));
-    return check_version(schema_version);
+    return check_version(schema_version, oldest);
 }
 
-Status StateDb::check_version(int schema_version) {
+Status StateDb::check_version(int schema_version, int oldest) {
     TRY_ASSIGN(const int64_t tables, ask("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0)
         return run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,"
@@ -107,9 +127,11 @@ Status StateDb::check_version(int schema_version) {
                     "; COMMIT").c_str());
     TRY_ASSIGN(const int64_t id, ask("PRAGMA application_id"));
     TRY_ASSIGN(const int64_t version, ask("PRAGMA user_version"));
-    if (id != application_id) return fail(dir_ + "/state.db is a database of another program");
+    if (id != application_id) return fail(path_ + " is a database of another program");
+    if (version < schema_version && version >= oldest)
+        return run(("PRAGMA user_version = " + std::to_string(schema_version)).c_str());
     if (version != schema_version)
-        return fail(dir_ + "/state.db has version " + std::to_string(version) + ", this program needs version " +
+        return fail(path_ + " has version " + std::to_string(version) + ", this program needs version " +
                     std::to_string(schema_version) + ": run the release that wrote it");
     return {};
 }
@@ -161,21 +183,38 @@ Status StateDb::commit() {
     return {};
 }
 
-Result<std::vector<StateDb::Row>> StateDb::load(std::string_view kind) const {
+Result<std::vector<StateDb::Row>> StateDb::load(std::string_view kind) const { return rows(load_, kind, {}, 0); }
+
+Result<std::vector<StateDb::Row>> StateDb::after(std::string_view kind, std::string_view key, size_t rows_max) const {
+    return rows(after_, kind, key, rows_max);
+}
+
+Result<std::vector<StateDb::Row>> StateDb::before(std::string_view kind, std::string_view key, size_t rows_max) const {
+    return rows(before_, kind, key, rows_max);
+}
+
+// Binds what the statement has room for.
+Result<std::vector<StateDb::Row>> StateDb::rows(const Statement& statement, std::string_view kind, std::string_view key,
+                                                size_t rows_max) const {
     std::vector<Row> rows;
-    sqlite3_bind_text(load_.get(), 1, kind.data(), static_cast<int>(kind.size()), SQLITE_STATIC);
+    sqlite3_stmt* const select = statement.get();
+    sqlite3_bind_text(select, 1, kind.data(), static_cast<int>(kind.size()), SQLITE_STATIC);
+    if (sqlite3_bind_parameter_count(select) > 1) {
+        sqlite3_bind_text(select, 2, key.empty() ? "" : key.data(), static_cast<int>(key.size()), SQLITE_STATIC);
+        sqlite3_bind_int64(select, 3, static_cast<sqlite3_int64>(rows_max));
+    }
     int ret;
-    while ((ret = sqlite3_step(load_.get())) == SQLITE_ROW) {
-        const auto column = [this](int i) {
-            const void* bytes = sqlite3_column_blob(load_.get(), i);
-            const int n = sqlite3_column_bytes(load_.get(), i);
+    while ((ret = sqlite3_step(select)) == SQLITE_ROW) {
+        const auto column = [select](int i) {
+            const void* bytes = sqlite3_column_blob(select, i);
+            const int n = sqlite3_column_bytes(select, i);
             return n > 0 ? std::string(static_cast<const char*>(bytes), static_cast<size_t>(n)) : std::string();
         };
         rows.push_back({column(0), column(1)});
     }
     const Status status = ret == SQLITE_DONE ? Status() : Status(failed("cannot read"));
-    sqlite3_reset(load_.get());
-    sqlite3_clear_bindings(load_.get());
+    sqlite3_reset(select);
+    sqlite3_clear_bindings(select);
     if (!status) return tl::unexpected(status.error());
     return rows;
 }

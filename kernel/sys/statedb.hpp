@@ -7,6 +7,7 @@
 // One owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 4 MiB.
 #pragma once
 
+#include <climits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,9 +30,11 @@ class StateDb {
         std::string key, value;
     };
     // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a
-    // file of another version is refused. Errors: in use by another process (and which), of another version, not a
-    // database, not writable.
-    static Result<StateDb> open(const std::string& dir, int schema_version);
+    // file of another version is refused, but from `oldest` on it becomes one of this version: its records are read with
+    // defaults. Errors: in use by another process (and which), of another version, not a database, not writable.
+    static Result<StateDb> open(const std::string& dir, int schema_version, int oldest = INT_MAX);
+    // An existing file, to look at: nothing is ever committed. Errors: as above, or it is not there.
+    static Result<StateDb> open_to_read(const std::string& file, int schema_version);
     StateDb(StateDb&&) noexcept;
     ~StateDb();  // changes that were not committed are lost
 
@@ -43,6 +46,9 @@ class StateDb {
 
     // All committed rows of a kind, in the order of their keys.
     Result<std::vector<Row>> load(std::string_view kind) const;
+    // Of them at most so many: those after a key (the first ones: ""), or those before it, the last first (the newest: "~").
+    Result<std::vector<Row>> after(std::string_view kind, std::string_view key, size_t rows_max) const;
+    Result<std::vector<Row>> before(std::string_view kind, std::string_view key, size_t rows_max) const;
 
   private:
     struct Close {
@@ -52,18 +58,21 @@ class StateDb {
     using Statement = std::unique_ptr<sqlite3_stmt, Close>;
 
     StateDb() = default;
-    Status open_file(int schema_version);
-    Status check_version(int schema_version);
+    Status open_file(int schema_version, int oldest);
+    Status use_file(int schema_version, int oldest);
+    Result<std::vector<Row>> rows(const Statement& statement, std::string_view kind, std::string_view key,
+                                  size_t rows_max) const;
+    Status check_version(int schema_version, int oldest);
     Status run(const char* sql) const;
     Result<int64_t> ask(const char* sql) const;
     Result<Statement> prepare(const char* sql) const;
     Status write_changes();
     tl::unexpected<Error> failed(std::string_view what) const;
 
-    std::string dir_;
+    std::string path_;
     Fd lock_;
     std::unique_ptr<sqlite3, Close> db_;
-    Statement begin_, put_, erase_, commit_, rollback_, load_;
+    Statement begin_, put_, erase_, commit_, rollback_, load_, after_, before_;
     std::map<std::pair<std::string, std::string>, std::optional<std::string>> changes_;  // nothing: erase
 };
 

@@ -30,6 +30,7 @@ Status Market::set_solver(const SolverOptions& options) {
 void Market::load(MetaRecord meta) {
     meta_ = meta;
     next_seq_ = meta_.seq_limit;
+    ledger_.set_last(meta_.receipts);
 }
 
 void Market::load(JobRecord record) {
@@ -46,6 +47,7 @@ void Market::load(JobRecord record) {
 void Market::load(NodeRecord record) { node_of(record.node).record = std::move(record); }
 
 void Market::started(Nanos now) {
+    open_ledger();
     meta_.seq_limit = std::max(meta_.seq_limit, next_seq_);
     std::vector<Job*> order;
     for (auto& [id, job] : jobs_) order.push_back(&job);
@@ -250,6 +252,9 @@ void Market::flush(Nanos now, Outputs& out) {
     }
     for (const NodeName& name : std::exchange(unsaved_nodes_, {})) out.store.push_back(nodes_.at(name).record);
     for (const JobId& id : std::exchange(erased_, {})) out.store.push_back(EraseJob{id});
+    for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
+    for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
+    if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) meta_unsaved_ = true;
     if (std::exchange(meta_unsaved_, false)) {
         while (meta_.seq_limit < next_seq_) meta_.seq_limit += seq_block;
         out.store.push_back(meta_);

@@ -17,7 +17,9 @@
 //
 // Money: a job pays its price for the time that it ran, by its home's clock. While it runs the market reckons with its
 // own and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays is
-// credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()).
+// credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()). What a job was
+// charged becomes a receipt of the ledger when its run at a place ends, when its price changes and after an hour; prices that
+// change within seconds share one, so that their number is bounded.
 #pragma once
 
 #include <array>
@@ -29,6 +31,7 @@
 #include <vector>
 
 #include "market/core/account.hpp"
+#include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/solver.hpp"
 
@@ -41,6 +44,7 @@ enum class Hold : uint8_t { none = 0, at_node, frozen, stay };  // stay: at_node
 struct JobRecord {
     JobReport report;  // the newest
     Account account;   // what it has cost
+    Tab tab;           // the part of that which is in no receipt yet
     Nanos billed;      // the part of its run time that the account holds
     Nanos skew;        // run time that its home forgot (it restarted): run time is what it reports, and this
     Money price;       // per CPU-hour, now or when it last ran
@@ -65,10 +69,12 @@ struct MetaRecord {
     uint64_t seq_limit = 1;   // every order so far has a seq below this
     uint64_t finish_seq = 0;  // of the job that finished last
     Money retired;            // the cost of the jobs whose records were erased
+    bool ledger = false;      // it is open: balances of before were brought forward
+    uint64_t receipts = 0;    // the number of the last
 };
 
 struct EraseJob { JobId id; };
-using StoreOp = std::variant<JobRecord, NodeRecord, MetaRecord, EraseJob>;
+using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, EraseJob>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -151,6 +157,9 @@ class Market {
     void load(MetaRecord meta);
     void load(JobRecord job);
     void load(NodeRecord node);
+    void load(AccountRecord account) { ledger_.load(std::move(account)); }
+    // What to add to `now` for Unix time; at any time, as clocks are set.
+    void set_calendar(Nanos unix_minus_now) { calendar_ = unix_minus_now; }
     void started(Nanos now);
 
     // From agents. An error: the agent breaks the rules (another node's job) or a bound is reached; nothing changed.
@@ -186,6 +195,7 @@ class Market {
     // To look at.
     const std::map<JobId, Job>& jobs() const { return jobs_; }
     const std::map<NodeName, Node>& nodes() const { return nodes_; }
+    const Ledger& ledger() const { return ledger_; }
     const Job* find(const JobId& id) const;
     const Node* find_node(const NodeName& name) const;
     const SolverOptions& solver_options() const { return solver_.options(); }
@@ -225,9 +235,10 @@ class Market {
     void back_off(Backoff& b, const std::string& why, Nanos now) const;
 
     // market_pay.cpp: run time and money
-    void bill(Job& job, Nanos run_time);
     void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
-    Nanos account_until(Job& job, Nanos ran);
+    Nanos account_until(Job& job, Nanos ran, Nanos now);
+    void close_tab(Job& job);
+    void open_ledger();
     Nanos budget_end(const Job& job) const;
     void set_price(Job& job, Money price, Nanos now);
     void refresh_prices(Nanos now);
@@ -273,6 +284,8 @@ class Market {
     MarketOptions options_;
     Solver solver_;
     MetaRecord meta_;
+    Ledger ledger_;
+    Nanos calendar_;
     uint64_t next_seq_ = 1;
     bool meta_unsaved_ = false;
     std::map<JobId, Job> jobs_;

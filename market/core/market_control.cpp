@@ -133,10 +133,12 @@ const char* Market::provider_state(const Node& node, Nanos now) const {
 std::string Market::audit() const {
     std::map<NodeName, std::pair<int64_t, int64_t>> used;
     Money paid = meta_.retired, earned;
+    std::map<Holder, Money> open;  // in no receipt yet
     for (const auto& [id, job] : jobs_) {
         const JobRecord& r = job.record;
         const JobTerms& t = r.report.terms;
         paid += r.account.amount;
+        if (!r.tab.empty()) open[Holder::provider(r.payee)] += r.tab.amount;
         if (t.budget.micro > 0 && r.account.amount > t.budget && !r.out_of_budget && r.finish_seq == 0)
             return id.text() + " has spent more than its budget";
         for (const NodeName& name : job.claims) {
@@ -150,9 +152,13 @@ std::string Market::audit() const {
     }
     for (const auto& [name, node] : nodes_) {
         earned += node.record.earned;
+        const Holder holder = Holder::provider(name);
+        if (ledger_.balance(holder) + open[holder] != node.record.earned)
+            return name + " has earned " + format_money(node.record.earned) + ", the ledger says otherwise";
         const auto& [cpus, mb] = used[name];
         if (cpus != node.used_cpus || mb != node.used_mb) return name + " counts its guests' room wrong";
     }
+    if (ledger_.sum().micro != 0) return "the ledger's balances add up to " + format_money(ledger_.sum());
     if (paid != earned) return "paid " + format_money(paid) + " and earned " + format_money(earned) + " differ";
     return {};
 }

@@ -178,7 +178,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         before.phase = JobPhase::finished;
         before.why = report.why;
         job.record.report = std::move(before);
-        account_until(job, ran);
+        account_until(job, ran, now);
         finish(job);
         return {};
     }
@@ -208,6 +208,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
 }
 
 void Market::finish(Job& job) {
+    close_tab(job);
     job.record.order.reset();
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();
@@ -252,7 +253,7 @@ void Market::job_alarm(Job& job, Nanos now) {
     const JobReport& r = job.record.report;
     const bool doubtful = job.doubt_since != Nanos::never();
     if (doubtful && !job.reported && now >= job.doubt_since + options_.forgotten_patience) {
-        account_until(job, run_time(job, now));
+        account_until(job, run_time(job, now), now);
         job.record.report.phase = JobPhase::finished;
         job.record.report.why = "its home node " + job.id().home + " no longer knows it";
         return finish(job);
@@ -269,11 +270,11 @@ void Market::job_alarm(Job& job, Nanos now) {
     const Node* node = find_node(r.where);
     if (job.run_since != Nanos::never() && node && !node->connected && now >= node->lost_at + options_.grace) {
         job.run_base = run_time(job, now);
-        account_until(job, job.run_base);
+        account_until(job, job.run_base, now);
         job.run_since = Nanos::never();
     }
     if (now >= budget_end(job)) {
-        account_until(job, run_time(job, now));
+        account_until(job, run_time(job, now), now);
         job.record.out_of_budget = true;
     }
     // A back-off that is over leaves its count behind for a while, so that the next one is longer.

@@ -14,6 +14,8 @@ constexpr Nanos clock_tolerance = Nanos::from_s(2);
 constexpr uint64_t steps_at_once = 20'000;
 constexpr int64_t pace_per_step_ns = 600;
 constexpr Nanos prices_pace_min = Nanos::from_s(1);
+// A receipt holds one price if that lasts for so long; a job that runs on has one at least so often.
+constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
 }  // namespace
 
 Nanos Market::run_time(const Job& job, Nanos now) const {
@@ -29,7 +31,7 @@ Money Market::cost(const Job& job, Nanos now) const {
 }
 
 // Charges the run time up to `ran` (or takes back) and credits whom it ran on.
-Nanos Market::account_until(Job& job, Nanos ran) {
+Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     JobRecord& r = job.record;
     const Nanos span = ran - r.billed;
     if (span.ns == 0 || r.payee.empty()) {
@@ -37,12 +39,66 @@ Nanos Market::account_until(Job& job, Nanos ran) {
         return ran;
     }
     Node& payee = node_of(r.payee);
-    payee.record.earned += r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget);
+    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget);
+    payee.record.earned += cost;
+    r.tab.add(r.price, span, cost, now + calendar_);
     r.billed = ran;
+    if (r.tab.to - r.tab.from >= receipt_max) close_tab(job);
     unsaved_.insert(job.id());
     unsaved_nodes_.insert(r.payee);
     noting_nodes_.insert(r.payee);
     return ran;
+}
+
+// What is open of a job becomes a receipt.
+void Market::close_tab(Job& job) {
+    JobRecord& r = job.record;
+    if (r.tab.empty()) return;
+    Receipt receipt;
+    receipt.job = job.id();
+    receipt.uid = r.report.uid;
+    receipt.user = r.report.user;
+    receipt.node = r.payee;
+    receipt.from = r.tab.from;
+    receipt.to = r.tab.to;
+    receipt.run = r.tab.run;
+    receipt.price = r.tab.price;
+    receipt.cpus = r.report.terms.cpus;
+    receipt.paid = receipt.earned = r.tab.amount;
+    ledger_.post(std::move(receipt));
+    Tab next;
+    next.to = r.tab.to;
+    next.cpu = r.tab.cpu;
+    r.tab = next;
+    unsaved_.insert(job.id());
+}
+
+// Records of a market that kept no receipts: what each job has cost and each provider earned is brought forward.
+void Market::open_ledger() {
+    if (std::exchange(meta_.ledger, true)) return;
+    meta_unsaved_ = true;
+    Receipt opening;
+    opening.kind = Receipt::Kind::opening;
+    opening.from = opening.to = calendar_;
+    for (auto& [id, job] : jobs_) {
+        opening.job = id;
+        opening.uid = job.record.report.uid;
+        opening.user = job.record.report.user;
+        opening.paid = job.record.account.amount;
+        job.record.tab = {};
+        if (opening.paid.micro != 0) ledger_.post(opening);
+    }
+    opening.job = {};
+    opening.uid = nobody_uid;
+    opening.user = "users of before";
+    opening.paid = meta_.retired;
+    if (opening.paid.micro != 0) ledger_.post(opening);
+    opening.paid = {};
+    for (const auto& [name, node] : nodes_) {
+        opening.node = name;
+        opening.earned = node.record.earned;
+        if (opening.earned.micro != 0) ledger_.post(opening);
+    }
 }
 
 // After a report (`before`: the one that it replaced, `ran`: the run time that the market reckoned with until now).
@@ -62,10 +118,12 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     // The terms of the stretch that is accounted are those that were in force.
     const JobTerms terms = r.terms;
     if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
-    job.run_base = account_until(job, complete ? sum : std::max(ran, sum));
+    job.run_base = account_until(job, complete ? sum : std::max(ran, sum), now);
+    if (complete) close_tab(job);
     record.report.terms = terms;
     job.run_since = running ? now : Nanos::never();
     if (running) {  // whatever the solver says next: never above its bid, nor below the reserve if the bid covers that
+        if (record.payee != r.where) close_tab(job);
         record.payee = r.where;
         const Node* at = find_node(r.where);
         const Money least = std::min(at ? at->record.report.reserve : Money{}, terms.max_price);
@@ -86,7 +144,8 @@ Nanos Market::budget_end(const Job& job) const {
 
 void Market::set_price(Job& job, Money price, Nanos now) {
     if (job.record.price == price) return;
-    account_until(job, run_time(job, now));
+    account_until(job, run_time(job, now), now);
+    if (job.record.tab.to - job.record.tab.from >= receipt_min) close_tab(job);
     job.record.price = price;
     unsaved_.insert(job.id());
     noted_.insert(job.id());

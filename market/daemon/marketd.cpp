@@ -4,15 +4,15 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <ctime>
 
+#include "market/daemon/ledger_replies.hpp"
 #include "market/wire/codec.hpp"
 #include "market/wire/market_records.hpp"
 
 namespace souk {
 namespace {
 
-constexpr int schema_version = 1;
-constexpr const char *kind_job = "job", *kind_node = "node", *kind_meta = "meta";
 constexpr size_t tools_max = 256;             // connections of marketctl at one time
 constexpr size_t greeting_max = 4'096;        // TCP connections that have not said who they are
 constexpr Nanos commit_pause = Nanos::from_s(1);
@@ -27,6 +27,13 @@ std::string reachable(const std::string& address, const std::string& peer_host) 
     const std::string host = host_of(address);
     if (host != "0.0.0.0" && host != "[::]") return address;
     return peer_host + address.substr(address.rfind(':'));
+}
+
+// What to add to the loop's time for Unix time.
+Nanos calendar() {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    return Nanos{now.tv_sec * 1'000'000'000 + now.tv_nsec} - Loop::now();
 }
 
 Status make_directory(const std::string& path) {
@@ -44,7 +51,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
 
 Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
     TRY(make_directory(config.state));
-    TRY_ASSIGN(StateDb db, StateDb::open(config.state, schema_version));
+    TRY_ASSIGN(StateDb db, StateDb::open(config.state, market_schema_version, market_schema_oldest));
     std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
     TRY(daemon->load());
     TRY(daemon->listen());
@@ -74,6 +81,13 @@ Status Marketd::load() {
         TRY_ASSIGN(auto job, wire::unpack<market::JobRecord>(row.value));
         market_.load(std::move(job));
     }
+    TRY_ASSIGN(const auto account_rows, db_.load(kind_account));
+    for (const auto& row : account_rows) {
+        TRY_ASSIGN(auto account, wire::unpack<market::AccountRecord>(row.value));
+        market_.load(std::move(account));
+    }
+    TRY_ASSIGN(book_, ReceiptBook::open(db_));
+    market_.set_calendar(calendar());
     market_.started(Loop::now());
     if (!job_rows.empty() || !node_rows.empty())
         log_.info("records read", {{"jobs", job_rows.size()}, {"nodes", node_rows.size()}});
@@ -200,7 +214,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) + " is not for the market");
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     if (c.local) request.uid = c.uid;
-    replies_.push_back({number, answer(market_, request, face(), Loop::now())});
+    if (request.verb == "ledger-verify") {
+        verify_ledger(number, request);
+        return {};
+    }
+    replies_.push_back({number, answer(market_, *book_, request, face(), Loop::now())});
     wake();
     return {};
 }
@@ -244,6 +262,9 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
         if (const auto* job = std::get_if<market::JobRecord>(&op))
             db_.put(kind_job, job->report.id.text(), wire::pack(*job));
         if (const auto* node = std::get_if<market::NodeRecord>(&op)) db_.put(kind_node, node->node, wire::pack(*node));
+        if (const auto* account = std::get_if<market::AccountRecord>(&op))
+            db_.put(kind_account, account->holder.text(), wire::pack(*account));
+        if (const auto* receipt = std::get_if<market::Receipt>(&op)) book_->append(*receipt);
         if (const auto* meta = std::get_if<market::MetaRecord>(&op)) db_.put(kind_meta, "market", wire::pack(*meta));
         if (const auto* gone = std::get_if<market::EraseJob>(&op)) db_.erase(kind_job, gone->id.text());
     }
@@ -251,6 +272,7 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
 
 void Marketd::step() {
     market::Outputs out;
+    market_.set_calendar(calendar());
     market_.solve(Loop::now(), out);
     store(out.store);
     for (market::Send& s : out.send) held_.push_back(std::move(s));
@@ -301,12 +323,63 @@ MarketFace Marketd::face() const {
     return f;
 }
 
+// ------------------------------------------------------------------------------------------------- the ledger
+
+// It may be long: a piece of it at a time, beside everything else. Who asks while one walks shares it.
+void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request) {
+    wire::CtlReply reply;
+    reply.request = request.request;
+    if (request.uid != 0) {
+        reply.error = "only root may verify the ledger";
+        replies_.push_back({connection, std::move(reply)});
+        return wake();
+    }
+    walkers_.push_back({connection, std::move(reply)});
+    if (walk_) return;
+    walk_.emplace(db_);
+    walk_timer_ = loop_.after(Nanos{0}, [this] { walk_on(); });
+}
+
+void Marketd::walk_on() {
+    constexpr Nanos breath = Nanos::from_ms(1);
+    const auto of_job = [this](const JobId& id) { return market_.find(id) != nullptr; };
+    Result<bool> more = walk_->step(of_job);
+    if (more && *more) {
+        walk_timer_ = loop_.after(breath, [this] { walk_on(); });
+        return;
+    }
+    step();  // all that was charged is decided and committed: from here to the end nothing comes in between
+    while (more && *(more = walk_->step(of_job))) {}
+    const Result<LedgerSummary> ended = more ? walk_ended() : tl::unexpected(more.error());
+    for (Reply& r : std::exchange(walkers_, {})) {
+        r.reply.ok = ended.has_value();
+        if (ended) r.reply.json = ledger_json(*ended);
+        else r.reply.error = ended.error().message;
+        send(r.connection, r.reply);
+    }
+    walk_.reset();
+}
+
+Result<LedgerSummary> Marketd::walk_ended() const {
+    if (disk_trouble_) return fail("the records cannot be written now: ask again when they can");
+    const market::LedgerCheck& check = walk_->check();
+    const market::Ledger& ledger = market_.ledger();
+    if (check.receipts() != ledger.last())
+        return fail("there are " + std::to_string(check.receipts()) + " receipts, and there were " +
+                    std::to_string(ledger.last()));
+    TRY(check.same_balances(ledger.accounts()));
+    for (const auto& [id, job] : market_.jobs()) TRY(check.same_cost(id, job.record.account.amount, job.record.tab));
+    return LedgerSummary{check.receipts(), ledger.accounts().size(), check.paid(), check.earned(),
+                         check.paid() - check.earned(), walk_->head()};
+}
+
 void Marketd::drain() {
     agents_listener_.close();
     tools_listener_.close();
     step();
     timer_.cancel();
     retry_.cancel();
+    walk_timer_.cancel();
     program_.reset();
     for (auto& [number, c] : connections_) c.channel->finish();
     connections_.clear();

@@ -26,6 +26,7 @@
 #include "market/daemon/config.hpp"
 #include "market/daemon/replies.hpp"
 #include "market/daemon/solver_program.hpp"
+#include "market/store/receipts.hpp"
 #include "market/wire/channel.hpp"
 
 namespace souk {
@@ -76,11 +77,15 @@ class Marketd {
     void flush();
     void solver_answered(Result<std::vector<market::Solver::Assignment>> allocation);
     MarketFace face() const;
+    void verify_ledger(uint64_t connection, const wire::CtlRequest& request);
+    void walk_on();
+    Result<LedgerSummary> walk_ended() const;
 
     Loop& loop_;
     Log& log_;
     const MarketConfig& config_;
     StateDb db_;
+    std::optional<ReceiptBook> book_;
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
     std::map<uint64_t, Connection> connections_;
@@ -88,10 +93,12 @@ class Marketd {
     uint64_t next_number_ = 1;
     std::vector<market::Send> held_;  // decided, and not yet durable
     std::vector<Reply> replies_;
+    std::optional<ReceiptWalk> walk_;  // of those who ask whether the ledger is what it was
+    std::vector<Reply> walkers_;
     bool step_due_ = false, disk_trouble_ = false;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_;
+    Timer timer_, retry_, walk_timer_;
 };
 
 }  // namespace souk

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "kernel/base/json.hpp"
+#include "market/daemon/ledger_replies.hpp"
 
 namespace souk {
 namespace {
@@ -18,6 +19,7 @@ using market::Node;
 
 struct Context {
     Market& market;
+    const ReceiptBook& book;
     const MarketFace& face;
     Nanos now;
     uint32_t uid;
@@ -213,6 +215,13 @@ Result<std::string> release(const Context& c) {
     return done(c, id, c.market.release(id, c.uid));
 }
 
+Result<std::string> account(const Context& c) { return account_reply(c.market, c.args[0], c.uid); }
+
+Result<std::string> receipts(const Context& c) {
+    return receipts_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
+}
+
+constexpr size_t any_args = SIZE_MAX;
 struct Verb {
     size_t args;
     Result<std::string> (*run)(const Context&);
@@ -222,13 +231,15 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"status", {0, status}}, {"list-jobs", {0, list_jobs}}, {"list-providers", {0, list_providers}},
         {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
         {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
+        {"account", {1, account}}, {"receipts", {any_args, receipts}},
     };
     return all;
 }
 
 }  // namespace
 
-wire::CtlReply answer(Market& market, const wire::CtlRequest& request, const MarketFace& face, Nanos now) {
+wire::CtlReply answer(Market& market, const ReceiptBook& book, const wire::CtlRequest& request, const MarketFace& face,
+                      Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto verb = verbs().find(request.verb);
@@ -236,12 +247,12 @@ wire::CtlReply answer(Market& market, const wire::CtlRequest& request, const Mar
         reply.error = "the market does not know the verb '" + request.verb + "'";
         return reply;
     }
-    if (request.args.size() != verb->second.args) {
+    if (verb->second.args != any_args && request.args.size() != verb->second.args) {
         reply.error = request.verb + " takes " + std::to_string(verb->second.args) + " arguments, not " +
                       std::to_string(request.args.size());
         return reply;
     }
-    auto json = verb->second.run({market, face, now, request.uid, request.args, request.after, reply.next});
+    auto json = verb->second.run({market, book, face, now, request.uid, request.args, request.after, reply.next});
     if (!json) {
         reply.error = json.error().message;
     } else if (json->size() > wire::json_bytes_max) {

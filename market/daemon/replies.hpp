@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "market/core/market.hpp"
+#include "market/store/receipts.hpp"
 #include "market/wire/messages.hpp"
 
 namespace souk {
@@ -19,6 +20,7 @@ struct MarketFace {
 };
 
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before the reply.
-wire::CtlReply answer(market::Market& market, const wire::CtlRequest& request, const MarketFace& face, Nanos now);
+wire::CtlReply answer(market::Market& market, const ReceiptBook& book, const wire::CtlRequest& request,
+                      const MarketFace& face, Nanos now);
 
 }  // namespace souk

@@ -5,10 +5,13 @@
 namespace souk::wire {
 namespace {
 
+using market::AccountRecord;
 using market::Hold;
+using market::Holder;
 using market::JobRecord;
 using market::MetaRecord;
 using market::NodeRecord;
+using market::Tab;
 
 // A message inside a record: its bytes live as long as the packing.
 ProtobufCBinaryData fill_packed(const std::string& packed, Arena& a) {
@@ -25,6 +28,22 @@ T take_packed(const char* field, const ProtobufCBinaryData& bytes, Check& c) {
     return {};
 }
 
+// A sum that may have been taken back.
+constexpr int64_t signed_max = span_ns_max;
+static_assert(signed_max == amount_micro_max);
+
+Tab take_tab(const Pb__MarketTab* m, Check& c) {
+    if (!m) return {};
+    Tab v;
+    v.from = c.time("from", m->from);
+    v.to = c.time("to", m->to);
+    v.run = {c.in("run", m->run, -signed_max, signed_max)};
+    v.price = c.price("price", m->price);
+    v.amount = {c.in("amount", m->amount, -signed_max, signed_max)};
+    v.cpu = c.span("cpu", m->cpu);
+    return v;
+}
+
 void fill(const JobRecord& v, Pb__MarketJob& m, Arena& a) {
     m.report = fill_packed(pack(v.report), a);
     m.cost = v.account.amount.micro;
@@ -39,6 +58,14 @@ void fill(const JobRecord& v, Pb__MarketJob& m, Arena& a) {
     m.cancel = v.cancel;
     m.out_of_budget = v.out_of_budget;
     m.finish_seq = v.finish_seq;
+    if (v.tab == Tab{}) return;
+    m.tab = make(a, pb__market_tab__init);
+    m.tab->from = v.tab.from.ns;
+    m.tab->to = v.tab.to.ns;
+    m.tab->run = v.tab.run.ns;
+    m.tab->price = v.tab.price.micro;
+    m.tab->amount = v.tab.amount.micro;
+    m.tab->cpu = v.tab.cpu.ns;
 }
 
 JobRecord take(const Pb__MarketJob& m, Check& c) {
@@ -56,6 +83,25 @@ JobRecord take(const Pb__MarketJob& m, Check& c) {
     v.cancel = m.cancel;
     v.out_of_budget = m.out_of_budget;
     v.finish_seq = c.count("finish_seq", m.finish_seq);
+    v.tab = take_tab(m.tab, c);
+    return v;
+}
+
+void fill(const AccountRecord& v, Pb__MarketAccount& m, Arena& a) {
+    m.kind = static_cast<uint32_t>(v.holder.kind);
+    m.uid = v.holder.uid;
+    m.node = fill_string(v.holder.node, a);
+    m.name = fill_line(v.name, a, name_max);
+    m.balance = v.balance.micro;
+}
+
+AccountRecord take(const Pb__MarketAccount& m, Check& c) {
+    AccountRecord v;
+    v.holder.kind = c.one_of("kind", m.kind, Holder::Kind::market, Holder::Kind::node);
+    v.holder.uid = m.uid;
+    v.holder.node = c.node_or_none("node", m.node);
+    v.name = clean(m.name, name_max);
+    v.balance = {c.in("balance", m.balance, -signed_max, signed_max)};
     return v;
 }
 
@@ -80,16 +126,20 @@ void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
     m.seq_limit = v.seq_limit;
     m.finish_seq = v.finish_seq;
     m.retired = v.retired.micro;
+    m.ledger = v.ledger;
+    m.receipts = v.receipts;
 }
 
 MetaRecord take(const Pb__MarketMeta& m, Check& c) {
-    return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq), c.amount("retired", m.retired)};
+    return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq), c.amount("retired", m.retired),
+            bool(m.ledger), c.count("receipts", m.receipts)};
 }
 
 }  // namespace
 
 SOUK_WIRE_CODEC(market::JobRecord, Pb__MarketJob, pb__market_job)
 SOUK_WIRE_CODEC(market::NodeRecord, Pb__MarketNode, pb__market_node)
+SOUK_WIRE_CODEC(market::AccountRecord, Pb__MarketAccount, pb__market_account)
 SOUK_WIRE_CODEC(market::MetaRecord, Pb__MarketMeta, pb__market_meta)
 
 }  // namespace souk::wire

@@ -10,11 +10,14 @@ namespace souk::wire {
 
 std::string pack(const market::JobRecord& record);
 std::string pack(const market::NodeRecord& record);
+std::string pack(const market::AccountRecord& record);
 std::string pack(const market::MetaRecord& record);
 template <>
 Result<market::JobRecord> unpack<market::JobRecord>(std::string_view bytes);
 template <>
 Result<market::NodeRecord> unpack<market::NodeRecord>(std::string_view bytes);
+template <>
+Result<market::AccountRecord> unpack<market::AccountRecord>(std::string_view bytes);
 template <>
 Result<market::MetaRecord> unpack<market::MetaRecord>(std::string_view bytes);
 

@@ -48,6 +48,9 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["move", "n1.1"], "a node's name is missing"),
     ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"),
     ("marketctl", ["lj", "--hold"], "--hold is for move"),
+    ("marketctl", ["lj", "--user", "me"], "are for receipts"), ("marketctl", ["lj", "--db", "x"], "--db is for ledger"),
+    ("marketctl", ["ledger"], "'verify' is what"), ("marketctl", ["receipts", "--since", "noon"], "'noon' is neither"),
+    ("marketctl", ["receipts", "--limit", "0"], "'0' is not a whole number"),
 ])
 def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
     status, out, err = tool(tool_name, *args)

@@ -40,6 +40,9 @@ struct World {
     std::map<JobId, JobRecord> stored_jobs;
     std::map<NodeName, NodeRecord> stored_nodes;
     MetaRecord stored_meta;
+    std::map<Holder, AccountRecord> stored_accounts;
+    std::vector<Receipt> receipts;  // all that were ever stored
+    std::map<JobId, Money> paid;    // by these
 
     explicit World(MarketOptions o = {}) : options(std::move(o)) { restart(); }
 
@@ -50,6 +53,7 @@ struct World {
         market->load(stored_meta);
         for (const auto& [id, r] : stored_jobs) market->load(r);
         for (const auto& [name, r] : stored_nodes) market->load(r);
+        for (const auto& [holder, r] : stored_accounts) market->load(r);
         market->started(now);
     }
     void connect(const NodeName& node) {
@@ -123,7 +127,8 @@ struct World {
         if (order.kind == Order::Kind::suspend) {
             ck_assert(r.phase == JobPhase::running);
             r.phase = JobPhase::freezing;
-            return stop_clock(job, now);  // as the real one: no report of a start or a freeze under way
+            stop_clock(job, now);
+            return tell(job);
         }
         if (r.phase == JobPhase::waiting) {
             r.phase = JobPhase::starting;
@@ -183,6 +188,11 @@ struct World {
             if (const auto* node = std::get_if<NodeRecord>(&op)) stored_nodes[node->node] = *node;
             if (const auto* meta = std::get_if<MetaRecord>(&op)) stored_meta = *meta;
             if (const auto* gone = std::get_if<EraseJob>(&op)) stored_jobs.erase(gone->id);
+            if (const auto* account = std::get_if<AccountRecord>(&op)) stored_accounts[account->holder] = *account;
+            if (const auto* receipt = std::get_if<Receipt>(&op)) {
+                receipts.push_back(*receipt);
+                paid[receipt->job] += receipt->paid;
+            }
         }
         for (const Send& send : out.send) {
             ck_assert_msg(connected.contains(send.node), "a message to %s, which is not connected", send.node.c_str());
@@ -201,6 +211,7 @@ struct World {
             if (const auto* note = std::get_if<ProviderNote>(&send.message)) provider_notes[send.node] = *note;
         }
         check();
+        check_stored();
         if (after_step) after_step();
     }
     // What must hold at every step.
@@ -226,6 +237,18 @@ struct World {
             ck_assert_msg(u.first <= providers.at(name).cpus, "%s has %ld CPUs in use", name.c_str(), u.first);
             ck_assert_msg(u.second <= providers.at(name).memory_mb, "%s has %ld MB in use", name.c_str(), u.second);
         }
+    }
+    // What a crash now would leave: each job's cost is in its receipts and what is open, each receipt on both sides.
+    void check_stored() const {
+        ck_assert_uint_eq(receipts.empty() ? 0 : receipts.back().seq, stored_meta.receipts);
+        for (const auto& [id, record] : stored_jobs) {
+            const auto sum = paid.find(id);
+            ck_assert_msg((sum == paid.end() ? Money{} : sum->second) + record.tab.amount == record.account.amount,
+                          "job %s costs other than its receipts say", id.text().c_str());
+        }
+        Money sum;
+        for (const auto& [holder, record] : stored_accounts) sum += record.balance;
+        ck_assert_int_eq(sum.micro, 0);
     }
     // Until nothing happens any more before `end`.
     void run_until(Nanos end) {

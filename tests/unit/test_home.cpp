@@ -411,6 +411,20 @@ START_TEST(old_orders_and_events_of_old_epochs_change_nothing) {
 }
 END_TEST
 
+START_TEST(the_market_hears_when_a_freeze_begins_that_the_clock_stands) {
+    Bench b;
+    b.running();
+    b.now += Nanos::from_s(7);
+    b.suspend().event("n2", 1, GuestState::dumping);
+    b.now += Nanos::from_s(100);
+    ck_assert_uint_eq(b.out.size(), 1);
+    const auto report = std::get<JobReport>(std::get<home::ToMarketMsg>(b.out[0]).message);
+    ck_assert(report.phase == JobPhase::freezing && report.stats.run_time == Nanos::from_s(7));
+    b.event("n2", 1, GuestState::frozen);
+    ck_assert(b.job().stats.run_time == Nanos::from_s(7));
+}
+END_TEST
+
 START_TEST(signals_in_a_move_arrive_where_the_job_goes_on) {
     Bench b;
     b.shipping();
@@ -529,7 +543,7 @@ UNIT_SUITE(home, a_move_is_durable_before_the_source_hears_of_it, what_was_lost_
            time_limits_give_up_before_the_decision_and_insist_after_it, an_expelled_job_is_frozen_if_no_order_moves_it,
            each_freeze_of_an_expelled_job_that_fails_doubles_the_wait,
            an_order_in_the_middle_of_a_step_waits_for_its_end_and_only_the_newest_counts,
-           old_orders_and_events_of_old_epochs_change_nothing, signals_in_a_move_arrive_where_the_job_goes_on,
+           old_orders_and_events_of_old_epochs_change_nothing, the_market_hears_when_a_freeze_begins_that_the_clock_stands, signals_in_a_move_arrive_where_the_job_goes_on,
            a_change_of_terms_is_reported_in_any_phase, a_copy_that_shows_up_is_asked_after_until_it_is_gone,
            finished_jobs_are_bounded_also_when_their_nodes_do_not_answer, a_lost_job_does_not_look_like_success,
            only_what_never_left_is_taken_back);

@@ -6,8 +6,14 @@ namespace {
 
 Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std::string& socket,
                     const std::string& node, bool json) {
-    TRY_ASSIGN(const std::string path, tool.find(socket, node));
-    TRY_ASSIGN(Answer answer, ask(path, question.verb, question.args));
+    Answer answer;
+    if (question.here) {
+        TRY_ASSIGN(std::string own, question.here());
+        answer = {std::move(own)};
+    } else {
+        TRY_ASSIGN(const std::string path, tool.find(socket, node));
+        TRY_ASSIGN(answer, ask(path, question.verb, question.args));
+    }
     if (!json && !question.text) return {};
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
     return print(text);

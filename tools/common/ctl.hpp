@@ -17,6 +17,7 @@ struct CtlQuestion {
     std::string verb;
     std::vector<std::string> args;
     Result<std::string> (*text)(const Answer&);  // the answer for people; null: nothing is shown
+    std::function<Result<std::string>()> here{};  // set: the answer's JSON comes from this and not from a daemon
 };
 
 struct CtlTool {

@@ -6,6 +6,7 @@
 #include "kernel/base/ids.hpp"
 #include "market/wire/paths.hpp"
 #include "tools/common/ctl.hpp"
+#include "tools/marketctl/money.hpp"
 #include "tools/marketctl/views.hpp"
 
 namespace souk::tools {
@@ -13,7 +14,7 @@ namespace {
 
 struct Verb {
     const char *name, *alias;
-    // What it takes: J a job, N a node, n a node that may be left out.
+    // What it takes: J a job, N a node, n a node that may be left out, a an account that may be left out, v "verify".
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -29,9 +30,12 @@ constexpr Verb verbs[] = {
     {"freeze", nullptr, "J", true, nullptr},
     {"thaw", nullptr, "Jn", true, nullptr},
     {"release", nullptr, "J", false, nullptr},
+    {"account", nullptr, "a", false, accounts_text},
+    {"receipts", nullptr, "", false, receipts_text},
+    {"ledger", nullptr, "v", false, ledger_text},
 };
 
-Result<CtlQuestion> parse_words(std::span<char*> words, bool hold) {
+Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money) {
     const std::string_view name = words.empty() ? "" : words[0];
     const Verb* verb = std::find_if(std::begin(verbs), std::end(verbs), [&](const Verb& v) {
         return name == v.name || (v.alias && name == v.alias);
@@ -42,7 +46,11 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold) {
     const std::string_view takes = verb->takes;
     for (size_t i = 0; i < takes.size(); ++i) {
         const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
-        if (takes[i] == 'n' && word.empty()) {
+        if (takes[i] == 'v') {
+            if (word != "verify") return fail("ledger: 'verify' is what can be done");
+        } else if (takes[i] == 'a' && !word.empty()) {
+            question.args.emplace_back(word);
+        } else if ((takes[i] == 'n' || takes[i] == 'a') && word.empty()) {
             question.args.emplace_back("-");
         } else if (takes[i] == 'J') {
             if (word.empty()) return fail(std::string(name) + ": a job's id is missing");
@@ -57,18 +65,27 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold) {
     if (words.size() > takes.size() + 1)
         return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
     if (hold && !verb->may_hold) return fail(std::string(name) + ": --hold is for move, freeze and thaw");
+    TRY(take_money_options(money, question));
     if (verb->may_hold) question.args.emplace_back(hold ? "hold" : "once");
     return question;
 }
 
 int run(int argc, char** argv) {
     bool hold = false;
+    MoneyOptions money;
     CtlTool tool{
         {"marketctl",
          "[options] VERB [ARGS]",
          "Shows the market, and gives it orders by hand.",
          {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it",
-           set_flag(hold)}},
+           set_flag(hold)},
+          {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
+          {0, "user", "USER", "with receipts: of this user, by name or number", set_text(money.user)},
+          {0, "provider", "NODE", "with receipts: of what ran on this node", set_text(money.provider)},
+          {0, "since", "TIME", "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
+           set_text(money.since)},
+          {0, "limit", "N", "with receipts: only the newest N", set_text(money.limit)},
+          {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every job\n"
          "  list-providers (lp) every provider\n"
@@ -77,11 +94,14 @@ int run(int argc, char** argv) {
          "  move ID NODE        move a job to a node\n"
          "  freeze ID           freeze a job\n"
          "  thaw ID [NODE]      let a frozen job run (there)\n"
-         "  release ID          the job is the market's again\n"},
+         "  release ID          the job is the market's again\n"
+         "  account [NAME]      what a user (all that you may see), a node or the market has received less what it has paid\n"
+         "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"
+         "  ledger verify       add up all receipts, and follow their chain of hashes\n"},
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",
-        [&hold](std::span<char*> words) { return parse_words(words, hold); },
+        [&](std::span<char*> words) { return parse_words(words, hold, money); },
         wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// SHA-256 (FIPS 180-4) by OpenSSL.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace souk {
+
+// 64 hexadecimal digits.
+std::string sha256_hex(std::string_view bytes);
+
+}  // namespace souk

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/ledger.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace souk::market {
+namespace {
+
+constexpr size_t fields = 14;
+
+bool plain(std::string_view text) {
+    return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
+}
+
+template <class T>
+bool number(std::string_view text, T& to) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+    return error == std::errc{} && end == text.data() + text.size() && std::to_string(to) == text;
+}
+
+}  // namespace
+
+std::string Holder::text() const {
+    switch (kind) {
+        case Kind::market: return "market";
+        case Kind::user: return "user " + std::to_string(uid);
+        case Kind::node: return "node " + node;
+    }
+    return {};
+}
+
+std::string receipt_text(const Receipt& r) {
+    std::string text;
+    const auto put = [&text](const std::string& field) { text += (text.empty() ? "" : "\t") + field; };
+    put(std::to_string(r.seq));
+    put(r.kind == Receipt::Kind::use ? "use" : "opening");
+    put(r.job.home.empty() ? "-" : r.job.text());
+    put(std::to_string(r.uid));
+    put(plain(r.user) ? r.user : "?");
+    put(r.node.empty() ? "-" : r.node);
+    for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus}, r.paid.micro,
+                            r.earned.micro})
+        put(std::to_string(n));
+    return text;
+}
+
+Result<Receipt> parse_receipt(std::string_view text) {
+    std::array<std::string_view, fields> f;
+    std::string_view rest = text;
+    for (size_t i = 0; i < fields; ++i) {
+        const size_t tab = rest.find('\t');
+        if ((tab == std::string_view::npos) != (i + 1 == fields)) return fail("it does not have 14 fields");
+        f[i] = rest.substr(0, tab);
+        if (tab != std::string_view::npos) rest.remove_prefix(tab + 1);
+    }
+    Receipt r;
+    if (f[1] == "use") r.kind = Receipt::Kind::use;
+    else if (f[1] == "opening") r.kind = Receipt::Kind::opening;
+    else return fail("it has no known kind");
+    if (f[2] != "-") {
+        TRY_ASSIGN(r.job, parse_job_id(f[2]));
+    }
+    r.user = f[4];
+    if (f[5] != "-") {
+        if (!valid_node_name(f[5])) return fail("it has no node name");
+        r.node = f[5];
+    }
+    if (!number(f[0], r.seq) || !number(f[3], r.uid) || !number(f[6], r.from.ns) || !number(f[7], r.to.ns) ||
+        !number(f[8], r.run.ns) || !number(f[9], r.cpu.ns) || !number(f[10], r.price.micro) ||
+        !number(f[11], r.cpus) || !number(f[12], r.paid.micro) || !number(f[13], r.earned.micro))
+        return fail("it has a field that is no number");
+    return r;
+}
+
+void Tab::add(Money at_price, Nanos span, Money cost, Nanos now) {
+    if (empty()) {
+        from = std::max(to, now - std::max(span, Nanos{}));
+        price = at_price;
+    } else if (at_price != price && run.ns + span.ns > 0 && run.ns >= 0 && span.ns > 0) {
+        const __int128 weighted = static_cast<__int128>(price.micro) * run.ns + static_cast<__int128>(at_price.micro) * span.ns;
+        price.micro = static_cast<int64_t>(weighted / (run.ns + span.ns));
+    }
+    to = std::max(from, now);
+    run += span;
+    amount += cost;
+}
+
+AccountRecord& Ledger::account(const Holder& holder) {
+    changed_.insert(holder);
+    AccountRecord& record = accounts_[holder];
+    record.holder = holder;
+    return record;
+}
+
+const Receipt& Ledger::post(Receipt receipt) {
+    receipt.seq = ++last_;
+    if (receipt.paid.micro != 0 || !receipt.job.home.empty()) {
+        AccountRecord& user = account(Holder::user(receipt.uid));
+        user.name = receipt.user;
+        user.balance -= receipt.paid;
+    }
+    if (!receipt.node.empty()) account(Holder::provider(receipt.node)).balance += receipt.earned;
+    if (receipt.paid != receipt.earned) account(Holder{}).balance += receipt.paid - receipt.earned;
+    posted_.push_back(std::move(receipt));
+    return posted_.back();
+}
+
+std::vector<AccountRecord> Ledger::take_changed() {
+    std::vector<AccountRecord> records;
+    for (const Holder& holder : std::exchange(changed_, {})) records.push_back(accounts_.at(holder));
+    return records;
+}
+
+Money Ledger::balance(const Holder& holder) const {
+    const auto it = accounts_.find(holder);
+    return it == accounts_.end() ? Money{} : it->second.balance;
+}
+
+Money Ledger::sum() const {
+    Money sum;
+    for (const auto& [holder, record] : accounts_) sum += record.balance;
+    return sum;
+}
+
+Status LedgerCheck::add(const Receipt& r, bool of_job) {
+    if (r.seq != receipts_ + 1)
+        return fail("receipt " + std::to_string(receipts_ + 1) + " is missing: " + std::to_string(r.seq) + " follows " +
+                    std::to_string(receipts_));
+    ++receipts_;
+    paid_ += r.paid;
+    earned_ += r.earned;
+    balances_[Holder::user(r.uid)] -= r.paid;
+    if (!r.node.empty()) balances_[Holder::provider(r.node)] += r.earned;
+    balances_[Holder{}] += r.paid - r.earned;
+    if (of_job) by_job_[r.job] += r.paid;
+    return {};
+}
+
+Status LedgerCheck::same_balances(const std::map<Holder, AccountRecord>& accounts) const {
+    const auto differ = [](const Holder& holder, Money record, Money receipts) {
+        return fail("the account of " + holder.text() + " says " + format_money(record) + ", its receipts " +
+                    format_money(receipts));
+    };
+    for (const auto& [holder, record] : accounts) {
+        const auto sum = balances_.find(holder);
+        const Money receipts = sum == balances_.end() ? Money{} : sum->second;
+        if (record.balance != receipts) return differ(holder, record.balance, receipts);
+    }
+    for (const auto& [holder, sum] : balances_)
+        if (sum.micro != 0 && !accounts.contains(holder)) return differ(holder, {}, sum);
+    return {};
+}
+
+Status LedgerCheck::same_cost(const JobId& job, Money cost, const Tab& tab) const {
+    const auto sum = by_job_.find(job);
+    const Money receipts = (sum == by_job_.end() ? Money{} : sum->second) + tab.amount;
+    if (receipts == cost) return {};
+    return fail("job " + job.text() + " has cost " + format_money(cost) + ", its receipts and what is open say " +
+                format_money(receipts));
+}
+
+}  // namespace souk::market

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The ledger: double entry in integer micro-units between the users, the providers and the market itself. Every posting
+// is a receipt; balances are nothing but their sum. What a user pays and its provider does not earn is the market's:
+// with the prices in force that is nothing, so its account stays at zero.
+//
+// Ledger holds the balances alone and is owned by the Market; receipts leave it to be stored (market/store), each in the
+// same commit as the balances that follow from it. A Tab is the receipt of one job that is still open, kept in the job's
+// record; so at any time   cost of a job = its receipts + its tab   and   sum of all balances = 0.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/money.hpp"
+#include "kernel/base/time.hpp"
+
+namespace souk::market {
+
+// Whose account: the market's, a user's or a provider's.
+struct Holder {
+    enum class Kind : uint8_t { market, user, node } kind = Kind::market;
+    uint32_t uid = 0;  // user
+    NodeName node;     // node
+
+    static Holder user(uint32_t uid) { return {Kind::user, uid, {}}; }
+    static Holder provider(const NodeName& node) { return {Kind::node, 0, node}; }
+    auto operator<=>(const Holder&) const = default;
+    std::string text() const;  // "market", "user 1000", "node n1"
+};
+
+// The users of jobs whose records were gone when the ledger was opened. No process has this uid.
+inline constexpr uint32_t nobody_uid = UINT32_MAX;
+
+struct AccountRecord {
+    Holder holder;
+    std::string name;  // of a user, as a home last said it
+    Money balance;     // what came in less what went out: a user's falls, a provider's rises
+};
+
+// One posting. Its text is canonical: what is stored, and what the hash chain runs over.
+struct Receipt {
+    enum class Kind : uint8_t { use = 1, opening };  // opening: brought forward from before there was a ledger
+    uint64_t seq = 0;      // 1, 2, ... without a gap
+    Kind kind = Kind::use;
+    JobId job;             // opening: may be none
+    uint32_t uid = 0;
+    std::string user;
+    NodeName node;         // opening: may be none
+    Nanos from, to;        // Unix time
+    Nanos run;             // that it ran and is charged for: without moves and freezes; negative: taken back
+    Nanos cpu;             // CPU time that it used, as its node measured it
+    Money price;           // per CPU-hour; of prices that changed within seconds the mean
+    int32_t cpus = 0;
+    Money paid;            // by the user
+    Money earned;          // by the provider
+    bool operator==(const Receipt&) const = default;
+};
+// Fields with a tab between two of them, numbers decimal; no field holds a control character.
+std::string receipt_text(const Receipt& receipt);
+// Errors: not what receipt_text writes.
+Result<Receipt> parse_receipt(std::string_view text);
+
+// What one job was charged since its last receipt.
+struct Tab {
+    Nanos from, to;  // Unix time; `to` is that of the last receipt when nothing was charged since
+    Nanos run;
+    Money price;     // the mean, by run time
+    Money amount;
+    Nanos cpu;       // of the job's CPU time, what its receipts hold
+    bool empty() const { return run.ns == 0 && amount.micro == 0; }
+    // A stretch of `span` (negative: taken back) that ended at `now` (Unix time) and cost `cost`.
+    void add(Money at_price, Nanos span, Money cost, Nanos now);
+    bool operator==(const Tab&) const = default;
+};
+
+class Ledger {
+  public:
+    void load(AccountRecord record) { accounts_.insert_or_assign(record.holder, std::move(record)); }
+    void set_last(uint64_t seq) { last_ = seq; }
+    uint64_t last() const { return last_; }
+
+    // Numbers it and posts both sides.
+    const Receipt& post(Receipt receipt);
+    // What was posted, and the accounts that it changed, since this was last asked.
+    std::vector<Receipt> take_posted() { return std::exchange(posted_, {}); }
+    std::vector<AccountRecord> take_changed();
+
+    const std::map<Holder, AccountRecord>& accounts() const { return accounts_; }
+    Money balance(const Holder& holder) const;
+    Money sum() const;  // of all balances: 0
+
+  private:
+    AccountRecord& account(const Holder& holder);
+    std::map<Holder, AccountRecord> accounts_;
+    std::set<Holder> changed_;
+    std::vector<Receipt> posted_;
+    uint64_t last_ = 0;
+};
+
+// Adds up receipts that were read back, to compare with what the records say. The chain of hashes is its caller's.
+class LedgerCheck {
+  public:
+    // The next one, in the order of their numbers. Sums by job are kept where `of_job` says so. Errors: a number is missing.
+    Status add(const Receipt& receipt, bool of_job);
+    // Errors: the first account or job whose record says something else.
+    Status same_balances(const std::map<Holder, AccountRecord>& accounts) const;
+    Status same_cost(const JobId& job, Money cost, const Tab& tab) const;
+
+    uint64_t receipts() const { return receipts_; }
+    Money paid() const { return paid_; }
+    Money earned() const { return earned_; }
+
+  private:
+    std::map<Holder, Money> balances_;
+    std::map<JobId, Money> by_job_;
+    uint64_t receipts_ = 0;
+    Money paid_, earned_;
+};
+
+}  // namespace souk::market

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/store/receipts.hpp"
+
+#include "kernel/base/json.hpp"
+#include "kernel/sys/sha256.hpp"
+#include "market/wire/market_records.hpp"
+
+namespace souk {
+namespace {
+
+using market::Receipt;
+
+constexpr size_t hash_digits = 64, key_digits = 20;
+constexpr size_t step_rows = 2'000;
+// Looked at for one page: about 10 ms.
+constexpr size_t scan_rows_max = 4'000;
+
+std::string first_hash() { return std::string(hash_digits, '0'); }
+
+std::string key_of(uint64_t seq) {
+    const std::string digits = std::to_string(seq);
+    return std::string(key_digits - digits.size(), '0') + digits;
+}
+
+tl::unexpected<Error> bad(const std::string& key, const std::string& why) {
+    return fail("receipt " + key.substr(std::min(key.find_first_not_of('0'), key.size())) + ": " + why);
+}
+
+Result<ReceiptBook::Entry> parse_row(const StateDb::Row& row) {
+    if (row.value.size() <= hash_digits || row.value[hash_digits] != ' ') return bad(row.key, "it is not one");
+    auto receipt = market::parse_receipt(std::string_view(row.value).substr(hash_digits + 1));
+    if (!receipt) return bad(row.key, receipt.error().message);
+    if (key_of(receipt->seq) != row.key) return bad(row.key, "it has the number " + std::to_string(receipt->seq));
+    return ReceiptBook::Entry{std::move(*receipt), row.value.substr(0, hash_digits)};
+}
+
+}  // namespace
+
+Result<ReceiptBook> ReceiptBook::open(StateDb& db) {
+    ReceiptBook book(db);
+    TRY_ASSIGN(const auto newest, db.before(kind_receipt, "~", 1));
+    book.head_ = newest.empty() ? first_hash() : newest[0].value.substr(0, hash_digits);
+    return book;
+}
+
+void ReceiptBook::append(const Receipt& receipt) {
+    const std::string text = receipt_text(receipt);
+    head_ = sha256_hex(head_ + " " + text);
+    db_->put(kind_receipt, key_of(receipt.seq), head_ + " " + text);
+}
+
+bool ReceiptBook::Filter::lets(const Receipt& r) const {
+    return (!job || r.job == *job) && (!uid || (r.uid == *uid && !r.job.home.empty())) && (!node || r.node == *node) &&
+           r.to >= since;
+}
+
+Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t before, size_t entries_max) const {
+    Page page;
+    TRY_ASSIGN(const auto rows, db_->before(kind_receipt, key_of(before), scan_rows_max));
+    for (const StateDb::Row& row : rows) {
+        TRY_ASSIGN(Entry entry, parse_row(row));
+        // They are written when they end: what comes before an older one is older. (But for clocks that were set.)
+        constexpr Nanos clock_slack = Nanos::from_s(86'400);
+        if (filter.since.ns > INT64_MIN + clock_slack.ns && entry.receipt.to < filter.since - clock_slack) return page;
+        page.before = entry.receipt.seq;
+        if (!filter.lets(entry.receipt)) continue;
+        page.entries.push_back(std::move(entry));
+        if (page.entries.size() == entries_max) break;
+    }
+    if (rows.size() < scan_rows_max && (rows.empty() || page.before == 1)) page.before.reset();
+    return page;
+}
+
+Result<std::vector<StateDb::Row>> ReceiptWalk::next() const { return db_.after(kind_receipt, key_, step_rows); }
+
+Result<Receipt> ReceiptWalk::read(const StateDb::Row& row) {
+    TRY_ASSIGN(auto entry, parse_row(row));
+    if (sha256_hex((head_.empty() ? first_hash() : head_) + " " + row.value.substr(hash_digits + 1)) != entry.hash)
+        return bad(row.key, "its hash is not that of what it says and of the one before");
+    head_ = std::move(entry.hash);
+    key_ = row.key;
+    return std::move(entry.receipt);
+}
+
+Result<LedgerSummary> verify_ledger(const StateDb& db) {
+    std::map<JobId, std::pair<Money, market::Tab>> jobs;
+    TRY_ASSIGN(const auto job_rows, db.load(kind_job));
+    for (const auto& row : job_rows) {
+        TRY_ASSIGN(const auto job, wire::unpack<market::JobRecord>(row.value));
+        if (job.report.id.text() != row.key) return fail("the record of job " + row.key + " is that of " + job.report.id.text());
+        jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
+    }
+    std::map<market::Holder, market::AccountRecord> accounts;
+    TRY_ASSIGN(const auto account_rows, db.load(kind_account));
+    for (const auto& row : account_rows) {
+        TRY_ASSIGN(auto account, wire::unpack<market::AccountRecord>(row.value));
+        const market::Holder holder = account.holder;
+        if (holder.text() != row.key) return fail("the account of " + row.key + " is that of " + holder.text());
+        accounts.emplace(holder, std::move(account));
+    }
+    ReceiptWalk walk(db);
+    for (bool more = true; more;) {
+        TRY_ASSIGN(more, walk.step([&](const JobId& id) { return jobs.contains(id); }));
+    }
+    TRY_ASSIGN(const auto meta_rows, db.load(kind_meta));
+    for (const auto& row : meta_rows) {
+        TRY_ASSIGN(const auto meta, wire::unpack<market::MetaRecord>(row.value));
+        if (meta.receipts != walk.check().receipts())
+            return fail("there are " + std::to_string(walk.check().receipts()) + " receipts, and there were " +
+                        std::to_string(meta.receipts));
+    }
+    TRY(walk.check().same_balances(accounts));
+    for (const auto& [id, job] : jobs) TRY(walk.check().same_cost(id, job.first, job.second));
+    return LedgerSummary{walk.check().receipts(), accounts.size(), walk.check().paid(), walk.check().earned(),
+                         walk.check().paid() - walk.check().earned(), walk.head()};
+}
+
+std::string ledger_json(const LedgerSummary& s) {
+    JsonWriter w;
+    w.begin_object().field("receipts", s.receipts).field("accounts", s.accounts).field("paid", s.paid);
+    w.field("earned", s.earned).field("market", s.market).field("head", s.head).end_object();
+    return w.take();
+}
+
+}  // namespace souk

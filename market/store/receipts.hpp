@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// ReceiptBook: the market's receipts in its state database, one row each, chained: a row is the hash of (the hash of the
+// row before, a blank, the receipt's text), in 64 hexadecimal digits, a blank, and that text. So whoever changes, adds or
+// takes away one changes the hash of all that follow. They are appended to the database's next commit and never changed;
+// none of them is kept in memory.
+// Owned by whoever owns the database. Errors: the database's own, and the first receipt that is not what it was.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/sys/statedb.hpp"
+#include "market/core/ledger.hpp"
+
+namespace souk {
+
+// Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one.
+inline constexpr int market_schema_version = 2, market_schema_oldest = 1;
+// The kinds of its rows.
+inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account", *kind_meta = "meta",
+                            *kind_receipt = "receipt";
+
+class ReceiptBook {
+  public:
+    // Reads the newest receipt. `db` outlives the book.
+    static Result<ReceiptBook> open(StateDb& db);
+
+    void append(const market::Receipt& receipt);
+    const std::string& head() const { return head_; }  // the newest hash
+
+    struct Filter {
+        std::optional<JobId> job;
+        std::optional<uint32_t> uid;
+        std::optional<NodeName> node;
+        Nanos since{INT64_MIN};  // Unix time: those that end then or later
+        bool lets(const market::Receipt& r) const;
+    };
+    struct Entry {
+        market::Receipt receipt;
+        std::string hash;
+    };
+    struct Page {
+        std::vector<Entry> entries;       // the newest first
+        std::optional<uint64_t> before;   // more may be found before this number
+    };
+    // What is committed and has a number below `before`: at most so many, of a bounded number that are looked at.
+    Result<Page> page(const Filter& filter, uint64_t before, size_t entries_max) const;
+
+  private:
+    explicit ReceiptBook(StateDb& db) : db_(&db) {}
+    StateDb* db_;
+    std::string head_;
+};
+
+// A walk over all of them, oldest first, a bounded number a step: the chain of hashes, and sums.
+class ReceiptWalk {
+  public:
+    explicit ReceiptWalk(const StateDb& db) : db_(db) {}
+    // Sums by job are kept where `of_job` says so. False: there were no more. Errors: the first bad receipt, by number.
+    template <class F>
+    Result<bool> step(F of_job) {
+        TRY_ASSIGN(const auto rows, next());
+        for (const StateDb::Row& row : rows) {
+            TRY_ASSIGN(const market::Receipt receipt, read(row));
+            TRY(check_.add(receipt, of_job(receipt.job)));
+        }
+        return !rows.empty();
+    }
+    const market::LedgerCheck& check() const { return check_; }
+    const std::string& head() const { return head_; }
+
+  private:
+    Result<std::vector<StateDb::Row>> next() const;
+    Result<market::Receipt> read(const StateDb::Row& row);
+
+    const StateDb& db_;
+    market::LedgerCheck check_;
+    std::string head_, key_;
+};
+
+// The whole of a market's database: chain, sums, balances, and each job's cost. Errors: what is wrong, with its number or
+// name.
+struct LedgerSummary {
+    uint64_t receipts = 0, accounts = 0;
+    Money paid, earned, market;
+    std::string head;
+};
+Result<LedgerSummary> verify_ledger(const StateDb& db);
+// As marketctl shows it (tools/common/replies.md).
+std::string ledger_json(const LedgerSummary& summary);
+
+}  // namespace souk

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/marketctl/money.hpp"
+
+#include <ctime>
+
+#include "kernel/base/ids.hpp"
+#include "market/store/receipts.hpp"
+#include "tools/common/table.hpp"
+#include "tools/marketctl/views.hpp"
+
+namespace souk::tools {
+namespace {
+
+// Unix seconds of "90m", "12h", "7d" ago, or of a local date with or without a time.
+Result<int64_t> parse_since(const std::string& text) {
+    constexpr std::pair<char, int64_t> units[] = {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}};
+    for (const auto& [unit, seconds] : units) {
+        if (!text.ends_with(unit)) continue;
+        TRY_ASSIGN(const int64_t n, parse_whole(std::string_view(text).substr(0, text.size() - 1), 0, 1'000'000'000));
+        return std::max<int64_t>(0, ::time(nullptr) - n * seconds);
+    }
+    for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
+        std::tm date{};
+        const char* end = ::strptime(text.c_str(), form, &date);
+        if (!end || *end) continue;
+        date.tm_isdst = -1;
+        return std::max<int64_t>(0, ::mktime(&date));
+    }
+    return fail("--since: '" + text + "' is neither a date such as 2026-11-20 or 2026-11-20T08:00 nor a span such as 12h");
+}
+
+std::string local_time(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    if (it == object.end() || !it->is_number()) return "-";
+    const auto seconds = static_cast<time_t>(it->get<double>());
+    std::tm date{};
+    char text[32];
+    if (!::localtime_r(&seconds, &date) || std::strftime(text, sizeof text, "%F %T", &date) == 0) return "-";
+    return text;
+}
+
+}  // namespace
+
+Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
+    const bool receipts = question.verb == "receipts", ledger = question.verb == "ledger";
+    if (!receipts && !(o.job + o.user + o.provider + o.since + o.limit).empty())
+        return fail(question.verb + ": --job, --user, --provider, --since and --limit are for receipts");
+    if (!ledger && !o.db.empty()) return fail(question.verb + ": --db is for ledger verify");
+    if (ledger) question.verb = "ledger-verify";
+    if (ledger && !o.db.empty())
+        question.here = [file = o.db]() -> Result<std::string> {
+            TRY_ASSIGN(const StateDb db, StateDb::open_to_read(file, market_schema_version));
+            TRY_ASSIGN(const LedgerSummary summary, verify_ledger(db));
+            return ledger_json(summary);
+        };
+    if (!o.job.empty()) {
+        TRY_ASSIGN(const JobId id, parse_job_id(o.job));
+        question.args.push_back("job=" + id.text());
+    }
+    if (!o.user.empty()) question.args.push_back("user=" + o.user);
+    if (!o.provider.empty()) {
+        if (!valid_node_name(o.provider)) return fail("'" + o.provider + "' is not a node name");
+        question.args.push_back("node=" + o.provider);
+    }
+    if (!o.since.empty()) {
+        TRY_ASSIGN(const int64_t seconds, parse_since(o.since));
+        question.args.push_back("since=" + std::to_string(seconds));
+    }
+    if (!o.limit.empty()) {
+        TRY_ASSIGN(const int64_t n, parse_whole(o.limit, 1, 1'000'000'000));
+        question.args.push_back("limit=" + std::to_string(n));
+    }
+    return {};
+}
+
+Result<std::string> accounts_text(const Answer& accounts) {
+    Table table({{"Account"}, {"Name"}, {"UID", true}, {"Balance", true}, {"Open", true}});
+    return table.text_of(accounts, [](const Json& a) -> std::vector<std::string> {
+        return {field(a, "account"), field(a, "name"), field(a, "uid"), field(a, "balance"), field(a, "open")};
+    });
+}
+
+Result<std::string> receipts_text(const Answer& receipts) {
+    Table table({{"Receipt", true}, {"Job"}, {"User"}, {"Node"}, {"From"}, {"To"}, {"Run", true}, {"CPU", true},
+                 {"Price", true}, {"Paid", true}});
+    return table.text_of(receipts, [](const Json& r) -> std::vector<std::string> {
+        return {field(r, "receipt"), field(r, "job"), field(r, "user"), field(r, "node"), local_time(r, "from_unix_s"),
+                local_time(r, "to_unix_s"), duration(r, "run_s"), duration(r, "cpu_s"), field(r, "price"),
+                field(r, "paid")};
+    });
+}
+
+Result<std::string> ledger_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    return lines({{"Receipts", field(s, "receipts")},
+                  {"Accounts", field(s, "accounts")},
+                  {"Paid", field(s, "paid")},
+                  {"Earned", field(s, "earned")},
+                  {"Market", field(s, "market")},
+                  {"Head", field(s, "head")}});
+}
+
+}  // namespace souk::tools
