@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <xxhash.h>
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // AVX2 and more where the CPU has them: twice as fast
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -111,7 +114,7 @@ Result<Fd> create_image(int parent, const std::string& name) {
     return open_at(parent, part_of(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-Result<std::vector<ImageFile>> digest_files(int directory) {
+Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* known) {
     TRY_ASSIGN(const auto names, list_dir(directory, "."));
     std::vector<ImageFile> files;
     Digest digest;
@@ -121,6 +124,10 @@ Result<std::vector<ImageFile>> digest_files(int directory) {
             continue;
         }
         if (!valid_image_name(name) || files.size() >= image_files_max) return fail("image file '" + name + "': one too many");
+        if (known && name == known->name) {
+            files.push_back(*known);
+            continue;
+        }
         ImageFile file{name, 0, {}};
         digest.reset();
         TRY(read_through(directory, name, digest, file.bytes));
@@ -156,7 +163,7 @@ Result<Manifest> read_manifest(int directory) {
     return decode_manifest(text);
 }
 
-Result<Manifest> verify_image(int directory) {
+Result<Manifest> verify_image(int directory, std::string_view but) {
     TRY_ASSIGN(Manifest manifest, read_manifest(directory));
     TRY_ASSIGN(const auto names, list_dir(directory, "."));
     for (const std::string& name : names) {
@@ -166,6 +173,7 @@ Result<Manifest> verify_image(int directory) {
     }
     Digest digest;
     for (const ImageFile& f : manifest.files) {
+        if (f.name == but) continue;
         uint64_t bytes = 0;
         digest.reset();
         TRY(read_through(directory, f.name, digest, bytes));

@@ -40,7 +40,7 @@ struct ImageFile {
 };
 
 struct Manifest {
-    static constexpr int format = 1;
+    static constexpr int format = 2;  // 2: page_file_name may be among the files
     JobId job;
     Epoch epoch;
     Machine machine;
@@ -49,6 +49,8 @@ struct Manifest {
     bool operator==(const Manifest&) const = default;
 };
 inline constexpr const char* manifest_name = "MANIFEST";
+// A frozen job's memory, where it was not CRIU that wrote it (page_file.hpp).
+inline constexpr const char* page_file_name = "souk-pages";
 inline constexpr size_t manifest_bytes_max = 4 << 20;
 inline constexpr size_t image_files_max = 20'000;
 
@@ -66,13 +68,15 @@ enum class Durability : uint8_t { memory, disk };
 // NAME.part below `parent`, made anew: what lay there is removed.
 Result<Fd> create_image(int parent, const std::string& name);
 // The files of a directory with their digests, read through once; CRIU's logs and statistics are left out (and removed).
-Result<std::vector<ImageFile>> digest_files(int directory);
+// `known`: a file whose length and digest need not be found out; may be null.
+Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* known = nullptr);
 // Writes the manifest and gives NAME.part its name. The image exists when this returns.
 Status seal_image(int parent, const std::string& name, const Manifest& manifest, Durability durability);
 Result<Fd> open_image(int parent, const std::string& name);
 Result<Manifest> read_manifest(int directory);
 // Reads every file: lengths, digests, nothing missing. (CRIU's logs of a restore do not count.)
-Result<Manifest> verify_image(int directory);
+// `but`: a file whose bytes the caller checks.
+Result<Manifest> verify_image(int directory, std::string_view but = {});
 // NAME and NAME.part, if they are there.
 Status remove_image(int parent, const std::string& name);
 

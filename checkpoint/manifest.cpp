@@ -65,7 +65,8 @@ bool is_image_file(std::string_view name) {
 }
 
 std::string encode_manifest(const Manifest& m) {
-    std::string out = "souk-image " + std::to_string(Manifest::format) + "\n";
+    const bool has_page_file = std::any_of(m.files.begin(), m.files.end(), [](const ImageFile& f) { return f.name == page_file_name; });
+    std::string out = "souk-image " + std::to_string(has_page_file ? Manifest::format : 1) + "\n";
     const auto line = [&out](const char* key, const std::string& value) { out += key + (" " + value) + "\n"; };
     line("job", m.job.text());
     line("epoch", std::to_string(m.epoch.n));
@@ -87,7 +88,7 @@ Result<Manifest> decode_manifest(std::string_view text) {
     uint64_t format = 0, files = 0;
     std::string value;
     if (!lines.take("souk-image", format)) return fail("manifest: not an image of a job");
-    if (format != Manifest::format) return fail("manifest: format " + std::to_string(format) + " is not known here");
+    if (format < 1 || format > Manifest::format) return fail("manifest: format " + std::to_string(format) + " is not known here");
     if (!lines.take("job", value)) return fail("manifest: no job");
     TRY_ASSIGN(m.job, parse_job_id(value));
     bool good = lines.take("epoch", m.epoch.n) && lines.take("architecture", m.machine.architecture) &&

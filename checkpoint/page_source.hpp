@@ -8,21 +8,14 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/pages.hpp"
+#include "checkpoint/frozen_memory.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/fd.hpp"
 
 namespace souk {
-
-// The ranges that a lazy dump has left out, of all its processes; by pid. Error: the image is damaged.
-Result<std::vector<PageRange>> lazy_ranges(int image_directory);
-// pid inside the innermost namespace -> pid here, of these processes. Those that are gone are left out.
-std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids);
 
 class PageSource {
   public:
@@ -47,16 +40,11 @@ class PageSource {
     bool done() const { return ended_ && wishes_.empty() && piece_at_ == piece_end_; }
 
   private:
-    struct Process {
-        pid_t pid = 0;  // here
-        Fd memory;      // /proc/PID/mem, for what process_vm_readv may not read
-    };
     Status fill();
     Status add(const PageRange& range);
-    Status read(Process& process, uint64_t from, char* to, size_t bytes);
 
     std::vector<PageRange> ranges_;
-    std::map<pid_t, Process> processes_;  // by pid inside
+    FrozenMemory memory_;
     std::deque<PageRange> wishes_;
     size_t index_ = 0;         // of the range that is being sent
     uint64_t index_done_ = 0;  // pages of it

@@ -23,6 +23,12 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
     TRY_ASSIGN(r.directory_, duplicate(directory));
     r.manifest_ = std::move(needs);
     r.manifest_.files.clear();
+    if (auto sealed = read_manifest(directory)) {
+        r.manifest_.machine = sealed->machine;
+        r.sealed_ = std::move(sealed->files);
+    } else if (sealed.error().code != ENOENT) {
+        return tl::unexpected(sealed.error());
+    }
     TRY_ASSIGN(const auto names, list_dir(directory, "."));
     for (const std::string& name : names) {
         if (!is_image_file(name)) continue;
@@ -71,10 +77,12 @@ Status ImageReader::fill() {
             TRY(add_data());
             if (left_ > 0) continue;
             manifest_.files[index_].digest = digest_.hex();
+            TRY(check_sealed(manifest_.files[index_]));
             stage_ = ++index_ < manifest_.files.size() ? Stage::begin_file : Stage::manifest;
         } else {
             if (manifest_text_.empty()) {
                 if (room() < head_room) return {};
+                if (!sealed_.empty() && sealed_.size() != manifest_.files.size()) return fail("the image lacks files of its manifest");
                 manifest_text_ = encode_manifest(manifest_);
                 add_head(manifest_kind, manifest_text_, 0);
             }
@@ -87,6 +95,13 @@ Status ImageReader::fill() {
         }
     }
     return {};
+}
+
+Status ImageReader::check_sealed(const ImageFile& file) const {
+    if (sealed_.empty()) return {};
+    const auto as = std::find_if(sealed_.begin(), sealed_.end(), [&file](const ImageFile& f) { return f.name == file.name; });
+    if (as == sealed_.end()) return fail("image file " + file.name + ": not in the manifest");
+    return *as == file ? Status{} : fail("image file " + file.name + ": damaged");
 }
 
 Status ImageReader::add_data() {

@@ -20,10 +20,11 @@ namespace souk {
 
 inline constexpr size_t stream_piece_max = 256 * 1024;  // stays in a core's own cache from file to socket
 
-// Reads the directory of a finished dump (or a sealed image). The directory must not change meanwhile.
+// Reads the directory of a finished dump, or a sealed image: that must still be what its manifest says (the error names
+// the file that is not), and needs the machine that it was made on. The directory must not change meanwhile.
 class ImageReader {
   public:
-    // `needs`: job, epoch and machine for the manifest; its files are ignored.
+    // `needs`: job, epoch and, of an image that is not sealed, machine for the manifest; its files are ignored.
     static Result<ImageReader> open(int directory, Manifest needs);
     // Bytes of all files, so that progress can be told.
     uint64_t bytes_total() const { return bytes_total_; }
@@ -40,6 +41,7 @@ class ImageReader {
     Status fill();
     void add_head(uint32_t kind, std::string_view text, uint64_t bytes);
     Status add_data();
+    Status check_sealed(const ImageFile& file) const;
     size_t room() const { return stream_piece_max - piece_end_; }
 
     Fd directory_, file_;
@@ -47,6 +49,7 @@ class ImageReader {
     size_t index_ = 0, manifest_sent_ = 0;
     uint64_t bytes_total_ = 0, bytes_done_ = 0, left_ = 0;
     Manifest manifest_;
+    std::vector<ImageFile> sealed_;  // none: not sealed
     std::string manifest_text_;
     Digest digest_;
     std::unique_ptr<char[]> piece_;

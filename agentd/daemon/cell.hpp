@@ -16,6 +16,7 @@
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/page_sink.hpp"
+#include "checkpoint/page_file.hpp"
 #include "checkpoint/page_source.hpp"
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
@@ -132,6 +133,13 @@ class Cell {
     void criu_ended_badly(const CriuEvent& e);
     void close_criu();
     void held_after_dump();
+    void dump_is_complete(bool pages_stay, uint64_t bytes);
+    void write_pages();
+    void finish_image(const ImageFile* pages);
+    void read_pages();
+    Status find_page_file();
+    Status find_page_file(int directory, const Manifest& manifest);
+    Status put_file_pages(const PageRange& range, std::string_view bytes);
     void drained(const CapsuleClient::Event& e);
     void loaded(const CapsuleClient::Event& e);
     void begin_restore();
@@ -178,6 +186,8 @@ class Cell {
     MoveForecast forecast_;
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;
+    std::unique_ptr<PageFileWrite> page_write_;  // of a freeze to disk
+    std::unique_ptr<PageFileRead> page_read_;    // of a thaw
     Watch sink_watch_;
     bool pages_restored_ = false, pages_here_ = false;
     uint64_t pages_acknowledged_ = 0;

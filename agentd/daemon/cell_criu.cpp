@@ -7,7 +7,6 @@
 //            let it run | or: end the capsule
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -36,19 +35,6 @@ uint64_t image_bytes(int directory) {
         if (::fstatat(directory, name.c_str(), &st, 0) == 0) sum += static_cast<uint64_t>(st.st_size);
     }
     return sum;
-}
-
-// A link where both are on one file system, else a copy in the kernel.
-Status link_or_copy(int from, int to, const std::string& name) {
-    if (::linkat(from, name.c_str(), to, name.c_str(), 0) == 0) return {};
-    if (errno != EXDEV) return fail_errno("link " + name, errno);
-    TRY_ASSIGN(const Fd source, open_at(from, name, O_RDONLY));
-    TRY_ASSIGN(const Fd target, open_at(to, name, O_WRONLY | O_CREAT | O_EXCL, 0600));
-    for (;;) {
-        const ssize_t n = ::sendfile(target.get(), source.get(), nullptr, 64 << 20);
-        if (n == 0) return {};
-        if (n < 0) return fail_errno("copy " + name, errno);
-    }
 }
 
 }  // namespace
@@ -133,6 +119,7 @@ void Cell::close_criu() {
     criu_watch_.close();
     limit_.cancel();
     criu_ = CriuSession();
+    page_write_.reset();
     image_fd_.reset();
     job_ends_.clear();
     awaited_ = false;
@@ -239,14 +226,15 @@ Status Cell::plan_dump(double link_bytes_per_s) {
     }
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
-    facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && !to_disk_ && job_group_ && job_group_->entry().v2 >= 0;
-    facts.post_copy_possible = facts.pages_possible;
-    facts.policy = job_.spec.move;
+    facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && job_group_ && job_group_->entry().v2 >= 0;
+    facts.post_copy_possible = facts.pages_possible && !to_disk_;
+    facts.policy = to_disk_ ? MovePolicy::safe : job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
     const MovePlan plan = plan_move(facts);
     forecast_ = plan.forecast;
     form_ = plan.forecast.form;
-    return room_for_image(dump_room_bytes(facts, form_));
+    const bool written_by_us = to_disk_ && form_ != MoveForm::stop_and_copy;
+    return room_for_image(dump_room_bytes(facts, form_) + (written_by_us ? facts.memory_bytes : 0));
 }
 
 Status Cell::room_for_image(uint64_t bytes) const {
@@ -306,21 +294,15 @@ void Cell::drained(const CapsuleClient::Event& e) {
         dump_trouble_ = e.trouble();
         return undo_dump();
     }
-    // On its way to another node an image gets its digests while it is sent; one that stays is sealed here and now.
-    Manifest manifest = needs();
-    const auto finish = [&]() -> Status {
-        if (!to_disk_) return {};
-        TRY_ASSIGN(manifest.files, digest_files(image_fd_.get()));
-        return seal(manifest);
-    };
-    if (auto finished = finish(); !finished) {
-        dump_trouble_ = finished.error().message;
-        return undo_dump();
-    }
+    if (to_disk_) return write_pages();
+    dump_is_complete(form_ != MoveForm::stop_and_copy, image_bytes(image_fd_.get()));
+}
+
+void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
     CellEvent event{};
     event.kind = CellEvent::Kind::dump_held;
-    event.flag = form_ != MoveForm::stop_and_copy;
-    event.bytes = static_cast<int64_t>(to_disk_ ? manifest.bytes() : image_bytes(image_fd_.get()));
+    event.flag = pages_stay;
+    event.bytes = static_cast<int64_t>(bytes);
     site_.event(key_, std::move(event));
 }
 
@@ -334,6 +316,7 @@ void Cell::finish_dump() {
 void Cell::undo_dump() {
     undoing_ = true;
     awaited_ = false;
+    page_write_.reset();
     if (client_) (void)client_.undrain();
     if (group_frozen_) {
         (void)job_group_->thaw();
@@ -387,20 +370,6 @@ void Cell::begin_restore() {
     options.lazy = sink_.has_value();
     options.tcp = job_.spec.tcp;
     if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
-}
-
-// Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is dropped.
-void Cell::restore_local(const Cell* source) {
-    plan_ = Plan::restoring;
-    if (!source) return criu_failed("its image is not here");
-    const auto take = [&]() -> Status {
-        TRY_ASSIGN(const Fd from, source->open_sealed());
-        TRY_ASSIGN(const Manifest manifest, verify_image(from.get()));
-        for (const ImageFile& file : manifest.files) TRY(link_or_copy(from.get(), image_fd_.get(), file.name));
-        return {};
-    };
-    if (auto taken = take(); !taken) return criu_failed("take its image: " + taken.error().message);
-    restore();
 }
 
 void Cell::finish_restore() {

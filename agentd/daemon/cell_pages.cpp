@@ -21,6 +21,7 @@ Result<std::unique_ptr<PageSource>> Cell::pages() const {
 }
 
 Status Cell::expect_faults() {
+    if (form_ == MoveForm::stop_and_copy && !page_read_) TRY(find_page_file());
     if (form_ == MoveForm::stop_and_copy) return {};
     TRY_ASSIGN(const auto ranges, lazy_ranges(image_fd_.get()));
     TRY_ASSIGN(sink_, PageSink::open(image_fd_.get(), ranges));
@@ -34,11 +35,18 @@ void Cell::page_faults() {
     for (const int uffd : sink_->new_uffds())
         if (form_ == MoveForm::post_copy && !(client_ && client_.keep(uffd))) return pages_failed("its capsule cannot keep its memory");
     want_pages(*wishes);
-    if (sink_->whole() && !pages_here_) pages_are_whole();
+    if (sink_ && sink_->whole() && !pages_here_ && !page_read_) pages_are_whole();
 }
 
 // What is waited for is asked for at once, what was put is acknowledged now and then.
 void Cell::want_pages(const std::vector<PageRange>& wishes) {
+    if (page_read_) {
+        for (const PageRange& wish : wishes) {
+            auto read = page_read_->read(wish, [this](const PageRange& range, std::string_view bytes) { return sink_->put(range, bytes); });
+            if (!read) return pages_failed(read.error().message);
+        }
+        return;
+    }
     const bool acknowledge = pages_restored_ && sink_->bytes_put() - pages_acknowledged_ >= acknowledge_bytes;
     if (wishes.empty() && !acknowledge) return;
     pages_acknowledged_ = sink_->bytes_put();
@@ -60,6 +68,7 @@ void Cell::pages_may_come() {
     page_faults();  // the last userfaultfd may still lie in the socket
     if (auto all = sink_->restored(); !all) return pages_failed(all.error().message);
     pages_restored_ = true;
+    if (page_read_) return read_pages();
     if (form_ == MoveForm::post_copy) tell(CellEvent::Kind::restore_held);
     if (sink_->whole()) return pages_are_whole();
     pages_acknowledged_ = sink_->bytes_put();

@@ -298,6 +298,13 @@ Result<Connect> Loop::connect(const Address& address, Nanos limit, std::function
     return Connect(core_.get(), key);
 }
 
+Result<Sync> Loop::sync(int file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done) {
+    MUST(done);
+    TRY_ASSIGN(Fd own, duplicate(file));
+    TRY_ASSIGN(const SlotKey key, core_->add(make_sync(*core_, std::move(own), offset, bytes, std::move(done))));
+    return Sync(core_.get(), key);
+}
+
 Result<Watch> Loop::watch(int fd, short events, std::function<void(short)> on_ready) {
     MUST(on_ready);
     TRY_ASSIGN(const SlotKey key, core_->add(make_watch(*core_, fd, events, false, std::move(on_ready))));

@@ -12,7 +12,7 @@
 namespace souk {
 
 // The low byte of user_data: which of an object's operations completed.
-enum class Op : uint8_t { none, accept, receive, send, poll, connect, cancel, timeout };
+enum class Op : uint8_t { none, accept, receive, send, poll, connect, sync, cancel, timeout };
 
 class LoopCore;
 
@@ -124,5 +124,6 @@ std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool on
                                    std::function<void(short)> on_ready);
 std::unique_ptr<Object> make_connect(LoopCore& core, Fd socket, const Address& address, Nanos limit,
                                      std::function<void(Result<Fd>)> done);
+std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done);
 
 }  // namespace souk

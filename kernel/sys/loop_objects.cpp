@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Listener, Watch and Connect: what a handle of the loop names besides a stream.
+// Listener, Watch, Connect and Sync: what a handle of the loop names besides a stream.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -182,6 +183,39 @@ class ConnectObject final : public Object {
     bool told_ = false;
 };
 
+// ---- Sync
+
+class SyncObject final : public Object {
+  public:
+    SyncObject(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done)
+        : Object(core), file_(std::move(file)), offset_(offset), bytes_(bytes), done_(std::move(done)) {}
+
+    void complete(Op op, const io_uring_cqe& cqe, bool) override {
+        if (op != Op::sync) return;
+        const auto done = std::move(done_);
+        const int code = -cqe.res;
+        core_.close(key_);
+        done(code > 0 ? fail_errno("sync a file", code) : Status{});
+    }
+    void flush() override {
+        if (std::exchange(started_, true)) return;
+        core_.submit(*this, Op::sync, [&](io_uring_sqe* sqe) {
+            if (bytes_ == 0) return io_uring_prep_fsync(sqe, file_.get(), IORING_FSYNC_DATASYNC);
+            io_uring_prep_sync_file_range(sqe, file_.get(), bytes_, offset_,
+                                          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+        });
+    }
+    void cancel_all() override { core_.submit_cancel(*this, Op::sync); }
+    void drop_callbacks() override { done_ = nullptr; }
+
+  private:
+    Fd file_;
+    uint64_t offset_;
+    uint32_t bytes_;
+    std::function<void(Status)> done_;
+    bool started_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<Object> make_listener(LoopCore& core, Fd socket, std::function<void(Fd)> on_accept,
@@ -197,6 +231,10 @@ std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool on
 std::unique_ptr<Object> make_connect(LoopCore& core, Fd socket, const Address& address, Nanos limit,
                                      std::function<void(Result<Fd>)> done) {
     return std::make_unique<ConnectObject>(core, std::move(socket), address, limit, std::move(done));
+}
+
+std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done) {
+    return std::make_unique<SyncObject>(core, std::move(file), offset, bytes, std::move(done));
 }
 
 int Listener::fd() const { return core_ == nullptr ? -1 : core_->get<ListenerObject>(key_).fd(); }

@@ -23,7 +23,7 @@ TRUE = '/bin/true'
 GOALS = {  # of the ours column, or of the ratio
     'round trip': ('<=', 20, 'ours'),
     'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'),
-    'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
+    'disk': ('<=', 1.3, 'ratio'), 'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
 }
 FAILURES = (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError)
 
@@ -296,6 +296,54 @@ def live_of(book, market, memory, rounds):
                  LIVE_TOTAL[form] if memory == 512 else None)
 
 
+# ---- frozen to disk, and thawed
+
+
+def raw_disk(directory, memory):
+    """ms to write so many MB with fdatasync, and to read them into memory that was never touched."""
+    path = f'{directory}/raw'
+    start = time.monotonic()
+    try:
+        with open(path, 'wb', buffering=0) as f:
+            for _ in range(memory):
+                f.write(PIECE)
+            os.fdatasync(f.fileno())
+        written = time.monotonic()
+        with open(path, 'rb', buffering=0) as f, mmap.mmap(-1, memory << 20) as to:
+            begun, at, view = time.monotonic(), 0, memoryview(to)
+            while n := f.readinto(view[at:at + (1 << 20)]):
+                at += n
+            read = time.monotonic()
+            view.release()
+        return (written - start) * 1e3, (read - begun) * 1e3
+    finally:
+        os.unlink(path)
+
+
+def disk_of(book, market, memory, rounds):
+    job, freeze, thaw, written, read = None, [], [], [], []
+    try:
+        job = souk.Watched(market, f'{market.bin}/testload', '-m', str(memory), '-t', '100000')
+        time.sleep(1 + memory / 100)
+        for _ in range(rounds):
+            freeze.append(job.order(r': frozen on', 'freeze', job.id, seconds=60)[1])
+            for sums, ms in zip((written, read), raw_disk(market.state, memory)):
+                sums.append(ms)
+            match, ms = job.order(r': goes on at (\S+)', 'thaw', job.id, job.where, seconds=60)
+            thaw.append(ms)
+            job.where = match.group(1)
+            time.sleep(0.3)
+    except FAILURES as e:
+        book.problem(f'freezes of {memory} MB', e)
+    finally:
+        if job:
+            job.close()
+    ours, raw = ([a + b for a, b in zip(*pair)] for pair in ((freeze, thaw), (written, read)))
+    book.add('disk', f'{memory} MB: order to frozen on disk', 'ms', freeze, written, 'write + fdatasync')
+    book.add('disk', f'{memory} MB: order to thawed', 'ms', thaw, read, 'read into fresh memory')
+    book.add('disk', f'{memory} MB: both', 'ms', ours, raw, 'write + fdatasync + read', 'disk' if memory == 512 else None)
+
+
 # ---- idle
 
 
@@ -338,7 +386,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
-    parser.add_argument('--parts', default='idle,srun,throughput,move,live')
+    parser.add_argument('--parts', default='idle,srun,throughput,move,live,disk')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
     parser.add_argument('--bursts', type=int, default=3)
@@ -370,6 +418,7 @@ def main():
             'move': lambda: [moves_of(book, market, f'{market.bin}/testload', int(mb), o.moves)
                              for mb in o.sizes.split(',')],
             'live': lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
+            'disk': lambda: [disk_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
             'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
         }
         for part, run in plan.items():

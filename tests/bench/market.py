@@ -22,6 +22,7 @@ class Market:
         try:
             status = json.loads(self.tool('souk', 'status', '--json'))
             self.nodes = [n['name'] for n in status['nodes']]
+            self.state = status['nodes'][0]['state_dir']
             self.daemons = {'marketd': [status['market']['pid']], 'agentd': [n['pid'] for n in status['nodes']]}
             self.wait(lambda: len(self.providers()) == nodes, 20, 'not every node is on the market')
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A job that is moved, frozen and thawed while it runs ends as if it had never been touched."""
+import glob
+import os
 import random
 import subprocess
 
@@ -127,3 +129,32 @@ def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     assert job.wait(20) == 3
+
+
+def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_again(market):
+    command = [f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory", "48"]
+    job = market.srun("-p", 50, *command)
+    job.printed(2)
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    where = market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")["where"]
+    [pages] = glob.glob(f"{market.daemon(where)['state_dir']}/images/*/souk-pages")
+    assert os.stat(pages).st_size > 48 << 20 and os.stat(pages).st_mode & 0o77 == 0
+
+    def flip():
+        with open(pages, "r+b") as f:
+            f.seek(30 << 20)
+            byte = f.read(1)[0]
+            f.seek(30 << 20)
+            f.write(bytes([byte ^ 4]))
+
+    flip()
+    for there in where, next(n for n in market.nodes() if n != where):
+        seen = len(job.words)
+        market.tool("marketctl", "--hold", "thaw", job.id, there)
+        job.said("souk-pages: damaged", after=seen)
+        assert market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")["where"] == where
+        market.tool("marketctl", "--hold", "freeze", job.id)
+    flip()
+    market.tool("marketctl", "release", job.id)
+    assert job.wait(150) == 0
+    assert bytes(job.out) == subprocess.run(command, capture_output=True, timeout=150).stdout

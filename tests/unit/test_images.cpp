@@ -127,6 +127,36 @@ START_TEST(an_image_streamed_to_another_directory_is_the_same_image) {
 }
 END_TEST
 
+START_TEST(a_sealed_image_that_is_not_as_it_was_sealed_is_not_sent_on) {
+    const TempDir parent;
+    Manifest m = needs();
+    m.machine.kernel = "the one that it was made on";
+    m.files = *digest_files(sample(parent.fd.get(), "image").get());
+    ck_assert(seal_image(parent.fd.get(), "image", m, Durability::memory).has_value());
+    const Fd image = *open_image(parent.fd.get(), "image");
+    const auto sent = [&]() -> std::string {
+        auto reader = ImageReader::open(image.get(), needs());
+        if (!reader) return reader.error().message;
+        for (;;) {
+            const auto piece = reader->piece();
+            if (!piece) return piece.error().message;
+            if (piece->empty()) return reader->manifest().machine.kernel;
+            reader->sent(piece->size());
+        }
+    };
+    ck_assert_text(sent(), m.machine.kernel);
+    put(image.get(), "core-2.img", "smalL");
+    ck_assert_text(sent(), "image file core-2.img: damaged");
+    put(image.get(), "core-2.img", "small");
+    put(image.get(), "extra.img", "");
+    ck_assert_text(sent(), "image file extra.img: not in the manifest");
+    ck_assert(::unlinkat(image.get(), "extra.img", 0) == 0 && ::unlinkat(image.get(), "empty.img", 0) == 0);
+    ck_assert_text(sent(), "the image lacks files of its manifest");
+    put(image.get(), manifest_name, "nonsense");
+    ck_assert_text(sent(), "manifest: not an image of a job");
+}
+END_TEST
+
 START_TEST(a_stream_that_is_cut_damaged_or_reordered_is_refused) {
     const TempDir parent;
     const std::string good = stream_of(sample(parent.fd.get(), "image").get());
@@ -264,6 +294,7 @@ END_TEST
 
 UNIT_SUITE(images, a_manifest_reads_back_as_it_was_and_no_damage_passes,
            an_image_streamed_to_another_directory_is_the_same_image,
+           a_sealed_image_that_is_not_as_it_was_sealed_is_not_sent_on,
            a_stream_that_is_cut_damaged_or_reordered_is_refused,
            a_stored_image_with_any_file_changed_missing_or_added_is_refused_by_name,
            a_machine_that_lacks_what_the_job_needs_is_told_apart, criu_errors_are_quoted_without_times_and_in_bounds,

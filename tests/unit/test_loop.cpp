@@ -11,6 +11,7 @@
 
 #include "kernel/sys/timers.hpp"
 #include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
 
 using namespace souk;
 using namespace souk::unit;
@@ -430,6 +431,27 @@ START_TEST(a_thousand_connections_echo_over_tcp) {
 }
 END_TEST
 
+START_TEST(a_file_is_synced_while_the_loop_goes_on_and_what_cannot_be_says_so) {
+    const TempDir dir;
+    const Fd file = *open_at(dir.fd.get(), "file", O_RDWR | O_CREAT, 0600);
+    ck_assert_int_eq(::pwrite(file.get(), "bytes", 5, 0), 5);
+    int pipe[2];
+    ck_assert_int_eq(::pipe2(pipe, O_CLOEXEC), 0);
+    const Fd reader(pipe[0]), writer(pipe[1]);
+    Loop loop = open_loop();
+    int ended = 0, turns = 0;
+    int code = 0;
+    const auto good = [&](const Status& s) { ended += s.has_value(); };
+    const Sync all = *loop.sync(file.get(), 0, 0, good), part = *loop.sync(file.get(), 0, 4096, good);
+    const Sync none = *loop.sync(writer.get(), 0, 0, [&](const Status& s) { code = s ? 0 : s.error().code; });
+    { const Sync silent = *loop.sync(file.get(), 0, 0, [&](const Status&) { ck_abort_msg("closed"); }); }
+    loop.defer([&] { ++turns; });
+    UNTIL(loop, ended == 2 && code != 0);
+    ck_assert_int_eq(code, EINVAL);
+    ck_assert_int_eq(turns, 1);
+}
+END_TEST
+
 START_TEST(a_loop_that_is_full_refuses_and_goes_on) {
     LoopOptions options;
     options.objects_max = 2;
@@ -497,5 +519,6 @@ UNIT_SUITE(loop,
            a_lingering_stream_ends_at_its_limit_when_the_peer_never_reads,
            objects_close_in_their_own_callbacks_and_slots_are_reused_without_crosstalk,
            a_thousand_connections_echo_over_tcp,
+           a_file_is_synced_while_the_loop_goes_on_and_what_cannot_be_says_so,
            a_loop_that_is_full_refuses_and_goes_on,
            a_loop_may_go_with_everything_under_way);
