@@ -115,6 +115,7 @@ void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
     set(o.has_manage_cgroups_mode, o.manage_cgroups_mode, CRIU_CG_MODE__IGNORE);
     set(o.has_network_lock, o.network_lock, CRIU_NETWORK_LOCK_METHOD__SKIP);
     set<protobuf_c_boolean>(o.has_tcp_skip_in_flight, o.tcp_skip_in_flight, 1);
+    if (tcp == TcpPolicy::keep) set<protobuf_c_boolean>(o.has_tcp_established, o.tcp_established, 1);
     if (tcp == TcpPolicy::close) set<protobuf_c_boolean>(o.has_tcp_close, o.tcp_close, 1);
 }
 }  // namespace

@@ -25,6 +25,7 @@ MovePlan plan_move(const MoveFacts& f) {
     if (f.policy == MovePolicy::safe) return {{MoveForm::pages_first, whole, whole}, "as its owner wants it"};
     if (!f.post_copy_possible) return {{MoveForm::pages_first, whole, whole}, "its capsule cannot keep its memory's faults"};
     if (f.policy == MovePolicy::fast) return {{MoveForm::post_copy, mapped, whole}, "as its owner wants it"};
+    if (f.own_network) return {{MoveForm::pages_first, whole, whole}, "what it tells others could not be taken back"};
     if (whole > pause_worth_post_copy) return {{MoveForm::post_copy, mapped, whole}, "its memory would take too long"};
     return {{MoveForm::pages_first, whole, whole}, "its memory comes quickly"};
 }

@@ -23,6 +23,7 @@ struct MoveFacts {
     double link_bytes_per_s = 0;  // what the last transfers to that node made; 0: not known
     bool pages_possible = false;     // userfaultfd, big pipes and a freezer on both ends
     bool post_copy_possible = false; // and its capsule keeps the userfaultfds if its daemon ends
+    bool own_network = false;        // others talk to it
     MovePolicy policy = MovePolicy::automatic;
 };
 

@@ -2,6 +2,7 @@
 #include "agentd/core/home.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "kernel/base/check.hpp"
@@ -47,6 +48,10 @@ const HomeJob* Home::find(const JobId& id) const { return const_cast<Home*>(this
 Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     if (jobs_.size() >= limits_.jobs_max)
         return fail("this node keeps " + std::to_string(limits_.jobs_max) + " jobs already; wait until some are done");
+    s.spec.address = {};
+    if (s.spec.net == NetMode::own) {
+        TRY_ASSIGN(s.spec.address, free_address());
+    }
     HomeJob job;
     job.id = {node_, next_seq_++};
     job.spec = std::move(s.spec);
@@ -59,6 +64,18 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     persist(it->second, out);
     report(it->second, Nanos{}, out);  // it has not run
     return it->second.id;
+}
+
+// One that no job here has, beginning where the job's number says, so that one that has just been given back rests.
+Result<Ipv4> Home::free_address() const {
+    if (!limits_.addresses) return fail("this node has no addresses for jobs with a network of their own (job_addresses in agentd's configuration)");
+    std::set<Ipv4> used;
+    for (const auto& [seq, job] : jobs_)
+        if (job.spec.address && job.phase != JobPhase::finished) used.insert(job.spec.address);
+    const uint64_t given = limits_.addresses->size() - 2;
+    for (uint64_t i = 0; i < std::min(given, used.size() + 1); ++i)
+        if (const Ipv4 a{static_cast<uint32_t>(limits_.addresses->first.n + 1 + (next_seq_ + i) % given)}; !used.contains(a)) return a;
+    return fail("all " + std::to_string(given) + " addresses of this node are in use by jobs; wait until one is done");
 }
 
 const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {

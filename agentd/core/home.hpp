@@ -109,6 +109,7 @@ class Home {
                                                        // freeze that failed twice as long, to a minute
         Nanos step_patience = Nanos::from_s(60);       // limit of a start and of each short step of a move
         Nanos transfer_patience = Nanos::from_s(900);  // limit of a dump with its transfer
+        std::optional<Ipv4Range> addresses = {};       // for jobs with a network of their own: all but the first and the last
     };
     Home(NodeName node, Limits limits);
 
@@ -181,6 +182,7 @@ class Home {
     };
     void reindex(uint64_t seq);
     JobReport report_of(const HomeJob& job, Nanos now) const;
+    Result<Ipv4> free_address() const;
     void persist(const HomeJob& job, home::Outputs& out, Durable when = Durable::now) const {
         out.push_back(home::Persist{job, when});
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/ipv4.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/time.hpp"
 
@@ -41,6 +42,8 @@ struct JobSpec {
     uint16_t rows = 24, cols = 80;
     MovePolicy move = MovePolicy::automatic;
     TcpPolicy tcp = TcpPolicy::close;
+    NetMode net = NetMode::host;    // own: with `keep`
+    Ipv4 address;                   // own: given by its home
     bool operator==(const JobSpec&) const = default;
 };
 

@@ -77,6 +77,7 @@ Status Cell::make_cgroup() {
 
 void Cell::create_capsule() {
     const auto make = [&]() -> Status {
+        TRY(check_network());
         if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("create " + dir_, errno);
         TRY_ASSIGN(dir_fd_, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
         TRY(make_cgroup());
@@ -85,8 +86,11 @@ void Cell::create_capsule() {
         options.dir = dir_fd_.get();
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
         options.cgroup_v1 = site_.v1_tasks;
+        options.own_net = job_.spec.net == NetMode::own;
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);
+        TRY(make_port());
+        port_shut_ = port_ && job_.from_image;
         // Names the process for a restarted daemon. Not synced: after a crash of the machine there is no such process.
         const ProcessId id = capsule_->id();
         return write_new(dir_fd_.get(), capsule_file, std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
@@ -272,6 +276,8 @@ void Cell::signal(int number) {
 void Cell::kill_capsule() {
     const bool lives = capsule_ && !gone_;
     capsule_ending_ = true;
+    // CRIU first: where it sees its agentd gone before it dies it would let the connections of what it dumped speak again.
+    if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
     if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
     // On v2 what is frozen dies frozen: nothing of it may run once more.
     if (lives && group_frozen_ && job_group_->entry().v2 < 0) (void)job_group_->thaw();
@@ -302,6 +308,7 @@ void Cell::capsule_ended() {
     close_criu();
     sink_watch_.close();
     sink_.reset();
+    if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
     (void)capsule_->pidfd().reap();  // not our child after a restart of the daemon: then its new parent does
     if (removing_) return remove_files();
     tell(CellEvent::Kind::gone);
@@ -317,6 +324,7 @@ void Cell::remove() {
 }
 
 void Cell::remove_files() {
+    drop_port();
     std::error_code ignored;
     std::filesystem::remove_all(dir_, ignored);
     drop_image();
@@ -358,6 +366,7 @@ Guest::Found Cell::adopt() {
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
     }
     has_job_ = found.job_alive || found.exited;
+    find_port(found.held_by_dump);
     connect(capsule_->take_connection());
     return found;
 }

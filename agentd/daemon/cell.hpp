@@ -21,6 +21,7 @@
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
 #include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/job_port.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/loop.hpp"
 
@@ -53,6 +54,7 @@ struct CellSite {
     std::string init_path;
     CriuTool* criu = nullptr;
     Machine machine;                   // this one, for manifests
+    std::optional<JobNetwork> network; // for jobs with a network of their own; none: they are refused
     bool pages_possible = false;       // memory may be sent past the image
     std::function<void(const GuestKey&, CellEvent)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)> output;
@@ -174,6 +176,13 @@ class Cell {
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;
     bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
+    Status check_network() const;
+    Status make_port();
+    void find_port(bool held_by_dump);
+    Status shut_in();
+    Status shut_out();
+    void open_port();
+    void drop_port();
     Status expect_faults();
     void page_faults();
     void want_pages(const std::vector<PageRange>& wishes);
@@ -196,6 +205,11 @@ class Cell {
     bool dump_again_ = false;  // with all of its memory in the image
     double link_bytes_per_s_ = 0;
     bool filling_ = false;  // runs without all of its memory
+
+    // Of a job with a network of its own. It outlives the capsule where the job has left for another node.
+    std::optional<JobPort> port_;
+    bool port_shut_ = false;
+    Timer port_rest_;
 
     bool has_job_ = false;  // started, restored or found running
     pid_t root_ = 0;

@@ -139,6 +139,7 @@ void Cell::criu_failed(const std::string& why) {
     }
     update_watch();
     if (plan == Plan::restoring) return tell(CellEvent::Kind::restore_failed, why);
+    open_port();
     drop_image();
     tell(plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed, why);
 }
@@ -228,6 +229,7 @@ Status Cell::plan_dump(double link_bytes_per_s) {
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
     facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && job_group_ && job_group_->entry().v2 >= 0;
     facts.post_copy_possible = facts.pages_possible && !to_disk_;
+    facts.own_network = job_.spec.net == NetMode::own;
     facts.policy = to_disk_ ? MovePolicy::safe : job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
     const MovePlan plan = plan_move(facts);
@@ -262,6 +264,7 @@ void Cell::dump(double link_bytes_per_s) {
     options.terminal = terminal_;
     options.tcp = job_.spec.tcp;
     options.lazy = form_ != MoveForm::stop_and_copy;
+    if (auto shut = shut_in(); !shut) return refuse(shut.error().message);
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }
 
@@ -272,6 +275,10 @@ void Cell::held_after_dump() {
             return undo_dump();
         }
         group_frozen_ = true;
+    }
+    if (auto shut = shut_out(); !shut) {
+        dump_trouble_ = shut.error().message;
+        return undo_dump();
     }
     // Between plan_dump's look and the stop it has locked a file: once more, with all of its memory.
     if (form_ != MoveForm::stop_and_copy && image_has_locks(image_fd_.get())) {
@@ -322,6 +329,7 @@ void Cell::undo_dump() {
         (void)job_group_->thaw();
         group_frozen_ = false;
     }
+    open_port();
     update_watch();
     if (criu_ && criu_.phase() == CriuPhase::dump_held && criu_.answer(false)) return;  // `refused` follows
     undone();
@@ -380,6 +388,7 @@ void Cell::finish_restore() {
     filling_ = sink_ && !pages_here_;
     (void)client_.restored();
     update_watch();
+    open_port();  // before CRIU lets its connections speak
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
 }
 

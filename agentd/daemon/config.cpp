@@ -8,6 +8,36 @@
 namespace souk {
 namespace {
 
+struct NetworkKeys {
+    std::string network, bridge, gateway, addresses;
+};
+
+Status check_network(const NetworkKeys& k, Config& c) {
+    if (k.network.empty() != k.bridge.empty()) return fail("job_network and job_bridge: both or none");
+    if (k.network.empty() && !(k.gateway.empty() && k.addresses.empty())) return fail("job_gateway and job_addresses need job_network");
+    if (k.network.empty()) return {};
+    JobNetwork n;
+    n.bridge = k.bridge;
+    auto range = parse_ipv4_range(k.network);
+    if (!range) return wrap("job_network", range.error());
+    n.range = *range;
+    if (!k.gateway.empty()) {
+        const auto gateway = parse_ipv4(k.gateway);
+        if (!gateway) return wrap("job_gateway", gateway.error());
+        if (!n.range.contains(*gateway)) return fail("job_gateway: " + k.gateway + " is not in " + k.network);
+        n.gateway = *gateway;
+    }
+    if (!k.addresses.empty()) {
+        const auto addresses = parse_ipv4_range(k.addresses);
+        if (!addresses) return wrap("job_addresses", addresses.error());
+        if (!n.range.contains(*addresses)) return fail("job_addresses: " + k.addresses + " is not in " + k.network);
+        if (addresses->contains(n.gateway)) return fail("job_addresses: " + k.addresses + " holds the gateway");
+        c.addresses = *addresses;
+    }
+    c.network = n;
+    return {};
+}
+
 Status check(Config& c) {
     if (c.node.empty()) {
         char host[256] = {};
@@ -27,6 +57,7 @@ Status check(Config& c) {
 
 Result<Config> load_config(const std::string& path) {
     Config c;
+    NetworkKeys network;
     using namespace settings;
     const Keys keys = {
         {"node", text(c.node)},
@@ -40,6 +71,10 @@ Result<Config> load_config(const std::string& path) {
         {"criu", text(c.criu)},
         {"ram_mb", number(c.ram_mb, 1, int64_t{1} << 30)},
         {"output_mb", number(c.output_mb, 1, int64_t{1} << 30)},
+        {"job_network", text(network.network)},
+        {"job_bridge", text(network.bridge)},
+        {"job_gateway", text(network.gateway)},
+        {"job_addresses", text(network.addresses)},
         {"price", money(c.price)},
         {"speed", number(c.speed, 1, provider_speed_max)},
         {"cpus", number(c.cpus, 1, 65'536)},
@@ -49,6 +84,7 @@ Result<Config> load_config(const std::string& path) {
     };
     TRY(settings::load(path, keys));
     if (auto good = check(c); !good) return wrap(path, good.error());
+    if (auto good = check_network(network, c); !good) return wrap(path, good.error());
     return c;
 }
 

@@ -8,6 +8,7 @@
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/sys/job_port.hpp"
 
 namespace souk {
 
@@ -22,6 +23,11 @@ struct Config {
     int64_t cpu_weight = 100;      // of all jobs here, against the rest of the machine
     std::string criu;              // prefix of a private CRIU; default: the one that `make deps` made, else the system's
     int64_t ram_mb = 0;            // for images on their way; 0: half of the machine's memory
+    // For jobs with a network of their own (srun --net=own). network: where such a job is reached, through this bridge of
+    // the namespace that the daemon is in; without it none comes here. addresses: what this node gives to jobs that are
+    // submitted here; a part of the network that no other node gives from.
+    std::optional<JobNetwork> network;
+    std::optional<Ipv4Range> addresses;
     int64_t output_mb = 1024;      // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;

@@ -22,10 +22,17 @@ enum class MovePolicy : uint8_t {
     fast,       // runs as soon as it can
 };
 
+// What network a job has (srun --net).
+enum class NetMode : uint8_t {
+    host,  // that of the node where it is
+    own,   // a network namespace of its own, with an address that moves with it
+};
+
 // What becomes of the job's established TCP connections when it stops for a move or a freeze (srun --tcp).
 enum class TcpPolicy : uint8_t {
     close,   // the job finds them closed
     refuse,  // as long as it has one it does not move
+    keep,    // they go along: their address does (NetMode::own)
 };
 
 struct MoveForecast {

@@ -138,6 +138,10 @@ Result<Fd> Capsule::open_inside(const std::string& path, int flags) const {
     return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/root" + path, flags);
 }
 
+Result<Fd> Capsule::net_namespace() const {
+    return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/ns/net", O_RDONLY);
+}
+
 Result<std::string> read_exit_record(int dir) { return read_file(dir, SOUK_EXIT_NAME, sizeof(souk_exit)); }
 
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {

@@ -46,6 +46,7 @@ class Capsule {
     static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
     Status kill() const { return pidfd_.signal(9); }
+    Result<Fd> net_namespace() const;
     // The directory /dev/shm or any other, as the capsule sees it.
     Result<Fd> open_inside(const std::string& path, int flags) const;
 

@@ -224,6 +224,8 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     m->rows = spec.rows;
     m->move = static_cast<uint32_t>(spec.move);
     m->tcp = static_cast<uint32_t>(spec.tcp);
+    m->net = static_cast<uint32_t>(spec.net);
+    m->address = spec.address.n;
     m->cols = spec.cols;
     return m;
 }
@@ -271,7 +273,10 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     else if (m->n_groups) spec.groups.assign(m->groups, m->groups + m->n_groups);
     spec.tty = m->tty;
     spec.move = c.one_of("move", m->move, MovePolicy::automatic, MovePolicy::fast);
-    spec.tcp = c.one_of("tcp", m->tcp, TcpPolicy::close, TcpPolicy::refuse);
+    spec.tcp = c.one_of("tcp", m->tcp, TcpPolicy::close, TcpPolicy::keep);
+    spec.net = c.one_of("net", m->net, NetMode::host, NetMode::own);
+    if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep)) c.bad("tcp", "connections go along with a network of its own, and only with that");
+    spec.address = {m->address};
     spec.rows = c.cells("rows", m->rows);
     spec.cols = c.cells("cols", m->cols);
     return spec;

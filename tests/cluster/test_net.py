@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What becomes of a job's connections when it moves: srun --tcp."""
+"""What becomes of a job's connections when it moves: srun --tcp, srun --net."""
+import contextlib
+import ipaddress
+import os
+import random
+import signal
 import socket
 import subprocess
+import threading
+import time
 
 import pytest
-from conftest import until
+from conftest import LIMIT, read_text, until
 
 FABRIC = "10.79.0.1"
 # Says over a connection what it reads, and prints what comes back: what the peer says, or that there is no connection.
@@ -88,3 +95,230 @@ def test_a_move_closes_a_connection_cleanly_and_the_job_goes_on(market, verb):
     job.process.stdin.close()
     assert job.wait() == 0
     assert market.job(job.id)["failed_moves"] == 0
+
+
+# ---- a network of its own
+
+# Serves echoes over TCP and UDP; the last word of its line is its address. Checks its memory with each answer.
+ECHO = """
+import fcntl, selectors, socket, struct, sys
+memory = bytearray(range(256)) * (int(sys.argv[1]) << 12)
+if sys.argv[2:]: lock = open(sys.argv[3], 'w'); fcntl.flock(lock, fcntl.LOCK_EX)
+door = socket.create_server(('0.0.0.0', 7000))
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(('0.0.0.0', 7000))
+print('address', socket.inet_ntoa(fcntl.ioctl(udp, 0x8915, struct.pack('256s', b'eth0'))[20:24]), flush=True)
+s = selectors.DefaultSelector()
+for x in (door, udp, sys.stdin): s.register(x, selectors.EVENT_READ)
+n = 0
+while True:
+    for key, _ in s.select():
+        n += 1
+        assert memory[n * 4099 % len(memory)] == n * 4099 % 256
+        if key.fileobj is sys.stdin: sys.exit(5)
+        elif key.fileobj is door: s.register(door.accept()[0], selectors.EVENT_READ)
+        elif key.fileobj is udp: udp.sendto(*udp.recvfrom(2000))
+        elif d := key.fileobj.recv(65536): key.fileobj.sendall(d)
+        else: s.unregister(key.fileobj); key.fileobj.close()
+"""
+
+
+def echo(market, *options, memory=1, more=()):
+    """A job that serves echoes, and its address."""
+    job = market.srun("-p", 50, "--net=own", *options, "/usr/bin/python3", "-c", ECHO, str(memory), *more, stdin=subprocess.PIPE)
+    job.printed(1)
+    return job, bytes(job.out).split()[1].decode()
+
+
+class Client:
+    """Asks over one connection, again and again, and checks each answer. Ends with a word of why, or when it is told to."""
+
+    def __init__(self, market, address, ask, port=7000, kind=socket.SOCK_STREAM):
+        def connect():
+            s = socket.socket(socket.AF_INET, kind)
+            s.settimeout(LIMIT)
+            s.connect((address, port))
+            return s
+        self.socket, self._ask = market.in_netns("fabric", connect), ask
+        self.asked, self.trouble, self.longest, self._stop = 0, None, 0, False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            while not self._stop:
+                begun = time.monotonic()
+                self._ask(self.socket, self.asked)
+                self.longest = max(self.longest, time.monotonic() - begun)
+                self.asked += 1
+        except Exception as e:  # told by end() and goes_on()
+            self.trouble = repr(e)
+
+    def goes_on(self, times=20):
+        to = self.asked + times
+        until("answers come", lambda: self.asked >= to or self.trouble)
+        assert not self.trouble, self.trouble
+
+    def end(self):
+        self._stop = True
+        self._thread.join(LIMIT)
+        self.socket.close()
+        assert not self.trouble and not self._thread.is_alive(), self.trouble
+
+
+def ask_echo(s, i):
+    word = b"%08d" % i * 8
+    s.sendall(word)
+    got = b""
+    while len(got) < len(word):
+        more = s.recv(len(word) - len(got))
+        assert more, "the connection was closed"
+        got += more
+    assert got == word
+
+
+def ask_datagram(s, i):
+    """UDP may lose one, and here, where it was asked again, answer both."""
+    s.settimeout(0.5)
+    for _ in range(40):
+        s.send(b"%08d" % i)
+        with contextlib.suppress(TimeoutError):
+            while (got := s.recv(100)) != b"%08d" % i:
+                assert int(got) < i
+            return
+    raise AssertionError("no answer")
+
+
+def ask_redis(s, i):
+    key = b"counter"
+    s.sendall(b"*2\r\n$4\r\nINCR\r\n$%d\r\n%s\r\n" % (len(key), key))
+    got = b""
+    while not got.endswith(b"\r\n"):
+        more = s.recv(100)
+        assert more, "the connection was closed"
+        got += more
+    assert got == b":%d\r\n" % (i + 1), got
+
+
+@contextlib.contextmanager
+def clients(*them):
+    try:
+        yield
+    finally:
+        for c in them:
+            c.end()
+
+
+def move(market, job, there):
+    market.tool("marketctl", "--hold", "move", job.id, there)
+    return market.until_runs(job.id, there)
+
+
+def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_path):
+    job = market.srun("-p", 50, "--net=own", "bash", "-c", "hostname -I; exec redis-server --save '' --protected-mode no --dir $1",
+                      "bash", tmp_path)
+    until("it is ready", lambda: b"Ready to accept" in job.out)
+    address = bytes(job.out).split()[0].decode()
+    asking = [Client(market, address, ask_redis, 6379)]
+    with clients(*asking):
+        for i in range(20):
+            asking[0].goes_on()
+            there = random.Random(i).choice([n for n in market.nodes() if n != market.job(job.id)["where"]])
+            last = move(market, job, there)
+        asking[0].goes_on()
+    assert last["migrations"] >= 20 and last["failed_moves"] == 0
+    market.tool("marketctl", "cancel", job.id)
+
+
+@pytest.mark.parametrize("form", ["stop-and-copy", "pages-first", "post-copy"])
+def test_connections_and_datagrams_go_on_by_each_form_of_a_move(market, tmp_path, form):
+    # Whoever holds a lock goes with all of its memory in the image.
+    locked = ["--lock", tmp_path / "lock"] if form == "stop-and-copy" else []
+    job, address = echo(market, "--move", "fast" if form == "post-copy" else "auto", memory=16, more=locked)
+    asking = [Client(market, address, ask_echo), Client(market, address, ask_echo), Client(market, address, ask_datagram, kind=socket.SOCK_DGRAM)]
+    with clients(*asking):
+        for i in range(5):
+            last = move(market, job, elsewhere(market, job))
+            for c in asking:
+                c.goes_on()
+    assert last["last_move"] == form and last["failed_moves"] == 0
+    job.process.stdin.close()
+    assert job.wait() == 5
+
+
+def test_a_connection_outlives_a_freeze_and_the_death_of_every_daemon(market):
+    job, address = echo(market)
+    asking = Client(market, address, ask_echo)
+    with clients(asking):
+        market.tool("marketctl", "--hold", "freeze", job.id)
+        market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
+        market.tool("marketctl", "--hold", "thaw", job.id, "n3")
+        market.until_runs(job.id, "n3")
+        asking.goes_on()
+        market.kill_daemon("n3")
+        asking.goes_on()
+        move(market, job, "n2")
+        asking.goes_on()
+    job.process.stdin.close()
+    assert job.wait() == 5
+
+
+def test_a_move_that_fails_at_any_time_leaves_the_connection_where_the_job_is(market):
+    job, address = echo(market, memory=16)
+    asking = Client(market, address, ask_echo)
+    r = random.Random(5)
+    with clients(asking):
+        for _ in range(6):
+            there = elsewhere(market, job)
+            pid = market.daemon(there)["pid"]
+            market.tool("marketctl", "move", job.id, there)
+            time.sleep(r.uniform(0, 0.08))  # somewhere in the move, or after it
+            os.kill(pid, signal.SIGKILL)
+            until("its daemon is a new process", lambda: market.daemon(there)["pid"] not in (0, pid))
+            market.until_up()
+            market.until_runs(job.id)
+            asking.goes_on()
+    job.process.stdin.close()
+    assert job.wait() == 5
+
+
+def test_jobs_have_addresses_of_their_own_from_their_home(market):
+    jobs = [echo(market, "--node", home) for home in ("n1", "n1", "n2")]
+    addresses = [ipaddress.ip_address(a) for _, a in jobs]
+    assert len(set(addresses)) == 3
+    shares = [ipaddress.ip_network(f"{a}/26", strict=False) for a in addresses]
+    assert shares[0] == shares[1] != shares[2]
+    for job, address in jobs:  # and are reached from a node as well
+        s = market.in_netns("n3", lambda: socket.create_connection((address, 7000), LIMIT))
+        with s:
+            ask_echo(s, 1)
+        job.process.stdin.close()
+        assert job.wait() == 5
+    until("nothing is left of their interfaces", lambda: not any(ports(market, n) for n in market.nodes()))
+
+
+def ports(market, node):
+    """The ends of jobs' interfaces in a node's namespace."""
+    return market.in_netns(node, lambda: [n for _, n in socket.if_nameindex() if n.startswith("sj")])
+
+
+def test_a_node_without_a_network_for_jobs_refuses_one_and_says_so(market):
+    job, address = echo(market)
+    path = f"{market.run_dir}/n3/agentd.conf"
+    before = read_text(path)
+    try:
+        with open(path, "w") as f:
+            f.writelines(line for line in before.splitlines(True) if not line.startswith("job_"))
+        market.kill_daemon("n3")
+        asking = Client(market, address, ask_echo)
+        with clients(asking):
+            market.tool("marketctl", "--hold", "move", job.id, "n3")
+            job.said("no network for a job of --net=own")
+            asking.goes_on()
+        said = market.tool("srun", "--node", "n3", "-p", 5, "--net=own", "true", check=False)
+        assert said.returncode == 1 and "job_addresses" in said.stderr
+        job.process.stdin.close()
+        assert job.wait() == 5
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+        market.kill_daemon("n3")

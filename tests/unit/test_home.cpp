@@ -2,6 +2,7 @@
 // The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies
 // on.
 #include <cerrno>
+#include <set>
 #include <vector>
 
 #include "agentd/core/home.hpp"
@@ -531,7 +532,38 @@ START_TEST(only_what_never_left_is_taken_back) {
 }
 END_TEST
 
-UNIT_SUITE(home, a_move_is_durable_before_the_source_hears_of_it, what_was_lost_with_a_connection_is_sent_again,
+START_TEST(no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests) {
+    Home::Limits limits;
+    limits.addresses = *parse_ipv4_range("10.79.64.64/29");  // six to give
+    Home h("n1", limits);
+    home::Outputs out;
+    Submission s;
+    s.spec.argv = {"/bin/job"};
+    s.spec.address = *parse_ipv4("1.2.3.4");  // not for the submitter to say
+    s.terms.max_price = Money::units(1);
+    const auto submit = [&](NetMode net) {
+        s.spec.net = net;
+        const auto job = h.submit(s, {}, out);
+        return job ? h.jobs().at(job->seq).spec.address : Ipv4{1};
+    };
+    ck_assert(!submit(NetMode::host));
+    std::set<Ipv4> given;
+    for (int i = 0; i < 6; ++i) {
+        const Ipv4 a = submit(NetMode::own);
+        ck_assert_msg(limits.addresses->contains(a) && given.insert(a).second, "%s", a.text().c_str());
+    }
+    ck_assert(!given.contains(limits.addresses->first) && !given.contains(*parse_ipv4("10.79.64.71")));
+    ck_assert_text(h.submit(s, {}, out).error().message, "all 6 addresses of this node are in use by jobs; wait until one is done");
+    ck_assert(h.cancel({"n1", 4}, {}, out).has_value() && h.cancel({"n1", 5}, {}, out).has_value());
+    const Ipv4 last = h.jobs().at(5).spec.address;
+    ck_assert(submit(NetMode::own) != last && submit(NetMode::own) == last);
+    Home none("n2", {});
+    ck_assert(none.submit(s, {}, out).error().message.starts_with("this node has no addresses for jobs"));
+}
+END_TEST
+
+UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
+           a_move_is_durable_before_the_source_hears_of_it, what_was_lost_with_a_connection_is_sent_again,
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
            a_thaw_where_the_image_lies_needs_no_transfer, a_source_that_was_not_held_takes_the_decision_back,
            a_candidate_lost_after_the_decision_gives_the_source_back,

@@ -277,9 +277,13 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     facts.memory_bytes = 512 << 20;
     const MoveForecast big = plan_move(facts).forecast;
     ck_assert(big.form == MoveForm::post_copy && big.pause < big.total);
+    facts.own_network = true;
+    ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first);
+    facts.own_network = false;
     facts.policy = MovePolicy::safe;
     ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first && plan_move(facts).forecast.pause > big.pause);
     facts.policy = MovePolicy::fast;
+    facts.own_network = true;  // then it is its user's word
     facts.memory_bytes = 32 << 20;
     ck_assert(plan_move(facts).forecast.form == MoveForm::post_copy);
     facts.post_copy_possible = false;

@@ -68,7 +68,9 @@ struct Dice {
         s.env.resize(rng.below(20));
         for (auto& entry : s.env) entry = "K=" + bytes(30, 1);
         s.move = any(MovePolicy::automatic, MovePolicy::fast);
-        s.tcp = any(TcpPolicy::close, TcpPolicy::refuse);
+        s.net = any(NetMode::host, NetMode::own);
+        s.tcp = s.net == NetMode::own ? TcpPolicy::keep : any(TcpPolicy::close, TcpPolicy::refuse);
+        s.address = {u32()};
         s.path = "/bin/" + bytes(20, 1);
         s.cwd = "/" + bytes(20, 1);
         s.umask = static_cast<uint32_t>(rng.below(01000));

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "kernel/base/ipv4.hpp"
+#include "kernel/sys/netlink.hpp"
+
 namespace souk {
 namespace {
 
@@ -71,8 +74,18 @@ Status ip_batch(const Netns& ns, const std::string& commands) {
     return fail("ip in namespace " + ns.name + ": " + text.substr(0, text.find('\n')));
 }
 
+// Between nodes and jobs.
+Status forward(const Netns& ns) {
+    return in_net_namespace(ns.fd.get(), [] { return write_file(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", "1"); });
+}
+
 }  // namespace
 
+std::string job_gateway() { return "10.79.64.1"; }
+std::string job_addresses(size_t index) {
+    constexpr uint32_t each = 64;  // the first share is the gateway's
+    return Ipv4{(10u << 24 | 79u << 16 | 64u << 8) + static_cast<uint32_t>(index + 1) * each}.text() + "/26";
+}
 std::string fabric_address() { return "10.79.0.1"; }
 std::string node_address(size_t index) { return "10.79.0." + std::to_string(index + 11); }
 
@@ -83,7 +96,8 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
         made.push_back(tag + "-fabric");
         TRY_ASSIGN(net.fabric, create_namespace(made.back()));
         TRY(ip_batch(net.fabric, "link set lo up\nlink add br0 type bridge\naddr add " + fabric_address() +
-                                     "/24 dev br0\nlink set br0 up\n"));
+                                     "/24 dev br0\naddr add " + job_gateway() + "/18 dev br0\nlink set br0 up\n"));
+        TRY(forward(net.fabric));
         for (size_t i = 0; i < node_names.size(); ++i) {
             made.push_back(tag + "-" + node_names[i]);
             TRY_ASSIGN(Netns node, create_namespace(made.back()));
@@ -92,9 +106,10 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
             std::string wire = "link add " + port + " type veth peer name eth0 netns " + net.nodes[i].name;
             wire += "\nlink set " + port + " master br0\nlink set " + port + " up\n";
             TRY(ip_batch(net.fabric, wire));
-            TRY(ip_batch(net.nodes[i], "link set lo up\naddr add " + node_address(i) +
-                                           "/24 dev eth0\nlink set eth0 up\nroute add default via " +
-                                           fabric_address() + "\n"));
+            const std::string bridge = job_bridge;
+            TRY(ip_batch(net.nodes[i], "link set lo up\nlink add " + bridge + " type bridge\nlink set eth0 master " + bridge +
+                                           " up\naddr add " + node_address(i) + "/24 dev " + bridge + "\nlink set " + bridge +
+                                           " up\nroute add default via " + fabric_address() + "\n"));
         }
         return {};
     };

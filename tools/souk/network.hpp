@@ -26,6 +26,12 @@ struct Network {
 std::string fabric_address();
 std::string node_address(size_t index);
 inline constexpr size_t nodes_max = 200;
+// Jobs with a network of their own: each node has a bridge with its wire to the fabric as a port, and gives addresses of a
+// share of the range; the fabric is their gateway.
+inline constexpr const char* job_network = "10.79.64.0/18";
+inline constexpr const char* job_bridge = "br0";
+std::string job_gateway();
+std::string job_addresses(size_t index);
 
 // Creates and wires everything; on failure nothing is left. Needs root and `ip` (iproute2).
 Result<Network> create_network(const std::string& tag, const std::vector<std::string>& node_names);

@@ -150,6 +150,8 @@ Status Supervisor::write_configs() {
                "/agentd.sock\"\nstate = \"" + d.state + "\"\ncgroup = \"" + d.cgroup + "\"\nprice = \"" + n.price +
                "\"\nspeed = " + std::to_string(n.speed) + "\ncpus = " + std::to_string(options_.cpus) +
                "\ncpu_weight = " + std::to_string(n.speed) + "\n";
+        text += "job_network = \"" + std::string(job_network) + "\"\njob_bridge = \"" + job_bridge + "\"\njob_gateway = \"" + job_gateway() +
+                "\"\njob_addresses = \"" + job_addresses(i) + "\"\n";
         if (options_.memory_mb > 0) text += "memory_mb = " + std::to_string(options_.memory_mb) + "\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }

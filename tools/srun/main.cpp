@@ -86,6 +86,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.name = options.name;
     request.spec.move = options.move;
     request.spec.tcp = options.tcp;
+    request.spec.net = options.net;
     request.attach = !options.detach;
     if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token) request.token = 0;
     if (!options.detach && Terminal::present()) {

@@ -21,7 +21,8 @@ struct SrunOptions {
     std::string name, job, node, socket;
     MovePolicy move = MovePolicy::automatic;
     TcpPolicy tcp = TcpPolicy::close;
-    bool form_given = false;  // one of the two
+    NetMode net = NetMode::host;
+    bool form_given = false, tcp_given = false;  // one of the three; that
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos patience = Nanos::from_s(300);

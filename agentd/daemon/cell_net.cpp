@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell, fourth part: the network interface of a job with a network of its own. While such a job is dumped nothing reaches
+// it (from before CRIU looks at its connections), and from the moment that it stands frozen nothing of it gets out either:
+// what dies where it was says nothing. Its copy is cut off in the same way until it is told to run; then the address is there.
+#include "agentd/daemon/cell.hpp"
+#include "kernel/sys/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos rest_after = Nanos::from_s(1);
+
+// Fit for a network interface (15 characters at most), and no other capsule's. FNV-1a, of which 48 bits are kept.
+std::string port_name(const GuestKey& key) {
+    uint64_t hash = 14695981039346656037u;
+    for (const char c : key.text()) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+    char name[16];
+    std::snprintf(name, sizeof name, "sj%012llx", static_cast<unsigned long long>(hash & 0xffffffffffff));
+    return name;
+}
+
+}  // namespace
+
+Status Cell::check_network() const {
+    if (job_.spec.net != NetMode::own) return {};
+    if (!site_.network) return fail("this node has no network for a job of --net=own (job_network and job_bridge in agentd's configuration)");
+    if (!site_.network->range.contains(job_.spec.address))
+        return fail("its address " + job_.spec.address.text() + " is not of this node's network for jobs, " + site_.network->range.text());
+    return {};
+}
+
+// With the capsule: a copy's is cut off until it runs.
+Status Cell::make_port() {
+    if (job_.spec.net != NetMode::own) return {};
+    TRY_ASSIGN(const Fd inside, capsule_->net_namespace());
+    TRY_ASSIGN(port_, JobPort::make(*site_.network, job_.spec.address, port_name(key_), inside.get(), job_.from_image));
+    if (!job_.from_image) (void)port_->announce();
+    return {};
+}
+
+// After a restart of the daemon. What a dump holds stays cut off.
+void Cell::find_port(bool held_by_dump) {
+    if (job_.spec.net != NetMode::own) return;
+    const auto find = [&]() -> Status {
+        TRY_ASSIGN(const Fd inside, capsule_->net_namespace());
+        TRY_ASSIGN(port_, JobPort::find(job_.spec.address, port_name(key_), inside.get()));
+        return held_by_dump ? Status{} : port_->open();
+    };
+    if (auto found = find(); !found) site_.log->warning("a job's network interface is not found", {{"job", key_.text()}, {"error", found.error()}});
+}
+
+// Nothing reaches the job any more. It runs still, and may say what it has to.
+Status Cell::shut_in() {
+    if (!port_) return {};
+    port_rest_.cancel();
+    port_shut_ = true;
+    TRY(port_->arm());
+    return port_->shut(FrameWay::to_job);
+}
+
+Status Cell::shut_out() { return port_ ? port_->shut(FrameWay::from_job) : Status{}; }
+
+// The job is here, or here again.
+void Cell::open_port() {
+    if (!port_ || !std::exchange(port_shut_, false)) return;
+    if (auto opened = port_->open(); !opened) site_.log->error("a job is cut off", {{"job", key_.text()}, {"error", opened.error()}});
+    (void)port_->announce();
+    // The gates cost each frame something; and whoever was deaf for a moment hears the address once more.
+    port_rest_ = site_.loop->after(rest_after, [this] {
+        (void)port_->disarm();
+        (void)port_->announce();
+    });
+}
+
+void Cell::drop_port() {
+    port_rest_.cancel();
+    if (port_ && port_shut_) port_->abandon();
+    port_.reset();
+}
+
+}  // namespace souk

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Netlink: requests to the kernel about links, addresses and routes (rtnetlink(7)), each answered before the call returns.
+// A Netlink belongs to the network namespace in which it was opened, and keeps that namespace alive. What fails: what the
+// kernel refuses, in its own words where it has some.
+#pragma once
+
+#include <linux/rtnetlink.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <type_traits>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+
+// One request: a header of the family's kind, then attributes, which may hold others.
+class NetlinkRequest {
+  public:
+    template <class Header>
+    NetlinkRequest(uint16_t type, uint16_t flags, const Header& header) {
+        const nlmsghdr h{0, type, static_cast<uint16_t>(flags | NLM_F_REQUEST | NLM_F_ACK), 1, 0};
+        append(&h, sizeof h);
+        append(&header, sizeof header);
+    }
+    void put(uint16_t type, const void* data, size_t n);
+    void put(uint16_t type, const std::string& text) { put(type, text.c_str(), text.size() + 1); }
+    template <class T>
+        requires std::is_trivially_copyable_v<T>
+    void put(uint16_t type, const T& value) {
+        put(type, &value, sizeof value);
+    }
+    // What is put until close() with what open() gave is inside of it; `header` comes first.
+    size_t open(uint16_t type);
+    template <class Header>
+    size_t open(uint16_t type, const Header& header) {
+        const size_t at = open(type);
+        append(&header, sizeof header);
+        return at;
+    }
+    void close(size_t at);
+    std::string& bytes();
+
+  private:
+    void append(const void* data, size_t n);
+    std::string bytes_;
+};
+
+struct NetLink {
+    int index = 0;
+    uint32_t mtu = 0;
+    std::string kind;  // "bridge", "veth"; empty for a plain device
+};
+
+class Netlink {
+  public:
+    static Result<Netlink> open();
+    static Result<Netlink> open_in(int net_namespace);
+    Status ask(NetlinkRequest request) const;
+    // ENODEV if there is none.
+    Result<NetLink> link(const std::string& name) const;
+
+  private:
+    Result<std::string> exchange(NetlinkRequest& request) const;
+    Fd fd_;
+};
+
+// Calls `f` in another network namespace, on this thread, and comes back.
+Status in_net_namespace(int net_namespace, const std::function<Status()>& f);
+
+}  // namespace souk
