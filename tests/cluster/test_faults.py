@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Moves of 4 to 256 MB in each form, with a fault at any moment of each: a dead daemon, a dead CRIU, a cut network, no room
-for images. The job goes on in exactly one place and ends as if nothing had been.
+"""Moves of 4 MB to 1 GB in each form, with a fault at any moment of each: a dead daemon, a dead CRIU, a cut network, no room
+for images. The job goes on in exactly one place and ends as if nothing had been. A job that may only move whole (safe) also
+appends the number of each of its steps to a file: each stands there once, in order.
 SOUK_FAULTS=300: so many; without it this file is not collected (make chaos). SOUK_FAULT_SEED=N: the seed of the first; each has the next one."""
 import os
 import random
@@ -19,13 +20,14 @@ FIRST = int(os.environ.get("SOUK_FAULT_SEED", 0))
 # The CRIU of a source that is killed may take the job with it, so that is for the long form.
 FAULTS = ["source", "destination", "home", "market", *(["criu of the source"] if COUNT > 15 else []), "criu of the destination", "link of the source",
           "link of the destination", "link of the home", "room"]
-SIZES = [4, 12, 32, 96] if COUNT <= 15 else [4, 8, 16, 48, 96, 160, 256]
+SIZES = [4, 12, 32, 96] if COUNT <= 15 else [4, 8, 16, 48, 96, 160, 256, 512, 1024]
+STEPS = 4000 if COUNT <= 15 else 6000
 _by_hand = {}
 
 
-def work(size):
-    return [f"{BIN}/testload", "--steps", str(4000 if COUNT <= 15 else 6000), "--print-every", "100", "--digest", "--memory",
-            str(size)]
+def work(size, *more):
+    return [f"{BIN}/testload", "--steps", str(STEPS), "--print-every", "100", "--digest", "--memory",
+            str(size), *more]
 
 
 def unmoved(size):
@@ -129,7 +131,12 @@ def nothing_of(market, id):
     return left
 
 
-def one_round(market, seed):
+def out_of_order(steps):
+    """Where a list of numbers does not count from 1 on: (what stands there, what should), a few of them."""
+    return [(a, b) for a, b in zip(steps, range(1, len(steps) + 1)) if a != b][:5]
+
+
+def one_round(market, seed, directory):
     r = random.Random(seed)
     fault, form = FAULTS[seed % len(FAULTS)], r.choice(["auto", "safe", "fast"])
     size, home = r.choice(SIZES), r.choice(NODES)
@@ -139,7 +146,8 @@ def one_round(market, seed):
     daemons = market.daemons()
     market.pid_of = {d["name"]: d["pid"] for d in [daemons["market"], *daemons["nodes"]]}
     wanted = unmoved(size)
-    job = market.srun("--node", home, "--move", form, "-p", 50, *work(size))
+    trace = f"{directory}/{seed}"
+    job = market.srun("--node", home, "--move", form, "-p", 50, *work(size, *(["--append", trace] if form == "safe" else [])))
     id = job.id
     said = f"seed {seed}: {fault}, {form}, {size} MB, home {home}, {id}"
     try:
@@ -177,6 +185,10 @@ def one_round(market, seed):
         else:
             assert status == 0, (status, job.told, job.words[-5:])
             assert bytes(job.out) == wanted
+        if form == "safe":
+            ran = [int(line) for line in read_text(trace).split()]
+            assert ran == list(range(1, len(ran) + 1)), f"steps that ran twice, or not: {out_of_order(ran)}"
+            assert status or len(ran) == STEPS
         assert [j["id"] for j in market.list_jobs()].count(id) == 1
         until("nothing is left of it", lambda: not nothing_of(market, id), 20)
     except BaseException as e:
@@ -185,12 +197,12 @@ def one_round(market, seed):
     return said
 
 
-def test_a_fault_in_the_middle_of_a_move_neither_loses_nor_doubles_a_job(market):
+def test_a_fault_in_the_middle_of_a_move_neither_loses_nor_doubles_a_job(market, tmp_path):
     failures = []
     for seed in range(FIRST, FIRST + COUNT):
         began = time.monotonic()
         try:
-            print(one_round(market, seed), f"{time.monotonic() - began:.1f} s", flush=True)
+            print(one_round(market, seed, tmp_path), f"{time.monotonic() - began:.1f} s", flush=True)
         except AssertionError as e:
             if COUNT <= 15:
                 raise

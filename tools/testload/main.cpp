@@ -2,6 +2,7 @@
 // testload: a job for tests and demonstrations. It works in steps; each mixes a number for a fraction of a millisecond
 // and checks and rewrites a few pages of the memory that it holds. What it prints depends on the options and the number
 // of steps alone, never on time or place, so that a run that was frozen and moved must end like one that was not.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/pages.hpp"
 #include "kernel/base/rng.hpp"
 #include "kernel/base/time.hpp"
 #include "tools/common/args.hpp"
@@ -22,13 +24,14 @@ namespace souk::tools {
 namespace {
 
 constexpr const char* tool = "testload";
-constexpr size_t page_bytes = 4096, pages_per_step = 16;
+constexpr size_t pages_per_step = 16;
 constexpr int rounds_per_step = 250'000;
 
 struct Options {
     double cpu_s = 10;
     int64_t memory_mb = 0, steps = 0, seed = 1, print_every = 0;
     bool digest = false;
+    std::string trace;
 };
 
 // CPU time of this process that only grows: after a restore the kernel's count begins again at zero.
@@ -105,12 +108,12 @@ class Memory {
     std::vector<uint64_t> hashes_;
 };
 
-bool print(const std::string& line) {
+bool print(const std::string& line, int fd = STDOUT_FILENO) {
     for (size_t done = 0; done < line.size();) {
-        const ssize_t n = write(STDOUT_FILENO, line.data() + done, line.size() - done);
+        const ssize_t n = write(fd, line.data() + done, line.size() - done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            complain(tool, std::string("stdout: ") + std::strerror(errno));
+            complain(tool, std::string(fd == STDOUT_FILENO ? "stdout: " : "trace: ") + std::strerror(errno));
             return false;
         }
         done += static_cast<size_t>(n);
@@ -130,6 +133,11 @@ int burn(const Options& options) {
         complain(tool, std::to_string(options.memory_mb) + " MB of memory: " + std::strerror(memory.error()));
         return 1;
     }
+    int trace = -1;  // until the process ends
+    if (!options.trace.empty() && (trace = open(options.trace.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
+        complain(tool, options.trace + ": " + std::strerror(errno));
+        return 1;
+    }
     CpuClock clock;
     const Nanos wanted{static_cast<int64_t>(options.cpu_s * 1e9)};
     Rng rng(seed);
@@ -141,6 +149,7 @@ int burn(const Options& options) {
         for (int round = 0; round < rounds_per_step; ++round) mixed = (mixed << 5 | mixed >> 59) ^ rng.next();
         if (const int64_t page = memory.step(step); page >= 0) return damaged(page, step);
         ++step;
+        if (trace >= 0 && !print(std::to_string(step) + "\n", trace)) return 1;
         if (options.print_every > 0 && step % static_cast<uint64_t>(options.print_every) == 0)
             if (!print("line " + std::to_string(++lines) + " step " + std::to_string(step) + "\n")) return 1;
     }
@@ -179,6 +188,8 @@ int run(int argc, char** argv) {
          {'n', "steps", "N", "so many steps instead of a time", set_whole(o.steps, 1, INT64_MAX)},
          {'s', "seed", "N", "seed of all content (default 1)", set_whole(o.seed, 0, INT64_MAX)},
          {'e', "print-every", "N", "print a numbered line after each N steps", set_whole(o.print_every, 1, INT64_MAX)},
+         {'a', "append", "FILE", "append the number of each step to a file: what ran twice stands there twice",
+          [&](const char* s) { return o.trace = s, Status{}; }},
          {'d', "digest", nullptr, "print a digest of the whole work at the end", set_flag(o.digest)}},
         "\nA step takes about half a millisecond. With --steps, all that is printed is the same in every run.\n",
         true};
