@@ -143,7 +143,8 @@ class Guest {
     void restore_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void restore_running(const GuestKey& key, guest::Outputs& out);
     void capsule_gone(const GuestKey& key, guest::Outputs& out);
-    void exited(const GuestKey& key, int32_t wait_status, guest::Outputs& out);
+    // why: what killed a process of it, if that is known.
+    void exited(const GuestKey& key, int32_t wait_status, std::string why, guest::Outputs& out);
     void stopped(const GuestKey& key, bool is_stopped, guest::Outputs& out);
     // Looked at while it runs. Empty: nothing is known that keeps it.
     void movable(const GuestKey& key, std::string why_not, guest::Outputs& out);

@@ -339,17 +339,18 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
 }
 
 // PID 1 has reaped the job's root. While a restore is under way that is CRIU's own kill, and the restore's end tells.
-void Guest::exited(const GuestKey& key, int32_t wait_status, Outputs& out) {
+void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Outputs& out) {
     Entry* e = entry(key);
     if (!e) return;
     if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
         if (e->ending == Ending::to_killed && runs(*e) && (wait_status & 0x7f) != 9) e->early_exit = wait_status;
     } else if (e->starting_job || e->releasing || e->job.state == GuestState::filling) {
         e->early_exit = wait_status;
+        e->why = std::move(why);
     } else if (runs(*e)) {
         e->job.state = GuestState::exited;
         e->job.wait_status = wait_status;
-        e->why.clear();
+        e->why = std::move(why);
         tell(*e, out);
     }
 }

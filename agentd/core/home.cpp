@@ -278,6 +278,13 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     steady(job, now, out);
 }
 
+// A job that was killed for a limit of its capsule has not run to its own end; one that lost a process so has.
+void Home::ended(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    const bool killed = !e.why.empty() && (e.wait_status & 0x7f) == 9;
+    if (!e.why.empty() && !killed) out.push_back(Tell{job.id, Tell::What::comment, e.why});
+    finish(job, e.wait_status, killed ? e.why : "", now, out);
+}
+
 void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
     finish(job, 9, "node " + job.at.node + " has lost it", now, out);
 }

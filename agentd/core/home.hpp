@@ -208,6 +208,7 @@ class Home {
     void frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, home::Outputs& out);
+    void ended(HomeJob& job, const GuestEvent& e, Nanos now, home::Outputs& out);
     void back_to_waiting(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void lost(HomeJob& job, Nanos now, home::Outputs& out);
     void killed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);

@@ -154,7 +154,7 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             }
             return;
         }
-        case GuestState::exited: return finish(job, e.wait_status, "", now, out);
+        case GuestState::exited: return ended(job, e, now, out);
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed: return lost(job, now, out);
@@ -215,7 +215,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
     Volatile& v = vol(job);
     const bool why = !e.why.empty();
     switch (e.state) {
-        case GuestState::exited: return finish(job, e.wait_status, "", now, out);
+        case GuestState::exited: return ended(job, e, now, out);
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed:

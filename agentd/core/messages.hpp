@@ -105,7 +105,7 @@ struct GuestEvent {
     int32_t wait_status = 0;    // exited
     int32_t error = 0;          // failed: errno where known (ENOENT: no such program)
     bool program_error = false; // failed: exec of the program itself, which no other node would mend
-    std::string why;            // failed; running: why the last dump was refused
+    std::string why;            // failed; running: why the last dump was refused; exited: what killed a process of it
     int64_t image_bytes = 0;    // frozen, shipped
     int64_t memory_mb = 0;      // running: resident
     bool stopped = false;       // running: by job control (SIGTSTP)

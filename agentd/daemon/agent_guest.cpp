@@ -152,7 +152,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::restore_failed: return g.restore_failed(key, e.why, out);
             case Kind::restore_running: return g.restore_running(key, out);
             case Kind::gone: return g.capsule_gone(key, out);
-            case Kind::exited: return g.exited(key, e.wait_status, out);
+            case Kind::exited: return g.exited(key, e.wait_status, e.why, out);
             case Kind::stopped: return g.stopped(key, e.flag, out);
             case Kind::movable: return g.movable(key, e.why, out);
             case Kind::pages_whole: return g.pages_whole(key, out);

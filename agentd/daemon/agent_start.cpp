@@ -230,6 +230,17 @@ Status Agent::open_cgroups() {
         log_.warning("no CPU share", {{"error", set.error()}});
     }
     share_ = std::move(*share);
+    // What limits a job, where this machine has a controller for it (souk doctor).
+    const auto try_limit = [&](bool CgroupUse::*controller, const char* name) {
+        CgroupUse use;
+        use.*controller = true;
+        const auto jobs = cgroups_->create(site_.cgroup_parent, use);
+        if (!jobs) log_.warning("jobs are not limited", {{"controller", name}, {"error", jobs.error()}});
+        site_.limits.*controller = jobs && jobs->has(name);
+    };
+    try_limit(&CgroupUse::memory, "memory");
+    try_limit(&CgroupUse::pids, "pids");
+    site_.pids_max = config_.pids_max;
     for (const int tasks : share_->entry().v1_tasks)
         if (tasks >= 0) site_.v1_tasks.push_back(tasks);
     return {};

@@ -65,12 +65,42 @@ void Cell::tell(CellEvent::Kind kind, std::string why) {
 
 Status Cell::make_cgroup() {
     if (!site_.cgroups || cgroup_) return {};
-    TRY_ASSIGN(Cgroup group, site_.cgroups->create(site_.cgroup_parent + "/" + key_.text()));
+    const CgroupUse use{.memory = site_.limits.memory && job_.memory_mb > 0, .pids = site_.limits.pids && site_.pids_max > 0};
+    TRY_ASSIGN(Cgroup group, site_.cgroups->create(site_.cgroup_parent + "/" + key_.text(), use));
     TRY_ASSIGN(Cgroup job_group, site_.cgroups->create(group.name() + "/job"));
     cgroup_ = std::move(group);
     job_group_ = std::move(job_group);
     site_.cgroup_changed(cgroup_->name(), true);
     return {};
+}
+
+// Every v1 hierarchy that a process of the capsule must enter.
+std::vector<int> Cell::v1_tasks() const {
+    std::vector<int> all = site_.v1_tasks;
+    if (!cgroup_) return all;
+    const CgroupEntry entry = cgroup_->entry();
+    std::copy_if(entry.v1_tasks.begin(), entry.v1_tasks.end(), std::back_inserter(all), [](int fd) { return fd >= 0; });
+    return all;
+}
+
+// When the job is about to start, or has just been restored: CRIU does that inside of the job's groups, and is no part of
+// what the job may have. A job that holds more than its limit by then keeps what it holds: no move kills it.
+void Cell::set_limits() {
+    if (!cgroup_) return;
+    const auto set = [&]() -> Status {
+        if (site_.limits.pids && site_.pids_max > 0) TRY(cgroup_->set_pids_max(site_.pids_max));
+        if (!site_.limits.memory || job_.memory_mb <= 0) return {};
+        TRY_ASSIGN(const int64_t held, cgroup_->memory_bytes());
+        return cgroup_->set_memory_max(std::max(job_.memory_mb << 20, held));
+    };
+    if (auto done = set(); !done) site_.log->warning("a job is not limited", {{"job", key_.text()}, {"error", done.error()}});
+}
+
+std::string Cell::what_killed() const {
+    if (!cgroup_ || !site_.limits.memory || job_.memory_mb <= 0) return {};
+    const auto kills = cgroup_->memory_kills();
+    if (!kills || *kills == 0) return {};
+    return "a process of it was killed: it may have " + std::to_string(job_.memory_mb) + " MB of memory (srun -m)";
 }
 
 // ------------------------------------------------------------------------------------------------- the capsule
@@ -85,7 +115,7 @@ void Cell::create_capsule() {
         options.init_path = site_.init_path;
         options.dir = dir_fd_.get();
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
-        options.cgroup_v1 = site_.v1_tasks;
+        options.cgroup_v1 = v1_tasks();
         options.own_net = job_.spec.net == NetMode::own;
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);
@@ -255,10 +285,12 @@ void Cell::maybe_exited() {
     CellEvent e{};
     e.kind = CellEvent::Kind::exited;
     e.wait_status = *exited_;
+    e.why = what_killed();
     site_.event(key_, std::move(e));
 }
 
 void Cell::start_job() {
+    set_limits();
     if (auto sent = client_.start(launch_spec(job_.spec), job_group_ ? job_group_->entry().v2 : -1); !sent) {
         CellEvent e{};
         e.kind = CellEvent::Kind::not_started;

@@ -49,6 +49,8 @@ struct CellSite {
     const Cgroups* cgroups = nullptr;  // null: this machine has none
     std::string cgroup_parent;         // "n1/jobs"
     std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
+    CgroupUse limits;                  // of a capsule that this machine has controllers for
+    int64_t pids_max = 0;              // 0: no limit
     std::string guests;                // directory of the capsules' directories
     Fd images, ram;                    // parents of images: on disk, in memory
     std::string init_path;
@@ -153,6 +155,9 @@ class Cell {
     void tell(CellEvent::Kind kind, std::string why = {});
     void remove_files();
     Status make_cgroup();
+    void set_limits();
+    std::vector<int> v1_tasks() const;
+    std::string what_killed() const;
     Status plan_dump(double link_bytes_per_s);
     Status room_for_image(uint64_t bytes) const;
 

@@ -95,7 +95,7 @@ void Cell::begin_criu() {
     how.capsule = &*capsule_;
     how.images = image_fd_.get();
     if (for_restore && job_group_) how.cgroup = job_group_->entry().v2;
-    if (for_restore) how.cgroup_v1 = site_.v1_tasks;
+    if (for_restore) how.cgroup_v1 = v1_tasks();
     for (const Fd& fd : job_ends_) how.job_ends.push_back(fd.get());
     auto session = CriuSession::start(*site_.criu, how);
     if (!session) return criu_failed(session.error().message);
@@ -199,6 +199,7 @@ void Cell::criu_event(const CriuEvent& e) {
             has_job_ = true;
             decided_ = Decided::nothing;
             if (pages_here_) sink_.reset();
+            set_limits();
             (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
             close_criu();
             helpers_in_ = false;

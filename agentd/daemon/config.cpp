@@ -69,6 +69,7 @@ Result<Config> load_config(const std::string& path) {
         {"cgroup", text(c.cgroup)},
         {"cpu_weight", number(c.cpu_weight, 1, 10'000)},
         {"criu", text(c.criu)},
+        {"pids_max", number(c.pids_max, 0, 1 << 22)},
         {"ram_mb", number(c.ram_mb, 1, int64_t{1} << 30)},
         {"output_mb", number(c.output_mb, 1, int64_t{1} << 30)},
         {"job_network", text(network.network)},

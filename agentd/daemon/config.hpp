@@ -22,6 +22,7 @@ struct Config {
     std::string cgroup = "souk/node";     // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;      // of all jobs here, against the rest of the machine
     std::string criu;              // prefix of a private CRIU; default: the one that `make deps` made, else the system's
+    int64_t pids_max = 4096;       // processes and threads of one job; 0: no limit
     int64_t ram_mb = 0;            // for images on their way; 0: half of the machine's memory
     // For jobs with a network of their own (srun --net=own). network: where such a job is reached, through this bridge of
     // the namespace that the daemon is in; without it none comes here. addresses: what this node gives to jobs that are

@@ -17,9 +17,6 @@
 namespace souk {
 namespace {
 
-constexpr int64_t cpu_period_us = 50'000;     // half the default: a throttled job stutters less
-constexpr int64_t cpu_quota_us_min = 1'000;  // the kernel's own minimum
-
 Result<int64_t> number_in(std::string_view text, const std::string& where) {
     int64_t value = 0;
     if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
@@ -166,22 +163,6 @@ Status Cgroup::add(pid_t pid) const {
     return {};
 }
 
-Status Cgroup::set_cpu_max(int64_t milli_cpus) const {
-    TRY_ASSIGN(const Member* member, need("cpu"));
-    const int64_t quota_us = std::max(milli_cpus * cpu_period_us / 1000, cpu_quota_us_min);
-    const std::string period = std::to_string(cpu_period_us);
-    const int dir = member->dir.get();
-    if (member->v2) {
-        const std::string quota = milli_cpus == 0 ? "max" : std::to_string(quota_us);
-        if (const Status s = write_file(dir, "cpu.max", quota + " " + period); !s) return wrap(member->path, s.error());
-        return {};
-    }
-    if (const Status s = write_file(dir, "cpu.cfs_period_us", period); !s) return wrap(member->path, s.error());
-    const std::string quota = milli_cpus == 0 ? "-1" : std::to_string(quota_us);
-    if (const Status s = write_file(dir, "cpu.cfs_quota_us", quota); !s) return wrap(member->path, s.error());
-    return {};
-}
-
 Status Cgroup::set_cpu_weight(int64_t weight) const {
     TRY_ASSIGN(const Member* member, need("cpu"));
     const Status s = member->v2 ? write_file(member->dir.get(), "cpu.weight", std::to_string(weight))
@@ -197,6 +178,23 @@ Status Cgroup::set_memory_max(int64_t bytes) const {
     if (const Status s = write_file(member->dir.get(), file, bytes == 0 ? none : std::to_string(bytes)); !s)
         return wrap(member->path, s.error());
     return {};
+}
+
+Status Cgroup::set_pids_max(int64_t count) const {
+    TRY_ASSIGN(const Member* member, need("pids"));
+    if (const Status s = write_file(member->dir.get(), "pids.max", count == 0 ? "max" : std::to_string(count)); !s)
+        return wrap(member->path, s.error());
+    return {};
+}
+
+Result<int64_t> Cgroup::memory_kills() const {
+    TRY_ASSIGN(const Member* member, need("memory"));
+    const char* const file = member->v2 ? "memory.events" : "memory.oom_control";
+    TRY_ASSIGN(const std::string text, read_file(member->dir.get(), file));
+    constexpr std::string_view key = "\noom_kill ";
+    const size_t at = text.find(key);
+    if (at == std::string::npos) return fail(member->path + "/" + file + ": no oom_kill");
+    return number_in(std::string_view(text).substr(at + key.size()), member->path);
 }
 
 // cgroup.events raises POLLPRI when a line of it changes.
@@ -335,6 +333,7 @@ Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     std::string enable;
     if (use.cpu && layout_.in_v2("cpu")) enable += "+cpu ";
     if (use.memory && layout_.in_v2("memory")) enable += "+memory ";
+    if (use.pids && layout_.in_v2("pids")) enable += "+pids ";
     if (enable.empty()) return {};
     std::string parent = layout_.v2;
     for (size_t at = 0; at < path.size();) {
@@ -371,6 +370,7 @@ Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
     std::vector<std::string> wanted;
     if (use.cpu) wanted.emplace_back("cpu");
     if (use.memory) wanted.emplace_back("memory");
+    if (use.pids) wanted.emplace_back("pids");
     if (!v2) wanted.emplace_back("cpuacct");
     for (const std::string& controller : wanted) {
         if (layout_.in_v2(controller)) {

@@ -59,6 +59,7 @@ Result<Forked> fork_into(const CgroupEntry& entry, uint64_t flags = 0);
 struct CgroupUse {
     bool cpu = false;
     bool memory = false;
+    bool pids = false;
 };
 
 class Cgroup {
@@ -70,15 +71,19 @@ class Cgroup {
     // The kernel's id of the v2 group (what BPF sees); 0 without v2.
     uint64_t id() const { return id_; }
     CgroupEntry entry() const;
+    // Whether it has limits of that controller, as it was created to.
+    bool has(std::string_view controller) const { return find(controller) != nullptr; }
 
     // Moves a process and its threads here. Slow (see above): for a daemon that starts, not for a job.
     Status add(pid_t pid) const;
-    // At most so much CPU, in thousandths of one CPU (20 or more); 0 lifts the limit.
-    Status set_cpu_max(int64_t milli_cpus) const;
     // CPU share against siblings, 1 to 10000, 100 is normal.
     Status set_cpu_weight(int64_t weight) const;
     // In bytes; 0 lifts the limit.
     Status set_memory_max(int64_t bytes) const;
+    // Processes and threads; 0 lifts the limit.
+    Status set_pids_max(int64_t count) const;
+    // How many processes the kernel has killed because set_memory_max's limit was reached.
+    Result<int64_t> memory_kills() const;
 
     // Stops every process here and below, and returns when the kernel says that all are; ETIMEDOUT after `wait_max`,
     // and then the group is thawed again.

@@ -74,9 +74,10 @@ void cgroups(std::vector<Need>& needs) {
                                            : (layout.v2.empty() ? "v1 freezer at " : "v2 at ") + tracker,
                            tracker.empty() ? "mount -t cgroup2 cgroup2 /sys/fs/cgroup"
                                            : "run as root, with cgroups writable: mount -o remount,rw " + tracker));
-    for (const char* const controller : {"cpu", "memory"}) {
+    for (const auto& [controller, use] : {std::pair{"cpu", "the share of a node's jobs"}, std::pair{"memory", "srun -m as a limit"},
+                                          std::pair{"pids", "a limit to a job's processes"}}) {
         const bool v2 = layout.in_v2(controller), v1 = layout.v1.contains(controller);
-        needs.push_back(judged(std::string(controller) + " controller", "limits of nodes and jobs", false, v1 || v2,
+        needs.push_back(judged(std::string(controller) + " controller", use, false, v1 || v2,
                                v2 ? "v2" : v1 ? "v1 at " + layout.v1.at(controller) : "none",
                                std::string("boot without cgroup_disable=") + controller));
     }

@@ -192,7 +192,7 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
     const bool fails = !image.complete || fault(fail_chance_);
     if (!c || !c->alive) return;  // its end is told already
     if (fails) {  // half a tree was made and killed: PID 1 reaps it
-        if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, o); });
+        if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
         return tell_guest(name, key, t,
                           [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
     }
@@ -229,7 +229,7 @@ void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) 
     if (!c || !c->job || fault(fail_chance_)) {
         if (c && c->job) {
             world_.kill_job(at, now_);
-            if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, o); });
+            if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
         }
         return tell_guest(name, key, t,
                           [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
@@ -249,7 +249,7 @@ void Cluster::do_kill(const NodeName& name, const GuestKey& key, uint64_t t) {
         const int32_t status = exited ? c->status : 0;
         world_.kill_capsule(at, now_);
         if (mutation_ == Mutation::killed_too_early) return;
-        if (exited) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, o); });
+        if (exited) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
         stage(name, key, t, ms(3, 5), [=, this] {
             guest_step(node(name), [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
         });
@@ -278,7 +278,7 @@ void Cluster::tell_exit(const NodeName& name, const GuestKey& key, int32_t statu
     const Node& n = node(name);
     after(ms(0, 3), [=, this, life = n.life] {
         Node& on = node(name);
-        if (on.up && on.life == life) guest_step(on, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, o); });
+        if (on.up && on.life == life) guest_step(on, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
     });
 }
 

@@ -151,21 +151,17 @@ END_TEST
 START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
     if (!need_root("limiting a cgroup")) return;
     CgroupFixture cgroups;
-    Cgroup node = std::move(*cgroups->create("n1", {.cpu = true, .memory = true}));
-    ck_assert(node.set_cpu_max(250));
+    Cgroup node = std::move(*cgroups->create("n1", {.cpu = true, .memory = true, .pids = true}));
     ck_assert(node.set_cpu_weight(50));
     ck_assert(node.set_memory_max(16 << 20));
     const CgroupLayout& layout = cgroups->layout();
     const std::string cpu = (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
     if (layout.in_v2("cpu")) {
-        ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.max"), "12500 50000\n");
         ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.weight"), "50\n");
     } else {
-        ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.cfs_quota_us"), "12500\n");
-        ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.cfs_period_us"), "50000\n");
         ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.shares"), "512\n");
     }
-    ck_assert(node.set_cpu_max(0));
+    ck_assert_int_eq(*node.memory_kills(), 0);
     // A job that touches more memory than its node has is killed by the kernel. Little memory: where the host has to find
     // each page first, that takes its time.
     const Pidfd eater = cgroups.spawn(node, [] {
@@ -176,10 +172,23 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
     ck_assert(*eater.exited_within(wait_max));
     const int status = *eater.reap();
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    ck_assert_int_eq(*node.memory_kills(), 1);
+    // One that wants more processes than it may have gets an error, and they are counted together.
+    ck_assert(node.set_pids_max(3));
+    const Pidfd forker = cgroups.spawn(node, [] {
+        for (int i = 0; i < 2; ++i)
+            if (const pid_t child = ::fork(); child <= 0) child == 0 ? pause_for_ever() : ::_exit(3);
+        if (::fork() >= 0 || errno != EAGAIN) ::_exit(4);
+    });
+    ck_assert(*forker.exited_within(wait_max));
+    ck_assert_int_eq(*forker.reap(), 0);
+    ck_assert(node.kill_all(wait_max));
+    ck_assert(node.set_pids_max(0));
     ck_assert_int_gt(node.cpu_time()->ns, 100'000);
     ck_assert_int_ge(*node.memory_bytes(), 0);
     const auto plain = cgroups->create("n2");
-    ck_assert_int_eq(plain->set_cpu_max(500).error().code, ENOTSUP);
+    ck_assert(!plain->has("pids") && node.has("pids"));
+    for (const Status& refused : {plain->set_memory_max(1 << 20), plain->set_pids_max(5)}) ck_assert_int_eq(refused.error().code, ENOTSUP);
 }
 END_TEST
 

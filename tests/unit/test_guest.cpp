@@ -45,7 +45,9 @@ struct Bench {
     Bench& dump_held() { return end([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, false, o); }); }
     Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
     Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
-    Bench& exited(int32_t status) { return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, o); }); }
+    Bench& exited(int32_t status, const char* why = "") {
+        return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, why, o); });
+    }
     // A destination that holds what it restored.
     Bench& held() {
         command(GuestVerb::prepare);
@@ -99,6 +101,16 @@ START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     ck_assert_text(b.exited(7 << 8).text(), ">exited");
     ck_assert_int_eq(b.g.find(key)->wait_status, 7 << 8);
     ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
+    // What killed it is told, also if it ended before its start was known.
+    Bench killed, early;
+    killed.running().exited(9, "its limit");
+    early.command(GuestVerb::start).end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    early.exited(9, "its limit").end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    for (const Bench* told : {&killed, &early}) {
+        const auto* last = std::get_if<guest::ToHome>(&told->out.back());
+        const auto* event = last ? std::get_if<GuestEvent>(&last->message) : nullptr;
+        ck_assert(event && event->state == GuestState::exited && event->why == "its limit");
+    }
 }
 END_TEST
 

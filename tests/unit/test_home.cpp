@@ -222,6 +222,25 @@ START_TEST(a_candidate_that_ran_and_died_is_not_run_again_from_its_image) {
 }
 END_TEST
 
+START_TEST(a_job_killed_for_its_limit_has_not_run_to_its_own_end_and_one_that_lost_a_process_has) {
+    const auto told = [](const Bench& b, home::Tell::What what) {
+        for (const auto& o : b.out)
+            if (const auto* t = std::get_if<home::Tell>(&o); t && t->what == what) return t->text;
+        return std::string("nothing");
+    };
+    Bench killed;
+    killed.running().event("n2", 1, GuestState::exited, "it may have 64 MB", 9);
+    ck_assert(killed.job().phase == JobPhase::finished);
+    ck_assert_text(killed.job().why, "it may have 64 MB");
+    ck_assert_text(told(killed, home::Tell::What::finished), "it may have 64 MB");
+    Bench went_on;
+    went_on.running().event("n2", 1, GuestState::exited, "it may have 64 MB", 3 << 8);
+    ck_assert_int_eq(went_on.job().wait_status, 3 << 8);
+    ck_assert_text(went_on.job().why, "");
+    ck_assert_text(told(went_on, home::Tell::What::comment), "it may have 64 MB");
+}
+END_TEST
+
 START_TEST(a_source_found_frozen_ends_the_move_as_frozen) {
     // A freeze that was given up as undelivered had arrived after all.
     Bench b;
@@ -567,7 +586,8 @@ UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_bac
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
            a_thaw_where_the_image_lies_needs_no_transfer, a_source_that_was_not_held_takes_the_decision_back,
            a_candidate_lost_after_the_decision_gives_the_source_back,
-           a_candidate_that_ran_and_died_is_not_run_again_from_its_image, a_source_found_frozen_ends_the_move_as_frozen,
+           a_candidate_that_ran_and_died_is_not_run_again_from_its_image,
+           a_job_killed_for_its_limit_has_not_run_to_its_own_end_and_one_that_lost_a_process_has, a_source_found_frozen_ends_the_move_as_frozen,
            a_dump_left_over_from_a_move_given_up_is_made_ready_again, a_failed_start_waits_again_and_is_dropped,
            a_program_that_cannot_be_executed_ends_as_in_a_shell, a_cancel_works_in_every_phase,
            a_cancel_cut_off_by_a_crash_is_finished_at_the_restart,

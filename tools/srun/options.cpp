@@ -77,7 +77,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                       TRY_ASSIGN(o.terms.finish, parse_span(t, 3600, hours_max, "hours"));
                       return {};
                   })},
-            {'m', "memory", "MB", "memory that it will need",
+            {'m', "memory", "MB", "memory that it needs, and more it may not have",
              term(Change::memory_mb, whole(o.terms.memory_mb, 1 << 30))},
             {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)",
              term(Change::cpus, whole(o.terms.cpus, 65'536))},
