@@ -4,6 +4,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -163,6 +164,14 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
                         how.job_ends.data(),        how.job_ends.size(),   how.cgroup_v1.data(),
                         how.cgroup_v1.size(),       argv.data()};
     TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));
+    // CRIU's own end is watched too: if it is killed, what it was about to restore may hold its socket open for ever.
+    s.epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+    if (!s.epoll_) return fail_errno("epoll", errno);
+    for (const int fd : {s.socket_.get(), s.pidfd_.get()}) {
+        epoll_event e{};
+        e.events = EPOLLIN;
+        if (::epoll_ctl(s.epoll_.get(), EPOLL_CTL_ADD, fd, &e) != 0) return fail_errno("epoll", errno);
+    }
     s.ends_ = how.job_ends.size();
     s.phase_ = CriuPhase::starting;
     TRY(s.ask(CRIU_REQ_TYPE__VERSION, true));
@@ -248,6 +257,7 @@ Status CriuSession::answer(bool go_on) {
 std::vector<CriuEvent> CriuSession::on_readable() {
     std::vector<CriuEvent> events;
     std::string record(record_max, '\0');
+    const auto exited = pidfd_.exited_within(Nanos{});  // asked first: then its last words lie in the socket
     while (socket_) {
         const ssize_t n = ::recv(socket_.get(), record.data(), record.size(), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
@@ -257,12 +267,14 @@ std::vector<CriuEvent> CriuSession::on_readable() {
         else
             end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
     }
+    if (socket_ && exited && *exited) end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
     return events;
 }
 
 void CriuSession::end(CriuEventKind kind, std::string message, std::vector<CriuEvent>& events) {
     phase_ = CriuPhase::over;
     events.push_back({kind, std::move(message), root_});
+    epoll_.reset();
     socket_.reset();  // CRIU exits, and what it restored becomes a child of souk-init
 }
 

@@ -74,7 +74,7 @@ class CriuSession {
     // `tool` gets kernel_facts from the first session and gives them to the next.
     static Result<CriuSession> start(CriuTool& tool, const CriuStart& how);
 
-    int fd() const { return socket_.get(); }
+    int fd() const { return epoll_.get(); }
     explicit operator bool() const { return static_cast<bool>(socket_); }
     CriuPhase phase() const { return phase_; }
     bool never_kill() const { return phase_ == CriuPhase::dumping || phase_ == CriuPhase::dump_ending; }
@@ -99,7 +99,7 @@ class CriuSession {
     std::string why_failed(const std::string& first_error) const;
 
     CriuTool* tool_ = nullptr;
-    Fd socket_, images_, run_;
+    Fd epoll_, socket_, images_, run_;
     Pidfd pidfd_;
     CriuPhase phase_ = CriuPhase::over;
     bool refusing_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What a program computes
 // and prints over its hops is compared with what it must be.
+#include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -202,6 +203,32 @@ START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good)
     ck_assert_text(output.text[0], "<word>\n");
 }
 END_TEST
+// A CRIU that is killed while it restores leaves processes behind that hold its socket and wait for it.
+START_TEST(a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    ck_assert(rig.client.helpers_enter(true).has_value());
+    ck_assert(rig.until([&] { return rig.helpers_ready; }));
+    const unit::TempDir images;
+    const std::string held = rig.dir.path + "/held";  // made when somebody else holds the socket
+    CriuTool tool{{"/bin/sh", "-c", "(: > '" + held + "'; exec sleep 1000) & exec sleep 1000"}, {}};
+    CriuStart how;
+    how.capsule = &rig.capsule;
+    how.images = images.fd.get();
+    auto session = CriuSession::start(tool, how);
+    ck_assert_msg(session.has_value(), "%s", session ? "" : session.error().message.c_str());
+    ck_assert(rig.until([&] { return ::access(held.c_str(), F_OK) == 0; }));
+    ck_assert(session->on_readable().empty());
+    ck_assert(session->pidfd().signal(SIGKILL).has_value());
+    pollfd p{session->fd(), POLLIN, 0};
+    ck_assert_int_eq(::poll(&p, 1, 20'000), 1);
+    const auto events = session->on_readable();
+    ck_assert(events.size() == 1 && events[0].kind == CriuEventKind::lost && !*session);
+    (void)session->pidfd().reap();
+}
+END_TEST
+
 START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
     UNIT_SKIP_IF(unit::moves_impossible());
     for (const char* size : {"64k", "400k", "4m"}) {  // full at once, in the middle of the small files, in the pages
@@ -351,6 +378,7 @@ UNIT_SUITE_LONG(criu, 120, a_job_frozen_and_thawed_thirty_times_counts_on_with_i
                 a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
                 a_dump_that_is_refused_leaves_the_job_as_it_was,
                 a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
+                a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open,
                 a_full_image_directory_fails_the_dump_and_the_job_goes_on,
                 shared_memory_affinity_timers_and_daemons_go_along,
                 a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
