@@ -172,6 +172,7 @@ class Cell {
     CriuSession criu_;
     Watch client_watch_, exit_watch_, criu_watch_;
     Timer limit_, exit_limit_;
+    Timer drop_;  // of an image that is of no more use
     std::vector<Fd> job_ends_;
     std::optional<std::vector<std::string>> stdio_keys_;  // CRIU's names of them, once the image is here and loaded
 

@@ -22,7 +22,7 @@
 namespace souk {
 namespace {
 
-constexpr Nanos ready_limit = Nanos::from_s(20);
+constexpr Nanos ready_limit = Nanos::from_s(20), drop_after = Nanos::from_ms(20);
 constexpr uint64_t image_slack_bytes = 2 << 20;
 
 // Of all files there now.
@@ -52,6 +52,7 @@ Status Cell::seal(const Manifest& manifest) {
 }
 
 void Cell::drop_image() {
+    drop_.cancel();
     image_fd_.reset();
     (void)remove_image(site_.ram.get(), key_.text());
     (void)remove_image(site_.images.get(), key_.text());
@@ -88,6 +89,7 @@ void Cell::enter_capsule() {
 void Cell::begin_criu() {
     if (plan_ != Plan::coming || criu_) return;
     const bool for_restore = !job_ends_.empty();
+    if (!for_restore) drop_image();  // of an earlier day, where a daemon ended early: it must not pass for this one
     auto images = create_image(image_parent(), key_.text());
     if (!images) return criu_failed(images.error().message);
     image_fd_ = std::move(*images);
@@ -205,6 +207,8 @@ void Cell::criu_event(const CriuEvent& e) {
             helpers_in_ = false;
             update_watch();
             tell(CellEvent::Kind::restore_running);
+            // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
+            drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
             return look();
         case CriuEventKind::refused: return undone();
         case CriuEventKind::failed:

@@ -2,8 +2,11 @@
 """A job that is moved, frozen and thawed while it runs ends as if it had never been touched."""
 import glob
 import os
+import glob
 import random
 import subprocess
+
+import pytest
 
 import programs
 from conftest import BIN, Late, until
@@ -105,6 +108,26 @@ def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
     job.process.stdin.close()
     assert job.wait() == 0
     assert bytes(job.out).decode() == "".join(f"got {i}\n" for i in range(1, sent + 1)) + "end\n"
+
+
+@pytest.mark.parametrize("form, size", [("auto", 4), ("safe", 16), ("fast", 16)])
+def test_no_image_of_a_job_that_runs_is_kept(market, form, size):
+    def images():
+        kept = [glob.glob(f"{market.run_dir}/state/{node}/{kind}/{job.id}.*") for node in NODES for kind in ("ram", "images")]
+        return [path for paths in kept for path in paths]
+    job = market.srun("--move", form, "-p", 50, f"{BIN}/testload", "--time", "1000", "--memory", size, "--print-every", "100")
+    job.printed(1)
+    for there in ("n2", "n3"):
+        market.until_runs(job.id)
+        market.tool("marketctl", "--hold", "move", job.id, there)
+        market.until_runs(job.id, there)
+        until("it is dropped", lambda: not images())
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
+    assert len(images()) == 1
+    market.tool("marketctl", "--hold", "thaw", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    until("it is dropped", lambda: not images())
 
 
 def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(market):
