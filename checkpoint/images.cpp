@@ -79,32 +79,21 @@ Result<Machine> this_machine(const std::string& criu_version) {
     m.criu = criu_version;
     m.page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/cpuinfo"));
+    std::vector<std::string> features;
     for (const std::string_view key : {"\nflags", "\nFeatures"}) {  // x86; arm64
         size_t at = text.find(key);
         if (at == std::string::npos || (at = text.find(": ", at)) == std::string::npos) continue;
         const std::string line = text.substr(at + 2, text.find('\n', at) - at - 2);
         for (size_t begin = 0; begin < line.size();) {
             const size_t end = std::min(line.find(' ', begin), line.size());
-            if (end > begin) m.cpu_features.push_back(line.substr(begin, end - begin));
+            if (end > begin) features.push_back(line.substr(begin, end - begin));
             begin = end + 1;
         }
         break;
     }
-    std::sort(m.cpu_features.begin(), m.cpu_features.end());
+    std::sort(features.begin(), features.end());
+    for (const std::string& feature : features) m.cpu_features += (m.cpu_features.empty() ? "" : " ") + feature;
     return m;
-}
-
-Status can_take(const Machine& here, const Machine& there) {
-    if (here.architecture != there.architecture)
-        return fail("the job needs a machine of type " + there.architecture + ", this is " + here.architecture);
-    if (here.page_bytes != there.page_bytes)
-        return fail("the job needs pages of " + std::to_string(there.page_bytes) + " bytes, here they have " +
-                    std::to_string(here.page_bytes));
-    if (here.criu != there.criu) return fail("the job was frozen by CRIU " + there.criu + ", here is CRIU " + here.criu);
-    for (const std::string& feature : there.cpu_features)
-        if (!std::binary_search(here.cpu_features.begin(), here.cpu_features.end(), feature))
-            return fail("the job's CPU had " + feature + ", this one has not");
-    return {};
 }
 
 Result<Fd> create_image(int parent, const std::string& name) {

@@ -13,24 +13,14 @@
 #include <vector>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/machine.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/fd.hpp"
 
 namespace souk {
 
-// What an image was made on and needs to run.
-struct Machine {
-    std::string architecture;  // x86_64
-    std::string kernel;        // release
-    std::string criu;          // version; must be the same on both ends
-    uint64_t page_bytes = 0;
-    std::vector<std::string> cpu_features;  // sorted; the job may have found out about any of them
-    bool operator==(const Machine&) const = default;
-};
 // This machine, with the CRIU version that a session said.
 Result<Machine> this_machine(const std::string& criu_version);
-// Whether `here` can take what was made on `there`: the same architecture, page size and CRIU, every CPU feature. Pure.
-Status can_take(const Machine& here, const Machine& there);
 
 struct ImageFile {
     std::string name;

@@ -49,8 +49,7 @@ ProviderReport Provider::report() const {
     r.load_permille = load_.load_permille;
     r.wait_permille = load_.wait_permille;
     r.load_source = load_.source;
-    r.kernel = machine_.kernel;
-    r.criu = machine_.criu;
+    r.machine = machine_.machine;
     r.cannot = cannot_;
     return r;
 }

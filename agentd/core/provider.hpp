@@ -46,7 +46,7 @@ struct ProviderRecord {
 struct Hardware {
     int32_t cpus = 1;
     int64_t memory_mb = 1;
-    std::string kernel, criu;  // versions
+    Machine machine;
 };
 
 struct LoadReading {

@@ -250,10 +250,7 @@ Hardware Agent::hardware() const {
     Hardware m;
     m.cpus = static_cast<int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
     m.memory_mb = std::max<int64_t>(1, memory_total_mb());
-    utsname name{};
-    ::uname(&name);
-    m.kernel = name.release;
-    m.criu = site_.machine.criu;
+    m.machine = site_.machine;
     return m;
 }
 

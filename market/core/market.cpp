@@ -44,7 +44,11 @@ void Market::load(JobRecord record) {
     jobs_.insert_or_assign(id, std::move(job));
 }
 
-void Market::load(NodeRecord record) { node_of(record.node).record = std::move(record); }
+void Market::load(NodeRecord record) {
+    Node& node = node_of(record.node);
+    node.record = std::move(record);
+    node.machine = machines_.kind_of(node.record.report.machine);
+}
 
 void Market::started(Nanos now) {
     open_ledger();
@@ -184,13 +188,9 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     const int64_t beside = r.free_mb + node.used_mb;
     node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
     if (terms_changed) unsaved_nodes_.insert(name);
-    if (old.criu != r.criu) {
-        std::set<std::string> versions;
-        for (const auto& [other, n] : nodes_)
-            if (!n.record.report.criu.empty()) versions.insert(n.record.report.criu);
-        mixed_criu_ = versions.size() > 1;
+    if (const int kind = machines_.kind_of(r.machine); kind != std::exchange(node.machine, kind)) {
         for (auto& [id, job] : jobs_)
-            if (job.phase() != JobPhase::finished) touch(job);
+            if (job.phase() != JobPhase::finished && !job.record.report.where.empty()) touch(job);
     }
     const auto known = solver_.provider(node.key);
     if (terms_changed || !known || known->memory_mb != memory_of(node)) {

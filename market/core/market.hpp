@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "market/core/account.hpp"
+#include "market/core/machines.hpp"
 #include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/solver.hpp"
@@ -120,6 +121,7 @@ struct Job {
 struct Node {
     NodeRecord record;
     ProviderKey key;
+    int machine = 0;              // its kind
     bool connected = false;
     Nanos lost_at;                // when it was last connected
     std::set<JobId> jobs;         // that claim room here, or whose image lies here
@@ -247,6 +249,7 @@ class Market {
     Wish wish(const Job& job) const;
     bool cannot_leave(const Job& job) const;
     bool may_run_at(const Job& job, const NodeName& node) const;
+    Status machine_takes(const Job& job, const Node& node) const;
     std::vector<ProviderKey> barred(const Job& job) const;
     void sync_jobs();
     void sync_nodes();
@@ -297,7 +300,7 @@ class Market {
     std::vector<JobId> erased_;                  // to be told to the store
     std::set<JobId> touched_, unsaved_, noted_, pending_;
     std::set<JobId> displaced_;                  // their comment says by whom, and is kept until they run
-    bool mixed_criu_ = false;                    // not all providers have the same version
+    Machines machines_;
     std::set<NodeName> touched_nodes_, unsaved_nodes_, noting_nodes_;
     std::set<std::pair<Nanos, JobId>> alarms_;
     Nanos settle_end_ = Nanos::never();

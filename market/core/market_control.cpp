@@ -27,6 +27,7 @@ Result<const Node*> Market::destination(const Job& job, const NodeName& name) co
     if (!node->connected) return fail("node " + name + " is not connected");
     if (!node->record.has_report || !r.on_market) return fail("node " + name + " is not on the market");
     if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
+    if (auto fitting = machine_takes(job, *node); !fitting) return fail("node " + name + " cannot take it: " + fitting.error().message);
     if (t.cpus > r.cpus)
         return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " + job.id().text() + " needs " +
                     std::to_string(t.cpus));

@@ -43,7 +43,7 @@ bool Market::cannot_leave(const Job& job) const {
 bool Market::may_run_at(const Job& job, const NodeName& name) const {
     const Node* node = find_node(name);
     const auto bar = job.bars.find(name);
-    return node && usable(*node) && (bar == job.bars.end() || !bar->second.active);
+    return node && usable(*node) && (bar == job.bars.end() || !bar->second.active) && machine_takes(job, *node).has_value();
 }
 
 std::vector<ProviderKey> Market::barred(const Job& job) const {
@@ -52,12 +52,17 @@ std::vector<ProviderKey> Market::barred(const Job& job) const {
         if (bar.active)
             if (const Node* node = find_node(name)) keys.push_back(node->key);
     const Node* at = find_node(job.record.report.where);
-    if (!mixed_criu_ || !at || at->record.report.criu.empty()) return keys;
-    for (const auto& [name, node] : nodes_) {  // an image is for the version that made it
-        const std::string& criu = node.record.report.criu;
-        if (!criu.empty() && criu != at->record.report.criu) keys.push_back(node.key);
-    }
+    if (!at || machines_.fits_all(at->machine)) return keys;
+    for (const auto& [name, node] : nodes_)
+        if (!machines_.fits(node.machine, at->machine)) keys.push_back(node.key);
     return keys;
+}
+
+// What ran somewhere needs what that machine has.
+Status Market::machine_takes(const Job& job, const Node& node) const {
+    const Node* at = find_node(job.record.report.where);
+    if (!at || machines_.fits(node.machine, at->machine)) return {};
+    return can_take(node.record.report.machine, at->record.report.machine);
 }
 
 // What the solver is to take for granted about a job.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/machine.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/time.hpp"
@@ -81,7 +82,7 @@ struct ProviderReport {
     int32_t load_permille = 0;  // CPU time used by the node's jobs, of all its CPUs
     int32_t wait_permille = 0;  // time that its jobs waited for a CPU, of all its CPUs
     std::string load_source;    // "bpf" or "proc"
-    std::string kernel, criu;   // versions, compared before a move
+    Machine machine;            // what an image made there needs, compared before a move
     std::string cannot;         // why it cannot take jobs now; empty when it can
     bool operator==(const ProviderReport&) const = default;
 };

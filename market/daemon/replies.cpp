@@ -150,7 +150,7 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     w.field("speed", r.speed).field("cpus", r.cpus).field("memory_mb", r.memory_mb).field("free_mb", r.free_mb);
     w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
     w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
-    w.field("criu", r.criu).field("kernel", r.kernel);
+    w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
     if (!r.cannot.empty()) w.field("cannot", r.cannot);
     w.end_object();
 }

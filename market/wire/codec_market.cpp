@@ -65,8 +65,11 @@ void fill(const ProviderReport& v, Pb__ProviderReport& m, Arena& a) {
     m.load_permille = v.load_permille;
     m.wait_permille = v.wait_permille;
     m.load_source = fill_line(v.load_source, a, name_max);
-    m.kernel = fill_line(v.kernel, a, name_max);
-    m.criu = fill_line(v.criu, a, name_max);
+    m.kernel = fill_line(v.machine.kernel, a, name_max);
+    m.criu = fill_line(v.machine.criu, a, name_max);
+    m.architecture = fill_line(v.machine.architecture, a, name_max);
+    m.page_bytes = v.machine.page_bytes;
+    m.cpu_features = fill_line(v.machine.cpu_features, a, features_max);
     m.cannot = fill_line(v.cannot, a);
 }
 
@@ -82,8 +85,11 @@ ProviderReport take(const Pb__ProviderReport& m, Check& c) {
     v.load_permille = c.in("load_permille", m.load_permille, 0, permille_max);
     v.wait_permille = c.in("wait_permille", m.wait_permille, 0, permille_max);
     v.load_source = clean(m.load_source, name_max);
-    v.kernel = clean(m.kernel, name_max);
-    v.criu = clean(m.criu, name_max);
+    v.machine.kernel = clean(m.kernel, name_max);
+    v.machine.criu = clean(m.criu, name_max);
+    v.machine.architecture = clean(m.architecture, name_max);
+    v.machine.page_bytes = m.page_bytes;
+    v.machine.cpu_features = clean(m.cpu_features, features_max);
     v.cannot = clean(m.cannot);
     return v;
 }

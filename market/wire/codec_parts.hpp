@@ -43,6 +43,7 @@ inline constexpr uint64_t counter_max = uint64_t{1} << 62;             // epochs
 inline constexpr int32_t cpus_max = 65'536;
 inline constexpr size_t line_max = 1024;                               // a line for people
 inline constexpr size_t name_max = 255;
+inline constexpr size_t features_max = 8192;  // of a CPU, in one line
 inline constexpr size_t places_max = 1000;                             // the newest of a job's places
 inline constexpr size_t peers_max = 4096;
 inline constexpr size_t strings_max = 32'768;                          // entries of argv or env

@@ -24,7 +24,7 @@ void Cluster::boot(Node& n) {
     n.home = std::make_unique<Home>(n.name, limits_);
     n.guest = std::make_unique<Guest>();
     ProviderRecord record = n.provider_disk.value_or(ProviderRecord{});
-    auto made = Provider::create(n.name, Hardware{4, 8000, "6.18", "4.2"}, record);
+    auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, record);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
     std::vector<World::At> leftovers;

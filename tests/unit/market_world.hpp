@@ -138,6 +138,9 @@ struct World {
         }
         ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already",
                       order.id.text().c_str());
+        const Machine &there = providers.at(order.node).machine, &here = providers.at(r.where).machine;
+        ck_assert_msg(there.architecture.empty() || here.architecture.empty() || can_take(there, here).has_value(),
+                      "%s cannot go on on %s", order.id.text().c_str(), order.node.c_str());
         r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
         r.to = order.node;
         stop_clock(job, now);

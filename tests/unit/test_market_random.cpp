@@ -23,6 +23,11 @@ struct Chaos {
         for (int64_t i = 1, n = rng.between(1, 6); i <= n; ++i)
             w.add_node("n" + std::to_string(i), rng.between(1, 4) * 50, rng.between(0, 30),
                        static_cast<int32_t>(rng.between(1, 4)), rng.between(2, 8) * 256);
+        if (!rng.chance(0.3)) return;
+        for (auto [name, p] : std::map(w.providers)) {  // of several kinds
+            p.machine = {"x86_64", "6.1", rng.chance(0.9) ? "4.2" : "4.3", 4096, rng.chance(0.5) ? "avx fpu" : "fpu"};
+            w.set_provider(p);
+        }
     }
     struct HomeJobRef {
         World& w;

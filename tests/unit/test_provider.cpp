@@ -23,7 +23,7 @@ Provider make(const std::string& frames = "always", bool on = true) {
     record.memory_mb = 1000;
     record.frames = frames;
     record.on_market = on;
-    auto p = Provider::create("n1", Hardware{4, 8000, "6.18", "4.2"}, record);
+    auto p = Provider::create("n1", Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, record);
     ck_assert(p.has_value());
     return std::move(*p);
 }
@@ -209,12 +209,12 @@ START_TEST(a_record_of_a_larger_machine_is_cut_down) {
     ProviderRecord record;
     record.cpus = 64;
     record.memory_mb = 1 << 20;
-    const auto p = Provider::create("n1", Hardware{2, 4000, "", ""}, record);
+    const auto p = Provider::create("n1", Hardware{2, 4000, {}}, record);
     ck_assert(p.has_value());
     ck_assert_int_eq(p->record().cpus, 2);
     ck_assert_int_eq(p->record().memory_mb, 4000);
     record.speed = 0;
-    ck_assert(!Provider::create("n1", Hardware{2, 4000, "", ""}, record).has_value());
+    ck_assert(!Provider::create("n1", Hardware{2, 4000, {}}, record).has_value());
 }
 END_TEST
 
@@ -239,7 +239,7 @@ START_TEST(load_is_reported_when_it_is_worth_it) {
     const auto& r = std::get<provider::Report>(out.at(0)).report;
     ck_assert_int_eq(r.free_mb, 1000);  // never more than is offered
     ck_assert_int_eq(r.load_permille, 910);
-    ck_assert_text(r.kernel, "6.18");
+    ck_assert_text(r.machine.kernel, "6.18");
 }
 END_TEST
 

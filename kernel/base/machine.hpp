@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Machine: what the image of a job was made on, and so what it needs to run elsewhere.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+struct Machine {
+    std::string architecture;  // x86_64
+    std::string kernel;        // release
+    std::string criu;          // version; must be the same on both ends
+    uint64_t page_bytes = 0;
+    std::string cpu_features;  // sorted, one blank between two; the job may have found out about any of them
+    auto operator<=>(const Machine&) const = default;
+};
+
+// Whether `here` can take what was made on `there`: the same architecture, page size and CRIU, every CPU feature. Pure.
+Status can_take(const Machine& here, const Machine& there);
+
+}  // namespace souk
