@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import criu_hand
@@ -23,7 +24,7 @@ TRUE = '/bin/true'
 GOALS = {  # of the ours column, or of the ratio
     'round trip': ('<=', 20, 'ours'),
     'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'),
-    'disk': ('<=', 1.3, 'ratio'), 'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
+    'disk': ('<=', 1.3, 'ratio'), 'work': ('<=', 1.5, 'ratio'), 'p99': ('<=', 100, 'ours'), 'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
 }
 FAILURES = (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError)
 
@@ -296,6 +297,90 @@ def live_of(book, market, memory, rounds):
                  LIVE_TOTAL[form] if memory == 512 else None)
 
 
+# ---- moves of many jobs, work while pages arrive, CPU time
+
+
+def mixed_of(book, market, moves):
+    jobs, pause = [], []
+    try:
+        for memory in (1, 4, 16, 64, 128, 256):
+            job = souk.Watched(market, f'{market.bin}/testload', '-m', str(memory), '-t', '100000')
+            jobs.append(job)
+            time.sleep(1 + memory / 100)
+            for i in range(-(-moves // 6)):
+                pause.append(job.move(i)[1])
+                time.sleep(0.1)
+            jobs.pop().close()
+    except FAILURES as e:
+        book.problem('mixed moves', e)
+    finally:
+        for job in jobs:
+            job.close()
+    book.add('live', f'{len(pause)} moves of jobs of 1 to 256 MB: pause', 'ms', pause)
+    if pause:
+        book.add('live', f'{len(pause)} moves of jobs of 1 to 256 MB: pause, p99', 'ms', [sorted(pause)[len(pause) * 99 // 100]], goal='p99')
+
+
+def work_of(book, market, memory, rounds):
+    """Random accesses over all of its memory, begun when the move is: the time of the work, with and without it."""
+    still, moved, raw, job = [], [], [raw_copy(memory) for _ in range(rounds)], None
+    with tempfile.TemporaryDirectory() as where:
+        try:
+            program = f'{where}/random_access'
+            subprocess.run(['gcc', '-O2', '-o', program, os.path.join(os.path.dirname(__file__), 'random_access.c')], check=True)
+            job = souk.Watched(market, program, str(memory), '20000000', options=('--move', 'fast'), talks=True)
+
+            def work(meanwhile=lambda: None):
+                if job.srun.stdout.readline() != 'ready\n':
+                    raise RuntimeError('random_access does not get ready')
+                job.srun.stdin.write('\n')
+                job.srun.stdin.flush()
+                meanwhile()
+                return float(job.srun.stdout.readline().split()[0])
+
+            for i in range(rounds):
+                still.append(work())
+                moved.append(work(lambda: job.move(i)))
+        except FAILURES as e:
+            book.problem(f'work over {memory} MB', e)
+        finally:
+            if job:
+                job.close()
+    both = [a + b for a, b in zip(sorted(still), sorted(raw))]
+    book.add('live', f'{memory} MB: random work while post-copy pages arrive', 'ms', moved, both, 'the same unmoved + raw copy', 'work')
+
+
+def cpu_of(book, market, memory, rounds):
+    """CPU time of both agents for a GB that moves, and of CRIU by hand (dump and restore; its cp not counted)."""
+    command, ours, theirs = (f'{market.bin}/testload', '-m', str(memory), '-t', '100000'), [], []
+    used = lambda: sum(usage_of(p)[0] for p in market.daemons['agentd']) / 1e6
+    for form in ('safe', 'fast'):
+        job = None
+        try:
+            job = souk.Watched(market, *command, options=('--move', form))
+            time.sleep(1 + memory / 100)
+            for i in range(rounds):
+                before = used()
+                job.move(i)
+                time.sleep(0.3)
+                ours.append((used() - before) * 1024 / memory)
+        except FAILURES as e:
+            book.problem(f'CPU time of moves, {form}', e)
+        finally:
+            if job:
+                job.close()
+    try:
+        hand = criu_hand.Hand(command)
+        try:
+            time.sleep(1 + memory / 100)
+            theirs = [hand.ask('move')['cpu_ms'] * 1024 / memory for _ in range(max(3, rounds // 3))]
+        finally:
+            hand.close()
+    except FAILURES as e:
+        book.problem('CPU time of CRIU by hand', e)
+    book.add('live', f'CPU time of the agents for a GB moved ({memory} MB jobs)', 'ms', ours, theirs, 'criu dump + restore')
+
+
 # ---- frozen to disk, and thawed
 
 
@@ -386,13 +471,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
-    parser.add_argument('--parts', default='idle,srun,throughput,move,live,disk')
+    parser.add_argument('--parts', default='idle,srun,throughput,move,live,mixed,work,disk')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
     parser.add_argument('--bursts', type=int, default=3)
     parser.add_argument('--sizes', default='1,16,64,256', help='MB of each moved job')
     parser.add_argument('--moves', type=int, default=10)
     parser.add_argument('--live-sizes', default='64,512,2048', help='MB of each job that moves past its image')
+    parser.add_argument('--mixed-moves', type=int, default=200)
     parser.add_argument('--idle', type=float, default=20, help='seconds')
     parser.add_argument('--no-slurm', action='store_true')
     o = parser.parse_args()
@@ -418,6 +504,8 @@ def main():
             'move': lambda: [moves_of(book, market, f'{market.bin}/testload', int(mb), o.moves)
                              for mb in o.sizes.split(',')],
             'live': lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
+            'mixed': lambda: mixed_of(book, market, o.mixed_moves),
+            'work': lambda: [work_of(book, market, 512, o.moves), cpu_of(book, market, 512, o.moves)],
             'disk': lambda: [disk_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
             'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
         }

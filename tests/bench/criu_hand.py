@@ -106,8 +106,9 @@ class Inside:
         os.mkdir(first)
         # CRIU's own processes take high pids, so that the job's are free when it restores them.
         self.next_pid_after(4000000)
-        start = time.monotonic()
+        start, cpu = time.monotonic(), self.children_cpu()
         self.criu('dump', first, '-t', str(self.pid))
+        cpu_dump = self.children_cpu() - cpu  # before the job's own time is added
         os.waitpid(self.pid, 0)
         if to_disk:
             subprocess.run(['sync', '-f', first], check=True)
@@ -116,14 +117,20 @@ class Inside:
             second = first
         else:
             subprocess.run(['cp', '-r', first, second], check=True)
-        copied = time.monotonic()
+        copied, cpu = time.monotonic(), self.children_cpu()
         self.criu('restore', second, '-d')
-        restored = time.monotonic()
+        restored, cpu_restore = time.monotonic(), self.children_cpu() - cpu
         size = sum(os.stat(os.path.join(first, name)).st_size for name in os.listdir(first))
         shutil.rmtree(first)
         shutil.rmtree(second, ignore_errors=True)
         return {'freeze_ms': (dumped - start) * 1e3, 'copy_ms': (copied - dumped) * 1e3,
-                'restore_ms': (restored - copied) * 1e3, 'all_ms': (restored - start) * 1e3, 'bytes': size}
+                'restore_ms': (restored - copied) * 1e3, 'all_ms': (restored - start) * 1e3, 'bytes': size,
+                'cpu_ms': (cpu_dump + cpu_restore) * 1e3}
+
+    @staticmethod
+    def children_cpu():
+        times = os.times()
+        return times.children_user + times.children_system
 
     def obey(self, words):
         if words[0] == 'start':

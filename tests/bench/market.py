@@ -62,13 +62,13 @@ class Market:
 class Watched:
     """A job whose srun -v notices are stamped with the time at which they arrive."""
 
-    def __init__(self, market, *command, options=()):
+    def __init__(self, market, *command, options=(), talks=False):
         self.market = market
         self.lines = []
         self.changed = threading.Condition()
         self.srun = subprocess.Popen(market.srun('-v', '-p', '100', *options, '--', *command), env=market.env,
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                     text=True)
+                                     stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE if talks else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         try:
@@ -107,6 +107,13 @@ class Watched:
         match, when = self.expect(pattern, since, seconds)
         return match, (when - start) * 1e3
 
+    def move(self, i, seconds=60):
+        """To another node, by turns: (ms until it was there, pause in ms)."""
+        others = [n for n in self.market.nodes if n != self.where]
+        match, ms = self.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', self.id, others[i % len(others)], seconds=seconds)
+        self.where = match.group(1)
+        return ms, float(match.group(2))
+
     def close(self):
         if hasattr(self, 'id') and self.srun.poll() is None:
             self.market.tool('marketctl', 'cancel', self.id, check=False)
@@ -116,4 +123,6 @@ class Watched:
             self.srun.kill()
             self.srun.wait()
         self.reader.join(timeout=10)
-        self.srun.stderr.close()
+        for pipe in (self.srun.stdin, self.srun.stdout, self.srun.stderr):
+            if pipe:
+                pipe.close()
