@@ -21,6 +21,7 @@
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
 #include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/frame_hold.hpp"
 #include "kernel/sys/job_port.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/loop.hpp"
@@ -186,6 +187,7 @@ class Cell {
     Status make_port();
     void find_port(bool held_by_dump);
     Status shut_in();
+    Status hold_frames();
     Status shut_out();
     void open_port();
     void drop_port();
@@ -215,6 +217,8 @@ class Cell {
     // Of a job with a network of its own. It outlives the capsule where the job has left for another node.
     std::optional<JobPort> port_;
     bool port_shut_ = false;
+    std::optional<FrameHold> frames_;  // at a source, while it is cut off
+    Watch frames_watch_;
     Timer port_rest_;
 
     bool has_job_ = false;  // started, restored or found running

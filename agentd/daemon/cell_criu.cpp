@@ -202,6 +202,7 @@ void Cell::criu_event(const CriuEvent& e) {
             decided_ = Decided::nothing;
             if (pages_here_) sink_.reset();
             set_limits();
+            if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
             (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
             close_criu();
             helpers_in_ = false;

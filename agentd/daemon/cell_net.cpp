@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell, fourth part: the network interface of a job with a network of its own. While such a job is dumped nothing reaches
 // it (from before CRIU looks at its connections), and from the moment that it stands frozen nothing of it gets out either:
-// what dies where it was says nothing. Its copy is cut off in the same way until it is told to run; then the address is there.
+// what dies where it was says nothing. What is sent to it meanwhile is held, and follows it. Its copy is cut off in the same
+// way until it is told to run; then the address is there.
+#include <poll.h>
+
 #include "agentd/daemon/cell.hpp"
 #include "kernel/sys/log.hpp"
 
@@ -55,7 +58,16 @@ Status Cell::shut_in() {
     port_rest_.cancel();
     port_shut_ = true;
     TRY(port_->arm());
+    if (auto held = hold_frames(); !held)
+        site_.log->limited("frames", Loop::now(), Level::warning, "what is sent to a job while it moves is lost", {{"error", held.error()}});
     return port_->shut(FrameWay::to_job);
+}
+
+Status Cell::hold_frames() {
+    if (!site_.network) return fail("this node has no network for jobs any more");
+    TRY_ASSIGN(frames_, FrameHold::open(*port_, site_.network->bridge));
+    TRY_ASSIGN(frames_watch_, site_.loop->watch(frames_->fd(), POLLIN, [this](short) { frames_->on_readable(); }));
+    return {};
 }
 
 Status Cell::shut_out() { return port_ ? port_->shut(FrameWay::from_job) : Status{}; }
@@ -65,6 +77,9 @@ void Cell::open_port() {
     if (!port_ || !std::exchange(port_shut_, false)) return;
     if (auto opened = port_->open(); !opened) site_.log->error("a job is cut off", {{"job", key_.text()}, {"error", opened.error()}});
     (void)port_->announce();
+    frames_watch_.close();
+    if (frames_) frames_->give_back();
+    frames_.reset();
     // The gates cost each frame something; and whoever was deaf for a moment hears the address once more.
     port_rest_ = site_.loop->after(rest_after, [this] {
         (void)port_->disarm();
@@ -74,6 +89,8 @@ void Cell::open_port() {
 
 void Cell::drop_port() {
     port_rest_.cancel();
+    frames_watch_.close();
+    frames_.reset();
     if (port_ && port_shut_) port_->abandon();
     port_.reset();
 }

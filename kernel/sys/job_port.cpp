@@ -56,6 +56,11 @@ Status make_pair(const Netlink& inside, const std::string& name, const HardwareA
     const size_t data = request.open(IFLA_INFO_DATA);
     const size_t peer = request.open(VETH_INFO_PEER, ifinfomsg{});
     request.put(IFLA_IFNAME, name);
+    // A bridge takes the lowest address of its ports as its own, where it was given none: never this one, or the whole node
+    // would have a new one whenever a job comes or goes.
+    HardwareAddress high = hardware;
+    high[0] = 0xfe;
+    request.put(IFLA_ADDRESS, high);
     request.put(IFLA_MTU, mtu);
     request.put(IFLA_NET_NS_FD, static_cast<uint32_t>(outside.get()));
     for (const size_t at : {peer, data, info}) request.close(at);
@@ -126,7 +131,7 @@ Status JobPort::look_up(const std::string& name, int net_namespace) {
     outer_ = link.index;
     inner_ = inner_index;
     return in_net_namespace(net_namespace, [&]() -> Status {
-        speaker_ = Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+        speaker_ = SlowFd(Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)));
         return speaker_ ? Status{} : fail_errno("open a packet socket", errno);
     });
 }

@@ -8,7 +8,6 @@
 // the cost of it off again. Once attached, gates stay as they are if their daemon ends; who finds the port again opens them.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "kernel/sys/fd.hpp"
 #include "kernel/sys/frame_gate.hpp"
 #include "kernel/sys/netlink.hpp"
+#include "kernel/sys/slow_fd.hpp"
 
 namespace souk {
 
@@ -27,7 +27,6 @@ struct JobNetwork {
     Ipv4 gateway;        // of all else; none: nothing else is
 };
 
-using HardwareAddress = std::array<uint8_t, 6>;
 HardwareAddress job_hardware_address(Ipv4 address);
 // Tells whoever hears it where an address is now (RFC 5227, ARP announcement). Pure.
 std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
@@ -50,6 +49,7 @@ class JobPort {
     // Of the end outside.
     int index() const { return outer_; }
     const HardwareAddress& hardware() const { return hardware_; }
+    Ipv4 address() const { return address_; }
 
   private:
     Status build(const JobNetwork& network, const std::string& name, int net_namespace, bool shut);
@@ -59,7 +59,7 @@ class JobPort {
     Ipv4 address_;
     HardwareAddress hardware_{};
     Netlink outside_, inside_;
-    Fd speaker_;  // a packet socket inside
+    SlowFd speaker_;  // a packet socket inside
     int outer_ = 0, inner_ = 0;
     std::optional<FrameGate> gate_;  // while armed
 };

@@ -111,6 +111,7 @@ Result<NetLink> Netlink::link(const std::string& name) const {
     auto left = static_cast<int>(IFLA_PAYLOAD(h));
     for (const rtattr* a = IFLA_RTA(NLMSG_DATA(h)); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
         if (a->rta_type == IFLA_MTU) std::memcpy(&link.mtu, RTA_DATA(a), sizeof link.mtu);
+        if (a->rta_type == IFLA_ADDRESS && RTA_PAYLOAD(a) == link.hardware.size()) std::memcpy(link.hardware.data(), RTA_DATA(a), link.hardware.size());
         if (a->rta_type != IFLA_LINKINFO) continue;
         auto inner = static_cast<int>(RTA_PAYLOAD(a));
         for (auto* i = static_cast<const rtattr*>(RTA_DATA(a)); RTA_OK(i, inner); i = RTA_NEXT(i, inner))

@@ -6,6 +6,7 @@
 
 #include <linux/rtnetlink.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -48,8 +49,11 @@ class NetlinkRequest {
     std::string bytes_;
 };
 
+using HardwareAddress = std::array<uint8_t, 6>;  // of Ethernet
+
 struct NetLink {
     int index = 0;
+    HardwareAddress hardware{};
     uint32_t mtu = 0;
     std::string kind;  // "bridge", "veth"; empty for a plain device
 };

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "kernel/sys/frame_hold.hpp"
 #include "kernel/sys/job_port.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -43,12 +44,28 @@ START_TEST(an_announcement_names_the_address_and_its_hardware_twice) {
 }
 END_TEST
 
+START_TEST(frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere) {
+    const Ipv4 a = *parse_ipv4("10.79.64.65"), other = *parse_ipv4("10.79.64.66");
+    const HardwareAddress h = job_hardware_address(a), o = job_hardware_address(other);
+    const std::string to(h.begin(), h.end()), from(o.begin(), o.end()), all(6, '\xff'), ip("\x08\x00", 2);
+    ck_assert(frame_kind(to + from + ip + "bytes", h, a) == FrameKind::held);
+    ck_assert(frame_kind(from + to + ip + "bytes", h, a) == FrameKind::other);
+    ck_assert(frame_kind(all + from + ip + "bytes", h, a) == FrameKind::other);
+    std::string asks = arp_announcement(o, a);  // who has a's address?
+    ck_assert(frame_kind(asks, h, a) == FrameKind::held);
+    ck_assert(frame_kind(arp_announcement(o, other), h, a) == FrameKind::other);
+    ck_assert(frame_kind(arp_announcement(h, a), h, a) == FrameKind::moved);
+    for (size_t n = 0; n < asks.size(); ++n) ck_assert(frame_kind(asks.substr(0, n), h, a) == FrameKind::other);
+}
+END_TEST
+
 // A node's namespace with a bridge, and a job's.
 struct Rig {
     Rig() {
-        ck_assert(::unshare(CLONE_NEWNET) == 0);
-        job = *open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY);
-        ck_assert(::unshare(CLONE_NEWNET) == 0);
+        for (Fd* fresh : {&job, &elsewhere, &own}) {
+            ck_assert(::unshare(CLONE_NEWNET) == 0);
+            *fresh = *open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY);
+        }
         const auto node = Netlink::open();
         ck_assert(node.has_value());
         NetlinkRequest bridge(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, ifinfomsg{});
@@ -63,9 +80,9 @@ struct Rig {
         head.ifa_family = AF_INET;
         head.ifa_prefixlen = 18;
         head.ifa_index = static_cast<uint32_t>(index);
-        NetlinkRequest own(RTM_NEWADDR, NLM_F_CREATE, head);
-        own.put(IFA_LOCAL, htonl(network.gateway.n));
-        ck_assert(node->ask(std::move(own)).has_value());
+        NetlinkRequest gateway(RTM_NEWADDR, NLM_F_CREATE, head);
+        gateway.put(IFA_LOCAL, htonl(network.gateway.n));
+        ck_assert(node->ask(std::move(gateway)).has_value());
         ifinfomsg up{};
         up.ifi_index = index;
         up.ifi_flags = up.ifi_change = IFF_UP;
@@ -102,7 +119,7 @@ struct Rig {
     JobNetwork network{"bridge", *parse_ipv4_range("10.79.64.0/18"), *parse_ipv4("10.79.64.1")};
     Ipv4 address = *parse_ipv4("10.79.64.70");
     std::string name = "sjtest";
-    Fd job;
+    Fd job, elsewhere, own;  // namespaces; own: the node's, which this process is in
 };
 
 const char* impossible() { return ::geteuid() == 0 ? nullptr : "a test of network interfaces needs root"; }
@@ -125,6 +142,7 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     ck_assert(!in(never_ms) && !out(never_ms));
     ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
     ck_assert(port.disarm().has_value() && in(soon_ms) && out(soon_ms));
+    ck_assert(Netlink::open()->link(rig.network.bridge)->hardware[0] == 0xfe);  // the lowest of its ports': there is no other
     // Its daemon dies with both shut.
     ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() && port.shut(FrameWay::from_job).has_value());
     port = *JobPort::find(rig.address, rig.name, rig.job.get());
@@ -150,7 +168,72 @@ START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_
 }
 END_TEST
 
-UNIT_SUITE(job_port, addresses_and_ranges_are_read_strictly, an_announcement_names_the_address_and_its_hardware_twice,
+// A datagram to the job, and whether it is there.
+void say(const Fd& from, Ipv4 to, char what) {
+    const sockaddr_in a = Rig::end(to);
+    ck_assert(::sendto(from.get(), &what, 1, 0, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 1);
+}
+char heard(const Fd& at, int limit_ms) {
+    pollfd p{at.get(), POLLIN, 0};
+    char byte = 0;
+    return ::poll(&p, 1, limit_ms) == 1 && ::recv(at.get(), &byte, 1, 0) == 1 ? byte : '-';
+}
+
+START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone) {
+    UNIT_SKIP_IF(impossible());
+    Rig rig;
+    JobPort here = rig.make(false);
+    const Fd node = Rig::udp(rig.network.gateway);
+    Fd job, copy;
+    const auto open_in = [&](const Fd& where, Fd& fd) {
+        ck_assert(in_net_namespace(where.get(), [&]() -> Status { fd = Rig::udp(rig.address); return {}; }).has_value());
+    };
+    open_in(rig.job, job);
+    ck_assert(Rig::passes(node, job, rig.address, soon_ms));
+    const auto stop = [&] {
+        ck_assert(here.arm().has_value());
+        auto hold = FrameHold::open(here, rig.network.bridge);
+        ck_assert_msg(hold.has_value(), "%s", hold ? "" : hold.error().message.c_str());
+        ck_assert(here.shut(FrameWay::to_job).has_value() && here.shut(FrameWay::from_job).has_value());
+        return std::move(*hold);
+    };
+    const auto take_until = [](FrameHold& hold, size_t held) {
+        while (hold.held() != held) {  // what the kernel itself says on a new interface comes too
+            pollfd p{hold.fd(), POLLIN, 0};
+            ck_assert(::poll(&p, 1, soon_ms) == 1);
+            hold.on_readable();
+        }
+    };
+    {
+        FrameHold hold = stop();
+        say(node, rig.address, 'a');
+        say(node, rig.address, 'b');
+        take_until(hold, 2);
+        ck_assert(here.open().has_value());
+        hold.give_back();
+        ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' && heard(job, never_ms) == '-' && hold.held() == 0);
+    }
+    FrameHold hold = stop();
+    say(node, rig.address, 'c');
+    take_until(hold, 1);
+    rig.name = "sjelsewhere";
+    JobPort there = *JobPort::make(rig.network, rig.address, rig.name, rig.elsewhere.get(), false);
+    open_in(rig.elsewhere, copy);
+    for (int i = 0; i < soon_ms / never_ms && hold.held() > 0; ++i) {  // the bridge takes a moment until its new port is up
+        ck_assert(there.announce().has_value());
+        pollfd p{hold.fd(), POLLIN, 0};
+        (void)::poll(&p, 1, never_ms);
+        hold.on_readable();
+    }
+    ck_assert(heard(copy, soon_ms) == 'c');
+    say(node, rig.address, 'd');  // and what is sent now goes there by itself
+    ck_assert(heard(copy, soon_ms) == 'd' && heard(job, never_ms) == '-');
+}
+END_TEST
+
+UNIT_SUITE(job_port, frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere,
+           what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone,
+           addresses_and_ranges_are_read_strictly, an_announcement_names_the_address_and_its_hardware_twice,
            gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
            a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over);
 

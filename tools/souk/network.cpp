@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "kernel/base/ipv4.hpp"
@@ -107,7 +108,9 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
             wire += "\nlink set " + port + " master br0\nlink set " + port + " up\n";
             TRY(ip_batch(net.fabric, wire));
             const std::string bridge = job_bridge;
-            TRY(ip_batch(net.nodes[i], "link set lo up\nlink add " + bridge + " type bridge\nlink set eth0 master " + bridge +
+            char hardware[40];  // given, or it would change with the bridge's ports
+            std::snprintf(hardware, sizeof hardware, "02:53:00:00:00:%02zx", i + 1);
+            TRY(ip_batch(net.nodes[i], "link set lo up\nlink add " + bridge + " address " + hardware + " type bridge\nlink set eth0 master " + bridge +
                                            " up\naddr add " + node_address(i) + "/24 dev " + bridge + "\nlink set " + bridge +
                                            " up\nroute add default via " + fabric_address() + "\n"));
         }
