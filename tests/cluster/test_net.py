@@ -225,14 +225,18 @@ def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_
     until("it is ready", lambda: b"Ready to accept" in job.out)
     address = bytes(job.out).split()[0].decode()
     asking = [Client(market, address, ask_redis, 6379)]
+    quick = []  # retransmissions in each move that was shorter than the shortest time-out of TCP, 200 ms
     with clients(*asking):
         for i in range(20):
             asking[0].goes_on()
+            before = retransmissions(asking[0].socket)
             there = random.Random(i).choice([n for n in market.nodes() if n != market.job(job.id)["where"]])
             last = move(market, job, there)
-        asking[0].goes_on()
-        # What it asked while redis stood still was held and came to it; without that each move costs one or two.
-        assert retransmissions(asking[0].socket) < 10
+            asking[0].goes_on()
+            if last["last_pause_ms"] < 100:
+                quick.append(retransmissions(asking[0].socket) - before)
+    # What it asked while redis stood still was held and came to it; without that each move costs at least one.
+    assert sum(quick) <= len(quick) / 2, quick
     assert last["migrations"] >= 20 and last["failed_moves"] == 0
     market.tool("marketctl", "cancel", job.id)
 
