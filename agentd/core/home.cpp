@@ -165,6 +165,7 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     r.epoch = job.epoch;
     r.order_seq = job.order_seq;
     r.comment = job.comment;
+    r.address = job.spec.address;
     if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && job.phase == JobPhase::running)
         r.cannot_move = v->second.cannot_move;
     r.stats = job.stats;

@@ -191,6 +191,7 @@ class Cell {
     Status shut_out();
     void open_port();
     void drop_port();
+    void mend_connections();
     Status expect_faults();
     void page_faults();
     void want_pages(const std::vector<PageRange>& wishes);

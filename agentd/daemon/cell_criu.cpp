@@ -141,7 +141,8 @@ void Cell::criu_failed(const std::string& why) {
     }
     update_watch();
     if (plan == Plan::restoring) return tell(CellEvent::Kind::restore_failed, why);
-    open_port();
+    if (plan == Plan::dumping) mend_connections();
+    if (has_job_) open_port();  // of a destination that has failed nothing may be heard
     drop_image();
     tell(plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed, why);
 }
@@ -335,9 +336,11 @@ void Cell::undo_dump() {
         (void)job_group_->thaw();
         group_frozen_ = false;
     }
+    const bool held = criu_ && criu_.phase() == CriuPhase::dump_held;
+    if (!held) mend_connections();
     open_port();
     update_watch();
-    if (criu_ && criu_.phase() == CriuPhase::dump_held && criu_.answer(false)) return;  // `refused` follows
+    if (held && criu_.answer(false)) return;  // `refused` follows
     undone();
 }
 

@@ -7,6 +7,7 @@
 
 #include "agentd/daemon/cell.hpp"
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/tcp_repair.hpp"
 
 namespace souk {
 namespace {
@@ -41,13 +42,15 @@ Status Cell::make_port() {
     return {};
 }
 
-// After a restart of the daemon. What a dump holds stays cut off.
+// After a restart of the daemon. What a dump holds stays cut off, and a copy that was not told to run: it will be ended.
 void Cell::find_port(bool held_by_dump) {
     if (job_.spec.net != NetMode::own) return;
     const auto find = [&]() -> Status {
         TRY_ASSIGN(const Fd inside, capsule_->net_namespace());
         TRY_ASSIGN(port_, JobPort::find(job_.spec.address, port_name(key_), inside.get()));
-        return held_by_dump ? Status{} : port_->open();
+        const bool runs = job_.state == GuestState::running || job_.state == GuestState::held;
+        port_shut_ = held_by_dump || !runs;
+        return port_shut_ ? Status{} : port_->open();
     };
     if (auto found = find(); !found) site_.log->warning("a job's network interface is not found", {{"job", key_.text()}, {"error", found.error()}});
 }
@@ -93,6 +96,12 @@ void Cell::drop_port() {
     frames_.reset();
     if (port_ && port_shut_) port_->abandon();
     port_.reset();
+}
+
+// Of a job that goes on here without the CRIU that held it.
+void Cell::mend_connections() {
+    if (!port_ || !job_group_) return;
+    if (const auto pids = job_group_->pids()) (void)end_tcp_repair(*pids);
 }
 
 }  // namespace souk

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/ipv4.hpp"
 #include "kernel/base/machine.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/move.hpp"
@@ -62,6 +63,7 @@ struct JobReport {
     uint64_t order_seq = 0;    // the newest order that the home node has taken
     std::string comment;       // one line for people: why the last order failed
     std::string cannot_move;   // why, while it runs; empty: as far as is known it can
+    Ipv4 address;              // of a job with a network of its own
     JobStats stats;
     std::vector<NodeName> places;  // where it ran, in order
     bool cancelled = false;

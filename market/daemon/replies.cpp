@@ -68,6 +68,7 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
     w.field("image_bytes", s.image_bytes);
+    if (r.address) w.field("address", r.address.text());
     if (r.phase == JobPhase::running) {
         w.field("can_move", r.cannot_move.empty());
         if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);

@@ -279,13 +279,14 @@ def test_a_move_that_fails_at_any_time_leaves_the_connection_where_the_job_is(ma
     asking = Client(market, address, ask_echo)
     r = random.Random(5)
     with clients(asking):
-        for _ in range(6):
+        for i in range(8):
             there = elsewhere(market, job)
-            pid = market.daemon(there)["pid"]
+            dies = market.job(job.id)["where"] if i % 2 else there
+            pid = market.daemon(dies)["pid"]
             market.tool("marketctl", "move", job.id, there)
             time.sleep(r.uniform(0, 0.08))  # somewhere in the move, or after it
             os.kill(pid, signal.SIGKILL)
-            until("its daemon is a new process", lambda: market.daemon(there)["pid"] not in (0, pid))
+            until("its daemon is a new process", lambda: market.daemon(dies)["pid"] not in (0, pid))
             market.until_up()
             market.until_runs(job.id)
             asking.goes_on()
@@ -303,6 +304,7 @@ def test_jobs_have_addresses_of_their_own_from_their_home(market):
         s = market.in_netns("n3", lambda: socket.create_connection((address, 7000), LIMIT))
         with s:
             ask_echo(s, 1)
+        assert market.job(job.id)["address"] == address
         job.process.stdin.close()
         assert job.wait() == 5
     until("nothing is left of their interfaces", lambda: not any(ports(market, n) for n in market.nodes()))

@@ -6,6 +6,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include "kernel/sys/tcp_repair.hpp"
 #include "tests/unit/move_rig.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -320,6 +321,42 @@ except OSError as e: print('closed'))"));
 }
 END_TEST
 
+START_TEST(a_connection_goes_on_whose_criu_was_killed_while_it_held_it) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    JobOutput output;
+    CapsuleRig rig(output, true);
+    rig.start(unit::python(R"(
+import socket
+s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); a, _ = s.accept()
+a.settimeout(20)
+print('up'); input(); c.sendall(b'x'); print(a.recv(1)))"));
+    ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+    const unit::TempDir images;
+    ck_assert(rig.client.helpers_enter(false).has_value());
+    ck_assert(rig.until([&] { return rig.helpers_ready; }));
+    {
+        unit::SessionRig criu(rig, images.fd.get());
+        ck_assert(criu.until(CriuEventKind::ready));
+        DumpOptions options;
+        options.root = rig.root;
+        options.tcp = TcpPolicy::keep;
+        ck_assert(criu.session.dump(options).has_value());
+        ck_assert(criu.until(CriuEventKind::dump_held));
+        ck_assert(criu.session.pidfd().signal(SIGKILL).has_value());
+        ck_assert(!criu.until(CriuEventKind::dumped));
+    }
+    ck_assert(rig.client.helpers_leave().has_value());
+    const std::string init = std::to_string(rig.capsule.id().pid);
+    const auto children = read_file(AT_FDCWD, "/proc/" + init + "/task/" + init + "/children");
+    ck_assert(children.has_value());
+    ck_assert_int_eq(end_tcp_repair({std::atoi(children->c_str())}), 2);
+    ck_assert_int_eq(end_tcp_repair({std::atoi(children->c_str())}), 0);
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_msg(output.text[0] == "up\nb'x'\n", "%s%s", output.text[0].c_str(), output.text[1].c_str());
+}
+END_TEST
+
 START_TEST(an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
@@ -382,6 +419,7 @@ UNIT_SUITE_LONG(criu, 120, a_job_frozen_and_thawed_thirty_times_counts_on_with_i
                 a_full_image_directory_fails_the_dump_and_the_job_goes_on,
                 shared_memory_affinity_timers_and_daemons_go_along,
                 a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
+           a_connection_goes_on_whose_criu_was_killed_while_it_held_it,
                 an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent,
                 output_that_nobody_acknowledges_is_kept_over_three_hops);
 
