@@ -142,6 +142,7 @@ class Cell {
     void write_pages();
     void finish_image(const ImageFile* pages);
     void read_pages();
+    void load_image();
     Status find_page_file();
     Status find_page_file(int directory, const Manifest& manifest);
     Status put_file_pages(const PageRange& range, std::string_view bytes);

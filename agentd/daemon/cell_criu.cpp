@@ -359,6 +359,12 @@ void Cell::undone() {
 void Cell::restore() {
     plan_ = Plan::restoring;
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
+    if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found) return criu_failed(found.error().message);
+    load_image();
+}
+
+void Cell::load_image() {
+    if (!criu_ || !client_) return criu_failed("CRIU is not there");
     if (auto listening = expect_faults(); !listening) return criu_failed(listening.error().message);
     if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
     awaited_ = true;

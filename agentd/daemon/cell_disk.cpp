@@ -72,7 +72,7 @@ void Cell::restore_local(const Cell* source) {
         return find_page_file(from.get(), manifest);
     };
     if (auto taken = take(); !taken) return criu_failed("take its image: " + taken.error().message);
-    restore();
+    load_image();
 }
 
 // An image that came from another node, and was checked on its way.

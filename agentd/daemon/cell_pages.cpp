@@ -21,7 +21,6 @@ Result<std::unique_ptr<PageSource>> Cell::pages() const {
 }
 
 Status Cell::expect_faults() {
-    if (form_ == MoveForm::stop_and_copy && !page_read_) TRY(find_page_file());
     if (form_ == MoveForm::stop_and_copy) return {};
     TRY_ASSIGN(const auto ranges, lazy_ranges(image_fd_.get()));
     TRY_ASSIGN(sink_, PageSink::open(image_fd_.get(), ranges));
