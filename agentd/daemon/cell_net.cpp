@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, fourth part: the network interface of a job with a network of its own. While such a job is dumped nothing reaches
-// it (from before CRIU looks at its connections), and from the moment that it stands frozen nothing of it gets out either:
-// what dies where it was says nothing. What is sent to it meanwhile is held, and follows it. Its copy is cut off in the same
-// way until it is told to run; then the address is there.
+// Cell, fourth part: the network interface of a job with a network of its own. While such a job is dumped nothing
+// reaches it (from before CRIU looks at its connections), and from the moment that it stands frozen nothing of it gets
+// out either: what dies where it was says nothing. What is sent to it meanwhile is held, and follows it. Its copy is
+// cut off in the same way until it is told to run; then the address is there.
 #include <poll.h>
 
 #include "agentd/daemon/cell.hpp"
@@ -27,9 +27,12 @@ std::string port_name(const GuestKey& key) {
 
 Status Cell::check_network() const {
     if (job_.spec.net != NetMode::own) return {};
-    if (!site_.network) return fail("this node has no network for a job of --net=own (job_network and job_bridge in agentd's configuration)");
+    if (!site_.network)
+        return fail(
+            "this node has no network for a job of --net=own (job_network and job_bridge in agentd's configuration)");
     if (!site_.network->range.contains(job_.spec.address))
-        return fail("its address " + job_.spec.address.text() + " is not of this node's network for jobs, " + site_.network->range.text());
+        return fail("its address " + job_.spec.address.text() + " is not of this node's network for jobs, " +
+                    site_.network->range.text());
     return {};
 }
 
@@ -42,7 +45,8 @@ Status Cell::make_port() {
     return {};
 }
 
-// After a restart of the daemon. What a dump holds stays cut off, and a copy that was not told to run: it will be ended.
+// After a restart of the daemon. What a dump holds stays cut off, and a copy that was not told to run: it will be
+// ended.
 void Cell::find_port(bool held_by_dump) {
     if (job_.spec.net != NetMode::own) return;
     const auto find = [&]() -> Status {
@@ -52,7 +56,8 @@ void Cell::find_port(bool held_by_dump) {
         port_shut_ = held_by_dump || !runs;
         return port_shut_ ? Status{} : port_->open();
     };
-    if (auto found = find(); !found) site_.log->warning("a job's network interface is not found", {{"job", key_.text()}, {"error", found.error()}});
+    if (auto found = find(); !found)
+        site_.log->warning("a job's network interface is not found", {{"job", key_.text()}, {"error", found.error()}});
 }
 
 // Nothing reaches the job any more. It runs still, and may say what it has to.
@@ -62,7 +67,8 @@ Status Cell::shut_in() {
     port_shut_ = true;
     TRY(port_->arm());
     if (auto held = hold_frames(); !held)
-        site_.log->limited("frames", Loop::now(), Level::warning, "what is sent to a job while it moves is lost", {{"error", held.error()}});
+        site_.log->limited("frames", Loop::now(), Level::warning, "what is sent to a job while it moves is lost",
+                           {{"error", held.error()}});
     return port_->shut(FrameWay::to_job);
 }
 
@@ -78,7 +84,8 @@ Status Cell::shut_out() { return port_ ? port_->shut(FrameWay::from_job) : Statu
 // The job is here, or here again.
 void Cell::open_port() {
     if (!port_ || !std::exchange(port_shut_, false)) return;
-    if (auto opened = port_->open(); !opened) site_.log->error("a job is cut off", {{"job", key_.text()}, {"error", opened.error()}});
+    if (auto opened = port_->open(); !opened)
+        site_.log->error("a job is cut off", {{"job", key_.text()}, {"error", opened.error()}});
     (void)port_->announce();
     frames_watch_.close();
     if (frames_) frames_->give_back();

@@ -14,7 +14,8 @@ struct NetworkKeys {
 
 Status check_network(const NetworkKeys& k, Config& c) {
     if (k.network.empty() != k.bridge.empty()) return fail("job_network and job_bridge: both or none");
-    if (k.network.empty() && !(k.gateway.empty() && k.addresses.empty())) return fail("job_gateway and job_addresses need job_network");
+    if (k.network.empty() && !(k.gateway.empty() && k.addresses.empty()))
+        return fail("job_gateway and job_addresses need job_network");
     if (k.network.empty()) return {};
     JobNetwork n;
     n.bridge = k.bridge;
@@ -44,11 +45,13 @@ Status check(Config& c) {
         ::gethostname(host, sizeof host - 1);
         c.node = std::string(host).substr(0, std::string_view(host).find('.'));
     }
-    if (!valid_node_name(c.node)) return fail("node: '" + c.node + "' is no node name (a letter, then letters, digits or -; 32 at most)");
+    if (!valid_node_name(c.node))
+        return fail("node: '" + c.node + "' is no node name (a letter, then letters, digits or -; 32 at most)");
     if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
     if (c.address.empty()) c.address = c.listen;
     const size_t slash = c.cgroup.find('/');
-    if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size()) return fail("cgroup: needs ROOT/NODE");
+    if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size())
+        return fail("cgroup: needs ROOT/NODE");
     if (auto frames = TimeFrames::parse(c.frames); !frames) return wrap("frames", frames.error());
     return {};
 }

@@ -5,12 +5,14 @@
 
 namespace souk {
 namespace {
-// The number that begins `text`, without leading zeros, which some read as octal; takes it off. -1: there is none up to `most`.
+// The number that begins `text`, without leading zeros, which some read as octal; takes it off. -1: there is none up to
+// `most`.
 int take_number(std::string_view& text, int most) {
     int n = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
     const auto length = static_cast<size_t>(end - text.data());
-    if (error != std::errc{} || n < 0 || n > most || text.starts_with('-') || (length > 1 && text.starts_with('0'))) return -1;
+    if (error != std::errc{} || n < 0 || n > most || text.starts_with('-') || (length > 1 && text.starts_with('0')))
+        return -1;
     text.remove_prefix(length);
     return n;
 }
@@ -38,13 +40,15 @@ Result<Ipv4> parse_ipv4(std::string_view text) {
 
 Result<Ipv4Range> parse_ipv4_range(std::string_view text) {
     const size_t slash = text.find('/');
-    if (slash == std::string_view::npos) return fail("'" + std::string(text) + "' is no range of addresses: ADDRESS/BITS");
+    if (slash == std::string_view::npos)
+        return fail("'" + std::string(text) + "' is no range of addresses: ADDRESS/BITS");
     Ipv4Range r;
     TRY_ASSIGN(r.first, parse_ipv4(text.substr(0, slash)));
     std::string_view bits = text.substr(slash + 1);
     r.prefix = take_number(bits, 30);
     if (r.prefix < 8 || !bits.empty()) return fail("'" + std::string(text) + "': 8 to 30 bits are wanted behind the /");
-    if (r.first.n % r.size() != 0) return fail("'" + std::string(text) + "' does not begin where a range of its size does");
+    if (r.first.n % r.size() != 0)
+        return fail("'" + std::string(text) + "' does not begin where a range of its size does");
     return r;
 }
 

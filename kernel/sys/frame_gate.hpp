@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrameGate: two gates for the frames of a network interface pair, one for each way, shut and opened by one write to a map
-// that two small XDP programs read: no lock of the network, no wait for other processors, which is what a job's pause can
-// afford. Gates are attached and taken off outside of it (job_port.hpp). Programs and map live as long as they are
-// attached, whoever made them.
+// FrameGate: two gates for the frames of a network interface pair, one for each way, shut and opened by one write to a
+// map that two small XDP programs read: no lock of the network, no wait for other processors, which is what a job's
+// pause can afford. Gates are attached and taken off outside of it (job_port.hpp). Programs and map live as long as
+// they are attached, whoever made them.
 //
 // Needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
 #pragma once

@@ -45,13 +45,15 @@ Result<FrameHold> FrameHold::open(const JobPort& port, const std::string& bridge
     h.socket_ = SlowFd(Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     if (!h.socket_) return fail_errno("open a packet socket", errno);
     const int on = 1;
-    if (::setsockopt(h.fd(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0) return fail_errno("read frames as they are", errno);
+    if (::setsockopt(h.fd(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0)
+        return fail_errno("read frames as they are", errno);
     (void)::setsockopt(h.fd(), SOL_SOCKET, SO_RCVBUFFORCE, &socket_bytes, sizeof socket_bytes);
     sockaddr_ll at{};
     at.sll_family = AF_PACKET;
     at.sll_protocol = htons(ETH_P_ALL);
     at.sll_ifindex = h.port_;
-    if (::bind(h.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return fail_errno("read a job's frames", errno);
+    if (::bind(h.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+        return fail_errno("read a job's frames", errno);
     return h;
 }
 
@@ -69,14 +71,21 @@ void FrameHold::on_readable() {
     for (int i = 0; i < reads_max; ++i) {
         sockaddr_ll from{};
         socklen_t from_bytes = sizeof from;
-        const ssize_t n = ::recvfrom(fd(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_bytes);
+        const ssize_t n =
+            ::recvfrom(fd(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_bytes);
         if (n < 0) break;
-        if (from.sll_pkttype != PACKET_OUTGOING || static_cast<size_t>(n) < head_bytes) continue;  // outwards from the bridge: to the job
+        if (from.sll_pkttype != PACKET_OUTGOING || static_cast<size_t>(n) < head_bytes)
+            continue;  // outwards from the bridge: to the job
         const std::string_view frame(buffer.data() + head_bytes, static_cast<size_t>(n) - head_bytes);
         switch (frame_kind(frame, job_, address_)) {
-            case FrameKind::other: break;
-            case FrameKind::moved: moved_ = true; break;
-            case FrameKind::held: keep(buffer.substr(0, static_cast<size_t>(n))); break;
+            case FrameKind::other:
+                break;
+            case FrameKind::moved:
+                moved_ = true;
+                break;
+            case FrameKind::held:
+                keep(buffer.substr(0, static_cast<size_t>(n)));
+                break;
         }
     }
     if (!moved_) return;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrameHold: what the network sends to a job while it stands still, kept until it is clear where the job goes on: here, then
-// it gets the frames as they came; or elsewhere, then they are sent after it, as a router would, with this node's hardware
-// address as their source, so that no switch takes this node for the one who sent them. So nobody has to send anything
-// again, and datagrams are not lost. Without it TCP would be silent for its retransmission time, 200 ms at least.
+// FrameHold: what the network sends to a job while it stands still, kept until it is clear where the job goes on: here,
+// then it gets the frames as they came; or elsewhere, then they are sent after it, as a router would, with this node's
+// hardware address as their source, so that no switch takes this node for the one who sent them. So nobody has to send
+// anything again, and datagrams are not lost. Without it TCP would be silent for its retransmission time, 200 ms at
+// least.
 //
-// Reads at the outer end of the job's interface (job_port.hpp), before the gate that stops what goes on to the job. That the
-// job is elsewhere it hears as everybody does: by the ARP announcement there. Owned by whoever stopped the job. Poll fd() for
-// reading. What fails: opening. Bounded; the oldest frames go first.
+// Reads at the outer end of the job's interface (job_port.hpp), before the gate that stops what goes on to the job.
+// That the job is elsewhere it hears as everybody does: by the ARP announcement there. Owned by whoever stopped the
+// job. Poll fd() for reading. What fails: opening. Bounded; the oldest frames go first.
 #pragma once
 
 #include <deque>

@@ -33,8 +33,8 @@ ifinfomsg link_head(int index) {
     return head;
 }
 
-// No address of its own making: a job's is the one that moves with it, and the other end has none. Without IPv6 there is
-// nothing to forbid.
+// No address of its own making: a job's is the one that moves with it, and the other end has none. Without IPv6 there
+// is nothing to forbid.
 void no_ipv6_addresses(const Netlink& where, int index) {
     NetlinkRequest request(RTM_NEWLINK, 0, link_head(index));
     const size_t families = request.open(IFLA_AF_SPEC), v6 = request.open(AF_INET6);
@@ -56,8 +56,8 @@ Status make_pair(const Netlink& inside, const std::string& name, const HardwareA
     const size_t data = request.open(IFLA_INFO_DATA);
     const size_t peer = request.open(VETH_INFO_PEER, ifinfomsg{});
     request.put(IFLA_IFNAME, name);
-    // A bridge takes the lowest address of its ports as its own, where it was given none: never this one, or the whole node
-    // would have a new one whenever a job comes or goes.
+    // A bridge takes the lowest address of its ports as its own, where it was given none: never this one, or the whole
+    // node would have a new one whenever a job comes or goes.
     HardwareAddress high = hardware;
     high[0] = 0xfe;
     request.put(IFLA_ADDRESS, high);
@@ -103,7 +103,12 @@ Status set_gateway(const Netlink& inside, Ipv4 gateway) {
 
 HardwareAddress job_hardware_address(Ipv4 a) {
     // Locally administered, unicast.
-    return {0x02, 0x53, static_cast<uint8_t>(a.n >> 24), static_cast<uint8_t>(a.n >> 16), static_cast<uint8_t>(a.n >> 8), static_cast<uint8_t>(a.n)};
+    return {0x02,
+            0x53,
+            static_cast<uint8_t>(a.n >> 24),
+            static_cast<uint8_t>(a.n >> 16),
+            static_cast<uint8_t>(a.n >> 8),
+            static_cast<uint8_t>(a.n)};
 }
 
 std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address) {
@@ -118,11 +123,13 @@ std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address) {
     return f;
 }
 
-Result<JobPort> JobPort::make(const JobNetwork& network, Ipv4 address, const std::string& name, int net_namespace, bool shut) {
+Result<JobPort> JobPort::make(const JobNetwork& network, Ipv4 address, const std::string& name, int net_namespace,
+                              bool shut) {
     JobPort p;
     p.address_ = address;
     p.hardware_ = job_hardware_address(address);
-    if (auto built = p.build(network, name, net_namespace, shut); !built) return wrap("its network interface", built.error());
+    if (auto built = p.build(network, name, net_namespace, shut); !built)
+        return wrap("its network interface", built.error());
     return p;
 }
 
@@ -142,7 +149,8 @@ Status JobPort::build(const JobNetwork& network, const std::string& name, int ne
     TRY_ASSIGN(const NetLink bridge, outside_.link(network.bridge));
     if (bridge.kind != "bridge") return fail(network.bridge + " is no bridge");
     Status made = make_pair(inside_, name, hardware_, bridge.mtu);
-    if (!made && made.error().code == EEXIST) {  // of a capsule that a daemon before this one made, and that is just going
+    if (!made &&
+        made.error().code == EEXIST) {  // of a capsule that a daemon before this one made, and that is just going
         TRY_ASSIGN(const NetLink old, outside_.link(name));
         TRY(outside_.ask(NetlinkRequest(RTM_DELLINK, 0, link_head(old.index))));
         made = make_pair(inside_, name, hardware_, bridge.mtu);
@@ -210,7 +218,8 @@ Status JobPort::disarm() {
 void JobPort::abandon() const {
     const Fd inside(::ioctl(speaker_.get(), SIOCGSKNS));
     if (!inside) return;
-    (void)in_net_namespace(inside.get(), [] { return write_file(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", "1"); });
+    (void)in_net_namespace(inside.get(),
+                           [] { return write_file(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", "1"); });
 }
 
 Status JobPort::announce() const {
@@ -219,7 +228,8 @@ Status JobPort::announce() const {
     to.sll_family = AF_PACKET;
     to.sll_ifindex = inner_;
     to.sll_halen = ETH_ALEN;
-    if (::sendto(speaker_.get(), frame.data(), frame.size(), MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0)
+    if (::sendto(speaker_.get(), frame.data(), frame.size(), MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&to),
+                 sizeof to) < 0)
         return fail_errno("announce its address", errno);
     return {};
 }

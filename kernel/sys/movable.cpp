@@ -44,8 +44,11 @@ std::string address_text(std::string_view hex) {
     const size_t colon = hex.find(':');
     std::array<uint32_t, 4> words{};
     uint32_t port = 0;
-    if ((colon != 8 && colon != 32) || std::from_chars(hex.data() + colon + 1, hex.data() + hex.size(), port, 16).ec != std::errc{}) return std::string(hex);
-    for (size_t i = 0; i < colon / 8; ++i) (void)std::from_chars(hex.data() + i * 8, hex.data() + i * 8 + 8, words[i], 16);
+    if ((colon != 8 && colon != 32) ||
+        std::from_chars(hex.data() + colon + 1, hex.data() + hex.size(), port, 16).ec != std::errc{})
+        return std::string(hex);
+    for (size_t i = 0; i < colon / 8; ++i)
+        (void)std::from_chars(hex.data() + i * 8, hex.data() + i * 8 + 8, words[i], 16);
     char text[INET6_ADDRSTRLEN] = {};
     ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), text, sizeof text);
     const std::string host = text;
@@ -59,7 +62,8 @@ struct TcpTables {
     std::string peer(int proc, pid_t pid, std::string_view inode) {
         constexpr size_t bytes_max = 16 << 20;
         constexpr std::array names = {"/net/tcp", "/net/tcp6"};
-        for (size_t i = 0; i < names.size() && !read; ++i) text[i] = read_file(proc, std::to_string(pid) + names[i], bytes_max).value_or("");
+        for (size_t i = 0; i < names.size() && !read; ++i)
+            text[i] = read_file(proc, std::to_string(pid) + names[i], bytes_max).value_or("");
         read = true;
         const std::string v4 = tcp_peer(text[0], inode);
         return v4.empty() ? tcp_peer(text[1], inode) : v4;
@@ -116,7 +120,8 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t f
                 return fail("cannot move: " + named(p) + " has " + std::string(what) + " open (file " + name + ")");
             if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) continue;
             if (const auto peer = connections.peer(proc.get(), p.pid, file.substr(8, file.size() - 9)); !peer.empty())
-                return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " + name + "), and --tcp=refuse keeps that");
+                return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " + name +
+                            "), and --tcp=refuse keeps that");
         }
     }
     return {};

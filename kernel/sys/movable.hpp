@@ -15,8 +15,8 @@ namespace souk {
 // What an open file is, by what /proc/PID/fd says of it, if no dump takes it along: "an io_uring"; else empty. Pure.
 std::string_view unmovable_file(std::string_view target);
 
-// The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a connection that a dump
-// would have to keep: not listening, not over. Else empty. Pure.
+// The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a connection that a
+// dump would have to keep: not listening, not over. Else empty. Pure.
 std::string tcp_peer(std::string_view table, std::string_view inode);
 
 // Looks at the tree (check_movable), at each process's tracer and at its files, the first `files_max` of all; with

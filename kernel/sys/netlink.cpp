@@ -17,7 +17,8 @@ constexpr size_t answer_max = 64 * 1024;
 // The kernel's own words behind an error, if it has some: an attribute after the request's header (NETLINK_CAP_ACK).
 std::string extended_ack(const nlmsghdr* h) {
     if (!(h->nlmsg_flags & NLM_F_ACK_TLVS)) return {};
-    const auto* a = reinterpret_cast<const rtattr*>(reinterpret_cast<const char*>(h) + NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(nlmsgerr)));
+    const auto* a = reinterpret_cast<const rtattr*>(reinterpret_cast<const char*>(h) + NLMSG_HDRLEN +
+                                                    NLMSG_ALIGN(sizeof(nlmsgerr)));
     auto left = static_cast<int>(h->nlmsg_len - NLMSG_HDRLEN - NLMSG_ALIGN(sizeof(nlmsgerr)));
     for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
         if (a->rta_type == NLMSGERR_ATTR_MSG) return static_cast<const char*>(RTA_DATA(a));
@@ -105,13 +106,15 @@ Result<NetLink> Netlink::link(const std::string& name) const {
     std::string ack(answer_max, '\0');
     (void)::recv(fd_.get(), ack.data(), ack.size(), 0);
     const auto* h = reinterpret_cast<const nlmsghdr*>(answer->data());
-    if (answer->size() < NLMSG_LENGTH(sizeof(ifinfomsg))) return fail(name + ": the kernel's network gave half an answer");
+    if (answer->size() < NLMSG_LENGTH(sizeof(ifinfomsg)))
+        return fail(name + ": the kernel's network gave half an answer");
     NetLink link;
     link.index = static_cast<const ifinfomsg*>(NLMSG_DATA(h))->ifi_index;
     auto left = static_cast<int>(IFLA_PAYLOAD(h));
     for (const rtattr* a = IFLA_RTA(NLMSG_DATA(h)); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
         if (a->rta_type == IFLA_MTU) std::memcpy(&link.mtu, RTA_DATA(a), sizeof link.mtu);
-        if (a->rta_type == IFLA_ADDRESS && RTA_PAYLOAD(a) == link.hardware.size()) std::memcpy(link.hardware.data(), RTA_DATA(a), link.hardware.size());
+        if (a->rta_type == IFLA_ADDRESS && RTA_PAYLOAD(a) == link.hardware.size())
+            std::memcpy(link.hardware.data(), RTA_DATA(a), link.hardware.size());
         if (a->rta_type != IFLA_LINKINFO) continue;
         auto inner = static_cast<int>(RTA_PAYLOAD(a));
         for (auto* i = static_cast<const rtattr*>(RTA_DATA(a)); RTA_OK(i, inner); i = RTA_NEXT(i, inner))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Netlink: requests to the kernel about links, addresses and routes (rtnetlink(7)), each answered before the call returns.
-// A Netlink belongs to the network namespace in which it was opened, and keeps that namespace alive. What fails: what the
-// kernel refuses, in its own words where it has some.
+// Netlink: requests to the kernel about links, addresses and routes (rtnetlink(7)), each answered before the call
+// returns. A Netlink belongs to the network namespace in which it was opened, and keeps that namespace alive. What
+// fails: what the kernel refuses, in its own words where it has some.
 #pragma once
 
 #include <linux/rtnetlink.h>
@@ -29,10 +29,8 @@ class NetlinkRequest {
     void put(uint16_t type, const void* data, size_t n);
     void put(uint16_t type, const std::string& text) { put(type, text.c_str(), text.size() + 1); }
     template <class T>
-        requires std::is_trivially_copyable_v<T>
-    void put(uint16_t type, const T& value) {
-        put(type, &value, sizeof value);
-    }
+    requires std::is_trivially_copyable_v<T>
+    void put(uint16_t type, const T& value) { put(type, &value, sizeof value); }
     // What is put until close() with what open() gave is inside of it; `header` comes first.
     size_t open(uint16_t type);
     template <class Header>

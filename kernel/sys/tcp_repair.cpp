@@ -27,11 +27,13 @@ int end_tcp_repair(const std::vector<pid_t>& pids) {
             const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
             int number = -1;
             (void)std::from_chars(name.data(), name.data() + name.size(), number);
-            if (n <= 0 || number < 0 || !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:[")) continue;
+            if (n <= 0 || number < 0 || !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
+                continue;
             const Fd socket(static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
             int repair = 0;
             socklen_t bytes = sizeof repair;
-            if (!socket || ::getsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 || repair == 0) continue;
+            if (!socket || ::getsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 || repair == 0)
+                continue;
             repair = 0;
             if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0) ++ended;
         }

@@ -38,6 +38,8 @@ def refused(done, status, *words):
     (["srun", "-p", "5", "-b", "-1", "true"], 2, "-1"),
     (["srun", "-p", "5", "--node", "n99", "true"], 1, "n99"),
     (["srun", "-p", "5", "--tcp=keep", "true"], 2, "neither close nor refuse"),
+    (["srun", "-p", "5", "--net=mine", "true"], 2, "neither host nor own"),
+    (["srun", "-p", "5", "--net=own", "--tcp=close", "true"], 2, "--tcp is for --net=host"),
     (["srun", "-J", "n1.999", "-p", "4", "--tcp=close"], 2, "--tcp"),
     (["srun", "-p", "5", "/no/such/program"], 1, "/no/such/program"),
     (["srun", "-p", "5", "no-such-program"], 1, "no-such-program"),

@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from conftest import LIMIT, read_text, until
+from conftest import BIN, LIMIT, read_text, until
 
 FABRIC = "10.79.0.1"
 # Says over a connection what it reads, and prints what comes back: what the peer says, or that there is no connection.
@@ -336,3 +336,24 @@ def test_a_node_without_a_network_for_jobs_refuses_one_and_says_so(market):
         with open(path, "w") as f:
             f.write(before)
         market.kill_daemon("n3")
+
+
+@pytest.mark.parametrize("lines,word", [
+    (["job_network = '10.79.64.0/18'"], "both or none"),
+    (["job_bridge = 'br0'"], "both or none"),
+    (["job_addresses = '10.79.64.64/26'"], "need job_network"),
+    (["job_network = '10.79.64.1/18'", "job_bridge = 'br0'"], "job_network: '10.79.64.1/18' does not begin"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_gateway = '10.80.0.1'"], "job_gateway: 10.80.0.1 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.0.0/16'"], "job_addresses: 10.79.0.0/16 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'", "job_gateway = '10.79.64.65'"],
+     "holds the gateway"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'", "job_gateway = '10.79.64.1'"], None),
+])
+def test_a_network_for_jobs_that_cannot_be_is_refused_in_one_line(tmp_path, lines, word):
+    path = tmp_path / "agentd.conf"
+    path.write_text("\n".join(["market = '10.79.0.1:7070'", *lines, ""]))
+    said = subprocess.run([f"{BIN}/agentd", "--config", path, "--check-config"], capture_output=True, text=True, timeout=LIMIT)
+    if word is None:
+        assert said.returncode == 0, said.stderr
+    else:
+        assert said.returncode == 2 and said.stderr.count("\n") == 1 and word in said.stderr, said

@@ -19,7 +19,8 @@ namespace {
 START_TEST(addresses_and_ranges_are_read_strictly) {
     ck_assert_text(parse_ipv4("10.79.64.1")->text(), "10.79.64.1");
     ck_assert_uint_eq(parse_ipv4("1.2.3.4")->n, 0x01020304);
-    for (const char* bad : {"", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.04", "1.2.3.-4", "1.2.3.+4", "1.2.3.4 ", " 1.2.3.4", "a.b.c.d", "1..2.3"})
+    for (const char* bad : {"", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.04", "1.2.3.-4", "1.2.3.+4", "1.2.3.4 ",
+                            " 1.2.3.4", "a.b.c.d", "1..2.3"})
         ck_assert_msg(!parse_ipv4(bad), "%s", bad);
     const Ipv4Range r = *parse_ipv4_range("10.79.64.0/18");
     ck_assert_uint_eq(r.size(), 16384);
@@ -27,7 +28,8 @@ START_TEST(addresses_and_ranges_are_read_strictly) {
     ck_assert(r.contains(*parse_ipv4("10.79.64.0")) && r.contains(*parse_ipv4("10.79.127.255")));
     ck_assert(!r.contains(*parse_ipv4("10.79.63.255")) && !r.contains(*parse_ipv4("10.79.128.0")));
     ck_assert(r.contains(*parse_ipv4_range("10.79.127.192/26")) && !r.contains(*parse_ipv4_range("10.79.0.0/16")));
-    for (const char* bad : {"10.79.64.0", "10.79.64.0/", "10.79.64.0/31", "10.79.64.0/7", "10.79.64.1/18", "10.79.64.0/18x", "/18"})
+    for (const char* bad :
+         {"10.79.64.0", "10.79.64.0/", "10.79.64.0/31", "10.79.64.0/7", "10.79.64.1/18", "10.79.64.0/18x", "/18"})
         ck_assert_msg(!parse_ipv4_range(bad), "%s", bad);
 }
 END_TEST
@@ -131,7 +133,10 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     JobPort port = rig.make(false);
     const Fd node = Rig::udp(rig.network.gateway);
     Fd job;
-    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status { job = Rig::udp(rig.address); return {}; }).has_value());
+    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
+                  job = Rig::udp(rig.address);
+                  return {};
+              }).has_value());
     const auto in = [&](int limit) { return Rig::passes(node, job, rig.address, limit); };
     const auto out = [&](int limit) { return Rig::passes(job, node, rig.network.gateway, limit); };
     ck_assert(in(soon_ms) && out(soon_ms));
@@ -142,9 +147,11 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     ck_assert(!in(never_ms) && !out(never_ms));
     ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
     ck_assert(port.disarm().has_value() && in(soon_ms) && out(soon_ms));
-    ck_assert(Netlink::open()->link(rig.network.bridge)->hardware[0] == 0xfe);  // the lowest of its ports': there is no other
+    ck_assert(Netlink::open()->link(rig.network.bridge)->hardware[0] ==
+              0xfe);  // the lowest of its ports': there is no other
     // Its daemon dies with both shut.
-    ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() && port.shut(FrameWay::from_job).has_value());
+    ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() &&
+              port.shut(FrameWay::from_job).has_value());
     port = *JobPort::find(rig.address, rig.name, rig.job.get());
     ck_assert(!in(never_ms) && !out(never_ms));
     ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
@@ -158,7 +165,10 @@ START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_
     JobPort port = rig.make(true);
     const Fd node = Rig::udp(rig.network.gateway);
     Fd job;
-    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status { job = Rig::udp(rig.address); return {}; }).has_value());
+    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
+                  job = Rig::udp(rig.address);
+                  return {};
+              }).has_value());
     ck_assert(!Rig::passes(job, node, rig.network.gateway, never_ms));
     ck_assert(port.open().has_value() && Rig::passes(job, node, rig.network.gateway, soon_ms));
     ck_assert(::unshare(CLONE_NEWNET) == 0);  // where there is no bridge
@@ -186,7 +196,10 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     const Fd node = Rig::udp(rig.network.gateway);
     Fd job, copy;
     const auto open_in = [&](const Fd& where, Fd& fd) {
-        ck_assert(in_net_namespace(where.get(), [&]() -> Status { fd = Rig::udp(rig.address); return {}; }).has_value());
+        ck_assert(in_net_namespace(where.get(), [&]() -> Status {
+                      fd = Rig::udp(rig.address);
+                      return {};
+                  }).has_value());
     };
     open_in(rig.job, job);
     ck_assert(Rig::passes(node, job, rig.address, soon_ms));
@@ -211,7 +224,8 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
         take_until(hold, 2);
         ck_assert(here.open().has_value());
         hold.give_back();
-        ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' && heard(job, never_ms) == '-' && hold.held() == 0);
+        ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' && heard(job, never_ms) == '-' &&
+                  hold.held() == 0);
     }
     FrameHold hold = stop();
     say(node, rig.address, 'c');
@@ -219,7 +233,8 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     rig.name = "sjelsewhere";
     JobPort there = *JobPort::make(rig.network, rig.address, rig.name, rig.elsewhere.get(), false);
     open_in(rig.elsewhere, copy);
-    for (int i = 0; i < soon_ms / never_ms && hold.held() > 0; ++i) {  // the bridge takes a moment until its new port is up
+    for (int i = 0; i < soon_ms / never_ms && hold.held() > 0;
+         ++i) {  // the bridge takes a moment until its new port is up
         ck_assert(there.announce().has_value());
         pollfd p{hold.fd(), POLLIN, 0};
         (void)::poll(&p, 1, never_ms);

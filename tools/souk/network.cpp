@@ -110,8 +110,9 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
             const std::string bridge = job_bridge;
             char hardware[40];  // given, or it would change with the bridge's ports
             std::snprintf(hardware, sizeof hardware, "02:53:00:00:00:%02zx", i + 1);
-            TRY(ip_batch(net.nodes[i], "link set lo up\nlink add " + bridge + " address " + hardware + " type bridge\nlink set eth0 master " + bridge +
-                                           " up\naddr add " + node_address(i) + "/24 dev " + bridge + "\nlink set " + bridge +
+            TRY(ip_batch(net.nodes[i], "link set lo up\nlink add " + bridge + " address " + hardware +
+                                           " type bridge\nlink set eth0 master " + bridge + " up\naddr add " +
+                                           node_address(i) + "/24 dev " + bridge + "\nlink set " + bridge +
                                            " up\nroute add default via " + fabric_address() + "\n"));
         }
         return {};

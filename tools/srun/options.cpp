@@ -92,35 +92,48 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  o.name = t;
                  return check_name(t);
              }},
-            {0, "move", "FORM", "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
+            {0, "move", "FORM",
+             "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
              "                              or fast (runs as soon as it can)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
                  const std::string_view form = t;
-                 if (form == "auto") o.move = MovePolicy::automatic;
-                 else if (form == "safe") o.move = MovePolicy::safe;
-                 else if (form == "fast") o.move = MovePolicy::fast;
-                 else return fail("'" + std::string(form) + "' is none of auto, safe and fast");
+                 if (form == "auto")
+                     o.move = MovePolicy::automatic;
+                 else if (form == "safe")
+                     o.move = MovePolicy::safe;
+                 else if (form == "fast")
+                     o.move = MovePolicy::fast;
+                 else
+                     return fail("'" + std::string(form) + "' is none of auto, safe and fast");
                  return {};
              }},
-            {0, "net", "WHICH", "its network: host (the default: that of the node where it is), or own (an address of its\n"
+            {0, "net", "WHICH",
+             "its network: host (the default: that of the node where it is), or own (an address of its\n"
              "                              own that moves with it, and its connections with that)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
                  const std::string_view which = t;
-                 if (which == "host") o.net = NetMode::host;
-                 else if (which == "own") o.net = NetMode::own;
-                 else return fail("'" + std::string(which) + "' is neither host nor own");
+                 if (which == "host")
+                     o.net = NetMode::host;
+                 else if (which == "own")
+                     o.net = NetMode::own;
+                 else
+                     return fail("'" + std::string(which) + "' is neither host nor own");
                  return {};
              }},
-            {0, "tcp", "WHAT", "with --net=host, when it moves, its established TCP connections: close (the default), or\n"
+            {0, "tcp", "WHAT",
+             "with --net=host, when it moves, its established TCP connections: close (the default), or\n"
              "                              refuse (as long as it has one it does not move)",
              [&o](const char* t) -> Status {
                  o.form_given = o.tcp_given = true;
                  const std::string_view what = t;
-                 if (what == "close") o.tcp = TcpPolicy::close;
-                 else if (what == "refuse") o.tcp = TcpPolicy::refuse;
-                 else return fail("'" + std::string(what) + "' is neither close nor refuse");
+                 if (what == "close")
+                     o.tcp = TcpPolicy::close;
+                 else if (what == "refuse")
+                     o.tcp = TcpPolicy::refuse;
+                 else
+                     return fail("'" + std::string(what) + "' is neither close nor refuse");
                  return {};
              }},
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
@@ -167,12 +180,14 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
         o.job = change.empty() ? attach : change;
         if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
-        if (o.detach || !o.name.empty() || o.form_given) return usage("--detach, --name, --move, --net and --tcp are only for a new job");
+        if (o.detach || !o.name.empty() || o.form_given)
+            return usage("--detach, --name, --move, --net and --tcp are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
         return Parsed::go;
     }
-    if (o.net == NetMode::own && o.tcp_given) return usage("--tcp is for --net=host: connections of a job with a network of its own go along");
+    if (o.net == NetMode::own && o.tcp_given)
+        return usage("--tcp is for --net=host: connections of a job with a network of its own go along");
     if (o.net == NetMode::own) o.tcp = TcpPolicy::keep;
     if (!(o.given & wire::Change::max_price))
         return usage("--max-price is missing: say what you pay per CPU-hour at most");
