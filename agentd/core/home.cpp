@@ -166,8 +166,10 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     r.order_seq = job.order_seq;
     r.comment = job.comment;
     r.address = job.spec.address;
-    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && job.phase == JobPhase::running)
+    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && job.phase == JobPhase::running) {
         r.cannot_move = v->second.cannot_move;
+        if (v->second.pid_epoch == job.epoch) r.pid = v->second.pid;
+    }
     r.stats = job.stats;
     r.stats.run_time = run_time(job, now);
     r.places = job.places;

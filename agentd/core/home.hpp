@@ -165,6 +165,8 @@ class Home {
         bool source_ready = false, destination_ready = false;
         bool stopped = false;
         std::string cannot_move;  // where it runs now
+        int32_t pid = 0;          // of `pid_epoch`
+        Epoch pid_epoch;
     };
 
     HomeJob* mutable_job(const JobId& id);

@@ -62,6 +62,11 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     HomeJob* job = mutable_job(event.id);
     const Reindex indexed(*this, event.id.seq);
     if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
+    if (event.pid > 0) {
+        Volatile& v = vol(*job);
+        v.pid = event.pid;
+        v.pid_epoch = event.epoch;
+    }
     if (job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch)
         return candidate(*job, event, now, out);
     if (node != job->at.node || event.epoch != job->epoch) return stranger(job, node, event, out);

@@ -111,6 +111,7 @@ struct GuestEvent {
     bool stopped = false;       // running: by job control (SIGTSTP)
     MoveForecast forecast;      // dumping: of the move that it is dumped for
     std::string cannot_move;    // running: why; empty: as far as is known it can
+    int32_t pid = 0;            // running: of its first process, on that node
     uint64_t output_end[2] = {0, 0};  // exited: bytes that it wrote to stdout and stderr, all of them
     bool operator==(const GuestEvent&) const = default;
 };

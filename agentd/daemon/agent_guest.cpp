@@ -54,8 +54,10 @@ void Agent::to_home(const NodeName& home, const std::variant<GuestEvent, Expel>&
         });
     }
     GuestEvent event = std::get<GuestEvent>(message);
-    if (const Cell* c = cell({event.id, event.epoch}))
+    if (Cell* c = cell({event.id, event.epoch})) {
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->output_end()[i];
+        if (event.state == GuestState::running) event.pid = c->pid();
+    }
     if (home != config_.node) return (void)peers_->to_home(home, event);
     after_commit([this, event] { guest_event(config_.node, event); });
 }

@@ -305,6 +305,17 @@ void Cell::signal(int number) {
     update_watch();
 }
 
+pid_t Cell::pid() {
+    if (pid_ != 0 && pid_of_ == root_) return pid_;
+    if (root_ == 0 || gone_ || !job_group_) return 0;
+    const auto pids = job_group_->pids();
+    if (!pids) return 0;
+    const auto inside = pids_inside(*pids);
+    const auto root = inside.find(root_);
+    pid_of_ = root_;
+    return pid_ = root == inside.end() ? 0 : root->second;
+}
+
 void Cell::kill_capsule() {
     const bool lives = capsule_ && !gone_;
     capsule_ending_ = true;

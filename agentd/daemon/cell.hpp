@@ -117,6 +117,8 @@ class Cell {
     Result<Fd> open_sealed() const { return open_image(image_parent(), key_.text()); }
     const GuestJob& job() const { return job_; }
     const GuestKey& key() const { return key_; }
+    // Of the job's first process, on this node; 0: not known.
+    pid_t pid();
     bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
@@ -224,7 +226,8 @@ class Cell {
     Timer port_rest_;
 
     bool has_job_ = false;  // started, restored or found running
-    pid_t root_ = 0;
+    pid_t root_ = 0;              // its first process, inside
+    pid_t pid_ = 0, pid_of_ = 0;  // on this node, as it was found out for that root
     std::string dump_trouble_;  // why the image could not be completed
     std::string terminal_;  // CRIU's name of it
     uint64_t acked_[2] = {0, 0}, received_[2] = {0, 0}, output_end_[2] = {0, 0};

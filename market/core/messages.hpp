@@ -64,6 +64,7 @@ struct JobReport {
     std::string comment;       // one line for people: why the last order failed
     std::string cannot_move;   // why, while it runs; empty: as far as is known it can
     Ipv4 address;              // of a job with a network of its own
+    int32_t pid = 0;           // of its first process, on `where`, while it runs
     JobStats stats;
     std::vector<NodeName> places;  // where it ran, in order
     bool cancelled = false;

@@ -70,6 +70,7 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     w.field("image_bytes", s.image_bytes);
     if (r.address) w.field("address", r.address.text());
     if (r.phase == JobPhase::running) {
+        if (r.pid > 0) w.field("pid", r.pid);
         w.field("can_move", r.cannot_move.empty());
         if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);
     }

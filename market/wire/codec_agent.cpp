@@ -51,6 +51,7 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.stdout_end = v.output_end[0];
     m.stderr_end = v.output_end[1];
     m.cannot_move = fill_line(v.cannot_move, a);
+    m.pid = v.pid;
     if (v.state == GuestState::dumping) m.forecast = fill_forecast(v.forecast, a);
 }
 
@@ -61,6 +62,7 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::filling);
     v.wait_status = m.wait_status;
     v.cannot_move = clean(m.cannot_move);
+    v.pid = c.in("pid", m.pid, 0, INT32_MAX);
     if (v.state == GuestState::dumping) v.forecast = take_forecast(m.forecast, c);
     v.error = c.in("error", m.error, 0, 4095);
     v.program_error = m.program_error;

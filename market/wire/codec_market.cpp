@@ -23,6 +23,7 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.order_seq = v.order_seq;
     m.cannot_move = fill_line(v.cannot_move, a);
     m.address = v.address.n;
+    m.pid = v.pid;
     m.comment = fill_line(v.comment, a);
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
@@ -47,6 +48,7 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.order_seq = c.count("order_seq", m.order_seq);
     v.cannot_move = clean(m.cannot_move);
     v.address = {m.address};
+    v.pid = c.in("pid", m.pid, 0, INT32_MAX);
     v.comment = clean(m.comment);
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);

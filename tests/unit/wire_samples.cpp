@@ -114,7 +114,7 @@ SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line()};
 SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
-            d.line(), d.line(), {d.u32()}, d.stats(), d.places(), d.flag(), d.i32(), d.line()};
+            d.line(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.stats(), d.places(), d.flag(), d.i32(), d.line()};
 END
 SAMPLE(ProviderReport)
     return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),
@@ -154,7 +154,7 @@ END
 SAMPLE(GuestEvent)
     GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
                  static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
-                 d.flag(), {}, d.line(), {d.counter(), d.counter()}};
+                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), {d.counter(), d.counter()}};
     if (v.state == GuestState::dumping) v.forecast = d.forecast();
     return v;
 END
