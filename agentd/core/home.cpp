@@ -18,6 +18,7 @@ void Home::load(HomeJob job) {
     next_seq_ = std::max(next_seq_, job.id.seq + 1);
     if (job.phase == JobPhase::finished && job.settled) finished_.push_back(job.id.seq);
     const uint64_t seq = job.id.seq;
+    if (job.phase != JobPhase::finished) volatile_[seq].cost_run = job.stats.run_time;
     jobs_.insert_or_assign(seq, std::move(job));
     reindex(seq);
 }
@@ -91,6 +92,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
         return fail("job " + id.text() + " has started: its CPUs cannot change");
+    const Reindex indexed(*this, id.seq);
     job->terms = terms;
     persist(*job, out);
     report(*job, now, out);
@@ -182,8 +184,15 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
 void Home::report(const HomeJob& job, Nanos now, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job, now)}); }
 
 void Home::market_up(Nanos now, Outputs& out) {
+    market_is_up_ = true;
     for (const auto& [seq, job] : jobs_)
         if (!job.settled) report(job, now, out);
+}
+
+void Home::market_down() {
+    market_is_up_ = false;
+    for (const auto& [seq, job] : jobs_)
+        if (job.terms.budget.micro > 0) reindex(seq);
 }
 
 void Home::order(const Order& order, Nanos now, Outputs& out) {
@@ -202,6 +211,7 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
     if (order.seq <= job->order_seq) return;
     const Reindex indexed(*this, job->id.seq);
     job->order_seq = order.seq;
+    if (order.kind == Order::Kind::run && job->phase != JobPhase::running) job->price = order.price;
     if (order.kind == Order::Kind::abort) {
         if (!job->cancelled) (void)cancel(job->id, now, out);
         return;
@@ -213,10 +223,15 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         take(*job, order, now, out);
 }
 
-void Home::note(const JobNote& note, Outputs& out) {
+void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     HomeJob* job = mutable_job(note.id);
     if (!job) return;
+    const Reindex indexed(*this, job->id.seq);
+    const bool new_price = job->price != note.price;
     job->cost = note.cost;
+    job->price = note.price;
+    if (job->phase != JobPhase::finished) vol(*job).cost_run = run_time(*job, now);
+    if (new_price && job->terms.budget.micro > 0) persist(*job, out, Durable::later);  // so that it holds after a restart
     if (!note.comment.empty() && note.comment != job->comment) {
         job->comment = note.comment;
         out.push_back(Tell{job->id, Tell::What::comment, job->comment});
@@ -255,6 +270,7 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& 
     ++job.stats.freezes;
     persist(job, out);
     out.push_back(Tell{job.id, Tell::What::frozen, "frozen on " + job.at.node});
+    if (vol(job).budget_again > now) out.push_back(Tell{job.id, Tell::What::comment, budget_used_up(job)});
     steady(job, now, out);
 }
 
@@ -330,6 +346,59 @@ void Home::add_remnant(HomeJob& job, const Peer& peer, Epoch epoch) {
     job.remnants.push_back(r);
 }
 
+// --------------------------------------------------------------------------------------------------- budget
+
+std::string Home::budget_used_up(const HomeJob& job) {
+    return "its budget of " + format_money(job.terms.budget) + " is used up; a larger one (srun -J " + job.id.text() +
+           " -b MORE) wakes it";
+}
+
+// When its budget is to be looked at: while it runs, when what is left is little, and when nothing is. By the price and the
+// cost that the market last told: it freezes the job itself while it is there, so this node waits a moment longer then.
+Nanos Home::budget_due(const HomeJob& job) const {
+    constexpr Nanos market_lead = Nanos::from_s(2);
+    const auto it = volatile_.find(job.id.seq);
+    const Money budget = job.terms.budget;
+    if (it == volatile_.end() || job.cancelled || job.phase != JobPhase::running || budget.micro <= 0 || job.price.micro <= 0) return Nanos::never();
+    const Volatile& v = it->second;
+    if (v.running_since == Nanos::never()) return Nanos::never();
+    // Run time so far is that of the clock; both ends lie on it.
+    const auto when = [&](Money spent) {
+        const Nanos left = span_for(std::max(Money{}, spent - job.cost), job.price, job.terms.cpus);
+        return v.running_since + (v.cost_run - job.stats.run_time) + std::min(left, Nanos::from_s(1'000'000'000));
+    };
+    if (v.warned != budget) {
+        const Money share{static_cast<int64_t>(static_cast<__int128>(budget.micro) * limits_.warn_permille / 1000)};
+        return when(budget - std::min(budget, std::max(share, cost_of(job.price, job.terms.cpus, limits_.warn_span))));
+    }
+    return std::max(v.budget_again, when(budget) + (market_is_up_ ? market_lead : Nanos{}));
+}
+
+void Home::budget_ends(HomeJob& job, Nanos now, Outputs& out) {
+    constexpr Nanos pause = Nanos::from_s(30);
+    Volatile& v = vol(job);
+    if (v.warned != job.terms.budget) {
+        v.warned = job.terms.budget;
+        const Nanos ran = run_time(job, now) - v.cost_run;
+        const Nanos left = span_for(std::max(Money{}, job.terms.budget - job.cost), job.price, job.terms.cpus) - ran;
+        out.push_back(Tell{job.id, Tell::What::warning,
+                           "its budget of " + format_money(job.terms.budget) + " is used up in " +
+                               std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) + " s at its price of " +
+                               format_money(job.price) + "; then it is frozen (srun -J " + job.id.text() +
+                               " -b MORE gives it more)"});
+        return;
+    }
+    v.budget_again = now + pause;
+    freeze(job, now, out);
+}
+
+// What its node says is the whole of the present epoch's, since that node counts.
+void Home::tally_cpu(HomeJob& job, const GuestEvent& e) {
+    if (e.cpu_time.ns <= 0) return;
+    job.stats.cpu_time += e.cpu_time - (e.cpu_time < job.cpu_here ? Nanos{} : job.cpu_here);
+    job.cpu_here = e.cpu_time;
+}
+
 // --------------------------------------------------------------------------------------------------- index
 
 void Home::reindex(uint64_t seq) {
@@ -341,7 +410,8 @@ void Home::reindex(uint64_t seq) {
     if (const auto it = jobs_.find(seq); it != jobs_.end()) {
         const HomeJob& job = it->second;
         const auto v = volatile_.find(seq);
-        if (v != volatile_.end() && job.phase != JobPhase::finished) due = std::min(v->second.expel_at, v->second.deadline);
+        if (v != volatile_.end() && job.phase != JobPhase::finished)
+            due = std::min({v->second.expel_at, v->second.deadline, budget_due(job)});
         if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
         if (job.step != MoveStep::none) need(job.to.node);
         for (const Remnant& r : job.remnants) need(r.peer.node);

@@ -73,10 +73,12 @@ struct HomeJob {
     std::string comment;
     int32_t wait_status = 0;
     std::string why;
-    Money cost;
+    Money cost;            // by now, as the market last said
+    Money price;           // per CPU-hour, likewise
     bool settled = false;  // the market has closed its account
     uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
     std::vector<Remnant> remnants;
+    Nanos cpu_here;        // the part of stats.cpu_time that the present epoch has used
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -94,7 +96,7 @@ struct Erase { JobId id; };
 struct ToMarketMsg { ToMarket message; };
 struct ToGuest { Peer peer; GuestCommand command; };
 // For whoever is attached to the job, and for the log.
-struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished } what; std::string text; };
+struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning } what; std::string text; };
 using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Tell>;
 using Outputs = std::vector<Output>;
 }  // namespace home
@@ -110,6 +112,8 @@ class Home {
         Nanos step_patience = Nanos::from_s(60);       // limit of a start and of each short step of a move
         Nanos transfer_patience = Nanos::from_s(900);  // limit of a dump with its transfer
         std::optional<Ipv4Range> addresses = {};       // for jobs with a network of their own: all but the first and the last
+        int64_t warn_permille = 100;  // of a budget, or what is left of it lasts for no longer than warn_span: a warning
+        Nanos warn_span = Nanos::from_s(60);
     };
     Home(NodeName node, Limits limits);
 
@@ -127,7 +131,8 @@ class Home {
     // From the market.
     void market_up(Nanos now, home::Outputs& out);  // a fresh connection: report every job
     void order(const Order& order, Nanos now, home::Outputs& out);
-    void note(const JobNote& note, home::Outputs& out);
+    void note(const JobNote& note, Nanos now, home::Outputs& out);
+    void market_down();  // until market_up this node itself sees to it that no job outruns its budget
 
     // From guests.
     void guest_up(const NodeName& node, Nanos now, home::Outputs& out);  // a fresh connection: ask what is there
@@ -167,6 +172,10 @@ class Home {
         std::string cannot_move;  // where it runs now
         int32_t pid = 0;          // of `pid_epoch`
         Epoch pid_epoch;
+        Nanos cost_run;           // its run time when it had cost HomeJob::cost
+        Money warned;             // the budget of which it was said that it ends soon
+        Nanos budget_again{INT64_MIN / 2};  // it was frozen for its budget, which may fail: not again before
+        Nanos cpu_told;           // the CPU time that the market knows of
     };
 
     HomeJob* mutable_job(const JobId& id);
@@ -214,6 +223,10 @@ class Home {
     void back_to_waiting(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void lost(HomeJob& job, Nanos now, home::Outputs& out);
     void killed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    Nanos budget_due(const HomeJob& job) const;
+    void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);
+    static std::string budget_used_up(const HomeJob& job);
+    static void tally_cpu(HomeJob& job, const GuestEvent& event);
     void start_clock(const HomeJob& job, Nanos now);
     void stop_clock(HomeJob& job, Nanos now);
     Nanos run_time(const HomeJob& job, Nanos now) const;  // with the present stretch
@@ -236,6 +249,7 @@ class Home {
     NodeName node_;
     Limits limits_;
     uint64_t next_seq_ = 1;
+    bool market_is_up_ = false;
     std::map<uint64_t, HomeJob> jobs_;
     std::map<uint64_t, Volatile> volatile_;
     HomeIndex index_;

@@ -11,6 +11,10 @@ namespace souk {
 
 using namespace home;
 
+namespace {
+constexpr Nanos cpu_worth_telling = Nanos::from_s(1);
+}
+
 void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
     for (const uint64_t seq : index_.of_guest(node)) {
         const HomeJob& job = jobs_.at(seq);
@@ -70,6 +74,7 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     if (job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch)
         return candidate(*job, event, now, out);
     if (node != job->at.node || event.epoch != job->epoch) return stranger(job, node, event, out);
+    tally_cpu(*job, event);
     switch (job->phase) {
         case JobPhase::starting: return owner_starting(*job, event, now, out);
         case JobPhase::running: return owner_running(*job, event, now, out);
@@ -151,6 +156,10 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             if (v.cannot_move != e.cannot_move) {
                 v.cannot_move = e.cannot_move;
                 out.push_back(Tell{job.id, Tell::What::comment, e.cannot_move.empty() ? "can move again" : e.cannot_move});
+                report(job, now, out);
+            }
+            if (job.stats.cpu_time - v.cpu_told >= cpu_worth_telling) {
+                v.cpu_told = job.stats.cpu_time;
                 report(job, now, out);
             }
             if (v.stopped != e.stopped) {
@@ -325,6 +334,7 @@ Nanos Home::tick(Nanos now, Outputs& out) {
             if (job.phase == JobPhase::running && v.expelled == job.epoch && !job.cancelled) freeze(job, now, out);
         }
         if (v.deadline <= now) overdue(job, now, out);
+        if (budget_due(job) <= now) budget_ends(job, now, out);
     }
     return index_.next_due();
 }

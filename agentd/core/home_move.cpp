@@ -40,6 +40,7 @@ void Home::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, Gue
 void Home::start(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.at = {order.node, order.address};
     job.epoch = job.last_epoch = job.last_epoch.next();
+    job.cpu_here = {};
     job.phase = JobPhase::starting;
     vol(job).deadline = now + limits_.step_patience;
     persist(job, out);
@@ -173,6 +174,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     const Peer old = std::exchange(job.at, std::exchange(job.to, Peer{}));
     const Epoch old_epoch = std::exchange(job.epoch, job.to_epoch);
+    job.cpu_here = {};
     job.step = MoveStep::none;
     job.phase = JobPhase::running;
     std::string text = "moved from " + old.node + " to " + job.at.node;

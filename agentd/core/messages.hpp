@@ -112,6 +112,7 @@ struct GuestEvent {
     MoveForecast forecast;      // dumping: of the move that it is dumped for
     std::string cannot_move;    // running: why; empty: as far as is known it can
     int32_t pid = 0;            // running: of its first process, on that node
+    Nanos cpu_time;             // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
     uint64_t output_end[2] = {0, 0};  // exited: bytes that it wrote to stdout and stderr, all of them
     bool operator==(const GuestEvent&) const = default;
 };

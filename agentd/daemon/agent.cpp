@@ -19,7 +19,7 @@ constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1
 
 }  // namespace
 
-Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, Home::Limits{.addresses = config_.addresses}) {}
+Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, config_.home) {}
 
 Agent::~Agent() {
     if (!db_) return;

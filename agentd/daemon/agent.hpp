@@ -92,6 +92,7 @@ class Agent {
     Status from_home(const NodeName& node, const wire::Frame& frame);
     void guest_command(const NodeName& from, const GuestCommand& command);
     void to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message);
+    void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
     Result<Transfers::Cargo> cargo(const Cell& cell) const;
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);

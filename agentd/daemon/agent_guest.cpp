@@ -58,8 +58,21 @@ void Agent::to_home(const NodeName& home, const std::variant<GuestEvent, Expel>&
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->output_end()[i];
         if (event.state == GuestState::running) event.pid = c->pid();
     }
+    if (const auto load = load_ ? load_->read(site_.cgroup_parent + "/" + GuestKey{event.id, event.epoch}.text())
+                                : Result<LoadSample>(fail("")))
+        event.cpu_time = load->run;
     if (home != config_.node) return (void)peers_->to_home(home, event);
     after_commit([this, event] { guest_event(config_.node, event); });
+}
+
+// Of a job that runs: what changes without an event, its CPU time.
+void Agent::tell_again(const GuestKey& key) {
+    const GuestJob* job = guest_.find(key);
+    if (!job || job->state != GuestState::running) return;
+    GuestCommand query;
+    query.id = key.id;
+    query.epoch = key.epoch;
+    guest_step([&](Guest& g, guest::Outputs& out) { g.command(key.id.home, query, out); });
 }
 
 Cell* Agent::cell(const GuestKey& key) {

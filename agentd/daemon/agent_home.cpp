@@ -107,7 +107,7 @@ void Agent::from_market(const FromMarket& message) {
         return home_step([&](Home& h, home::Outputs& out) { h.order(*order, Loop::now(), out); });
     }
     if (const auto* note = std::get_if<JobNote>(&message)) {
-        home_step([&](Home& h, home::Outputs& out) { h.note(*note, out); });
+        home_step([&](Home& h, home::Outputs& out) { h.note(*note, Loop::now(), out); });
         if (note->settled && exit_waits_.contains(note->id)) finish_terminals(note->id);
         return;
     }

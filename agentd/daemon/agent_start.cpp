@@ -165,7 +165,7 @@ Status Agent::begin(std::function<void()> on_ready) {
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
     };
-    market.down = [] {};
+    market.down = [this] { home_step([](Home& h, home::Outputs&) { h.market_down(); }); };
     market.tried = [this] {
         if (const auto told = std::exchange(on_ready_, nullptr)) told();
     };
@@ -391,7 +391,10 @@ void Agent::tick_load() {
     // Each job when it is new, and then once a minute, a few of them now.
     size_t n = 0;
     for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked()) c->look();
+        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked()) {
+            c->look();
+            tell_again(key);
+        }
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }

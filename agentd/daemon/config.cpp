@@ -33,7 +33,7 @@ Status check_network(const NetworkKeys& k, Config& c) {
         if (!addresses) return wrap("job_addresses", addresses.error());
         if (!n.range.contains(*addresses)) return fail("job_addresses: " + k.addresses + " is not in " + k.network);
         if (addresses->contains(n.gateway)) return fail("job_addresses: " + k.addresses + " holds the gateway");
-        c.addresses = *addresses;
+        c.home.addresses = *addresses;
     }
     c.network = n;
     return {};
@@ -85,6 +85,8 @@ Result<Config> load_config(const std::string& path) {
         {"memory_mb", number(c.memory_mb, 1, int64_t{1} << 40)},
         {"frames", text(c.frames)},
         {"on_market", boolean(c.on_market)},
+        {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000)},
+        {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400)},
     };
     TRY(settings::load(path, keys));
     if (auto good = check(c); !good) return wrap(path, good.error());

@@ -25,10 +25,9 @@ struct Config {
     int64_t pids_max = 4096;       // processes and threads of one job; 0: no limit
     int64_t ram_mb = 0;            // for images on their way; 0: half of the machine's memory
     // For jobs with a network of their own (srun --net=own). network: where such a job is reached, through this bridge of
-    // the namespace that the daemon is in; without it none comes here. addresses: what this node gives to jobs that are
-    // submitted here; a part of the network that no other node gives from.
+    // the namespace that the daemon is in; without it none comes here. home.addresses: what this node gives to jobs
+    // that are submitted here; a part of the network that no other node gives from.
     std::optional<JobNetwork> network;
-    std::optional<Ipv4Range> addresses;
     int64_t output_mb = 1024;      // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;
@@ -37,6 +36,7 @@ struct Config {
     int64_t memory_mb = 0;         // 0: all
     std::string frames = "always";
     bool on_market = true;
+    Home::Limits home;             // also budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
 };
 
 Result<Config> load_config(const std::string& path);

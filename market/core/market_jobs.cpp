@@ -155,6 +155,7 @@ Result<Job*> Market::job_to_report(const JobReport& report) {
     Job& job = jobs_[report.id];
     job.record.report.id = report.id;
     job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
+    job.record.tab.cpu = report.stats.cpu_time;
     job.key = {next_key_++};
     job_names_.emplace(job.key.n, report.id);
     return &job;

@@ -15,6 +15,7 @@ constexpr uint64_t steps_at_once = 20'000;
 constexpr int64_t pace_per_step_ns = 600;
 constexpr Nanos prices_pace_min = Nanos::from_s(1);
 // A receipt holds one price if that lasts for so long; a job that runs on has one at least so often.
+constexpr Nanos rest_min = Nanos::from_s(1);
 constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
 }  // namespace
 
@@ -62,13 +63,15 @@ void Market::close_tab(Job& job) {
     receipt.from = r.tab.from;
     receipt.to = r.tab.to;
     receipt.run = r.tab.run;
+    const Nanos cpu = std::max(r.tab.cpu, r.report.stats.cpu_time);  // a home that restarted may know less
+    receipt.cpu = cpu - r.tab.cpu;
     receipt.price = r.tab.price;
     receipt.cpus = r.report.terms.cpus;
     receipt.paid = receipt.earned = r.tab.amount;
     ledger_.post(std::move(receipt));
     Tab next;
     next.to = r.tab.to;
-    next.cpu = r.tab.cpu;
+    next.cpu = cpu;
     r.tab = next;
     unsaved_.insert(job.id());
 }
@@ -129,7 +132,10 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
         const Money least = std::min(at ? at->record.report.reserve : Money{}, terms.max_price);
         record.price = std::clamp(record.price, least, terms.max_price);
     }
-    if (terms.budget.micro > 0 && record.account.amount >= terms.budget) record.out_of_budget = true;
+    // A rest that it would be thawed for in vain counts as none.
+    const bool none_left = record.account.amount >= terms.budget ||
+                           (r.phase == JobPhase::frozen && record.account.left(record.price, terms.cpus, terms.budget) < rest_min);
+    if (terms.budget.micro > 0 && none_left) record.out_of_budget = true;
 }
 
 // When a running job's budget is used up; never() if it has none.

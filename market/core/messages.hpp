@@ -26,6 +26,7 @@ struct JobTerms {
     int32_t cpus = 1;
     Nanos finish;           // span from submission by which it should complete; 0 = none
     std::string strategy;   // economic strategy, at most 31 characters, no quote
+    bool pace = false;      // with budget and finish: bid what the rest of the one lasts for until the other
     bool operator==(const JobTerms&) const = default;
 };
 
@@ -46,6 +47,7 @@ struct JobStats {
     Nanos longest_pause;   // of its migrations: frozen at the source until running at the destination
     int64_t image_bytes = 0;
     LastMove last_move;
+    Nanos cpu_time;        // that it used, as the nodes measured it, summed over all places
     bool operator==(const JobStats&) const = default;
 };
 

@@ -48,6 +48,7 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.image_bytes = v.image_bytes;
     m.memory_mb = v.memory_mb;
     m.stopped = v.stopped;
+    m.cpu_time = v.cpu_time.ns;
     m.stdout_end = v.output_end[0];
     m.stderr_end = v.output_end[1];
     m.cannot_move = fill_line(v.cannot_move, a);
@@ -70,6 +71,7 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
     v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
     v.stopped = m.stopped;
+    v.cpu_time = c.span("cpu_time", m.cpu_time);
     v.output_end[0] = c.count("stdout_end", m.stdout_end);
     v.output_end[1] = c.count("stderr_end", m.stderr_end);
     return v;

@@ -136,6 +136,7 @@ Pb__JobTerms* fill_terms(const JobTerms& terms, Arena& arena) {
     m->cpus = terms.cpus;
     m->finish = terms.finish.ns;
     m->strategy = fill_string(terms.strategy, arena);
+    m->pace = terms.pace;
     return m;
 }
 
@@ -151,6 +152,7 @@ JobTerms take_terms(const Pb__JobTerms* m, Check& c) {
     terms.cpus = c.cpus("cpus", m->cpus);
     terms.finish = c.span("finish", m->finish);
     terms.strategy = c.strategy("strategy", m->strategy);
+    terms.pace = m->pace;
     return terms;
 }
 
@@ -179,6 +181,7 @@ Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {
     m->forecast = fill_forecast(stats.last_move.forecast, arena);
     m->last_pause = stats.last_move.pause.ns;
     m->last_total = stats.last_move.total.ns;
+    m->cpu_time = stats.cpu_time.ns;
     return m;
 }
 
@@ -193,6 +196,7 @@ JobStats take_stats(const Pb__JobStats* m, Check& c) {
     stats.longest_pause = c.span("longest_pause", m->longest_pause);
     stats.image_bytes = c.in<int64_t>("image_bytes", m->image_bytes, 0, bytes_max);
     stats.last_move = {take_forecast(m->forecast, c), c.span("last_pause", m->last_pause), c.span("last_total", m->last_total)};
+    stats.cpu_time = c.span("cpu_time", m->cpu_time);
     return stats;
 }
 

@@ -28,6 +28,8 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.wait_status = v.wait_status;
     m.why = fill_line(v.why, a);
     m.cost = v.cost.micro;
+    m.price = v.price.micro;
+    m.cpu_here = v.cpu_here.ns;
     m.settled = v.settled;
     m.token = v.token;
     m.n_remnants = v.remnants.size();
@@ -63,6 +65,8 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.wait_status = m.wait_status;
     v.why = clean(m.why);
     v.cost = c.amount("cost", m.cost);
+    v.price = c.price("price", m.price);
+    v.cpu_here = c.span("cpu_here", m.cpu_here);
     v.settled = m.settled;
     v.token = m.token;
     for (size_t i = 0; i < m.n_remnants; ++i)

@@ -140,6 +140,7 @@ Change take(const Pb__Change& m, Check& c) {
     if (v.fields & Change::cpus) v.terms.cpus = c.cpus("cpus", m.terms->cpus);
     if (v.fields & Change::finish) v.terms.finish = c.span("finish", m.terms->finish);
     if (v.fields & Change::strategy) v.terms.strategy = c.strategy("strategy", m.terms->strategy);
+    if (v.fields & Change::pace) v.terms.pace = m.terms->pace;
     return v;
 }
 
@@ -194,7 +195,7 @@ void fill(const Notice& v, Pb__Notice& m, Arena& a) {
 }
 
 Notice take(const Pb__Notice& m, Check& c) {
-    return {c.one_of("kind", m.kind, home::Tell::What::started, home::Tell::What::finished), clean(m.text)};
+    return {c.one_of("kind", m.kind, home::Tell::What::started, home::Tell::What::warning), clean(m.text)};
 }
 
 constexpr size_t summary_max = 64 * 1024;
@@ -239,6 +240,7 @@ JobTerms changed(JobTerms terms, const Change& change) {
     if (change.fields & Change::cpus) terms.cpus = change.terms.cpus;
     if (change.fields & Change::finish) terms.finish = change.terms.finish;
     if (change.fields & Change::strategy) terms.strategy = change.terms.strategy;
+    if (change.fields & Change::pace) terms.pace = change.terms.pace;
     return terms;
 }
 

@@ -150,7 +150,7 @@ struct Attached {
 };
 // Which of the terms change; bit N-1 is field N of JobTerms in souk.proto.
 struct Change {
-    enum Field : uint32_t { max_price = 1, budget = 2, memory_mb = 4, cpus = 8, finish = 16, strategy = 32, all = 63 };
+    enum Field : uint32_t { max_price = 1, budget = 2, memory_mb = 4, cpus = 8, finish = 16, strategy = 32, pace = 64, all = 127 };
     JobId id;
     uint32_t fields = 0;
     JobTerms terms;  // what `fields` does not name is at its default

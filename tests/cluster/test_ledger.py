@@ -91,6 +91,28 @@ def test_a_user_sees_his_own_money_and_root_all(market):
     assert [a["account"] for a in ask(market, "account", "root")] == ["user"]
 
 
+def test_a_job_ends_its_budget_by_itself_while_the_market_is_silent(market):
+    job = market.srun("-p", "40", "-b", "0.001", *SPIN)  # 3.6 s
+    market.until_runs(job.id)
+    pid = market.daemon("market")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        job.said(rf"^srun: {job.id}: its budget of 0.001 is used up in \d s")
+        job.said(rf"^srun: {job.id}: frozen on ")
+        job.said("its budget of 0.001 is used up; a larger one")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend" and "is used up" in j["comment"])
+    assert ask(market, "job", job.id)["cost"] <= decimal.Decimal("0.001")
+    market.tool("srun", "-J", job.id, "-b", "0.002")
+    market.until_runs(job.id)
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+    receipts = settled(market)
+    used = [r["cpu_s"] / r["run_s"] for r in receipts if r["job"] == job.id and r["run_s"] > 3]
+    assert used and all(0 < share < decimal.Decimal("1.1") for share in used), used
+
+
 def test_a_flipped_byte_in_the_database_is_named(market, tmp_path):
     for _ in range(3):
         assert market.srun("-p", "40", "true").wait() == 0

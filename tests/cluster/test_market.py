@@ -127,6 +127,7 @@ def test_a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job(market):
     frozen = market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
     assert frozen["cost"] <= 0.0005 and "budget" in frozen["comment"]
     assert job.said("budget of 0.0005 is used up")
+    assert job.said(rf"^srun: {job.id}: its budget of 0.0005 is used up in \d s at its price of 1; then it is frozen")
     market.tool("srun", "-J", job.id, "-b", "100")
     market.until_runs(job.id)
 

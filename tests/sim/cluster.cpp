@@ -143,7 +143,7 @@ void Cluster::market_hears(const JobReport& report) {
         JobNote note;
         note.id = id;
         note.settled = true;
-        home_step(on, [&](Home& h, home::Outputs& out) { h.note(note, out); });
+        home_step(on, [&](Home& h, home::Outputs& out) { h.note(note, now_, out); });
     });
 }
 

@@ -106,7 +106,7 @@ START_TEST(prices_counts_and_enums_out_of_range_are_named) {
     r.where = "N1";
     ck_assert_text(refused(r), "JobReport: where: not a node name");
     ck_assert_text(refused(wire::Signal{0}), "Signal: number: 0 is not in 1 to 64");
-    ck_assert_text(refused(Change{{"n1", 1}, 64, {}}), "Change: fields: 64 is not in 1 to 63");
+    ck_assert_text(refused(Change{{"n1", 1}, 128, {}}), "Change: fields: 128 is not in 1 to 127");
     ck_assert_text(refused(Expel{{"n1", 0}, {1}}), "Expel: id: 0 is not in 1 to 4611686018427387904");
 }
 END_TEST
@@ -200,13 +200,13 @@ START_TEST(the_places_that_a_job_saw_last_are_kept) {
 END_TEST
 
 START_TEST(a_change_replaces_what_it_names_alone) {
-    JobTerms terms{Money::units(5), Money::units(9), 100, 2, {}, "x"};
+    JobTerms terms{Money::units(5), Money::units(9), 100, 2, {}, "x", false};
     Change change{{"n1", 1}, Change::max_price | Change::memory_mb, {}};
     change.terms.max_price = Money::units(7);
     change.terms.memory_mb = 50;
     const auto back = unpack<Change>(pack(change));
     ck_assert(back.has_value());
-    const JobTerms wanted{Money::units(7), Money::units(9), 50, 2, {}, "x"};
+    const JobTerms wanted{Money::units(7), Money::units(9), 50, 2, {}, "x", false};
     ck_assert(changed(terms, *back) == wanted);
 }
 END_TEST

@@ -99,7 +99,7 @@ START_TEST(a_home_needs_the_guests_that_its_jobs_name) {
                     JobNote note;
                     note.id = id;
                     note.settled = true;
-                    home.note(note, out);
+                    home.note(note, now, out);
                     break;
                 }
                 case 5:

@@ -41,6 +41,9 @@ struct Chaos {
             if (job.phase() != JobPhase::running || w.market->settling()) continue;
             const JobRecord& r = job.record;
             const auto& terms = r.report.terms;
+            if (terms.budget.micro > 0 && !healed)
+                ck_assert_msg(w.market->cost(job, w.now) <= terms.budget && r.account.amount <= terms.budget,
+                              "%s has spent more than its budget", id.text().c_str());
             const Node* node = w.market->find_node(r.report.where);
             ck_assert_msg(r.price <= terms.max_price, "%s pays %ld, bids %ld", id.text().c_str(),
                           r.price.micro, terms.max_price.micro);
@@ -125,6 +128,7 @@ struct Chaos {
 
     void heal() {
         refusal = 0;
+        healed = true;
         for (auto& [name, p] : w.providers) {
             p.on_market = true;
             p.reserve = {};
@@ -145,6 +149,7 @@ struct Chaos {
     World w;
     Rng rng;
     double refusal = 0.15;
+    bool healed = false;
     std::set<NodeName> raised_reserve;
 };
 

@@ -52,11 +52,12 @@ struct Dice {
         t.cpus = static_cast<int32_t>(rng.between(1, 65'536));
         t.finish = {up_to(1'000'000'000'000'000)};
         t.strategy = flag() ? "eager-2" : "";
+        t.pace = flag();
         return t;
     }
     JobStats stats() {
         return {u32(), u32(), u32(), u32(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}, up_to(int64_t{1} << 60),
-                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}};
+                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}, {up_to(INT64_MAX / 10)}};
     }
     MoveForecast forecast() {
         return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}};
@@ -154,7 +155,8 @@ END
 SAMPLE(GuestEvent)
     GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
                  static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
-                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), {d.counter(), d.counter()}};
+                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), {d.up_to(INT64_MAX / 10)},
+                 {d.counter(), d.counter()}};
     if (v.state == GuestState::dumping) v.forecast = d.forecast();
     return v;
 END
@@ -193,13 +195,14 @@ SAMPLE(Input) return {d.counter(), d.bytes(500), d.flag()}; END
 SAMPLE(InputAck) return {d.counter()}; END
 SAMPLE(Winch) return {static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
 SAMPLE(Signal) return {static_cast<int32_t>(r.between(1, 64))}; END
-SAMPLE(Notice) return {d.any(home::Tell::What::started, home::Tell::What::finished), d.line()}; END
+SAMPLE(Notice) return {d.any(home::Tell::What::started, home::Tell::What::warning), d.line()}; END
 SAMPLE(Exit) return {d.i32(), d.flag(), d.line(), "{\"id\":\"" + d.line() + "\"}"}; END
 SAMPLE(HomeJob)
     HomeJob v{d.id(), d.spec(), d.terms(), d.line(255), d.line(255), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.peer(), d.epoch(), d.peer(), d.epoch(), d.epoch(),
             d.any(MoveStep::none, MoveStep::release), d.flag(), d.counter(), d.flag(), d.stats(), d.places(), d.line(),
-            d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, d.flag(), r.next(), {}};
+            d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, {d.up_to(money_max.micro)}, d.flag(), r.next(), {},
+            {d.up_to(INT64_MAX / 10)}};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     return v;
 END

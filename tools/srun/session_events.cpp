@@ -107,7 +107,8 @@ void Session::settle() {
 
 void Session::on_notice(const wire::Notice& message) {
     using What = home::Tell::What;
-    if (message.kind != What::comment || !message.text.empty()) says(false, id_->text() + ": " + message.text);
+    const bool important = message.kind == What::warning;
+    if (message.kind != What::comment || !message.text.empty()) says(important, id_->text() + ": " + message.text);
     switch (message.kind) {
         case What::started:
         case What::moved:
@@ -126,6 +127,7 @@ void Session::on_notice(const wire::Notice& message) {
             break;
         case What::stopped: stop_self(); break;
         case What::finished: break;  // the exit follows
+        case What::warning: break;
     }
 }
 
