@@ -67,6 +67,7 @@ void Market::started(Nanos now) {
         job->key = {next_key_++};
         job_names_.emplace(job->key.n, job->id());
         job->ordered_at = now;
+        set_bid(*job, now);
         claim(*job);
         touch(*job);
         set_alarm(*job);

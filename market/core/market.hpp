@@ -113,6 +113,8 @@ struct Job {
     int64_t claim_mb = 0;
     bool in_solver = false, unsaved = false, stored = false, note_due = false;
     Nanos alarm = Nanos::never();
+    Money bid;                         // per CPU-hour: its maximum price, or less while it paces itself
+    Nanos bid_until = Nanos::never();  // then it is reckoned anew
 
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }
@@ -243,6 +245,7 @@ class Market {
     void open_ledger();
     Nanos budget_end(const Job& job) const;
     void set_price(Job& job, Money price, Nanos now);
+    void set_bid(Job& job, Nanos now);
     void refresh_prices(Nanos now);
 
     // market_solve.cpp: the solver, and from its answer to orders

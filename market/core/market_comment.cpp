@@ -30,8 +30,8 @@ std::string Market::why_no_provider(const Job& job) const {
         return "needs " + std::to_string(t.memory_mb) + " MB; no provider offers more than " + std::to_string(memory);
     if (!both)
         return "no provider has both " + std::to_string(t.cpus) + " CPUs and " + std::to_string(t.memory_mb) + " MB";
-    if (*least_reserve > t.max_price)
-        return "its price " + format_money(t.max_price) + " is below every reservation price; " +
+    if (*least_reserve > job.bid)
+        return (job.bid < t.max_price ? "what its budget bids now, " : "its price ") + format_money(job.bid) + " is below every reservation price; " +
                format_money(*least_reserve) + " is the least";
     return {};
 }

@@ -187,6 +187,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     const Money budget = report.terms.budget;
     if (budget != before.terms.budget && (budget.micro == 0 || budget > job.record.account.amount))
         job.record.out_of_budget = false;
+    set_bid(job, now);
     clock(job, before, ran, now);
     next_seq_ = std::max(next_seq_, report.order_seq + 1);
     judge_order(job, fresh, now);
@@ -240,7 +241,7 @@ void Market::set_alarm(Job& job) {
         for (const auto& [name, bar] : job.bars)
             if (bar.active) at = std::min(at, bar.until);
         if (job.stuck.active) at = std::min(at, job.stuck.until);
-        at = std::min(at, budget_end(job));
+        at = std::min({at, budget_end(job), job.bid_until});
         if (job.run_since != Nanos::never()) {
             const Node* node = find_node(job.record.report.where);
             if (node && !node->connected) at = std::min(at, node->lost_at + options_.grace);
@@ -278,6 +279,7 @@ void Market::job_alarm(Job& job, Nanos now) {
         account_until(job, run_time(job, now), now);
         job.record.out_of_budget = true;
     }
+    if (now >= job.bid_until) set_bid(job, now);
     // A back-off that is over leaves its count behind for a while, so that the next one is longer.
     for (auto& [name, bar] : job.bars) bar.active = bar.active && now < bar.until;
     job.stuck.active = job.stuck.active && now < job.stuck.until;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "market/core/market.hpp"
+#include "market/core/pace.hpp"
 
 namespace souk::market {
 namespace {
@@ -129,8 +130,8 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
         if (record.payee != r.where) close_tab(job);
         record.payee = r.where;
         const Node* at = find_node(r.where);
-        const Money least = std::min(at ? at->record.report.reserve : Money{}, terms.max_price);
-        record.price = std::clamp(record.price, least, terms.max_price);
+        const Money least = std::min(at ? at->record.report.reserve : Money{}, job.bid);
+        record.price = std::clamp(record.price, least, job.bid);
     }
     // A rest that it would be thawed for in vain counts as none.
     const bool none_left = record.account.amount >= terms.budget ||
@@ -146,6 +147,15 @@ Nanos Market::budget_end(const Job& job) const {
     if (left == Nanos::never()) return left;
     const Nanos since_billed = r.billed - job.run_base;  // run time r.billed was at run_since + this
     return job.run_since + since_billed + left;
+}
+
+void Market::set_bid(Job& job, Nanos now) {
+    const JobReport& r = job.record.report;
+    const Nanos left = r.submitted + r.terms.finish - (now + calendar_);
+    const Money before = std::exchange(job.bid, paced_bid(r.terms, cost(job, now), left));
+    const bool paces = r.terms.pace && r.terms.budget.micro > 0 && r.terms.finish.ns > 0;
+    job.bid_until = paces && left.ns > 0 ? now + pace_step(left) : Nanos::never();
+    if (job.bid != before) touch(job);
 }
 
 void Market::set_price(Job& job, Money price, Nanos now) {

@@ -130,7 +130,7 @@ void Market::sync_jobs() {
         const JobReport& r = job.record.report;
         const Wish w = wish(job);
         JobSpec spec;
-        spec.value = r.terms.max_price;
+        spec.value = job.bid;
         spec.memory_mb = r.terms.memory_mb;
         spec.cpus = r.terms.cpus;
         spec.user = r.uid;
@@ -245,7 +245,7 @@ void Market::place(Nanos now, Outputs& out) {
             order.push_back(&it->second);
     std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
         const JobReport &x = a->record.report, &y = b->record.report;
-        if (x.terms.max_price != y.terms.max_price) return x.terms.max_price > y.terms.max_price;
+        if (a->bid != b->bid) return a->bid > b->bid;
         return std::pair(x.submitted, x.id) < std::pair(y.submitted, y.id);
     });
     std::vector<Job*> blocked;
@@ -285,8 +285,7 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
         if (job.phase() != JobPhase::running || in_transit(job) || job.record.report.where != wanted) continue;
         const NodeName target = target_of(job);
         if (target.empty() || target == wanted || cannot_leave(job)) continue;
-        const Money value = job.record.report.terms.max_price;
-        if (!least || value < least->record.report.terms.max_price) least = &job;
+        if (!least || job.bid < least->bid) least = &job;
     }
     if (!least) return;
     least->via = target_of(*least);

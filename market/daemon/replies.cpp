@@ -82,6 +82,7 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     for (const NodeName& place : r.places) w.value(place);
     w.end_array().field("hold", hold_of(job));
     if (r.terms.finish.ns > 0) w.field("finish_s", r.terms.finish.seconds());
+    if (r.terms.pace) w.field("pace", true).field("bid", job.bid);
     if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
     if (job.record.order) w.field("going_to", job.record.order->node);
     if (r.phase == JobPhase::finished) {

@@ -20,6 +20,8 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, decode, read_until
     (["-p", "3"], "the program to run is missing"),
     (["-p", "3", "-m", "12k", "true"], "--memory: '12k' is not a whole number"),
     (["-p", "3", "-c", "0", "true"], "--cpus: '0' is not a whole number"),
+    (["-p", "3", "--pace", "-b", "1", "true"], "--pace needs --budget and --finish"),
+    (["-p", "3", "--pace=so", "true"], "--pace: 'so' is neither yes nor no"),
     (["-p", "3", "-b", "0", "true"], "--budget: it must be more than 0"),
     (["-p", "3", "-f", "soon", "true"], "--finish: 'soon' is not a number of hours"),
     (["-p", "3", "-s", "it's", "true"], "--strategy: a name of at most 31 characters"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What jobs pay: the exact account, and the market's billing by the time that homes report.
 #include "kernel/base/rng.hpp"
+#include "market/core/pace.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -256,7 +257,62 @@ START_TEST(prices_that_cost_much_to_reckon_change_once_a_second_and_are_not_left
 }
 END_TEST
 
-UNIT_SUITE(market_money, an_account_loses_no_fraction_however_often_the_price_changes,
+START_TEST(a_paced_bid_is_what_the_rest_lasts_for_and_never_above_the_most_nor_without_end) {
+    JobTerms t;
+    t.max_price = Money::units(100);
+    t.budget = Money::units(20);
+    t.finish = hours(2);
+    t.cpus = 2;
+    ck_assert(paced_bid(t, {}, hours(2)) == Money::units(100));  // it does not pace itself
+    t.pace = true;
+    ck_assert(paced_bid(t, {}, hours(2)) == Money::units(5));
+    ck_assert(paced_bid(t, Money::units(10), hours(2)) == Money{2'500'000});
+    ck_assert(paced_bid(t, {}, s(60)) == Money::units(100));
+    ck_assert(paced_bid(t, {}, {0}) == Money::units(100));
+    ck_assert(paced_bid(t, Money::units(20), hours(1)) == Money{1});
+    // Whatever is paid, up to the bid, the budget lasts until the finish; and if all is paid it is used up then.
+    Rng rng(8);
+    for (int round = 0; round < 200; ++round) {
+        const bool all = rng.chance(0.5);
+        Account account;
+        Nanos left = t.finish;
+        while (left.ns > 0) {
+            const Money bid = paced_bid(t, account.amount, left);
+            const Nanos step = std::min(left, pace_step(left));
+            account.charge(all ? bid : Money{rng.between(1, bid.micro)}, t.cpus, step, t.budget);
+            left = left - step;
+            ck_assert(account.amount < t.budget || left.ns == 0);
+        }
+        if (all) ck_assert(account.amount > t.budget - Money{200'000});
+    }
+}
+END_TEST
+
+START_TEST(a_job_that_paces_itself_waits_until_its_savings_win) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId rival = w.submit("n1", 10);
+    w.run_for(s(1));
+    const JobId a = w.submit("n1", 100, Nanos::never(), 1, 100, Money::units(20));
+    JobTerms& t = w.jobs[a].report.terms;
+    t.pace = true;
+    t.finish = hours(4);
+    w.tell(w.jobs[a]);
+    w.run_for(s(60));
+    ck_assert_text(w.where(a), "waiting");
+    ck_assert(w.market->find(a)->bid < Money::units(6));
+    w.run_for(hours(3));  // 20 for an hour
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(rival), "frozen");
+    ck_assert(w.market->find(a)->record.price <= w.market->find(a)->bid);
+    w.run_for(hours(2));
+    ck_assert(w.cost(a) <= Money::units(20) && w.cost(a) > Money::units(9));
+}
+END_TEST
+
+UNIT_SUITE(market_money, a_paced_bid_is_what_the_rest_lasts_for_and_never_above_the_most_nor_without_end,
+           a_job_that_paces_itself_waits_until_its_savings_win, an_account_loses_no_fraction_however_often_the_price_changes,
            an_account_never_passes_its_budget_and_says_when_it_will_end,
            a_job_alone_pays_the_reserve_for_each_cpu_hour_that_it_ran,
            the_winner_of_a_contest_pays_the_bid_that_it_had_to_beat, time_in_transit_is_not_paid_for,

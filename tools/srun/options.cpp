@@ -77,6 +77,14 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                       TRY_ASSIGN(o.terms.finish, parse_span(t, 3600, hours_max, "hours"));
                       return {};
                   })},
+            {0, "pace", "[=no]", "bid so that the budget lasts until the finish: needs --budget and --finish",
+             term(Change::pace,
+                  [&o](const char* t) -> Status {
+                      const std::string_view word = t ? t : "yes";
+                      if (word != "yes" && word != "no") return fail("'" + std::string(word) + "' is neither yes nor no");
+                      o.terms.pace = word == "yes";
+                      return {};
+                  })},
             {'m', "memory", "MB", "memory that it needs, and more it may not have",
              term(Change::memory_mb, whole(o.terms.memory_mb, 1 << 30))},
             {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)",
@@ -191,6 +199,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (o.net == NetMode::own) o.tcp = TcpPolicy::keep;
     if (!(o.given & wire::Change::max_price))
         return usage("--max-price is missing: say what you pay per CPU-hour at most");
+    if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
+        return usage("--pace needs --budget and --finish: what to spread, and until when");
     if (o.program.empty()) return usage("the program to run is missing");
     return Parsed::go;
 }
