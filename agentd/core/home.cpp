@@ -174,6 +174,10 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     }
     r.stats = job.stats;
     r.stats.run_time = run_time(job, now);
+    if (job.phase == JobPhase::running) {
+        const auto clock = volatile_.find(job.id.seq);
+        r.stands = clock == volatile_.end() || clock->second.running_since == Nanos::never();
+    }
     r.places = job.places;
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;

@@ -150,9 +150,11 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
 void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
         case GuestState::running: {
+            Volatile& v = vol(job);
+            const bool stood = v.running_since == Nanos::never();
             start_clock(job, now);
             if (job.cancelled) return end_by_cancel(job, now, out);
-            Volatile& v = vol(job);
+            if (stood) report(job, now, out);  // it is paid for from here on
             if (v.cannot_move != e.cannot_move) {
                 v.cannot_move = e.cannot_move;
                 out.push_back(Tell{job.id, Tell::What::comment, e.cannot_move.empty() ? "can move again" : e.cannot_move});

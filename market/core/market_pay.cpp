@@ -112,8 +112,8 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     const bool stopped = r.phase == JobPhase::waiting || r.phase == JobPhase::frozen || r.phase == JobPhase::finished;
     const bool running = r.phase == JobPhase::running;
     // The sum that a home reports is complete when the job stands still, and when it runs under a new epoch; in
-    // between it lacks the present stretch.
-    const bool complete = stopped || (running && r.epoch != before.epoch);
+    // between the market's own clock may be ahead of it by what messages take.
+    const bool complete = stopped || (running && (r.stands || r.epoch != before.epoch));
     Nanos sum = r.stats.run_time + record.skew;
     if (complete && sum + clock_tolerance < ran) {
         record.skew = ran - r.stats.run_time;
@@ -125,7 +125,7 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     job.run_base = account_until(job, complete ? sum : std::max(ran, sum), now);
     if (complete) close_tab(job);
     record.report.terms = terms;
-    job.run_since = running ? now : Nanos::never();
+    job.run_since = running && !r.stands ? now : Nanos::never();
     if (running) {  // whatever the solver says next: never above its bid, nor below the reserve if the bid covers that
         if (record.payee != r.where) close_tab(job);
         record.payee = r.where;

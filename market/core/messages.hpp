@@ -64,6 +64,7 @@ struct JobReport {
     Epoch epoch;
     uint64_t order_seq = 0;    // the newest order that the home node has taken
     std::string comment;       // one line for people: why the last order failed
+    bool stands = false;       // its clock does, although the phase says that it runs: a move that was given up holds it still
     std::string cannot_move;   // why, while it runs; empty: as far as is known it can
     Ipv4 address;              // of a job with a network of its own
     int32_t pid = 0;           // of its first process, on `where`, while it runs

@@ -24,6 +24,7 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.cannot_move = fill_line(v.cannot_move, a);
     m.address = v.address.n;
     m.pid = v.pid;
+    m.stands = v.stands;
     m.comment = fill_line(v.comment, a);
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
@@ -49,6 +50,7 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.cannot_move = clean(m.cannot_move);
     v.address = {m.address};
     v.pid = c.in("pid", m.pid, 0, INT32_MAX);
+    v.stands = m.stands;
     v.comment = clean(m.comment);
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);

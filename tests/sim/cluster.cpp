@@ -18,11 +18,24 @@ const char* mutation_name(Mutation m) {
                                         "reuse_epoch", "release_with_commit", "read_old_connection",
                                         "undelivered_after_send", "thaw_on_restart", "lose_exit_status",
                                         "restore_does_not_hold", "half_image_is_whole", "killed_too_early",
-                                        "retained_is_killed", "filling_is_running", "lost_pages_unseen"};
+                                        "retained_is_killed", "filling_is_running", "lost_pages_unseen", "skip_receipt",
+                                        "torn_ledger_commit", "bill_frozen_time"};
     return names[static_cast<size_t>(m)];
 }
 
-Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace) : mutation_(mutation), tracing_(trace), rng_(seed) {
+namespace {
+Book::Bug bug_of(Mutation m) {
+    switch (m) {
+        case Mutation::skip_receipt: return Book::Bug::skip_receipt;
+        case Mutation::torn_ledger_commit: return Book::Bug::torn_commit;
+        case Mutation::bill_frozen_time: return Book::Bug::bill_frozen_time;
+        default: return Book::Bug::none;
+    }
+}
+}  // namespace
+
+Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace)
+    : mutation_(mutation), tracing_(trace), rng_(seed), book_(seed, bug_of(mutation)) {
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
@@ -63,6 +76,7 @@ void Cluster::submit_job() {
     s.spec.argv = {"/bin/job"};
     s.spec.path = "/bin/job";
     s.terms.max_price = Money::units(rng_.between(1, 100));
+    if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};  // up to some minutes
     home_step(n, [&](Home& h, home::Outputs& out) {
         const auto id = h.submit(s, now_, out);
         MUST(id.has_value());
@@ -84,8 +98,10 @@ void Cluster::random_user() {
         if (what == 0) {
             if (h.cancel(id, now_, out)) world_.truths[id].cancelled = true;
         } else if (what < 4) {
-            JobTerms terms;
+            const HomeJob* job = h.find(id);
+            JobTerms terms = job ? job->terms : JobTerms{};
             terms.max_price = Money::units(rng_.between(1, 100));
+            if (terms.budget.micro > 0 && rng_.chance(0.5)) terms.budget += Money{rng_.between(1, 1'000'000)};
             (void)h.change(id, terms, now_, out);
         } else {
             (void)h.signal(id, what < 6 ? 9 : 15, out);
@@ -107,9 +123,7 @@ void Cluster::random_fault() {
         if (other != name) break_link(name, other);
     }
     if (what == 8 && break_chance_ > 0) {
-        Node& n = node(name);
-        n.market_up = false;
-        ++n.market_gen;
+        disconnect_market(node(name));
         after(ms(1, 5000), [this, name] {
             if (node(name).up && !node(name).market_up) connect_market(node(name));
         });
@@ -124,7 +138,69 @@ void Cluster::random_fault() {
 
 // ---------------------------------------------------------------------------------------------------- the market
 
+void Cluster::disconnect_market(Node& n) {
+    if (n.market_up) book_.lost(n.name, now_);
+    n.market_up = false;
+    ++n.market_gen;
+    if (n.up) home_step(n, [](Home& h, home::Outputs&) { h.market_down(); });
+}
+
+void Cluster::market_restarts() {
+    if (break_chance_ <= 0) return;  // it costs every home its connection
+    say("the market restarts");
+    book_.restart(now_);
+    for (const NodeName& name : names_) {
+        Node& n = node(name);
+        if (!n.up) continue;
+        disconnect_market(n);
+        after(ms(1, 2000), [this, name] {
+            if (node(name).up && !node(name).market_up) connect_market(node(name));
+        });
+    }
+}
+
+// The real market's turn, and what it tells the homes.
+void Cluster::book_step() {
+    const Nanos next = book_.step(now_, [this](const NodeName& name, const JobNote& note) {
+        Node& n = node(name);
+        if (!n.market_up || note.settled) return;  // the toy market's word
+        n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
+        after(n.last_from_market - now_, [this, note, name, gen = n.market_gen] {
+            Node& on = node(name);
+            if (!on.up || on.market_gen != gen) return;
+            home_step(on, [&](Home& h, home::Outputs& out) { h.note(note, now_, out); });
+        });
+    });
+    check_charges();
+    if (world_.failure.empty()) world_.failure = book_.failure;
+    if (next == Nanos::never() || (book_at_ > now_ && book_at_ <= next)) return;
+    book_at_ = std::max(next, now_ + Nanos::from_ms(100));
+    after(book_at_ - now_, [this, at = book_at_] {
+        if (book_at_ != at) return;
+        book_at_ = Nanos::never();
+        book_step();
+    });
+}
+
+// Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock beside.
+void Cluster::check_charges() {
+    constexpr Nanos base = Nanos::from_ms(500), per_stop = Nanos::from_ms(500);
+    if (crash_chance_ > 0 || break_chance_ > 0) return;
+    for (const auto& [id, job] : market_) {
+        const JobStats& s = job.report.stats;
+        const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves;
+        Nanos ran{world_.truths[id].frontier};
+        for (const auto& [at, c] : world_.capsules)
+            if (at.second.id == id) ran = std::max(ran, Nanos{world_.progress(c, now_)});
+        if (book_.charged(id) > ran + base + Nanos{stops * per_stop.ns})
+            world_.fail(id, "ran for " + std::to_string(ran.seconds()) + " s and is charged for " +
+                                std::to_string(book_.charged(id).seconds()));
+    }
+}
+
 void Cluster::connect_market(Node& n) {
+    book_.lost(n.name, now_);
+    book_.connected(n.name, now_);
     n.market_up = true;
     ++n.market_gen;
     n.last_from_market = n.last_to_market = now_;
@@ -134,6 +210,8 @@ void Cluster::connect_market(Node& n) {
 void Cluster::market_hears(const JobReport& report) {
     MarketJob& job = market_[report.id];
     job.report = report;
+    book_.hears(report, now_);
+    book_step();
     if (report.phase != JobPhase::finished || job.settled) return;
     Node& n = node(report.id.home);
     if (!n.market_up) return;
@@ -155,6 +233,7 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
     order.kind = kind;
     order.node = names_[rng_.below(names_.size())];
     order.address = order.node + ":1";
+    order.price = market_.at(id).report.terms.max_price;
     if (!n.market_up) return;
     n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
     after(n.last_from_market - now_, [this, order, gen = n.market_gen] {
@@ -186,6 +265,17 @@ void Cluster::market_heal() {
     for (const auto& [id, job] : market_)
         if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen)
             market_send(id, Order::Kind::run);
+}
+
+// Users give what is needed.
+void Cluster::lift_budgets(Node& n) {
+    std::vector<std::pair<JobId, JobTerms>> jobs;
+    for (const auto& [seq, job] : n.up ? n.home->jobs() : std::map<uint64_t, HomeJob>{})
+        if (job.terms.budget.micro > 0 && job.phase != JobPhase::finished) jobs.emplace_back(job.id, job.terms);
+    for (auto& [id, terms] : jobs) {
+        terms.budget = {};
+        home_step(n, [&](Home& h, home::Outputs& out) { (void)h.change(id, terms, now_, out); });
+    }
 }
 
 // ------------------------------------------------------------------------------------------------------- the run
@@ -238,6 +328,7 @@ std::string Cluster::run() {
         after(t, [this] { random_fault(); });
         if (owners && rng_.chance(0.2)) after(t, [this] { random_owner(); });
         if (rng_.chance(0.2)) after(t, [this] { random_user(); });
+        if (rng_.chance(0.05)) after(t, [this] { market_restarts(); });
     }
     if (!run_until(fault_time)) return world_.failure;
 
@@ -254,6 +345,7 @@ std::string Cluster::run() {
             Node& n = node(name);
             if (n.up && !n.provider->record().on_market)
                 provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
+            lift_budgets(n);
         }
         if (t > Nanos::from_s(150) && all_finished() && what_is_left().empty()) break;
         market_heal();

@@ -8,7 +8,8 @@
 //   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a crash may fall
 //            before any output of a step
 //   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be killed, a job may exit
-//   market   orders at random (run anywhere, suspend, now and then abort), lost with its connection
+//   market   orders at random (run anywhere, suspend, now and then abort), lost with its connection; the real one keeps
+//            the books (book.hpp)
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing may be left over:
 // no capsule, image, record or remnant. The invariants of world.hpp hold at every step, and more are checked here:
@@ -25,6 +26,7 @@
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/rng.hpp"
+#include "tests/sim/book.hpp"
 #include "tests/sim/world.hpp"
 
 namespace souk::sim {
@@ -46,6 +48,9 @@ enum class Mutation : uint8_t {
     retained_is_killed,      // the source dies at the commit, and its memory is nowhere else yet
     filling_is_running,      // a restarted daemon takes a copy that lacks memory for the job
     lost_pages_unseen,       // a copy whose memory will not come goes on
+    skip_receipt,            // one in ten is not written
+    torn_ledger_commit,      // the market dies after a job's record and before its receipt
+    bill_frozen_time,        // the clock of a job goes on while it is frozen
     count_
 };
 const char* mutation_name(Mutation m);
@@ -145,9 +150,14 @@ class Cluster {
     void random_user();
     void market_orders();
     void market_heal();
+    void lift_budgets(Node& n);
     void market_send(const JobId& id, Order::Kind kind);
     void market_hears(const JobReport& report);
     void connect_market(Node& n);
+    void disconnect_market(Node& n);
+    void book_step();
+    void market_restarts();
+    void check_charges();
     std::string what_is_left();
     bool all_finished() const;
 
@@ -207,6 +217,8 @@ class Cluster {
     bool queue_while_down_ = true;
     Home::Limits limits_;
     World world_;
+    Book book_;
+    Nanos book_at_ = Nanos::never();
     std::map<NodeName, Node> nodes_;
     std::vector<NodeName> names_;
     std::map<std::pair<NodeName, NodeName>, Link> links_;

@@ -82,8 +82,7 @@ void Cluster::crash(Node& n) {
     n.guest.reset();
     n.provider.reset();
     n.tick_at = Nanos::never();
-    n.market_up = false;
-    ++n.market_gen;
+    disconnect_market(n);
     n.work.clear();
     n.home_disk.waiting.clear();
     n.guest_disk.waiting.clear();

@@ -431,6 +431,27 @@ START_TEST(old_orders_and_events_of_old_epochs_change_nothing) {
 }
 END_TEST
 
+START_TEST(a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs) {
+    Bench b;
+    b.shipping();
+    const auto reported = [&b]() -> const JobReport* {
+        for (const auto& o : b.out)
+            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
+                if (const auto* r = std::get_if<JobReport>(&m->message)) return r;
+        return nullptr;
+    };
+    b.event("n2", 1, GuestState::dumping);
+    b.event("n3", 2, GuestState::failed, "no room");
+    ck_assert(reported() && reported()->phase == JobPhase::running && reported()->stands);
+    b.now += Nanos::from_s(100);
+    b.event("n2", 1, GuestState::running);
+    ck_assert(reported() && !reported()->stands);
+    ck_assert(b.job().stats.run_time == Nanos{0});
+    b.event("n2", 1, GuestState::running);
+    ck_assert(!reported());
+}
+END_TEST
+
 START_TEST(the_market_hears_when_a_freeze_begins_that_the_clock_stands) {
     Bench b;
     b.running();
@@ -698,7 +719,8 @@ UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_bac
            time_limits_give_up_before_the_decision_and_insist_after_it, an_expelled_job_is_frozen_if_no_order_moves_it,
            each_freeze_of_an_expelled_job_that_fails_doubles_the_wait,
            an_order_in_the_middle_of_a_step_waits_for_its_end_and_only_the_newest_counts,
-           old_orders_and_events_of_old_epochs_change_nothing, the_market_hears_when_a_freeze_begins_that_the_clock_stands, a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
+           old_orders_and_events_of_old_epochs_change_nothing, a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs,
+           the_market_hears_when_a_freeze_begins_that_the_clock_stands, a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
            the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts,
            after_a_restart_of_home_a_budget_still_ends, cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons,
            signals_in_a_move_arrive_where_the_job_goes_on,

@@ -115,7 +115,8 @@ SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line()};
 SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
-            d.line(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.stats(), d.places(), d.flag(), d.i32(), d.line()};
+            d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.stats(), d.places(),
+            d.flag(), d.i32(), d.line()};
 END
 SAMPLE(ProviderReport)
     return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tests/sim/book.hpp"
+
+#include "kernel/base/check.hpp"
+
+namespace souk::sim {
+
+using namespace market;
+
+Book::Book(uint64_t seed, Bug bug) : rng_(seed ^ 0x626f6f6b), bug_(bug) { restart({}); }
+
+void Book::restart(Nanos now) {
+    const bool is_first = !market_;
+    market_ = std::make_unique<Market>(MarketOptions{});
+    connected_.clear();
+    market_->load(meta_);
+    for (const auto& [id, r] : jobs_) market_->load(r);
+    for (const auto& [name, r] : nodes_) market_->load(r);
+    for (const auto& [holder, r] : accounts_) market_->load(r);
+    market_->started(now);
+    if (!is_first) check();
+}
+
+void Book::connected(const NodeName& node, Nanos now) {
+    MUST(market_->agent_connected(node, node + ":1", now));
+    connected_.insert(node);
+    ProviderReport p;
+    p.node = node;
+    p.on_market = true;
+    p.reserve = Money::units(1);
+    p.cpus = 4;
+    p.memory_mb = p.free_mb = 8000;
+    MUST(market_->report(node, p, now));
+}
+
+void Book::lost(const NodeName& node, Nanos now) {
+    if (connected_.erase(node)) market_->agent_lost(node, now);
+}
+
+void Book::hears(JobReport report, Nanos now) {
+    if (!connected_.contains(report.id.home)) return;
+    if (bug_ == Bug::bill_frozen_time) {
+        auto& [since, span] = frozen_.try_emplace(report.id, Nanos::never(), Nanos{}).first->second;
+        const bool frozen = report.phase == JobPhase::frozen || report.phase == JobPhase::freezing;
+        if (frozen && since == Nanos::never()) since = now;
+        if (!frozen && since != Nanos::never()) span += now - std::exchange(since, Nanos::never());
+        report.stats.run_time += span;
+    }
+    const Status heard = market_->report(report.id.home, report, now);
+    if (!heard && failure.empty()) failure = "the market refuses a report: " + heard.error().message;
+}
+
+void Book::store(const StoreOp& op) {
+    if (const auto* job = std::get_if<JobRecord>(&op)) jobs_[job->report.id] = *job;
+    if (const auto* node = std::get_if<NodeRecord>(&op)) nodes_[node->node] = *node;
+    if (const auto* account = std::get_if<AccountRecord>(&op)) accounts_[account->holder] = *account;
+    if (const auto* meta = std::get_if<MetaRecord>(&op)) meta_ = *meta;
+    if (const auto* gone = std::get_if<EraseJob>(&op)) jobs_.erase(gone->id);
+    if (const auto* receipt = std::get_if<Receipt>(&op)) {
+        if (bug_ == Bug::skip_receipt && rng_.chance(0.1)) return;
+        Sum& sum = receipts_[receipt->job];
+        sum.paid += receipt->paid;
+        sum.run += receipt->run;
+    }
+}
+
+Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say) {
+    Outputs out;
+    market_->solve(now, out);
+    const bool torn = bug_ == Bug::torn_commit && rng_.chance(0.05);  // it dies between one record and the next
+    for (const StoreOp& op : out.store)
+        if (!torn || !std::holds_alternative<Receipt>(op)) store(op);
+    if (torn) restart(now);
+    check();
+    for (const Send& s : out.send)
+        if (const auto* note = std::get_if<JobNote>(&s.message); note && !torn) say(s.node, *note);
+    return market_->next_call();
+}
+
+Nanos Book::charged(const JobId& id) const {
+    const auto sum = receipts_.find(id);
+    const auto job = jobs_.find(id);
+    return (sum == receipts_.end() ? Nanos{} : sum->second.run) + (job == jobs_.end() ? Nanos{} : job->second.tab.run);
+}
+
+void Book::check() {
+    if (!failure.empty()) return;
+    failure = market_->audit();
+    for (const auto& [id, record] : jobs_) {
+        const auto sum = receipts_.find(id);
+        const Money receipts = (sum == receipts_.end() ? Money{} : sum->second.paid) + record.tab.amount;
+        const Money cost = record.account.amount, budget = record.report.terms.budget;
+        if (receipts != cost)
+            failure = id.text() + " has cost " + format_money(cost) + ", its receipts say " + format_money(receipts);
+        if (budget.micro > 0 && cost > budget)
+            failure = id.text() + " has cost " + format_money(cost) + ", its budget is " + format_money(budget);
+    }
+    Money sum;
+    for (const auto& [holder, account] : accounts_) sum += account.balance;
+    if (sum.micro != 0) failure = "the balances add up to " + format_money(sum);
+}
+
+}  // namespace souk::sim

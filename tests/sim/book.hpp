@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Book: the real Market as the simulated cluster's bookkeeper. It hears what homes report, at the times at which the network
+// lets them through, prices and charges it, and tells the homes; its orders go nowhere, as the toy market's are wilder. It
+// dies and comes back from what it has stored. After every step:
+//   ledger   all balances add up to zero; each job has cost what its stored receipts and its open tab say; users have paid
+//            what nodes have earned (Market::audit)
+//   budget   no job has paid more than its budget
+//   run      no job is charged for more run time than it had (where nothing is lost: a home that forgets, or cannot be
+//            heard, is charged by the market's own clock)
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/base/rng.hpp"
+#include "market/core/market.hpp"
+
+namespace souk::sim {
+
+class Book {
+  public:
+    enum class Bug : uint8_t { none, skip_receipt, torn_commit, bill_frozen_time };
+    Book(uint64_t seed, Bug bug);
+
+    void connected(const NodeName& node, Nanos now);
+    void lost(const NodeName& node, Nanos now);
+    void hears(JobReport report, Nanos now);
+    void restart(Nanos now);
+    // Decides, stores, checks. What it has to say to homes is handed to `say`. Returns when it wants to be called again.
+    Nanos step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say);
+    // All run time that a job was charged for so far.
+    Nanos charged(const JobId& id) const;
+
+    std::string failure;  // the first invariant that did not hold
+
+  private:
+    void store(const market::StoreOp& op);
+    void check();
+
+    Rng rng_;
+    Bug bug_;
+    std::unique_ptr<market::Market> market_;
+    std::set<NodeName> connected_;
+    // Stored: what a restart finds.
+    std::map<JobId, market::JobRecord> jobs_;
+    std::map<NodeName, market::NodeRecord> nodes_;
+    std::map<market::Holder, market::AccountRecord> accounts_;
+    market::MetaRecord meta_;
+    struct Sum {
+        Money paid;
+        Nanos run;
+    };
+    std::map<JobId, Sum> receipts_;
+    std::map<JobId, std::pair<Nanos, Nanos>> frozen_;  // since when; for how long in all
+};
+
+}  // namespace souk::sim
