@@ -184,7 +184,8 @@ void Cluster::book_step() {
 
 // Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock beside.
 void Cluster::check_charges() {
-    constexpr Nanos base = Nanos::from_ms(500), per_stop = Nanos::from_ms(500);
+    constexpr Nanos base = Nanos::from_ms(500);
+    const Nanos per_stop = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
     if (crash_chance_ > 0 || break_chance_ > 0) return;
     for (const auto& [id, job] : market_) {
         const JobStats& s = job.report.stats;
