@@ -213,6 +213,8 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             if (job.cancelled) end_by_cancel(job, now, out);
             return;
         case GuestState::retained: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+        case GuestState::dumping:  // what stood there in memory, after its daemon has died
+            return e.why.empty() ? void() : send(job.at, job.id, job.epoch, GuestVerb::resume, out);
         case GuestState::running:  // the source of a move that was taken back: it stood there in memory, not in an image
             job.phase = JobPhase::running;
             start_clock(job, now);

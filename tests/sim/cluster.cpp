@@ -184,8 +184,7 @@ void Cluster::book_step() {
 
 // Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock beside.
 void Cluster::check_charges() {
-    constexpr Nanos base = Nanos::from_ms(500);
-    const Nanos per_stop = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
+    const Nanos late = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
     if (crash_chance_ > 0 || break_chance_ > 0) return;
     for (const auto& [id, job] : market_) {
         const JobStats& s = job.report.stats;
@@ -193,7 +192,7 @@ void Cluster::check_charges() {
         Nanos ran{world_.truths[id].frontier};
         for (const auto& [at, c] : world_.capsules)
             if (at.second.id == id) ran = std::max(ran, Nanos{world_.progress(c, now_)});
-        if (book_.charged(id) > ran + base + Nanos{stops * per_stop.ns})
+        if (book_.charged(id) > ran + Nanos{(stops + 1) * late.ns})
             world_.fail(id, "ran for " + std::to_string(ran.seconds()) + " s and is charged for " +
                                 std::to_string(book_.charged(id).seconds()));
     }

@@ -53,7 +53,7 @@ START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
         uint64_t seed = 1;
-        for (; seed <= 400 && failure.empty(); ++seed) failure = Cluster(seed, static_cast<Mutation>(m), false).run();
+        for (; seed <= 2000 && failure.empty(); ++seed) failure = Cluster(seed, static_cast<Mutation>(m), false).run();
         if (std::getenv("SOUK_SIM_SEEDS"))
             std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)), seed - 1,
                          failure.c_str());

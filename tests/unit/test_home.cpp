@@ -210,6 +210,18 @@ START_TEST(a_candidate_lost_after_the_decision_gives_the_source_back) {
 }
 END_TEST
 
+START_TEST(a_source_that_stood_in_memory_goes_on_also_when_its_daemon_has_died_since) {
+    Bench b;
+    b.committed().event("n2", 1, GuestState::retained);
+    b.event("n3", 2, GuestState::failed, "no more pages came");
+    ck_assert(b.job().phase == JobPhase::frozen);
+    ck_assert_text(b.event("n2", 1, GuestState::dumping).text(), "");
+    ck_assert_text(b.event("n2", 1, GuestState::dumping, "the daemon of its node ended during the dump").text(), "resume n2.1");
+    b.event("n2", 1, GuestState::running);
+    ck_assert(b.job().phase == JobPhase::running);
+}
+END_TEST
+
 START_TEST(a_candidate_that_ran_and_died_is_not_run_again_from_its_image) {
     Bench b;
     b.committed().event("n2", 1, GuestState::frozen).event("n3", 2, GuestState::killed, "its capsule is gone");
@@ -710,6 +722,7 @@ UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_bac
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
            a_thaw_where_the_image_lies_needs_no_transfer, a_source_that_was_not_held_takes_the_decision_back,
            a_candidate_lost_after_the_decision_gives_the_source_back,
+           a_source_that_stood_in_memory_goes_on_also_when_its_daemon_has_died_since,
            a_candidate_that_ran_and_died_is_not_run_again_from_its_image,
            a_job_killed_for_its_limit_has_not_run_to_its_own_end_and_one_that_lost_a_process_has, a_source_found_frozen_ends_the_move_as_frozen,
            a_dump_left_over_from_a_move_given_up_is_made_ready_again, a_failed_start_waits_again_and_is_dropped,
