@@ -45,7 +45,8 @@ LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
 
 UNIT_SRCS := $(wildcard tests/unit/*.cpp tests/sim/*.cpp)
-UNIT_OBJS := $(UNIT_SRCS:%.cpp=$(BUILD)/obj/%.o)
+# agentd's effects are tested one by one, its main is not.
+UNIT_OBJS := $(UNIT_SRCS:%.cpp=$(BUILD)/obj/%.o) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/main.cpp,$(wildcard agentd/daemon/*.cpp)))
 UNIT      := $(BUILD)/tests/unit
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
 FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LoadProbe: how much the jobs of a node run, and how long they wait for a CPU; each job by itself, and the node's whole
-// cgroup subtree. An agent owns one. source() says where the figures come from:
+// LoadProbe: how much the jobs of a node run, and how long they wait for a CPU; each job by itself, and the node's
+// whole cgroup subtree. An agent owns one. source() says where the figures come from:
 //   "bpf"   programs on the scheduler's tracepoints (load.bpf.c), summed up in the kernel; a read costs no system call.
 //   "proc"  cpu.stat of the groups and schedstat of their threads, where BTF, permission or cgroup v2 is missing;
 //           why_not_bpf() says which. Here a thread's wait counts from when a read first sees it, until the last

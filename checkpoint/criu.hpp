@@ -9,11 +9,13 @@
 // Restore: start .. ready .. restore() .. restore_held: whole, not yet running.
 //          answer(true)  .. restored: it runs.
 //          answer(false) .. refused: nothing of it is left.
-// `failed` may come instead at any time, and `lost` if CRIU died without a word. After a failed dump the job goes on; after
-// a lost one ask souk-init; after a failed or lost restore kill the capsule and use the image again in a fresh one.
+// `failed` may come instead at any time, and `lost` if CRIU died without a word. After a failed dump the job goes on;
+// after a lost one ask souk-init; after a failed or lost restore kill the capsule and use the image again in a fresh
+// one.
 //
-// What a time limit may do (never_kill): a dump that is under way must not be killed (it can kill the job with it), only
-// refused at dump_held; dropping the session while held refuses too. A restore may be ended at any time, with its capsule.
+// What a time limit may do (never_kill): a dump that is under way must not be killed (it can kill the job with it),
+// only refused at dump_held; dropping the session while held refuses too. A restore may be ended at any time, with its
+// capsule.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +50,9 @@ struct DumpOptions {
     pid_t root = 0;        // inside
     std::string terminal;  // tty_key, if the job has one
     TcpPolicy tcp = TcpPolicy::refuse;
-    // Leave private memory out of the image, to be read from the job while it is held (page_source.hpp). Such a dump may be
-    // refused at its hold or ended with its capsule, never answered with true: CRIU would serve the pages itself.
+    // Leave private memory out of the image, to be read from the job while it is held (page_source.hpp). Such a dump
+    // may be refused at its hold or ended with its capsule, never answered with true: CRIU would serve the pages
+    // itself.
     bool lazy = false;
 };
 
@@ -59,14 +62,18 @@ struct RestoreOptions {
     bool lazy = false;  // a PageSink listens in the image directory
 };
 
-enum class CriuEventKind : uint8_t { ready, pre_dump, dump_held, dumped, restore_held, restored, refused, failed, lost };
+enum class CriuEventKind : uint8_t {
+    ready, pre_dump, dump_held, dumped, restore_held, restored, refused, failed, lost
+};
 struct CriuEvent {
     CriuEventKind kind{};
     std::string message;  // ready: CRIU's version; failed, lost: one line why
     pid_t root = 0;       // restore_held, restored: inside
 };
 
-enum class CriuPhase : uint8_t { starting, ready, dumping, dump_held, dump_ending, restoring, restore_held, restore_ending, over };
+enum class CriuPhase : uint8_t {
+    starting, ready, dumping, dump_held, dump_ending, restoring, restore_held, restore_ending, over
+};
 
 class CriuSession {
   public:

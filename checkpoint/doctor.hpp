@@ -15,8 +15,8 @@ enum class Examination : uint8_t {
     quick,  // a few milliseconds, no CRIU is started: for a daemon's start
     full,   // dumps and restores a tiny job, about a quarter of a second
 };
-// `criu_prefix` as for find_criu. Changes nothing and leaves nothing behind. Full: from a single-threaded program alone,
-// since it forks without an exec.
+// `criu_prefix` as for find_criu. Changes nothing and leaves nothing behind. Full: from a single-threaded program
+// alone, since it forks without an exec.
 std::vector<Need> examine(Examination depth, const std::string& criu_prefix = SOUK_CRIU_ROOT);
 
 // What a daemon asks before it starts: an error of one line that names what is missing and how to mend it.

@@ -3,8 +3,8 @@
 // every file's length and xxh3-128 digest. It is made under a temporary name (NAME.part), sealed (manifest, sync if
 // wished, rename) and from then on never changed. A directory without its manifest is no image.
 //
-// Owner: agentd, one directory per (job, epoch). What fails: the file system (errno), a damaged or foreign image (one line
-// that names the file), a machine that lacks what the job needs.
+// Owner: agentd, one directory per (job, epoch). What fails: the file system (errno), a damaged or foreign image (one
+// line that names the file), a machine that lacks what the job needs.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ enum class Durability : uint8_t { memory, disk };
 
 // NAME.part below `parent`, made anew: what lay there is removed.
 Result<Fd> create_image(int parent, const std::string& name);
-// The files of a directory with their digests, read through once; CRIU's logs and statistics are left out (and removed).
-// `known`: a file whose length and digest need not be found out; may be null.
+// The files of a directory with their digests, read through once; CRIU's logs and statistics are left out (and
+// removed). `known`: a file whose length and digest need not be found out; may be null.
 Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* known = nullptr);
 // Writes the manifest and gives NAME.part its name. The image exists when this returns.
 Status seal_image(int parent, const std::string& name, const Manifest& manifest, Durability durability);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// PageSink: puts pages into restored processes while they wait or already run. CRIU restores them without the pages that
-// a lazy dump left out, and hands over a userfaultfd(2) of each over a socket in the image directory
-// (IMAGES/lazy-pages.socket; protocol: CRIU criu/uffd.c): a process that touches what is missing stands still until put()
-// brings it. Pages that no image has read as zeros. Never blocks: poll fd() for reading and call on_readable.
+// PageSink: puts pages into restored processes while they wait or already run. CRIU restores them without the pages
+// that a lazy dump left out, and hands over a userfaultfd(2) of each over a socket in the image directory
+// (IMAGES/lazy-pages.socket; protocol: CRIU criu/uffd.c): a process that touches what is missing stands still until
+// put() brings it. Pages that no image has read as zeros. Never blocks: poll fd() for reading and call on_readable.
 //
-// Owner: the receiver of a move, from before CRIU's restore until whole(). A sink that is dropped before leaves the missing
-// pages as zeros, so the processes must be dead by then, or held in CRIU's restore.
+// Owner: the receiver of a move, from before CRIU's restore until whole(). A sink that is dropped before leaves the
+// missing pages as zeros, so the processes must be dead by then, or held in CRIU's restore.
 // What fails: CRIU's protocol, or a kernel that refuses; then the capsule must be ended.
 #pragma once
 
@@ -37,8 +37,8 @@ class PageSink {
     Status restored();
     // Pages of the image; before restored() only what was waited for.
     Status put(const PageRange& range, std::string_view bytes);
-    // userfaultfds that came since the last call: whoever keeps copies of them keeps the processes from reading zeros if this
-    // sink ends too early, and must close them when it is whole.
+    // userfaultfds that came since the last call: whoever keeps copies of them keeps the processes from reading zeros
+    // if this sink ends too early, and must close them when it is whole.
     std::vector<int> new_uffds() { return std::exchange(new_, {}); }
     // Nothing is missing any more; every userfaultfd is closed, and the processes are as any others.
     bool whole() const { return missing_.empty() && spaces_.empty() && restored_; }

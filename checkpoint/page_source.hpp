@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// PageSource: the pages of a frozen job, straight out of its memory, as sections of a stream (checkpoint/pages.hpp): from
-// the other side's first acknowledgement on all of them once, in order, and before the next of these whatever it has asked
-// for. Nothing is kept on disk or in a second copy.
+// PageSource: the pages of a frozen job, straight out of its memory, as sections of a stream (checkpoint/pages.hpp):
+// from the other side's first acknowledgement on all of them once, in order, and before the next of these whatever it
+// has asked for. Nothing is kept on disk or in a second copy.
 //
 // Owner: the sender of a move. The job must stand frozen from open() until the other side has all; it is only read.
 // What fails: a process that is gone (ESRCH).
@@ -32,8 +32,8 @@ class PageSource {
     void wish(const PageRange& range);
     // So many bytes of pages were put in place over there, in all. The first (0) says that it is ready for all.
     void acknowledged(uint64_t bytes);
-    // What is to be sent next, at most stream_piece_max bytes; empty: nothing until a wish or an acknowledgement comes, or
-    // all is sent. Valid until the next call.
+    // What is to be sent next, at most stream_piece_max bytes; empty: nothing until a wish or an acknowledgement comes,
+    // or all is sent. Valid until the next call.
     Result<std::string_view> piece();
     void sent(size_t n) { piece_at_ += n; }
     // The end has been sent, and no wish waits.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MovePlan: in which form a job moves, and what that should cost. Pure; facts in, plan out, so that what was predicted can be
-// laid beside what was measured.
+// MovePlan: in which form a job moves, and what that should cost. Pure; facts in, plan out, so that what was predicted
+// can be laid beside what was measured.
 //
 //   stop_and_copy  dump with all memory, send the image, restore: the least work for a small job
-//   pages_first    dump without private memory; that goes straight out of the frozen job into the restored one, which runs
-//                  when all of it is there: no copy of it on disk or in an image, and the job exists whole on one side at any time
+//   pages_first    dump without private memory; that goes straight out of the frozen job into the restored one, which
+//                  runs when all of it is there: no copy of it on disk or in an image, and the job exists whole on one
+//                  side at any time
 //   post_copy      the same, but the restored job runs at once and waits for what it touches
 #pragma once
 

@@ -11,15 +11,16 @@
 //   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped, retained --resume--> running
 //   held     --release--> filling --its memory is whole--> running
 //
-// For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end of an effect goes one
-// step on towards it; so commands may come late, twice or in the middle of a dump, which is never torn, only undone.
+// For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end of an effect goes
+// one step on towards it; so commands may come late, twice or in the middle of a dump, which is never torn, only
+// undone.
 //
 // A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in memory as `failed`
 // until it is dropped: a second `start` that was under way when the home node heard of it must not start it again.
 //
-// A dump may leave the memory in the job (`live`): then the source goes on standing frozen after the commit, until the home
-// node drops it, and no image of it is the job. A destination that runs before its memory is whole is not the job yet
-// either: if it fails, or its daemon ends, it is killed, and the source goes on.
+// A dump may leave the memory in the job (`live`): then the source goes on standing frozen after the commit, until the
+// home node drops it, and no image of it is the job. A destination that runs before its memory is whole is not the job
+// yet either: if it fails, or its daemon ends, it is killed, and the source goes on.
 //
 // A source that has shipped its image writes that down while the restore goes on elsewhere: whoever kills the held job
 // after that, what is left is its image. So `shipped` is taken back on disk before the job is let go on.
@@ -27,10 +28,10 @@
 // After a crash of the daemon, the capsules go on: the shell loads the records and says what it found of each
 // (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
 //
-// What the shell owes: effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes on
-// for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's `remove`;
-// `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node ends its
-// older one unread, then `home_up`; at start, what lies here without a record is ended and removed.
+// What the shell owes: effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
+// on for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's
+// `remove`; `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node
+// ends its older one unread, then `home_up`; at start, what lies here without a record is ended and removed.
 #pragma once
 
 #include <map>
@@ -68,8 +69,8 @@ struct GuestJob {
 namespace guest {
 struct Persist { GuestJob job; Durable when = Durable::now; };
 struct Erase { GuestKey key; };  // durable `later`
-// after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown, and
-// would never ask again for a record that a crash has brought back.
+// after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown,
+// and would never ask again for a record that a crash has brought back.
 struct ToHome { NodeName home; std::variant<GuestEvent, Expel> message; bool after_erase = false; };
 // Effects. Each ends with one call of the Guest's `effect_*` for the same key.
 struct Do {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HomeIndex: which of a home's jobs wants to be looked at first, and which jobs need which guest, so that no step and no tick
-// walks all jobs. Pure; part of Home, which puts a job again after each step that may have changed it. Jobs go by the
-// number of their id.
+// HomeIndex: which of a home's jobs wants to be looked at first, and which jobs need which guest, so that no step and
+// no tick walks all jobs. Pure; part of Home, which puts a job again after each step that may have changed it. Jobs go
+// by the number of their id.
 #pragma once
 
 #include <map>

@@ -21,7 +21,8 @@
 
 namespace souk {
 
-inline constexpr int64_t provider_speed_max = 16'383;  // what the market's solver ranks (speed_max of market/core/types.hpp)
+// What the market's solver ranks (speed_max of market/core/types.hpp).
+inline constexpr int64_t provider_speed_max = 16'383;
 
 // The wall clock, as the caller's time zone has it.
 struct WallTime {
@@ -98,7 +99,10 @@ class Provider {
 
   private:
     Provider(NodeName node, Hardware machine, ProviderRecord record, TimeFrames frames)
-        : node_(std::move(node)), machine_(std::move(machine)), record_(std::move(record)), frames_(std::move(frames)) {}
+        : node_(std::move(node)),
+          machine_(std::move(machine)),
+          record_(std::move(record)),
+          frames_(std::move(frames)) {}
     void changed(provider::Outputs& out) const;
     void turn(bool on, provider::Outputs& out);
     void accepting(provider::Outputs& out) const;

@@ -2,8 +2,8 @@
 // Agent: the shell around this node's three machines. Every input becomes one call of a machine, and what comes out is
 // carried out in the order persist, send, do: records go into the open transaction and messages into the queues of
 // their connections at once; the transaction is committed in the loop's deferred phase, before any byte leaves; only
-// after it do effects begin and messages between this node's own halves arrive. If the disk refuses the commit, the daemon
-// ends without having said anything: its jobs go on in their capsules, and whoever starts it again finds them.
+// after it do effects begin and messages between this node's own halves arrive. If the disk refuses the commit, the
+// daemon ends without having said anything: its jobs go on in their capsules, and whoever starts it again finds them.
 #pragma once
 
 #include <functional>
@@ -35,8 +35,8 @@ class Agent {
   public:
     Agent(Loop& loop, Log& log, Config config);
     ~Agent();
-    // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the market has answered or
-    // was found away: from then on the daemon does all it can.
+    // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the market has answered
+    // or was found away: from then on the daemon does all it can.
     Status begin(std::function<void()> on_ready);
 
   private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MarketLink: this node's one connection to the market, made again with a growing pause for as long as the daemon lives.
-// What is sent while there is none is dropped: both halves of the node report everything when it is up again. Relays the
-// questions of marketctl and their answers. Owned by the Agent.
+// MarketLink: this node's one connection to the market, made again with a growing pause for as long as the daemon
+// lives.
+// What is sent while there is none is dropped: both halves of the node report everything when it is up again. Relays
+// the questions of marketctl and their answers. Owned by the Agent.
 #pragma once
 
 #include <functional>

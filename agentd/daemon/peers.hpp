@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Peers: the connections between agentds. As a home, this node connects to the guests it needs (outgoing); as a guest,
-// it is connected to by homes (incoming). The two never mix, so each direction has one owner: who connects again after a
-// break, with a growing pause, is the home. A connection of role `image` is handed on at its hello.
+// it is connected to by homes (incoming). The two never mix, so each direction has one owner: who connects again after
+// a break, with a growing pause, is the home. A connection of role `image` is handed on at its hello.
 //
 // Owned by the Agent. What is sent to a node that is not connected is lost and said so; both machines state levels and
 // ask again, so nothing else is needed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Spool: the output of one home job, one file per stream, whose byte N is byte N of the stream: its length says how much
-// the home node has, so a restarted agentd needs no other record. What its terminal has written is given back to the
-// file system (holes), and `begin` says what is still kept. Owned by the agentd's home half.
+// Spool: the output of one home job, one file per stream, whose byte N is byte N of the stream: its length says how
+// much the home node has, so a restarted agentd needs no other record. What its terminal has written is given back to
+// the file system (holes), and `begin` says what is still kept. Owned by the agentd's home half.
 //
 // What fails: opening (the error names the file), and appending when the disk is full: then nothing is taken, and the
 // sender, who was not told otherwise, still has the bytes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Terminals: the stdio of this node's jobs between the guests that run them and the srun's that are attached. Output is
-// appended to the job's spool, then acknowledged to the guest and passed on; input waits here until the guest has taken it.
+// appended to the job's spool, then acknowledged to the guest and passed on; input waits here until the guest has taken
+// it.
 // Both are byte streams with absolute offsets, so each side may break and come back anywhere.
 //
 // Owned by the Agent; knows no connection: what it wants sent goes through the two interfaces it is given.
@@ -42,8 +43,8 @@ struct TerminalOutlet {
 
 class Terminals {
   public:
-    // `dir`: the directory of spools. `output_bytes_max`: per stream and not yet written by any terminal; then the job's
-    // output is not taken until a terminal comes.
+    // `dir`: the directory of spools. `output_bytes_max`: per stream and not yet written by any terminal; then the
+    // job's output is not taken until a terminal comes.
     Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet);
 
     // From a guest. `job` is the home's record; what comes from a node that does not own the job was checked away.
@@ -55,7 +56,8 @@ class Terminals {
     bool complete(const JobId& id, const uint64_t output_end[2], std::function<void()> on_complete);
 
     // Sessions of srun. Attached{} is the caller's to send; the first output follows from pump().
-    Result<wire::Attached> attach(const HomeJob& job, const wire::Attach& request, std::shared_ptr<TerminalSession> session);
+    Result<wire::Attached> attach(const HomeJob& job, const wire::Attach& request,
+                                  std::shared_ptr<TerminalSession> session);
     void detach(const JobId& id, const TerminalSession* session);
     void pump(const JobId& id);
     void output_written(const JobId& id, const TerminalSession* session, const wire::OutputAck& ack);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ToolSession: one connection to the unix socket: a srun (submit, attach, change) or a pvdctl or marketctl. Who calls is the
-// kernel's word (SO_PEERCRED), never the caller's. Owned by the Agent, shared with Terminals while attached.
+// ToolSession: one connection to the unix socket: a srun (submit, attach, change) or a pvdctl or marketctl. Who calls
+// is the kernel's word (SO_PEERCRED), never the caller's. Owned by the Agent, shared with Terminals while attached.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ class Agent;
 
 class ToolSession : public TerminalSession, public std::enable_shared_from_this<ToolSession> {
   public:
-    ToolSession(Agent& agent, PeerCred who, std::vector<uint32_t> groups) : agent_(agent), who_(who), groups_(std::move(groups)) {}
+    ToolSession(Agent& agent, PeerCred who, std::vector<uint32_t> groups)
+        : agent_(agent), who_(who), groups_(std::move(groups)) {}
     Status open(Loop& loop, Fd socket);
     // Nothing is called any more; the connection closes when what is queued has gone.
     void end();

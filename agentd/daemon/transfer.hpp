@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Transfers: images between agentds, each over a connection of its own, from the source straight to the destination, and
-// behind an image the pages that are not in it, out of the frozen job (checkpoint/page_source.hpp).
-// Sent as fast as the connection takes it, in slices, so that one big image holds nothing else up; written as it comes and
-// checked against its digests before it counts. A connection that stalls or breaks ends the transfer on both sides;
+// Transfers: images between agentds, each over a connection of its own, from the source straight to the destination,
+// and behind an image the pages that are not in it, out of the frozen job (checkpoint/page_source.hpp).
+// Sent as fast as the connection takes it, in slices, so that one big image holds nothing else up; written as it comes
+// and checked against its digests before it counts. A connection that stalls or breaks ends the transfer on both sides;
 // what becomes of the job is the home's word. Owned by the Agent.
 #pragma once
 
@@ -57,8 +57,8 @@ class Transfers {
     // A connection of role `image`, after its hello.
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
-    // Of an image with pages behind it. want: these first (the rest comes once state.restored was said); whole: all of them
-    // are in place, and the source is told; refuse: no more of them is of use.
+    // Of an image with pages behind it. want: these first (the rest comes once state.restored was said); whole: all of
+    // them are in place, and the source is told; refuse: no more of them is of use.
     void want(const GuestKey& key, const wire::PagesState& state);
     void whole(const GuestKey& key);
     void refuse(const GuestKey& key, const std::string& why);

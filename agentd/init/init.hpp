@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // souk-init: PID 1 of a capsule. A small static program that outlives agentd: it starts the job or receives a restored
-// one, owns its pipes or its terminal, reaps, writes the exit record, and serves one agentd connection at a time. Plain C
-// inside: no exception, no destructor, no library but libc. Everything it would tell is kept as state and told again
+// one, owns its pipes or its terminal, reaps, writes the exit record, and serves one agentd connection at a time. Plain
+// C inside: no exception, no destructor, no library but libc. Everything it would tell is kept as state and told again
 // after a reconnect, so a lost connection loses nothing.
 //
 // Needs of the kernel: 5.9 (close_range). Everything here is one thread and one poll loop.

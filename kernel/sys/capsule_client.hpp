@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CapsuleClient: agentd's end of the connection to one souk-init. Never blocks: poll fd() for reading, call on_readable;
-// while wants_write(), poll for writing too and call on_writable. Sends are queued up to a bound. Begin with hello():
-// souk-init answers with welcome, then tells everything again that was not acknowledged. After `closed` or an error the
-// client is of no more use: connect again (Capsule::connect) and say hello with the offsets that are safe.
+// CapsuleClient: agentd's end of the connection to one souk-init. Never blocks: poll fd() for reading, call
+// on_readable; while wants_write(), poll for writing too and call on_writable. Sends are queued up to a bound. Begin
+// with hello(): souk-init answers with welcome, then tells everything again that was not acknowledged. After `closed`
+// or an error the client is of no more use: connect again (Capsule::connect) and say hello with the offsets that are
+// safe.
 #pragma once
 
 #include <deque>
@@ -34,8 +35,11 @@ class CapsuleClient {
     Status on_writable();
 
     // Output before these offsets is safe at the home node: 0 for a new job.
-    Status hello(uint64_t stdout_from, uint64_t stderr_from) { return send(SOUK_HELLO, 0, 0, stdout_from, stderr_from); }
-    // `cgroup`: a v2 group of the job's own, below or beside that of souk-init, which must stay awake when it is frozen.
+    Status hello(uint64_t stdout_from, uint64_t stderr_from) {
+        return send(SOUK_HELLO, 0, 0, stdout_from, stderr_from);
+    }
+    // `cgroup`: a v2 group of the job's own, below or beside that of souk-init, which must stay awake when it is
+    // frozen.
     Status start(const LaunchSpec& spec, int cgroup = -1);
     Status ack(uint32_t stream, uint64_t offset) { return send(SOUK_ACK, stream, 0, offset); }
     // At most SOUK_DATA_MAX bytes, and none beyond the limit of the last input_taken (or welcome): those would be lost.

@@ -3,9 +3,9 @@
 // Cgroup: one group below it, of a node ("n1") or a job ("n1/jobs/n1.7"), in the hierarchies that it needs; owns
 // directory fds, not processes. Dropping a Cgroup leaves the group; remove() ends it and everything in it.
 //
-// Where what lives: processes, freezing, killing and CPU time are asked of cgroup v2 wherever it is mounted, even beside
-// v1 controllers (its core needs none). Limits go to v2 where its root offers the controller, else to v1. Without any v2
-// mount the v1 freezer, cpuacct and signals stand in.
+// Where what lives: processes, freezing, killing and CPU time are asked of cgroup v2 wherever it is mounted, even
+// beside v1 controllers (its core needs none). Limits go to v2 where its root offers the controller, else to v1.
+// Without any v2 mount the v1 freezer, cpuacct and signals stand in.
 //
 // Cost, measured on a 6.18 kernel: writing another process into cgroup.procs waits for an RCU grace period, 5 to 16 ms
 // each. So nothing that must be quick moves a process: it is born in its group (fork_into: clone3 CLONE_INTO_CGROUP,

@@ -19,13 +19,13 @@ struct DaemonArguments {
     bool verbose = false;
 };
 
-// The exit status, if the daemon is not to run: 0 after --help (`about` is its second line), 2 after a mistake, which one line
-// on stderr names.
+// The exit status, if the daemon is not to run: 0 after --help (`about` is its second line), 2 after a mistake, which
+// one line on stderr names.
 std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc, char** argv,
                                           DaemonArguments& into);
 
-// Blocks the signals that end a daemon, ignores those that must not, and takes as many file descriptors as this process may
-// have. `on_end` is called on the loop with the signal's name. The two live as long as the loop runs.
+// Blocks the signals that end a daemon, ignores those that must not, and takes as many file descriptors as this process
+// may have. `on_end` is called on the loop with the signal's name. The two live as long as the loop runs.
 struct EndSignals {
     Fd fd;
     Watch watch;

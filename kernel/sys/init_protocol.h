@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What agentd and souk-init (PID 1 of a capsule) say to each other, as plain C structs: one struct souk_msg and at most
-// SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both ends are on one machine). RESIDUE and `exit`,
-// the two files that souk-init writes, are laid out here too; RESIDUE travels to another machine of the same kind.
+// SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both ends are on one machine). RESIDUE and
+// `exit`, the two files that souk-init writes, are laid out here too; RESIDUE travels to another machine of the same
+// kind.
 //
 // Bytes have absolute offsets per stream since the job began, over all its capsules. souk-init keeps output until it is
-// acknowledged and takes input only up to the limit that it announced, so a connection may be cut and made again anywhere.
+// acknowledged and takes input only up to the limit that it announced, so a connection may be cut and made again
+// anywhere.
 #pragma once
 
 #include <stdint.h>
@@ -31,29 +33,34 @@ enum {
 // Field use is written beside each type; fields not named are 0. "+x" is what follows the struct.
 enum souk_type {
     // agentd to souk-init
-    SOUK_HELLO = 1,        // offset, limit: stdout / stderr is safe before there and resent from there. First record of a connection
-    SOUK_START,            // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2 group, so that
-                           // freezing the job leaves souk-init awake. Answer: STARTED or EXEC_FAILED
+    SOUK_HELLO = 1,        // offset, limit: stdout / stderr is safe before there and resent from there. The
+                           // first record of a connection
+    SOUK_START,            // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2
+                           // group, so that freezing the job leaves souk-init awake. Answer: STARTED or
+                           // EXEC_FAILED
     SOUK_ACK,              // stream, offset: everything before offset is safe
     SOUK_INPUT,            // offset +bytes; bytes before what was taken and after the limit are ignored
     SOUK_INPUT_EOF,        // offset: input ends there
     SOUK_WINCH,            // stream = rows, value = columns
     SOUK_SIGNAL,           // value = signal, stream = enum souk_target
-    SOUK_HELPERS_ENTER,    // value: 0 beside a running job, 1 before a restore. Raises ns_last_pid. Answer: HELPERS_READY
+    SOUK_HELPERS_ENTER,    // value: 0 beside a running job, 1 before a restore. Raises ns_last_pid. Answer:
+                           // HELPERS_READY
     SOUK_HELPERS_LEAVE,    // puts it back
     SOUK_DRAIN,            // + fd: image directory; only while the job is frozen. Answer: DRAINED
     SOUK_UNDRAIN,          // the dump is off: input goes back, the job is watched as before
     SOUK_PREPARE,          // value = 1 terminal, 0 pipes: makes the ends of a job to be restored. Answer: PREPARED
     SOUK_LOAD,             // + fd: image directory, before the restore. Answer: LOADED
-    SOUK_RESTORED,         // the restore is over: ns_last_pid as it was, copies of the job's ends closed. Answer: STARTED
-    SOUK_KEEP,             // + fd: held open until LET_GO, whatever becomes of agentd: a userfaultfd, without which memory that has
-                           // not come yet would read as zeros
+    SOUK_RESTORED,         // the restore is over: ns_last_pid as it was, copies of the job's ends closed.
+                           // Answer: STARTED
+    SOUK_KEEP,             // + fd: held open until LET_GO, whatever becomes of agentd: a userfaultfd, without
+                           // which memory that has not come yet would read as zeros
     SOUK_LET_GO,           // closes all that is kept
     SOUK_QUIT,             // end, and with it whatever is left in the namespace
     // souk-init to agentd
     SOUK_WELCOME = 64,     // + souk_welcome: answer to HELLO
     SOUK_STARTED,          // value = pid of the root inside; stream = 1: with the terminal offset, limit = RDEV, DEV
-    SOUK_EXEC_FAILED,      // value = errno +text: what failed; stream = 1: the program itself (no other node would mend it)
+    SOUK_EXEC_FAILED,      // value = errno +text: what failed; stream = 1: the program itself (no other node
+                           // would mend it)
     SOUK_OUTPUT,           // stream, offset +bytes
     SOUK_OUTPUT_EOF,       // stream, offset: the stream ends there
     SOUK_INPUT_TAKEN,      // offset: taken so far; limit: may be sent up to there

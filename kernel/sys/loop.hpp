@@ -7,8 +7,8 @@
 // callbacks asked for (sends of an iteration coalesced) goes to the kernel with one system call, which waits.
 // So "persist, then send" is: queue the sends, `defer` the commit; no byte leaves before deferred functions have run.
 //
-// Handles (Stream, Listener, Watch, Connect, Sync, Timer) are move-only and close what they name when they go. They may be
-// closed inside any callback, their own included: after close() no callback of theirs is entered any more, and the
+// Handles (Stream, Listener, Watch, Connect, Sync, Timer) are move-only and close what they name when they go. They may
+// be closed inside any callback, their own included: after close() no callback of theirs is entered any more, and the
 // callbacks themselves are destroyed at the end of the iteration. A late completion finds its slot's generation gone
 // (slots.hpp). What fails: opening (io_uring forbidden, kernel before 6.0), and adding beyond `objects_max`.
 #pragma once
@@ -168,8 +168,8 @@ class Loop {
     Result<Listener> listen(Fd socket, std::function<void(Fd)> on_accept, std::function<void(const Error&)> on_trouble);
     // Calls `done` once: a connected socket, or why not (code ETIMEDOUT after `limit`).
     Result<Connect> connect(const Address& address, Nanos limit, std::function<void(Result<Fd>)> done);
-    // Calls `done` once: `bytes` of the file from `offset` on have been written to the disk, as sync_file_range(2) does it;
-    // 0 bytes: all of it, and what names its length, as fdatasync(2). The loop goes on meanwhile.
+    // Calls `done` once: `bytes` of the file from `offset` on have been written to the disk, as sync_file_range(2) does
+    // it; 0 bytes: all of it, and what names its length, as fdatasync(2). The loop goes on meanwhile.
     Result<Sync> sync(int file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done);
     // `on_ready` gets the poll events, POLLERR and POLLHUP included.
     Result<Watch> watch(int fd, short events, std::function<void(short)> on_ready);

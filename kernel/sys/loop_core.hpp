@@ -124,6 +124,7 @@ std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool on
                                    std::function<void(short)> on_ready);
 std::unique_ptr<Object> make_connect(LoopCore& core, Fd socket, const Address& address, Nanos limit,
                                      std::function<void(Result<Fd>)> done);
-std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done);
+std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes,
+                                  std::function<void(Status)> done);
 
 }  // namespace souk

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Settings: a daemon's configuration as a table of keys over a TOML file, each key with what it may be. An unknown key or
-// a value out of range is an error that names file, line and key. Include it in config.cpp files only (toml++ is heavy).
+// Settings: a daemon's configuration as a table of keys over a TOML file, each key with what it may be. An unknown key
+// or a value out of range is an error that names file, line and key. Include it in config.cpp files only (toml++ is
+// heavy).
 #pragma once
 
 #include <functional>

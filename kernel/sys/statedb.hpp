@@ -30,8 +30,8 @@ class StateDb {
         std::string key, value;
     };
     // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a
-    // file of another version is refused, but from `oldest` on it becomes one of this version: its records are read with
-    // defaults. Errors: in use by another process (and which), of another version, not a database, not writable.
+    // file of another version is refused, but from `oldest` on it becomes one of this version: its records are read
+    // with defaults. Errors: in use by another process (and which), of another version, not a database, not writable.
     static Result<StateDb> open(const std::string& dir, int schema_version, int oldest = INT_MAX);
     // An existing file, to look at: nothing is ever committed. Errors: as above, or it is not there.
     static Result<StateDb> open_to_read(const std::string& file, int schema_version);
@@ -46,7 +46,8 @@ class StateDb {
 
     // All committed rows of a kind, in the order of their keys.
     Result<std::vector<Row>> load(std::string_view kind) const;
-    // Of them at most so many: those after a key (the first ones: ""), or those before it, the last first (the newest: "~").
+    // Of them at most so many: those after a key (the first ones: ""), or those before it, the last first (the newest:
+    // "~").
     Result<std::vector<Row>> after(std::string_view kind, std::string_view key, size_t rows_max) const;
     Result<std::vector<Row>> before(std::string_view kind, std::string_view key, size_t rows_max) const;
 

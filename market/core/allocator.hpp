@@ -15,8 +15,8 @@
 //     Exact where every job needs one CPU and memory does not bind. With mixed needs the choice inside a class is first
 //     fit for free room, else the machine whose strongest displaced guest is the weakest; at the end jobs that moved
 //     inside their class take their place back from guests whose staying saves fewer bytes. After them thawed jobs take
-//     the place where their checkpoint is, from those who gain less by it or nothing, but from nobody who runs there: so
-//     of the allocations above none carries fewer bytes of frozen jobs. Packing for fewest bytes
+//     the place where their checkpoint is, from those who gain less by it or nothing, but from nobody who runs there:
+//     so of the allocations above none carries fewer bytes of frozen jobs. Packing for fewest bytes
 //     is NP-hard, so there it is a heuristic; rules 1 to 3 hold all the same.
 //  5. Bid-monotone: raising a value never slows its job, if the others are placed from nothing.
 //

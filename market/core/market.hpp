@@ -16,10 +16,10 @@
 // jobs that refused to be frozen or moved a moment ago (back-off, doubling, bounded), jobs that an operator holds.
 //
 // Money: a job pays its price for the time that it ran, by its home's clock. While it runs the market reckons with its
-// own and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays is
-// credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()). What a job was
-// charged becomes a receipt of the ledger when its run at a place ends, when its price changes and after an hour; prices that
-// change within seconds share one, so that their number is bounded.
+// own and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays
+// is credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()). What a job
+// was charged becomes a receipt of the ledger when its run at a place ends, when its price changes and after an hour;
+// prices that change within seconds share one, so that their number is bounded.
 #pragma once
 
 #include <array>

@@ -9,7 +9,8 @@
 // the generalised Vickrey payment of ranked slots; with equal speeds it is the highest losing bid. (A bid below a
 // reserve competes for nothing there, so it is not one that had to be beaten.) With mixed CPUs and
 // memory the jumps are found by running the greedy without the job, from nothing, and noting each placement that takes
-// the job's best remaining speed away (pricing_integral.hpp). That makes the price a function of the other bids alone, whatever the history.
+// the job's best remaining speed away (pricing_integral.hpp). That makes the price a function of the other bids alone,
+// whatever the history.
 //
 // The theorem (no job gains by misreporting its value, under worth v x s / s_1) needs: one decision, jobs placed from
 // nothing, and reserves that do not raise a payment, or raise all alike (equal speeds and equal reserves). It stops

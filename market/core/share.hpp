@@ -7,8 +7,8 @@
 //
 // Bound: whom to serve is a cup game in which the fullest cups are emptied first, and that keeps every cup at O(log n)
 // fills on any fixed number of processors (Kuszmaul, "Achieving Optimal Backlog in the Vanilla Multi-Processor Cup
-// Game", SODA 2020). So a user gets its part to within O(log users) quanta of its largest job on the fastest machine, since
-// the beginning, and in any window to within twice that.
+// Game", SODA 2020). So a user gets its part to within O(log users) quanta of its largest job on the fastest machine,
+// since the beginning, and in any window to within twice that.
 // The tests hold one-CPU jobs on equal machines to (2 + ln users) quanta at every moment; that constant is measured,
 // not proven. It needs jobs that fit wherever CPUs are free, and machines that neither come nor go. What is owed to
 // a user is kept within 64 quanta of the largest job, and ends with its last job.

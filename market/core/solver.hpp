@@ -92,8 +92,8 @@ class Solver {
     std::optional<Money> price(JobKey key) const;
     // All running jobs, by key.
     std::vector<Payment> payments() const;
-    // What it cost to reckon the prices of all jobs last, in steps of up to 100 ns; a count, not a time, so that who must
-    // do with less can decide by it and stay deterministic.
+    // What it cost to reckon the prices of all jobs last, in steps of up to 100 ns; a count, not a time, so that who
+    // must do with less can decide by it and stay deterministic.
     uint64_t pricing_steps() const;
     Surplus surplus() const;
     // What a running job is worth per CPU-hour where it runs: value x speed / fastest speed. nullopt: not running.

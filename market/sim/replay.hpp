@@ -13,8 +13,9 @@
 //   has none; `exact` is the run time. Only EASY looks at estimates.
 // - At one instant, first the jobs that end release their processors, then the arrivals queue up, then the policy acts.
 // - Metrics: wait is end - submit - run (with preemption: all time not spent running); slowdown is
-//   (end - submit) / run; bounded slowdown is max(1, (end - submit) / max(run, 10 s)); makespan is from the first submit to the last end;
-//   utilisation is the work of all jobs (run x processors) over N x makespan. Means are over all jobs kept.
+//   (end - submit) / run; bounded slowdown is max(1, (end - submit) / max(run, 10 s)); makespan is from the first
+//   submit to the last end; utilisation is the work of all jobs (run x processors) over N x makespan. Means are over
+//   all jobs kept.
 #pragma once
 
 #include <cstdint>

@@ -48,11 +48,11 @@ class Channel {
     // The longest body that send() takes now.
     size_t room() const;
 
-    // Bulk data goes past frames and queue. From the next byte on, what the peer sends is given to `on_bytes`, for good,
-    // and this side pings no more; to be called in on_frame.
+    // Bulk data goes past frames and queue. From the next byte on, what the peer sends is given to `on_bytes`, for
+    // good, and this side pings no more; to be called in on_frame.
     void receive_raw(std::function<void(ByteView)> on_bytes);
-    // How many of these bytes the connection takes now, at once; 0: when fd() is writable. Nothing may be queued, and no
-    // frame be sent after it.
+    // How many of these bytes the connection takes now, at once; 0: when fd() is writable. Nothing may be queued, and
+    // no frame be sent after it.
     Result<size_t> send_raw(ByteView bytes);
 
     // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for shorter than its

@@ -41,8 +41,8 @@ enum class FrameType : uint16_t {
     stdio_input_ack = 54,  // guest to home
     stdio_winch = 55,      // home to guest: the terminal's size
 
-    // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed, and the
-    // pages that are not in it; back come what is wanted of these, and the result
+    // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed, and
+    // the pages that are not in it; back come what is wanted of these, and the result
     image_begin = 64,
     image_result = 65,
     pages_state = 66,

@@ -172,6 +172,14 @@ def throughput(book, market, slurm, count, rounds):
 # ---- freezes and moves
 
 
+def move_on(market, job, i, **how):
+    """Moves it to the next of the other nodes: its pause, and from the order until it runs there, in ms."""
+    others = [n for n in market.nodes if n != job.where]
+    match, ms = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', job.id, others[i % len(others)], **how)
+    job.where = match.group(1)
+    return float(match.group(2)), ms
+
+
 def moves_of(book, market, testload, memory, rounds):
     got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'by hand', 'freeze by hand', 'thaw by hand', 'dump')}
     command = (testload, '-m', str(memory), '-t', '100000')
@@ -186,12 +194,8 @@ def moves_of(book, market, testload, memory, rounds):
         if hand:
             hand.ask('stop')
         for i in range(rounds):
-            others = [n for n in market.nodes if n != job.where]
-            target = others[i % len(others)]
-            match, ms = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', job.id, target)
-            job.where = match.group(1)
-            got['move'].append(ms)
-            got['pause'].append(float(match.group(2)))
+            for figure, ms in zip(('pause', 'move'), move_on(market, job, i)):
+                got[figure].append(ms)
             time.sleep(0.2)
             got['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
             if hand:  # the market's job takes no CPU now, and the other none while the market is measured
@@ -279,12 +283,8 @@ def live_of(book, market, memory, rounds):
             job = souk.Watched(market, *command, options=('--move', policy))
             time.sleep(1 + memory / 100)
             for i in range(rounds):
-                others = [n for n in market.nodes if n != job.where]
-                match, ms = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', job.id, others[i % len(others)],
-                                      seconds=60)
-                job.where = match.group(1)
-                pause.append(float(match.group(2)))
-                total.append(ms)
+                for figures, ms in zip((pause, total), move_on(market, job, i, seconds=60)):
+                    figures.append(ms)
                 time.sleep(0.3)
         except FAILURES as e:
             book.problem(f'{form} of {memory} MB', e)

@@ -7,7 +7,8 @@
 //   one       at most one copy of a job can make progress
 //   forward   a copy that begins to make progress stands where the job stood when it last did: nothing twice, nothing
 //             lost
-//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point; a copy
+//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point; a
+//             copy
 //             that lacks memory, and an image without it, are none
 //   ended     a job that ended by itself never makes progress again
 #pragma once
@@ -25,7 +26,8 @@ struct Capsule {
     bool job = false;        // the root of the job
     bool frozen = false;     // by its control group, for a dump
     bool restored = false;   // CRIU holds it after a restore
-    bool filling = false;    // what it does counts only when all its memory is here, and its daemon has written that down
+    // What it does counts only when all its memory is here, and its daemon has written that down.
+    bool filling = false;
     bool pages_in = false;
     bool exited = false;     // PID 1 has reaped the root
     bool by_itself = false;

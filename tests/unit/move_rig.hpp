@@ -39,8 +39,8 @@ void hop(std::unique_ptr<CapsuleRig>& rig);
 
 const char* pages_impossible();  // as moves_impossible, of live_hop
 
-// The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before it runs there, or it
-// runs first. Returns how many bytes of pages went so.
+// The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before it runs there, or
+// it runs first. Returns how many bytes of pages went so.
 enum class LiveOrder : uint8_t { pages_first, run_first };
 uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order);
 

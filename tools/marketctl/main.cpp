@@ -95,7 +95,7 @@ int run(int argc, char** argv) {
          "  freeze ID           freeze a job\n"
          "  thaw ID [NODE]      let a frozen job run (there)\n"
          "  release ID          the job is the market's again\n"
-         "  account [NAME]      what a user (all that you may see), a node or the market has received less what it has paid\n"
+         "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it paid\n"
          "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"
          "  ledger verify       add up all receipts, and follow their chain of hashes\n"},
         "ask through this node's agentd (default: the market on this machine)",

@@ -28,8 +28,8 @@ constexpr const char* conventions = R"(Conventions:
   makespan: first submit to last end; utilisation: work of all jobs / (cpus x makespan). Means are over all jobs kept.
   balance: load balancing by migration without prices (processors are time-shared evenly; each moved process is one
   migration). greedy_migration: the market's default algorithm on one machine: at every moment the jobs in order of
-  value run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from --values
-  with --seed. A freeze and a thaw take memory / --disk each (memory: used, else requested, else --memory, per
+  value run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from
+  --values with --seed. A freeze and a thaw take memory / --disk each (memory: used, else requested, else --memory, per
   processor x processors), rounded up to seconds; processors are released at once and held during the thaw.
   proportional_share: the market's solver on one provider of --cpus CPUs, in turns of --quantum: each user of the log
   gets processor time in proportion to the sum of the values of its jobs; freezes and thaws cost the same as above.

@@ -47,7 +47,7 @@ int run(int argc, char** argv) {
                      "Shows and sets what a node offers on the market.",
                      {},
                      "\n"
-                     "  status            on or off the market, reservation price, what guests pay, what would take the node\n"
+                     "  status            on the market or not, reservation price, what guests pay, what would take it\n"
                      "  set price N       reservation price per CPU-hour\n"
                      "  set memory MB     memory offered\n"
                      "  set speed N       speed reported; 100 is standard\n"

@@ -67,7 +67,8 @@ std::string run_dir() {
     if (!run || !*run) return "/run/souk";
     std::error_code error;  // daemons stand elsewhere: a relative name would mean another directory there
     const std::string absolute = std::filesystem::absolute(run, error).lexically_normal();
-    return error ? run : absolute.size() > 1 && absolute.ends_with('/') ? absolute.substr(0, absolute.size() - 1) : absolute;
+    if (error) return run;
+    return absolute.size() > 1 && absolute.ends_with('/') ? absolute.substr(0, absolute.size() - 1) : absolute;
 }
 
 std::string tag_of(const std::string& run) {

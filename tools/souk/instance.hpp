@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A market that `souk up` runs on this host: its directories, daemons and names, kept in RUN/instance.json by its
 // supervisor (written whole under a temporary name, then renamed). A process is named by pid and start time, so that a
-// later one with the same number is never taken for it. The supervisor holds a lock on RUN/lock for as long as it lives.
+// later one with the same number is never taken for it. The supervisor holds a lock on RUN/lock for as long as it
+// lives.
 #pragma once
 
 #include <sys/types.h>

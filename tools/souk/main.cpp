@@ -37,7 +37,8 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     o.bin = bin;
     o.cpus = a.cpus;
     // Nodes on one host share its memory: what one offers, no other can.
-    o.memory_mb = a.memory_mb > 0 ? a.memory_mb : std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(a.nodes), 16);
+    const int64_t equal_part = std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(a.nodes), 16);
+    o.memory_mb = a.memory_mb > 0 ? a.memory_mb : equal_part;
     o.solver = a.solver;
     o.pricing = a.pricing;
     if (!a.speeds.empty() && a.speeds.size() != a.nodes) return fail("--speeds needs one number per node");

@@ -26,8 +26,8 @@ struct Network {
 std::string fabric_address();
 std::string node_address(size_t index);
 inline constexpr size_t nodes_max = 200;
-// Jobs with a network of their own: each node has a bridge with its wire to the fabric as a port, and gives addresses of a
-// share of the range; the fabric is their gateway.
+// Jobs with a network of their own: each node has a bridge with its wire to the fabric as a port, and gives addresses
+// of a share of the range; the fabric is their gateway.
 inline constexpr const char* job_network = "10.79.64.0/18";
 inline constexpr const char* job_bridge = "br0";
 std::string job_gateway();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The supervisor of a market on this host: starts the daemons, each in its network namespace, waits for each to say READY,
-// starts again what dies (with a growing pause), reaps what capsules leave, and takes everything down on SIGTERM. It
-// stands in for systemd, which does the same for an installation on real machines.
+// The supervisor of a market on this host: starts the daemons, each in its network namespace, waits for each to say
+// READY, starts again what dies (with a growing pause), reaps what capsules leave, and takes everything down on
+// SIGTERM. It stands in for systemd, which does the same for an installation on real machines.
 #pragma once
 
 #include <string>

@@ -48,7 +48,8 @@ int cmd_up(const UpOptions& options) {
     if (error) return complain("cannot create " + options.run + ": " + error.message());
     auto lock = lock_instance(options.run);
     if (!lock) return complain(lock.error().message);
-    if (!*lock) return complain("a market is up already in " + options.run + "; souk status shows it, souk down ends it");
+    if (!*lock)
+        return complain("a market is up already in " + options.run + "; souk status shows it, souk down ends it");
     auto old = load_instance(options.run);
     if (!old) return complain(old.error().message);
     if (*old) return complain("a market in " + options.run + " was left without its supervisor; run: souk down");
@@ -83,7 +84,8 @@ int cmd_down(const std::string& run) {
     if (const Pidfd supervisor = open_process((*instance)->supervisor)) {
         if (auto sent = supervisor.signal(SIGTERM); !sent) return complain(sent.error().message);
         const auto gone = supervisor.exited_within(Nanos::from_s(60));
-        if (!gone || !*gone) return complain("the supervisor, pid " + std::to_string(supervisor.pid()) + ", does not end");
+        if (!gone || !*gone)
+            return complain("the supervisor, pid " + std::to_string(supervisor.pid()) + ", does not end");
         // Removed by it, or else what it left is removed here.
         instance = load_instance(run);
         if (instance && !*instance) {

@@ -59,7 +59,8 @@ Result<std::string> working_directory() {
     char buffer[PATH_MAX];
     if (!getcwd(buffer, sizeof buffer)) return fail_errno("the working directory", errno);
     if (buffer[0] != '/') return fail("the working directory cannot be reached from /");
-    if (faccessat(AT_FDCWD, buffer, X_OK, AT_EACCESS) < 0) return fail_errno(std::string("the working directory ") + buffer, errno);
+    if (faccessat(AT_FDCWD, buffer, X_OK, AT_EACCESS) < 0)
+        return fail_errno(std::string("the working directory ") + buffer, errno);
     return std::string(buffer);
 }
 

@@ -57,7 +57,9 @@ void Terminal::restore() { put_back(); }
 int Terminal::signal_of(char key) {
     const auto byte = static_cast<cc_t>(key);
     if (!is_raw || !(saved.c_lflag & ISIG) || byte == _POSIX_VDISABLE) return 0;
-    return byte == saved.c_cc[VINTR] ? SIGINT : byte == saved.c_cc[VQUIT] ? SIGQUIT : byte == saved.c_cc[VSUSP] ? SIGTSTP : 0;
+    if (byte == saved.c_cc[VINTR]) return SIGINT;
+    if (byte == saved.c_cc[VQUIT]) return SIGQUIT;
+    return byte == saved.c_cc[VSUSP] ? SIGTSTP : 0;
 }
 
 Terminal::Size Terminal::size() {

@@ -134,7 +134,8 @@ int burn(const Options& options) {
         return 1;
     }
     int trace = -1;  // until the process ends
-    if (!options.trace.empty() && (trace = open(options.trace.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
+    constexpr int appending = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+    if (!options.trace.empty() && (trace = open(options.trace.c_str(), appending, 0644)) < 0) {
         complain(tool, options.trace + ": " + std::strerror(errno));
         return 1;
     }

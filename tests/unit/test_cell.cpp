@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cells as an agent drives them, each effect by hand, so that what rarely comes between two of them comes at that very
+// moment: a CRIU that dies while it holds the job, a capsule's connection that breaks while CRIU gets ready.
+#include "agentd/daemon/cell.hpp"
+
+#include <signal.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <deque>
+#include <filesystem>
+#include <map>
+
+#include "tests/unit/cgroup_fixture.hpp"
+#include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/move_rig.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit {
+namespace {
+using Kind = CellEvent::Kind;
+
+// A node without an agent. The job prints a number for each line that it reads.
+struct Node {
+    Loop loop = open_loop();
+    Log log{{.level_max = Level::error, .program = "test_cell"}};
+    CgroupFixture cgroups;
+    TempDir guests, images, ram;
+    CellSite site;
+    std::map<GuestKey, std::deque<CellEvent>> events;
+    std::map<GuestKey, std::string> output;
+    std::deque<Cell> cells;
+
+    Node() {
+        // As an agent that reaps all: a capsule ends only when no CRIU is left in it.
+        ::signal(SIGCHLD, [](int) {
+            while (::waitpid(-1, nullptr, WNOHANG) > 0) continue;
+        });
+        site.loop = &loop;
+        site.log = &log;
+        site.cgroups = &*cgroups;
+        site.cgroup_parent = "n1/jobs";
+        site.guests = guests.path;
+        site.images = std::move(*duplicate(images.fd.get()));
+        site.ram = std::move(*duplicate(ram.fd.get()));
+        site.init_path = souk_init_path();
+        site.criu = &test_criu();
+        site.machine = std::move(*this_machine("4.2"));
+        site.event = [this](const GuestKey& key, CellEvent e) { events[key].push_back(std::move(e)); };
+        site.output = [this](const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes) {
+            std::string& text = output[key];
+            if (stream == 1 && offset <= text.size()) text.replace(offset, std::string::npos, bytes);
+            return true;
+        };
+        site.input_taken = [](const GuestKey&, uint64_t) {};
+        site.cgroup_changed = [](const std::string&, bool) {};
+        site.want_pages = [](const GuestKey&, bool, uint64_t, const std::vector<PageRange>&) {};
+        site.pages_whole = [](const GuestKey&) {};
+        site.pages_refused = [](const GuestKey&, const std::string&) {};
+    }
+    ~Node() {
+        for (Cell& c : cells) {
+            c.remove();
+            await(c, Kind::removed);
+        }
+        ::signal(SIGCHLD, SIG_DFL);
+    }
+
+    Cell& add(uint64_t epoch) {
+        GuestJob job;
+        job.key = {JobId{"n1", 1}, {epoch}};
+        job.spec.path = "/bin/sh";
+        job.spec.argv = {"sh", "-c", "i=0; while read x; do i=$((i + 1)); echo $i; done"};
+        job.spec.env = {"PATH=/usr/bin:/bin"};
+        job.spec.cwd = "/";
+        Cell& c = cells.emplace_back(site, job);
+        c.create_capsule();
+        await(c, Kind::capsule_ready);
+        return c;
+    }
+    Cell& running() {
+        Cell& c = add(1);
+        c.start_job();
+        await(c, Kind::started);
+        counts_to(c, 1);
+        return c;
+    }
+    // The next event is of that kind; but what is told now and then, or once more with a new connection, does not count.
+    void await(Cell& c, Kind kind) {
+        auto& all = events[c.key()];
+        const auto came = [&] {
+            while (!all.empty() && all.front().kind != kind && (all.front().kind == Kind::movable || all.front().kind == Kind::started))
+                all.pop_front();
+            return !all.empty();
+        };
+        const auto until = loop.run_until(came, limit);
+        ck_assert_msg(until.has_value() && *until, "event %d never came", static_cast<int>(kind));
+        ck_assert_msg(all.front().kind == kind, "event %d, not %d: %s", static_cast<int>(all.front().kind),
+                      static_cast<int>(kind), all.front().why.c_str());
+        all.pop_front();
+    }
+    // It reads one more line, and prints this number.
+    void counts_to(Cell& c, int number) {
+        std::string wanted;
+        for (int i = 1; i <= number; ++i) wanted += std::to_string(i) + "\n";
+        c.input(static_cast<uint64_t>(2 * (number - 1)), "x\n", false);
+        UNTIL(loop, output[c.key()].size() >= wanted.size());
+        ck_assert_text(output[c.key()], wanted);
+    }
+    void dumped(Cell& c) {
+        c.ready_criu(false);
+        await(c, Kind::criu_ready);
+        c.dump(0);
+        await(c, Kind::froze);
+        await(c, Kind::dump_held);
+    }
+    void undone(Cell& c) {
+        c.undo_dump();
+        await(c, Kind::dump_undone);
+    }
+    // Its image, as a transfer brings it.
+    void ship(const Cell& from, Cell& to) {
+        const Fd source = std::move(*from.image()), target = std::move(*to.image());
+        const auto names = std::move(*list_dir(source.get(), "."));
+        for (const std::string& name : names) {
+            const Fd in = std::move(*open_at(source.get(), name, O_RDONLY));
+            const Fd out = std::move(*open_at(target.get(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+            while (::sendfile(out.get(), in.get(), nullptr, 1 << 20) > 0) continue;
+        }
+        Manifest manifest = from.needs();
+        manifest.files = std::move(*digest_files(target.get()));
+        OK(to.seal(manifest));
+    }
+    std::string directory(const Cell& c) const { return guests.path + "/" + c.key().text(); }
+    // The CRIU in its capsule: the one process there that is our child, but for PID 1.
+    void kill_criu(const Cell& c) {
+        int init = 0, killed = 0;
+        ck_assert_int_eq(std::sscanf(read_file(AT_FDCWD, directory(c) + "/capsule")->c_str(), "%d", &init), 1);
+        const auto names_of = [](const std::string& pid) {
+            std::error_code none;
+            return std::filesystem::read_symlink("/proc/" + pid + "/ns/pid", none).string();
+        };
+        const std::string inside = names_of(std::to_string(init));
+        const auto pids = std::move(*list_dir(AT_FDCWD, "/proc"));
+        for (const std::string& pid : pids) {
+            const auto stat = read_file(AT_FDCWD, "/proc/" + pid + "/stat");
+            if (!stat || pid == std::to_string(init) || names_of(pid) != inside) continue;
+            int parent = 0;
+            char state = 0;
+            std::sscanf(stat->c_str() + stat->rfind(')') + 1, " %c %d", &state, &parent);
+            if (parent == ::getpid() && state != 'Z' && ::kill(std::stoi(pid), SIGKILL) == 0) ++killed;
+        }
+        ck_assert_int_eq(killed, 1);
+    }
+};
+
+START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell &source = n.running(), &destination = n.add(2);
+    destination.ready_criu(false);
+    n.await(destination, Kind::criu_ready);
+    n.dumped(source);
+    n.ship(source, destination);
+    destination.restore();
+    n.await(destination, Kind::restore_held);
+    n.kill_criu(destination);
+    n.await(destination, Kind::restore_failed);
+    destination.finish_restore();  // a release that comes late: nothing runs, and the daemon lives
+    n.await(destination, Kind::criu_failed);
+    destination.kill_capsule();
+    n.await(destination, Kind::gone);
+    n.undone(source);
+    n.counts_to(source, 2);
+}
+END_TEST
+
+START_TEST(a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    for (int moves = 1; moves < 4; ++moves) {
+        n.dumped(c);
+        n.kill_criu(c);
+        const auto group = n.cgroups->create("n1/jobs/" + c.key().text() + "/job");
+        (void)n.loop.run_until([&] { return !n.events[c.key()].empty(); }, Nanos::from_ms(50));
+        ck_assert(n.events[c.key()].empty());
+        ck_assert_text(*read_file(group->entry().v2, "cgroup.freeze"), "1\n");
+        n.undone(c);
+        n.counts_to(c, moves + 1);
+    }
+}
+END_TEST
+
+START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    const Fd directory = std::move(*open_at(AT_FDCWD, n.directory(c), O_RDONLY | O_DIRECTORY));
+    for (int i = 0; i < 6; ++i) {
+        // souk-init serves one connection: another one ends the cell's, before or after it has read what was asked.
+        Fd other;
+        if (i % 2 == 0) other = std::move(*Capsule::connect(directory.get()));
+        c.ready_criu(false);
+        if (i % 2 == 1) other = std::move(*Capsule::connect(directory.get()));
+        n.await(c, Kind::criu_ready);
+        c.dump(0);
+        n.await(c, Kind::froze);
+        n.await(c, Kind::dump_held);
+        n.undone(c);
+        n.counts_to(c, i + 2);
+    }
+}
+END_TEST
+
+}  // namespace
+
+UNIT_SUITE_LONG(cell, 60, a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
+                a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
+                criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);
+
+}  // namespace souk::unit
