@@ -121,6 +121,9 @@ std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
 // After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets its first expiry to
 // 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto, images/timerfd.proto.
 Result<int> arm_expired_timerfds(int images);
+// Of a restore whose CRIU is gone: whether every thread of these processes (numbers as seen here) stands in the code that
+// CRIU restores with, and waits for CRIU there: then nothing of the job has run, and nothing of it will.
+bool wait_for_criu(const std::vector<pid_t>& pids);
 // Whether what was dumped holds locks of files.
 bool image_has_locks(int images);
 // Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such image.

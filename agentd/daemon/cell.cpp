@@ -348,12 +348,14 @@ void Cell::capsule_ended() {
     }
     client_watch_.close();
     client_ = CapsuleClient();
+    const bool released = plan_ == Plan::restoring && decided_ == Decided::to_run;
     close_criu();
     sink_watch_.close();
     sink_.reset();
     if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
     (void)capsule_->pidfd().reap();  // not our child after a restart of the daemon: then its new parent does
     if (removing_) return remove_files();
+    if (released) tell(CellEvent::Kind::restore_running);  // it may have run, for a moment
     tell(CellEvent::Kind::gone);
 }
 

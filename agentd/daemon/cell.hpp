@@ -138,6 +138,7 @@ class Cell {
     void criu_event(const CriuEvent& e);
     void criu_failed(const std::string& why);
     void criu_ended_badly(const CriuEvent& e);
+    void runs_without_criu();
     void close_criu();
     void held_after_dump();
     void dump_is_complete(bool pages_stay, uint64_t bytes);

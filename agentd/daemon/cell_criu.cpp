@@ -7,6 +7,7 @@
 //            let it run | or: end the capsule
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ namespace souk {
 namespace {
 
 constexpr Nanos ready_limit = Nanos::from_s(20), drop_after = Nanos::from_ms(20);
+constexpr Nanos last_steps = Nanos::from_ms(500);  // of a restored job from CRIU's last word to its own code
 constexpr uint64_t image_slack_bytes = 2 << 20;
 
 // Of all files there now.
@@ -163,14 +165,31 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
             close_criu();
             return kill_capsule();
         case Decided::to_run:
-            // CRIU's own word that it failed: nothing ran. Without a word it may run: then its end, if any, will tell.
+            // CRIU's own word that it failed: nothing ran. Without a word it may run, or be about to.
             if (e.kind == CriuEventKind::failed) return criu_failed(e.message);
-            close_criu();
-            has_job_ = true;
-            if (client_) (void)client_.hello(acked_[0], acked_[1]);
-            update_watch();
-            return tell(CellEvent::Kind::restore_running);
+            criu_watch_.close();
+            criu_ = CriuSession();
+            limit_ = site_.loop->after(last_steps, [this] { runs_without_criu(); });
+            return;
     }
+}
+
+// Told to run, with its CRIU killed at that moment. If it runs, its end, if any, will tell.
+void Cell::runs_without_criu() {
+    const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
+    // CRIU's end may have killed it, at a trap of CRIU's too. (Such a signal of its own in that moment cannot be told apart;
+    // then it goes on as it was.)
+    const int signal = exited_ ? *exited_ & 0x7f : 0;
+    const bool killed = exited_ ? signal == SIGKILL || signal == SIGTRAP : pids && pids->empty();
+    if (killed || (pids && wait_for_criu(*pids))) return criu_failed("CRIU ended before it let the job run");
+    close_criu();
+    decided_ = Decided::nothing;
+    has_job_ = true;
+    helpers_in_ = false;
+    set_limits();
+    if (client_) (void)client_.hello(acked_[0], acked_[1]);
+    update_watch();
+    tell(CellEvent::Kind::restore_running);
 }
 
 void Cell::criu_event(const CriuEvent& e) {

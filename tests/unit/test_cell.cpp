@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -29,7 +30,7 @@ struct Node {
     TempDir guests, images, ram;
     CellSite site;
     std::map<GuestKey, std::deque<CellEvent>> events;
-    std::map<GuestKey, std::string> output;
+    std::string output;  // of the job, wherever it runs
     std::deque<Cell> cells;
 
     Node() {
@@ -48,9 +49,8 @@ struct Node {
         site.criu = &test_criu();
         site.machine = std::move(*this_machine("4.2"));
         site.event = [this](const GuestKey& key, CellEvent e) { events[key].push_back(std::move(e)); };
-        site.output = [this](const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes) {
-            std::string& text = output[key];
-            if (stream == 1 && offset <= text.size()) text.replace(offset, std::string::npos, bytes);
+        site.output = [this](const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes) {
+            if (stream == 1 && offset <= output.size()) output.replace(offset, std::string::npos, bytes);
             return true;
         };
         site.input_taken = [](const GuestKey&, uint64_t) {};
@@ -105,8 +105,8 @@ struct Node {
         std::string wanted;
         for (int i = 1; i <= number; ++i) wanted += std::to_string(i) + "\n";
         c.input(static_cast<uint64_t>(2 * (number - 1)), "x\n", false);
-        UNTIL(loop, output[c.key()].size() >= wanted.size());
-        ck_assert_text(output[c.key()], wanted);
+        UNTIL(loop, output.size() >= wanted.size());
+        ck_assert_text(output, wanted);
     }
     void dumped(Cell& c) {
         c.ready_criu(false);
@@ -133,9 +133,11 @@ struct Node {
         OK(to.seal(manifest));
     }
     std::string directory(const Cell& c) const { return guests.path + "/" + c.key().text(); }
+    void kill_criu(const Cell& c) { ck_assert_int_eq(::kill(criu_of(c), SIGKILL), 0); }
     // The CRIU in its capsule: the one process there that is our child, but for PID 1.
-    void kill_criu(const Cell& c) {
-        int init = 0, killed = 0;
+    int criu_of(const Cell& c) {
+        int init = 0;
+        std::vector<int> found;
         ck_assert_int_eq(std::sscanf(read_file(AT_FDCWD, directory(c) + "/capsule")->c_str(), "%d", &init), 1);
         const auto names_of = [](const std::string& pid) {
             std::error_code none;
@@ -149,9 +151,10 @@ struct Node {
             int parent = 0;
             char state = 0;
             std::sscanf(stat->c_str() + stat->rfind(')') + 1, " %c %d", &state, &parent);
-            if (parent == ::getpid() && state != 'Z' && ::kill(std::stoi(pid), SIGKILL) == 0) ++killed;
+            if (parent == ::getpid() && state != 'Z') found.push_back(std::stoi(pid));
         }
-        ck_assert_int_eq(killed, 1);
+        ck_assert_uint_eq(found.size(), 1);
+        return found[0];
     }
 };
 
@@ -173,6 +176,40 @@ START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_t
     n.await(destination, Kind::gone);
     n.undone(source);
     n.counts_to(source, 2);
+}
+END_TEST
+
+START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed) {
+    UNIT_SKIP_IF(moves_impossible());
+    Rng rng(5);
+    for (int i = 0; i < 16; ++i) {
+        Node n;
+        Cell &source = n.running(), &destination = n.add(2);
+        destination.ready_criu(false);
+        n.await(destination, Kind::criu_ready);
+        n.dumped(source);
+        n.ship(source, destination);
+        destination.restore();
+        n.await(destination, Kind::restore_held);
+        const int criu = n.criu_of(destination);
+        destination.finish_restore();
+        const Nanos then = Loop::now() + Nanos::from_us(static_cast<int64_t>(rng.below(2500)));
+        while (Loop::now() < then) continue;
+        (void)::kill(criu, SIGKILL);
+        const auto told = [&](Kind kind) {
+            const auto& all = n.events[destination.key()];
+            return std::any_of(all.begin(), all.end(), [&](const CellEvent& e) { return e.kind == kind; });
+        };
+        UNTIL(n.loop, told(Kind::restore_running) || told(Kind::restore_failed));
+        if (told(Kind::restore_running)) {
+            n.counts_to(destination, 2);
+            n.events[destination.key()].clear();
+        } else {
+            n.events[destination.key()].clear();
+            n.undone(source);
+            n.counts_to(source, 2);
+        }
+    }
 }
 END_TEST
 
@@ -216,7 +253,8 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE_LONG(cell, 60, a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
+UNIT_SUITE_LONG(cell, 60, a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
+                a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
                 a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
                 criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);
 
