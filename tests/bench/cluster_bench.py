@@ -172,14 +172,6 @@ def throughput(book, market, slurm, count, rounds):
 # ---- freezes and moves
 
 
-def move_on(market, job, i, **how):
-    """Moves it to the next of the other nodes: its pause, and from the order until it runs there, in ms."""
-    others = [n for n in market.nodes if n != job.where]
-    match, ms = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', job.id, others[i % len(others)], **how)
-    job.where = match.group(1)
-    return float(match.group(2)), ms
-
-
 def moves_of(book, market, testload, memory, rounds):
     got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'by hand', 'freeze by hand', 'thaw by hand', 'dump')}
     command = (testload, '-m', str(memory), '-t', '100000')
@@ -194,7 +186,7 @@ def moves_of(book, market, testload, memory, rounds):
         if hand:
             hand.ask('stop')
         for i in range(rounds):
-            for figure, ms in zip(('pause', 'move'), move_on(market, job, i)):
+            for figure, ms in zip(('pause', 'move'), job.move(i)):
                 got[figure].append(ms)
             time.sleep(0.2)
             got['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
@@ -283,7 +275,7 @@ def live_of(book, market, memory, rounds):
             job = souk.Watched(market, *command, options=('--move', policy))
             time.sleep(1 + memory / 100)
             for i in range(rounds):
-                for figures, ms in zip((pause, total), move_on(market, job, i, seconds=60)):
+                for figures, ms in zip((pause, total), job.move(i)):
                     figures.append(ms)
                 time.sleep(0.3)
         except FAILURES as e:
@@ -308,7 +300,7 @@ def mixed_of(book, market, moves):
             jobs.append(job)
             time.sleep(1 + memory / 100)
             for i in range(-(-moves // 6)):
-                pause.append(job.move(i)[1])
+                pause.append(job.move(i)[0])
                 time.sleep(0.1)
             jobs.pop().close()
     except FAILURES as e:

@@ -108,11 +108,11 @@ class Watched:
         return match, (when - start) * 1e3
 
     def move(self, i, seconds=60):
-        """To another node, by turns: (ms until it was there, pause in ms)."""
+        """To the next of the other nodes: its pause, and from the order until it runs there, in ms."""
         others = [n for n in self.market.nodes if n != self.where]
         match, ms = self.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', self.id, others[i % len(others)], seconds=seconds)
         self.where = match.group(1)
-        return ms, float(match.group(2))
+        return float(match.group(2)), ms
 
     def close(self):
         if hasattr(self, 'id') and self.srun.poll() is None:

@@ -132,6 +132,16 @@ struct Node {
         manifest.files = std::move(*digest_files(target.get()));
         OK(to.seal(manifest));
     }
+    Cell& held_copy_of(Cell& source) {
+        Cell& copy = add(2);
+        copy.ready_criu(false);
+        await(copy, Kind::criu_ready);
+        dumped(source);
+        ship(source, copy);
+        copy.restore();
+        await(copy, Kind::restore_held);
+        return copy;
+    }
     std::string directory(const Cell& c) const { return guests.path + "/" + c.key().text(); }
     void kill_criu(const Cell& c) { ck_assert_int_eq(::kill(criu_of(c), SIGKILL), 0); }
     // The CRIU in its capsule: the one process there that is our child, but for PID 1.
@@ -161,13 +171,7 @@ struct Node {
 START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
-    Cell &source = n.running(), &destination = n.add(2);
-    destination.ready_criu(false);
-    n.await(destination, Kind::criu_ready);
-    n.dumped(source);
-    n.ship(source, destination);
-    destination.restore();
-    n.await(destination, Kind::restore_held);
+    Cell &source = n.running(), &destination = n.held_copy_of(source);
     n.kill_criu(destination);
     n.await(destination, Kind::restore_failed);
     destination.finish_restore();  // a release that comes late: nothing runs, and the daemon lives
@@ -184,13 +188,7 @@ START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_fail
     Rng rng(5);
     for (int i = 0; i < 16; ++i) {
         Node n;
-        Cell &source = n.running(), &destination = n.add(2);
-        destination.ready_criu(false);
-        n.await(destination, Kind::criu_ready);
-        n.dumped(source);
-        n.ship(source, destination);
-        destination.restore();
-        n.await(destination, Kind::restore_held);
+        Cell &source = n.running(), &destination = n.held_copy_of(source);
         const int criu = n.criu_of(destination);
         destination.finish_restore();
         const Nanos then = Loop::now() + Nanos::from_us(static_cast<int64_t>(rng.below(2500)));

@@ -1,118 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies
 // on.
-#include <cerrno>
-#include <set>
-#include <vector>
-
-#include "agentd/core/home.hpp"
-#include "tests/unit/unit.hpp"
+#include "tests/unit/home_bench.hpp"
 
 using namespace souk;
-
-namespace {
-
-const JobId id{"n1", 1};
-
-struct Bench {
-    Home h{"n1", limits()};
-    home::Outputs out;
-    Nanos now;
-    uint64_t seq = 0;
-
-    static Home::Limits limits() {
-        Home::Limits l;
-        l.finished_max = 2;
-        return l;
-    }
-    Bench& submit() {
-        out.clear();
-        Submission s;
-        s.spec.argv = {"/bin/job"};
-        s.terms.max_price = Money::units(1);
-        ck_assert(h.submit(s, now, out).has_value());
-        return *this;
-    }
-    Bench& order(Order::Kind kind, const char* node = "") {
-        Order o;
-        o.id = id;
-        o.seq = ++seq;
-        o.kind = kind;
-        o.node = node;
-        o.address = std::string(node) + ":1";
-        out.clear();
-        h.order(o, now, out);
-        return *this;
-    }
-    Bench& run_on(const char* node) { return order(Order::Kind::run, node); }
-    Bench& suspend() { return order(Order::Kind::suspend); }
-    Bench& event(const char* node, uint64_t epoch, GuestState state, const char* why = "", int32_t status = 0) {
-        GuestEvent e;
-        e.id = id;
-        e.epoch = {epoch};
-        e.state = state;
-        e.why = why;
-        e.wait_status = status;
-        out.clear();
-        h.guest_event(node, e, now, out);
-        return *this;
-    }
-    Bench& up(const char* node) {
-        out.clear();
-        h.guest_up(node, now, out);
-        return *this;
-    }
-    Bench& wait(Nanos span) {
-        now += span;
-        out.clear();
-        (void)h.tick(now, out);
-        return *this;
-    }
-    Bench& running() { return submit().run_on("n2").event("n2", 1, GuestState::running); }
-    Bench& frozen() { return running().suspend().event("n2", 1, GuestState::frozen); }
-    // From n2 (1) to n3 (2), ordered to ship.
-    Bench& shipping() {
-        running().run_on("n3").event("n2", 1, GuestState::dump_ready);
-        return event("n3", 2, GuestState::prepared);
-    }
-    Bench& committed() { return shipping().event("n2", 1, GuestState::shipped).event("n3", 2, GuestState::held); }
-    Bench& cancel() {
-        out.clear();
-        ck_assert(h.cancel(id, now, out).has_value());
-        return *this;
-    }
-    // As after a crash: what was persisted last, read back.
-    Bench again() const {
-        Bench b;
-        b.now = now;
-        b.seq = seq;
-        b.h.load(*h.find(id));
-        b.h.restarted(now, b.out);
-        return b;
-    }
-    const HomeJob& job() const { return *h.find(id); }
-
-    // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
-    std::string text() const {
-        static const char* const verbs[] = {"?",      "query",  "start",  "prepare", "prepare_dump", "ship",
-                                            "freeze", "commit", "resume", "release", "restore_here", "drop",
-                                            "kill",   "signal"};
-        std::string s;
-        const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
-        for (const auto& o : out) {
-            if (const auto* p = std::get_if<home::Persist>(&o)) add(p->when == Durable::now ? "P" : "p");
-            if (std::holds_alternative<home::Erase>(o)) add("E");
-            if (const auto* g = std::get_if<home::ToGuest>(&o))
-                add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." +
-                    std::to_string(g->command.epoch.n));
-            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
-                if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);
-        }
-        return s;
-    }
-};
-
-}  // namespace
+using namespace souk::unit;
 
 START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
     Bench b;
@@ -443,144 +335,6 @@ START_TEST(old_orders_and_events_of_old_epochs_change_nothing) {
 }
 END_TEST
 
-START_TEST(a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs) {
-    Bench b;
-    b.shipping();
-    const auto reported = [&b]() -> const JobReport* {
-        for (const auto& o : b.out)
-            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
-                if (const auto* r = std::get_if<JobReport>(&m->message)) return r;
-        return nullptr;
-    };
-    b.event("n2", 1, GuestState::dumping);
-    b.event("n3", 2, GuestState::failed, "no room");
-    ck_assert(reported() && reported()->phase == JobPhase::running && reported()->stands);
-    b.now += Nanos::from_s(100);
-    b.event("n2", 1, GuestState::running);
-    ck_assert(reported() && !reported()->stands);
-    ck_assert(b.job().stats.run_time == Nanos{0});
-    b.event("n2", 1, GuestState::running);
-    ck_assert(!reported());
-}
-END_TEST
-
-START_TEST(the_market_hears_when_a_freeze_begins_that_the_clock_stands) {
-    Bench b;
-    b.running();
-    b.now += Nanos::from_s(7);
-    b.suspend().event("n2", 1, GuestState::dumping);
-    b.now += Nanos::from_s(100);
-    ck_assert_uint_eq(b.out.size(), 1);
-    const auto report = std::get<JobReport>(std::get<home::ToMarketMsg>(b.out[0]).message);
-    ck_assert(report.phase == JobPhase::freezing && report.stats.run_time == Nanos::from_s(7));
-    b.event("n2", 1, GuestState::frozen);
-    ck_assert(b.job().stats.run_time == Nanos::from_s(7));
-}
-END_TEST
-
-// 2 units at 36 per CPU-hour: 200 s.
-Bench with_budget(bool market_up = false) {
-    Bench b;
-    Submission s;
-    s.spec.argv = {"/bin/job"};
-    s.terms.max_price = Money::units(40);
-    s.terms.budget = Money::units(2);
-    ck_assert(b.h.submit(s, b.now, b.out).has_value());
-    if (market_up) b.h.market_up(b.now, b.out);
-    Order o{id, ++b.seq, Order::Kind::run, "n2", "n2:1", Money::units(36), ""};
-    b.h.order(o, b.now, b.out);
-    b.event("n2", 1, GuestState::running);
-    return b;
-}
-std::string warnings(const Bench& b) {
-    std::string all;
-    for (const auto& o : b.out)
-        if (const auto* tell = std::get_if<home::Tell>(&o); tell && tell->what == home::Tell::What::warning) all += tell->text;
-    return all;
-}
-
-START_TEST(a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away) {
-    Bench b = with_budget();
-    ck_assert_text(warnings(b.wait(Nanos::from_ms(139'900))), "");
-    ck_assert_text(warnings(b.wait(Nanos::from_ms(101))),
-                   "its budget of 2 is used up in 59 s at its price of 36; then it is frozen (srun -J n1.1 -b MORE gives it more)");
-    ck_assert_text(b.wait(Nanos::from_ms(59'899)).text(), "");
-    ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
-    // A dump that fails is tried again, not at once.
-    b.event("n2", 1, GuestState::running, "no room");
-    ck_assert_text(b.wait(Nanos::from_s(29)).text(), "");
-    ck_assert_text(b.wait(Nanos::from_s(1)).text(), "P freeze n2.1");
-    b.event("n2", 1, GuestState::frozen);
-    const auto* tell = std::get_if<home::Tell>(&b.out[2]);
-    ck_assert(tell && tell->text == "its budget of 2 is used up; a larger one (srun -J n1.1 -b MORE) wakes it");
-}
-END_TEST
-
-START_TEST(the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts) {
-    Bench b = with_budget(true);
-    b.wait(Nanos::from_s(100));  // it has cost 1 by now
-    b.h.note({id, Money::units(72), Money::units(1), "", false}, b.now, b.out);
-    ck_assert(b.job().price == Money::units(72));
-    ck_assert(warnings(b.wait(Nanos::from_ms(1))) != "");  // 50 s are left
-    ck_assert_text(b.wait(Nanos::from_ms(51'899)).text(), "");
-    ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
-    Bench away = with_budget(true);
-    away.wait(Nanos::from_s(150));
-    away.h.market_down();
-    const auto due = [&away] { return away.h.tick(away.now, away.out).ns / 1'000'000; };  // up to a micro-unit's worth later
-    ck_assert_int_eq(due(), 200'000);
-    away.h.market_up(away.now, away.out);
-    JobTerms more = away.job().terms;
-    more.budget = Money::units(3);
-    ck_assert(away.h.change(id, more, away.now, away.out).has_value());
-    ck_assert_text(away.wait(Nanos::from_s(60)).text(), "");
-    ck_assert_int_eq(due(), 240'000);  // a warning for this budget too
-}
-END_TEST
-
-START_TEST(after_a_restart_of_home_a_budget_still_ends) {
-    Bench b = with_budget();
-    b.wait(Nanos::from_s(100));
-    b.h.note({id, Money::units(36), Money::units(1), "", false}, b.now, b.out);
-    Bench c = b.again();
-    c.event("n2", 1, GuestState::running);
-    c.wait(Nanos::from_s(50));
-    ck_assert_text(c.wait(Nanos::from_ms(49'900)).text(), "");
-    ck_assert_text(c.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
-}
-END_TEST
-
-START_TEST(cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons) {
-    Bench b;
-    b.running();
-    const auto cpu = [&b](const char* node, uint64_t epoch, GuestState state, int64_t s) {
-        GuestEvent e;
-        e.id = id;
-        e.epoch = {epoch};
-        e.state = state;
-        e.cpu_time = Nanos::from_s(s);
-        b.out.clear();
-        b.h.guest_event(node, e, b.now, b.out);
-        return b.job().stats.cpu_time.ns / 1'000'000'000;
-    };
-    ck_assert_int_eq(cpu("n2", 1, GuestState::running, 5), 5);
-    ck_assert_uint_eq(b.out.size(), 1);  // told to the market
-    ck_assert_int_eq(cpu("n2", 1, GuestState::running, 5), 5);
-    ck_assert_uint_eq(b.out.size(), 0);
-    ck_assert_int_eq(cpu("n2", 1, GuestState::running, 2), 7);  // its daemon counts anew
-    ck_assert_int_eq(cpu("n2", 1, GuestState::running, 0), 7);  // and does not know
-    b.run_on("n3");
-    cpu("n2", 1, GuestState::dump_ready, 3);
-    b.event("n3", 2, GuestState::prepared);
-    ck_assert_int_eq(cpu("n2", 1, GuestState::shipped, 4), 9);
-    b.event("n3", 2, GuestState::held);
-    b.event("n2", 1, GuestState::killed);
-    b.event("n3", 2, GuestState::running);
-    ck_assert_int_eq(cpu("n3", 2, GuestState::running, 6), 15);
-    ck_assert_int_eq(cpu("n2", 1, GuestState::killed, 100), 15);  // of another epoch
-}
-END_TEST
-
 START_TEST(signals_in_a_move_arrive_where_the_job_goes_on) {
     Bench b;
     b.shipping();
@@ -717,26 +471,33 @@ START_TEST(no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rest
 }
 END_TEST
 
-UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
-           a_move_is_durable_before_the_source_hears_of_it, what_was_lost_with_a_connection_is_sent_again,
+UNIT_SUITE(home,
+           no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
+           a_move_is_durable_before_the_source_hears_of_it,
+           what_was_lost_with_a_connection_is_sent_again,
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
-           a_thaw_where_the_image_lies_needs_no_transfer, a_source_that_was_not_held_takes_the_decision_back,
+           a_thaw_where_the_image_lies_needs_no_transfer,
+           a_source_that_was_not_held_takes_the_decision_back,
            a_candidate_lost_after_the_decision_gives_the_source_back,
            a_source_that_stood_in_memory_goes_on_also_when_its_daemon_has_died_since,
            a_candidate_that_ran_and_died_is_not_run_again_from_its_image,
-           a_job_killed_for_its_limit_has_not_run_to_its_own_end_and_one_that_lost_a_process_has, a_source_found_frozen_ends_the_move_as_frozen,
-           a_dump_left_over_from_a_move_given_up_is_made_ready_again, a_failed_start_waits_again_and_is_dropped,
-           a_program_that_cannot_be_executed_ends_as_in_a_shell, a_cancel_works_in_every_phase,
+           a_job_killed_for_its_limit_has_not_run_to_its_own_end_and_one_that_lost_a_process_has,
+           a_source_found_frozen_ends_the_move_as_frozen,
+           a_dump_left_over_from_a_move_given_up_is_made_ready_again,
+           a_failed_start_waits_again_and_is_dropped,
+           a_program_that_cannot_be_executed_ends_as_in_a_shell,
+           a_cancel_works_in_every_phase,
            a_cancel_cut_off_by_a_crash_is_finished_at_the_restart,
-           a_restart_goes_back_before_the_decision_and_on_after_it, an_epoch_is_never_used_again_after_a_failure,
-           time_limits_give_up_before_the_decision_and_insist_after_it, an_expelled_job_is_frozen_if_no_order_moves_it,
+           a_restart_goes_back_before_the_decision_and_on_after_it,
+           an_epoch_is_never_used_again_after_a_failure,
+           time_limits_give_up_before_the_decision_and_insist_after_it,
+           an_expelled_job_is_frozen_if_no_order_moves_it,
            each_freeze_of_an_expelled_job_that_fails_doubles_the_wait,
            an_order_in_the_middle_of_a_step_waits_for_its_end_and_only_the_newest_counts,
-           old_orders_and_events_of_old_epochs_change_nothing, a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs,
-           the_market_hears_when_a_freeze_begins_that_the_clock_stands, a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
-           the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts,
-           after_a_restart_of_home_a_budget_still_ends, cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons,
+           old_orders_and_events_of_old_epochs_change_nothing,
            signals_in_a_move_arrive_where_the_job_goes_on,
-           a_change_of_terms_is_reported_in_any_phase, a_copy_that_shows_up_is_asked_after_until_it_is_gone,
-           finished_jobs_are_bounded_also_when_their_nodes_do_not_answer, a_lost_job_does_not_look_like_success,
+           a_change_of_terms_is_reported_in_any_phase,
+           a_copy_that_shows_up_is_asked_after_until_it_is_gone,
+           finished_jobs_are_bounded_also_when_their_nodes_do_not_answer,
+           a_lost_job_does_not_look_like_success,
            only_what_never_left_is_taken_back);

@@ -101,6 +101,14 @@ struct Rig {
         ck_assert(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0);
         return fd;
     }
+    Fd udp_inside() const {
+        Fd fd;
+        ck_assert(in_net_namespace(job.get(), [&]() -> Status {
+                      fd = udp(address);
+                      return {};
+                  }).has_value());
+        return fd;
+    }
     static sockaddr_in end(Ipv4 at) {
         sockaddr_in a{};
         a.sin_family = AF_INET;
@@ -131,12 +139,7 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     UNIT_SKIP_IF(impossible());
     Rig rig;
     JobPort port = rig.make(false);
-    const Fd node = Rig::udp(rig.network.gateway);
-    Fd job;
-    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
-                  job = Rig::udp(rig.address);
-                  return {};
-              }).has_value());
+    const Fd node = Rig::udp(rig.network.gateway), job = rig.udp_inside();
     const auto in = [&](int limit) { return Rig::passes(node, job, rig.address, limit); };
     const auto out = [&](int limit) { return Rig::passes(job, node, rig.network.gateway, limit); };
     ck_assert(in(soon_ms) && out(soon_ms));
@@ -163,12 +166,7 @@ START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_
     Rig rig;
     const JobPort left_over = rig.make(true);
     JobPort port = rig.make(true);
-    const Fd node = Rig::udp(rig.network.gateway);
-    Fd job;
-    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
-                  job = Rig::udp(rig.address);
-                  return {};
-              }).has_value());
+    const Fd node = Rig::udp(rig.network.gateway), job = rig.udp_inside();
     ck_assert(!Rig::passes(job, node, rig.network.gateway, never_ms));
     ck_assert(port.open().has_value() && Rig::passes(job, node, rig.network.gateway, soon_ms));
     ck_assert(::unshare(CLONE_NEWNET) == 0);  // where there is no bridge

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Bench: a Home machine that a test drives by hand, and what comes out of it as a line of text.
+#pragma once
+
+#include <cerrno>
+#include <set>
+#include <vector>
+
+#include "agentd/core/home.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit {
+
+inline const JobId id{"n1", 1};
+
+struct Bench {
+    Home h{"n1", limits()};
+    home::Outputs out;
+    Nanos now;
+    uint64_t seq = 0;
+
+    static Home::Limits limits() {
+        Home::Limits l;
+        l.finished_max = 2;
+        return l;
+    }
+    Bench& submit() {
+        out.clear();
+        Submission s;
+        s.spec.argv = {"/bin/job"};
+        s.terms.max_price = Money::units(1);
+        ck_assert(h.submit(s, now, out).has_value());
+        return *this;
+    }
+    Bench& order(Order::Kind kind, const char* node = "") {
+        Order o;
+        o.id = id;
+        o.seq = ++seq;
+        o.kind = kind;
+        o.node = node;
+        o.address = std::string(node) + ":1";
+        out.clear();
+        h.order(o, now, out);
+        return *this;
+    }
+    Bench& run_on(const char* node) { return order(Order::Kind::run, node); }
+    Bench& suspend() { return order(Order::Kind::suspend); }
+    Bench& event(const char* node, uint64_t epoch, GuestState state, const char* why = "", int32_t status = 0) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {epoch};
+        e.state = state;
+        e.why = why;
+        e.wait_status = status;
+        out.clear();
+        h.guest_event(node, e, now, out);
+        return *this;
+    }
+    Bench& up(const char* node) {
+        out.clear();
+        h.guest_up(node, now, out);
+        return *this;
+    }
+    Bench& wait(Nanos span) {
+        now += span;
+        out.clear();
+        (void)h.tick(now, out);
+        return *this;
+    }
+    Bench& running() { return submit().run_on("n2").event("n2", 1, GuestState::running); }
+    Bench& frozen() { return running().suspend().event("n2", 1, GuestState::frozen); }
+    // From n2 (1) to n3 (2), ordered to ship.
+    Bench& shipping() {
+        running().run_on("n3").event("n2", 1, GuestState::dump_ready);
+        return event("n3", 2, GuestState::prepared);
+    }
+    Bench& committed() { return shipping().event("n2", 1, GuestState::shipped).event("n3", 2, GuestState::held); }
+    Bench& cancel() {
+        out.clear();
+        ck_assert(h.cancel(id, now, out).has_value());
+        return *this;
+    }
+    // As after a crash: what was persisted last, read back.
+    Bench again() const {
+        Bench b;
+        b.now = now;
+        b.seq = seq;
+        b.h.load(*h.find(id));
+        b.h.restarted(now, b.out);
+        return b;
+    }
+    const HomeJob& job() const { return *h.find(id); }
+
+    // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
+    std::string text() const {
+        static const char* const verbs[] = {"?",      "query",  "start",  "prepare", "prepare_dump", "ship",
+                                            "freeze", "commit", "resume", "release", "restore_here", "drop",
+                                            "kill",   "signal"};
+        std::string s;
+        const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
+        for (const auto& o : out) {
+            if (const auto* p = std::get_if<home::Persist>(&o)) add(p->when == Durable::now ? "P" : "p");
+            if (std::holds_alternative<home::Erase>(o)) add("E");
+            if (const auto* g = std::get_if<home::ToGuest>(&o))
+                add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." +
+                    std::to_string(g->command.epoch.n));
+            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
+                if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);
+        }
+        return s;
+    }
+};
+
+}  // namespace souk::unit
