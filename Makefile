@@ -123,11 +123,13 @@ $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 # PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the job's file system.
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
-# srun and testload are started for every job: static, they come up in half the time.
+# srun, testload and marketctl are started for every job or order: static, they come up in half the time.
 LDFLAGS_srun      := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_srun       := -lprotobuf-c
 LDFLAGS_testload  := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_testload   := -lxxhash
+LDFLAGS_marketctl := $(if $(SAN),,-static -Wl,--gc-sections)
+LDLIBS_marketctl  := -lprotobuf-c
 
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)

@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "kernel/base/ids.hpp"
-#include "market/store/receipts.hpp"
+#include "tools/common/program.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
@@ -48,11 +48,7 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
     if (!ledger && !o.db.empty()) return fail(question.verb + ": --db is for ledger verify");
     if (ledger) question.verb = "ledger-verify";
     if (ledger && !o.db.empty())
-        question.here = [file = o.db]() -> Result<std::string> {
-            TRY_ASSIGN(const StateDb db, StateDb::open_to_read(file, market_schema_version));
-            TRY_ASSIGN(const LedgerSummary summary, verify_ledger(db));
-            return ledger_json(summary);
-        };
+        question.here = [file = o.db] { return output_of_sibling("souk-ledger", {file}); };
     if (!o.job.empty()) {
         TRY_ASSIGN(const JobId id, parse_job_id(o.job));
         question.args.push_back("job=" + id.text());

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Another program of this installation, run to its end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+// What `name`, which lies beside the running program, writes to its stdout. Errors: it cannot be started, or it failed:
+// then the first line of its stderr, without its name.
+Result<std::string> output_of_sibling(const std::string& name, std::vector<std::string> arguments);
+
+}  // namespace souk::tools
