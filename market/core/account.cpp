@@ -5,13 +5,17 @@
 
 namespace souk::market {
 
-Money Account::charge(Money price, int64_t cpus, Nanos span, Money budget) {
+Money Account::charge(Money price, int64_t cpus, Nanos span, Money budget, Money most) {
     const __int128 total = static_cast<__int128>(price.micro) * cpus * span.ns + rest;
     __int128 whole = total / hour_ns;
     int64_t left_over = static_cast<int64_t>(total % hour_ns);
     if (left_over < 0) {  // C++ rounds towards zero
         left_over += hour_ns;
         --whole;
+    }
+    if (whole > most.micro) {
+        whole = most.micro;
+        left_over = 0;
     }
     const Money before = amount;
     const __int128 now = before.micro + whole;

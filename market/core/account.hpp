@@ -20,9 +20,9 @@ struct Account {
     bool operator==(const Account&) const = default;
 
     // Charges `cpus` CPUs at `price` for `span` (negative: takes it back) and returns by how much `amount` changed.
-    // With a budget (> 0) the amount never passes it, nor, when taking back, falls below 0; what lies beyond is
-    // forgotten.
-    Money charge(Money price, int64_t cpus, Nanos span, Money budget);
+    // With a budget (> 0) the amount never passes it, nor does the charge pass `most`, nor, when taking back, falls the
+    // amount below 0; what lies beyond is forgotten.
+    Money charge(Money price, int64_t cpus, Nanos span, Money budget, Money most = money_max);
     // The longest span whose charge stays within the budget; never() without a budget or at price 0.
     Nanos left(Money price, int64_t cpus, Money budget) const;
 };

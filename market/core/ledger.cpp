@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 namespace souk::market {
 namespace {
@@ -100,6 +101,8 @@ const Receipt& Ledger::post(Receipt receipt) {
         AccountRecord& user = account(Holder::user(receipt.uid));
         user.name = receipt.user;
         user.balance -= receipt.paid;
+        if (std::exchange(user.day, day_) != day_) user.day_paid = {};
+        if (receipt.kind == Receipt::Kind::use) user.day_paid += receipt.paid;
     }
     if (!receipt.node.empty()) account(Holder::provider(receipt.node)).balance += receipt.earned;
     if (receipt.paid != receipt.earned) account(Holder{}).balance += receipt.paid - receipt.earned;
@@ -111,6 +114,20 @@ std::vector<AccountRecord> Ledger::take_changed() {
     std::vector<AccountRecord> records;
     for (const Holder& holder : std::exchange(changed_, {})) records.push_back(accounts_.at(holder));
     return records;
+}
+
+void Ledger::set_day(int64_t day, bool same) {
+    for (auto& [holder, record] : accounts_)
+        if (same && record.day >= 0 && record.day == day_) {
+            record.day = day;
+            changed_.insert(holder);
+        }
+    day_ = day;
+}
+
+Money Ledger::paid_today(uint32_t uid) const {
+    const auto it = accounts_.find(Holder::user(uid));
+    return it == accounts_.end() || it->second.day != day_ ? Money{} : it->second.day_paid;
 }
 
 Money Ledger::balance(const Holder& holder) const {

@@ -42,6 +42,8 @@ struct AccountRecord {
     Holder holder;
     std::string name;  // of a user, as a home last said it
     Money balance;     // what came in less what went out: a user's falls, a provider's rises
+    int64_t day = -1;  // of a user: the UTC day of its newest receipts, and what it has paid by those of that day
+    Money day_paid;
 };
 
 // One posting. Its text is canonical: what is stored, and what the hash chain runs over.
@@ -84,6 +86,8 @@ class Ledger {
   public:
     void load(AccountRecord record) { accounts_.insert_or_assign(record.holder, std::move(record)); }
     void set_last(uint64_t seq) { last_ = seq; }
+    // The UTC day that receipts are of from now on. `same`: the same day under another number (the clock was set back).
+    void set_day(int64_t day, bool same);
     uint64_t last() const { return last_; }
 
     // Numbers it and posts both sides.
@@ -95,6 +99,7 @@ class Ledger {
     const std::map<Holder, AccountRecord>& accounts() const { return accounts_; }
     Money balance(const Holder& holder) const;
     Money sum() const;  // of all balances: 0
+    Money paid_today(uint32_t uid) const;
 
   private:
     AccountRecord& account(const Holder& holder);
@@ -102,6 +107,7 @@ class Ledger {
     std::set<Holder> changed_;
     std::vector<Receipt> posted_;
     uint64_t last_ = 0;
+    int64_t day_ = -1;
 };
 
 // Adds up receipts that were read back, to compare with what the records say. The chain of hashes is its caller's.

@@ -39,6 +39,7 @@ void Market::load(JobRecord record) {
     job.record = std::move(record);
     job.stored = true;
     job.run_base = job.record.billed;
+    job.user = &user_of(job.record.report.uid);
     next_seq_ = std::max(next_seq_, job.record.report.order_seq + 1);
     if (job.record.order) next_seq_ = std::max(next_seq_, job.record.order->seq + 1);
     jobs_.insert_or_assign(id, std::move(job));
@@ -51,6 +52,7 @@ void Market::load(NodeRecord record) {
 }
 
 void Market::started(Nanos now) {
+    ledger_.set_day(meta_.day, false);
     open_ledger();
     meta_.seq_limit = std::max(meta_.seq_limit, next_seq_);
     std::vector<Job*> order;
@@ -76,6 +78,7 @@ void Market::started(Nanos now) {
         node.lost_at = now;
         touch(node);
     }
+    count_days();
     settling_ = !jobs_.empty() || !nodes_.empty();  // a market without a past waits for nobody
     settle_end_ = now + options_.settle;
 }
@@ -172,6 +175,7 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
 Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
     const auto it = nodes_.find(name);
     if (it == nodes_.end() || !it->second.connected) return fail("node " + name + " is not connected");
+    begin_day(now);
     if (const auto* job = std::get_if<JobReport>(&message)) return job_report(name, *job, now);
     if (const auto* failed = std::get_if<OrderFailed>(&message)) return order_failed(name, *failed, now);
     const auto& r = std::get<ProviderReport>(message);
@@ -226,6 +230,8 @@ Nanos Market::next_call() const {
     if (!alarms_.empty()) next = std::min(next, alarms_.begin()->first);
     for (const NodeName& name : noting_nodes_) next = std::min(next, nodes_.at(name).noted_at + note_pace);
     if (directory_due_) next = std::min(next, directory_at_ + note_pace);
+    if (!day_ends_.empty()) next = std::min(next, day_ends_.begin()->first);
+    if (!limited_.empty()) next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
     if (comments_due_) next = std::min(next, comments_at_ + note_pace);
     if (prices_due_) next = std::min(next, prices_at_ + prices_pace_);
     return next;
@@ -252,6 +258,10 @@ void Market::flush(Nanos now, Outputs& out) {
         out.store.push_back(r);
     }
     for (const NodeName& name : std::exchange(unsaved_nodes_, {})) out.store.push_back(nodes_.at(name).record);
+    for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
+        if (limited_.contains(uid)) out.store.push_back(users_.at(uid).record);
+        else out.store.push_back(EraseUser{uid});
+    }
     for (const JobId& id : std::exchange(erased_, {})) out.store.push_back(EraseJob{id});
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));

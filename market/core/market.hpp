@@ -35,6 +35,7 @@
 #include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/users.hpp"
 
 namespace souk::market {
 
@@ -72,10 +73,12 @@ struct MetaRecord {
     Money retired;            // the cost of the jobs whose records were erased
     bool ledger = false;      // it is open: balances of before were brought forward
     uint64_t receipts = 0;    // the number of the last
+    int64_t day = -1;         // the UTC day that sums of a day are of
 };
 
 struct EraseJob { JobId id; };
-using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, EraseJob>;
+struct EraseUser { uint32_t uid; };
+using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, EraseJob, EraseUser>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -95,8 +98,13 @@ struct Backoff {
 
 // One job as the market sees it.
 struct Job {
+    enum class Held : uint8_t { none, jobs, cpus };  // by which limit of its user
     JobRecord record;
     JobKey key;
+    User* user = nullptr;
+    Rank listed;                       // its key in User::order
+    bool is_listed = false;
+    Held held = Held::none;
     bool reported = false;  // since its home connected
     Nanos ordered_at, doubt_since = Nanos::never();
     std::map<NodeName, Backoff> bars;  // not there now
@@ -162,6 +170,7 @@ class Market {
     void load(JobRecord job);
     void load(NodeRecord node);
     void load(AccountRecord account) { ledger_.load(std::move(account)); }
+    void load(UserRecord user);
     // What to add to `now` for Unix time; at any time, as clocks are set.
     void set_calendar(Nanos unix_minus_now) { calendar_ = unix_minus_now; }
     void started(Nanos now);
@@ -177,6 +186,8 @@ class Market {
     Result<std::string> freeze(const JobId& id, bool hold, uint32_t uid);
     Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold, uint32_t uid);
     Result<std::string> release(const JobId& id, uint32_t uid);
+    // Replaces all limits of user `of`.
+    Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid, Nanos now);
 
     // Decides on everything that came in, and on what time made due. Cheap if that is nothing.
     void solve(Nanos now, Outputs& out);
@@ -200,6 +211,8 @@ class Market {
     const std::map<JobId, Job>& jobs() const { return jobs_; }
     const std::map<NodeName, Node>& nodes() const { return nodes_; }
     const Ledger& ledger() const { return ledger_; }
+    const std::map<uint32_t, User>& users() const { return users_; }
+    bool day_is_spent(const User& user) const { return user.record.ended_day >= 0 && user.record.ended_day == meta_.day; }
     const Job* find(const JobId& id) const;
     const Node* find_node(const NodeName& name) const;
     const SolverOptions& solver_options() const { return solver_.options(); }
@@ -248,8 +261,44 @@ class Market {
     void set_bid(Job& job, Nanos now);
     void refresh_prices(Nanos now);
 
+    // market_limits.cpp: what users may have at most
+    User& user_of(uint32_t uid) { return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()}).first->second; }
+    void begin_day(Nanos now);
+    void count_days();
+    void list(Job& job);
+    void unlist(Job& job);
+    struct Decision {
+        std::vector<Change> changes;
+        std::map<JobKey, std::pair<Job*, Job::Held>> held;  // otherwise than before
+        std::map<uint32_t, int64_t> more_held;              // by user
+        std::vector<Job*> turned;                           // the solver does not know it yet
+        bool again = false, unsettled = false;              // unsettled: somebody was not let in for want of rounds
+        Job::Held held_of(const Job& job) const {
+            const auto it = held.find(job.key);
+            return it == held.end() ? job.held : it->second.second;
+        }
+        void hold(Job& job, Job::Held why) {
+            more_held[job.user->record.uid] += (why != Job::Held::none) - (held_of(job) != Job::Held::none);
+            held[job.key] = {&job, why};
+            turned.push_back(&job);
+        }
+    };
+    bool has_room(const Job& job) const;
+    bool walk(const User& user, const Solver& solver, Job* guest, bool more, Decision& d) const;
+    Decision work_out(Solver& solver, Job* guest, std::optional<Nanos> now, std::set<uint32_t> due) const;
+    void decide(std::optional<Nanos> now);
+    void spend(User& user, Money cost);
+    void end_days(Nanos now);
+    void reckon_days(Nanos now);
+    std::string limit_comment(const Job& job) const { return limit_comment(*job.user, job, job.held); }
+    std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
+    std::string audit_users() const;
+
     // market_solve.cpp: the solver, and from its answer to orders
-    Wish wish(const Job& job) const;
+    std::optional<Wish> fact(const Job& job) const;
+    Wish wish(const Job& job) const { return wish(job, job.held); }
+    Wish wish(const Job& job, Job::Held held) const;
+    JobSpec spec_of(const Job& job, const Wish& wish) const;
     bool cannot_leave(const Job& job) const;
     bool may_run_at(const Job& job, const NodeName& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
@@ -270,7 +319,7 @@ class Market {
     Names names() const;
 
     // market_comment.cpp
-    std::string why_waiting(const Job& job) const;
+    std::string why_waiting(const Job& job, const Solver& solver) const;
     std::string why_no_provider(const Job& job) const;
     std::string pinned_comment(const Job& job) const;
     void refresh_comments(Nanos now);
@@ -289,6 +338,10 @@ class Market {
 
     MarketOptions options_;
     Solver solver_;
+    std::map<uint32_t, User> users_;
+    std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;  // limited_: who has any limit
+    std::set<std::pair<Nanos, uint32_t>> day_ends_;
+    Nanos admit_at_ = Nanos::never();  // who was not admitted for want of rounds is looked at again
     MetaRecord meta_;
     Ledger ledger_;
     Nanos calendar_;

@@ -37,10 +37,10 @@ std::string Market::why_no_provider(const Job& job) const {
 }
 
 // Why a job that is free to run has no place.
-std::string Market::why_waiting(const Job& job) const {
+std::string Market::why_waiting(const Job& job, const Solver& solver) const {
     std::string impossible = why_no_provider(job);
     if (!impossible.empty()) return impossible;
-    const auto bid = solver_.winning_bid(job.key);
+    const auto bid = solver.winning_bid(job.key);
     if (displaced_.contains(job.id())) {  // by whom stays true; what would win it back is as of now
         const std::string by_whom = job.comment.substr(0, job.comment.find("; "));
         return bid ? by_whom + "; " + format_money(*bid) + " would win it back" : by_whom;
@@ -68,6 +68,7 @@ std::string Market::pinned_comment(const Job& job) const {
         return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
     if (frozen && at && !at->connected) return "its image is on " + where + ", which is not connected";
     if (job.stuck.active) return "cannot leave " + where + ": " + job.stuck.why + "; tried again later";
+    if (std::string limited = limit_comment(job); !limited.empty()) return limited;
     if (r.out_of_budget)
         return "its budget of " + format_money(r.report.terms.budget) + " is used up; a larger one (srun -J " +
                job.id().text() + " -b MORE) wakes it";
@@ -88,8 +89,9 @@ std::string Market::comment(const Job& job) const {
     if (settling_) return job.phase() == JobPhase::running ? "" : "the market has just started and waits for its nodes";
     const NodeName target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
-    if (target.empty()) return running ? job.comment : why_waiting(job);
+    if (target.empty()) return running ? job.comment : why_waiting(job, solver_);
     if (running && target == job.record.report.where) return job.comment;
+    if (!has_room(job)) return "waits until another job of its user has stopped";
     return "waits for room on " + target + (job.comment.empty() ? "" : " (" + job.comment + ")");
 }
 

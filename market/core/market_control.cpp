@@ -159,6 +159,7 @@ std::string Market::audit() const {
         const auto& [cpus, mb] = used[name];
         if (cpus != node.used_cpus || mb != node.used_mb) return name + " counts its guests' room wrong";
     }
+    if (std::string users = audit_users(); !users.empty()) return users;
     if (ledger_.sum().micro != 0) return "the ledger's balances add up to " + format_money(ledger_.sum());
     if (paid != earned) return "paid " + format_money(paid) + " and earned " + format_money(earned) + " differ";
     return {};

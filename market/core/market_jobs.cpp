@@ -62,6 +62,10 @@ void Market::claim(Job& job) {
     if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == r.terms.cpus &&
         job.claim_mb == r.terms.memory_mb)
         return;
+    User& user = *job.user;
+    days_due_.insert(user.record.uid);
+    admit_due_.insert(user.record.uid);
+    if (user.claiming.erase(job.id()) > 0) user.cpus -= job.claim_cpus;
     for (const NodeName& name : job.claims) {
         if (name.empty()) continue;
         node_of(name).used_cpus -= job.claim_cpus;
@@ -73,6 +77,10 @@ void Market::claim(Job& job) {
     job.lies_on = lies_on;
     job.claim_cpus = r.terms.cpus;
     job.claim_mb = r.terms.memory_mb;
+    if (places != std::array<NodeName, 2>{}) {
+        user.claiming.insert(job.id());
+        user.cpus += job.claim_cpus;
+    }
     for (const NodeName& name : job.claims) {
         if (name.empty()) continue;
         node_of(name).used_cpus += job.claim_cpus;
@@ -154,6 +162,8 @@ Result<Job*> Market::job_to_report(const JobReport& report) {
         return fail("the market has " + std::to_string(options_.jobs_max) + " jobs already");
     Job& job = jobs_[report.id];
     job.record.report.id = report.id;
+    job.record.report.uid = report.uid;
+    job.user = &user_of(report.uid);
     job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
     job.record.tab.cpu = report.stats.cpu_time;
     job.key = {next_key_++};
@@ -165,6 +175,8 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     if (report.id.home != node) return fail("node " + node + " reports job " + report.id.text() + " of another home");
     TRY_ASSIGN(Job* const found, job_to_report(report));
     Job& job = *found;
+    if (report.terms.max_price.micro > 0 && report.uid != job.record.report.uid)
+        return fail("node " + node + " reports job " + report.id.text() + " as another user's");
     noted_.insert(job.id());
     if (job.record.finish_seq > 0) {  // its account is closed: say so again
         job.note_due = true;

@@ -28,7 +28,7 @@ Nanos Market::run_time(const Job& job, Nanos now) const {
 Money Market::cost(const Job& job, Nanos now) const {
     const JobRecord& r = job.record;
     Account account = r.account;
-    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget);
+    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget, job.user->day_left());
     return account.amount;
 }
 
@@ -41,7 +41,8 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
         return ran;
     }
     Node& payee = node_of(r.payee);
-    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget);
+    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget, job.user->day_left());
+    spend(*job.user, cost);
     payee.record.earned += cost;
     r.tab.add(r.price, span, cost, now + calendar_);
     r.billed = ran;
@@ -126,6 +127,7 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     if (complete) close_tab(job);
     record.report.terms = terms;
     job.run_since = running && !r.stands ? now : Nanos::never();
+    days_due_.insert(job.user->record.uid);
     if (running) {  // whatever the solver says next: never above its bid, nor below the reserve if the bid covers that
         if (record.payee != r.where) close_tab(job);
         record.payee = r.where;

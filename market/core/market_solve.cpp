@@ -65,8 +65,8 @@ Status Market::machine_takes(const Job& job, const Node& node) const {
     return can_take(node.record.report.machine, at->record.report.machine);
 }
 
-// What the solver is to take for granted about a job.
-Market::Wish Market::wish(const Job& job) const {
+// Where a job is or will be, where nothing is to be decided about that now.
+std::optional<Market::Wish> Market::fact(const Job& job) const {
     const JobRecord& r = job.record;
     const JobPhase phase = job.phase();
     Wish w;
@@ -74,18 +74,34 @@ Market::Wish Market::wish(const Job& job) const {
     w.state = phase == JobPhase::waiting                                  ? JobState::waiting
               : phase == JobPhase::frozen || phase == JobPhase::thawing   ? JobState::frozen
                                                                           : JobState::running;
-    const auto as_it_is = [&]() {
-        w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
-        return w;
-    };
     if (in_transit(job)) {
         const NodeName to = heading_for(job);
-        if (!to.empty()) return {JobState::running, to, Pin::stay};
+        if (!to.empty()) return Wish{JobState::running, to, Pin::stay};
         if (w.state == JobState::running) w.state = JobState::frozen;
         w.pin = Pin::frozen;
         return w;
     }
-    if (!job.reported || r.cancel || cannot_leave(job)) return as_it_is();
+    w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
+    if (!job.reported || r.cancel || cannot_leave(job)) return w;
+    return {};
+}
+
+// What the solver is to take for granted about a job.
+Market::Wish Market::wish(const Job& job, Job::Held held) const {
+    if (const auto known = fact(job)) return *known;
+    const JobRecord& r = job.record;
+    Wish w;
+    w.place = r.report.where;
+    const JobPhase phase = job.phase();
+    w.state = phase == JobPhase::waiting ? JobState::waiting : phase == JobPhase::frozen ? JobState::frozen : JobState::running;
+    if (held != Job::Held::none || day_is_spent(*job.user)) {
+        w.pin = Pin::frozen;
+        return w;
+    }
+    const auto as_it_is = [&]() {
+        w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
+        return w;
+    };
     if (r.out_of_budget || r.hold == Hold::frozen || (job.once && job.once->empty())) {
         w.pin = Pin::frozen;
         return w;
@@ -117,6 +133,22 @@ void Market::sync_nodes() {
     }
 }
 
+JobSpec Market::spec_of(const Job& job, const Wish& w) const {
+    const JobReport& r = job.record.report;
+    JobSpec spec;
+    spec.value = job.bid;
+    spec.memory_mb = r.terms.memory_mb;
+    spec.cpus = r.terms.cpus;
+    spec.user = r.uid;
+    spec.arrival = r.submitted;
+    spec.state = w.state;
+    if (!w.place.empty()) spec.place = nodes_.at(w.place).key;
+    if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
+    spec.pin = w.pin;
+    spec.barred = barred(job);
+    return spec;
+}
+
 void Market::sync_jobs() {
     for (const JobId& id : std::exchange(touched_, {})) {
         const auto it = jobs_.find(id);
@@ -125,28 +157,17 @@ void Market::sync_jobs() {
         if (job.phase() == JobPhase::finished) {
             if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
             job_names_.erase(job.key.n);
+            unlist(job);
             continue;
         }
+        list(job);
         const JobReport& r = job.record.report;
         const Wish w = wish(job);
-        JobSpec spec;
-        spec.value = job.bid;
-        spec.memory_mb = r.terms.memory_mb;
-        spec.cpus = r.terms.cpus;
-        spec.user = r.uid;
-        spec.arrival = r.submitted;
-        spec.state = w.state;
-        if (!w.place.empty()) {
-            Node& node = node_of(w.place);
-            if (!node.in_solver) {
-                touch(node);
-                sync_nodes();
-            }
-            spec.place = nodes_.at(w.place).key;
+        if (!w.place.empty() && !node_of(w.place).in_solver) {
+            touch(node_of(w.place));
+            sync_nodes();
         }
-        if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
-        spec.pin = w.pin;
-        spec.barred = barred(job);
+        const JobSpec spec = spec_of(job, w);
         if (job.in_solver) MUST(solver_.change_job(job.key, spec));
         else job.in_solver = solver_.add_job(job.key, spec);
         noted_.insert(id);
@@ -233,6 +254,10 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if ((running && job.record.report.where == target) || !may_run_at(job, target)) return true;
+    if (!has_room(job)) {
+        pending_.insert(job.id());
+        return true;
+    }
     if (!fits(job, nodes_.at(target))) return false;
     issue(job, Order::Kind::run, target, job.comment, now, out);
     return true;
@@ -297,6 +322,8 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
 
 void Market::solve(Nanos now, Outputs& out) {
     constexpr int rounds_max = 4;  // an order changes what the solver is to know; more is left for the next call
+    begin_day(now);
+    end_days(now);
     while (!alarms_.empty() && alarms_.begin()->first <= now) {
         const auto [at, id] = *alarms_.begin();
         alarms_.erase(alarms_.begin());
@@ -305,7 +332,7 @@ void Market::solve(Nanos now, Outputs& out) {
         job_alarm(job, now);
     }
     end_settling(now);
-    bool wake = !settling_ && solver_.next_wake() <= now;
+    bool wake = !settling_ && (solver_.next_wake() <= now || admit_at_ <= now);
     for (int round = 0; round < rounds_max && (dirty_ || wake || adopted_); ++round) {
         const bool changed = dirty_ || wake;
         dirty_ = wake = adopted_ = false;
@@ -314,7 +341,9 @@ void Market::solve(Nanos now, Outputs& out) {
         comments_due_ = true;
         if (settling_) continue;
         if (!external_ || std::exchange(own_once_, false)) {
-            take_changes(solver_.solve(now));
+            decide(now);
+        } else if (decide({}); dirty_) {
+            // once more, and then the program is asked
         } else if (changed && asking_) {
             ask_again_ = true;
         } else if (changed) {
@@ -330,6 +359,7 @@ void Market::solve(Nanos now, Outputs& out) {
     }
     refresh_prices(now);
     refresh_comments(now);
+    reckon_days(now);
     flush(now, out);
 }
 

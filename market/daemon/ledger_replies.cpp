@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "kernel/base/json.hpp"
+#include "market/daemon/user_replies.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk {
@@ -23,16 +24,6 @@ Result<T> whole(const std::string& key, const std::string& text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size()) return fail(key + ": '" + text + "' is not a whole number");
     return value;
-}
-
-// A user by number, or by the name that his homes give him.
-Result<uint32_t> user_of(const Market& market, const std::string& who) {
-    if (const auto uid = whole<uint32_t>("user", who)) return *uid;
-    for (const auto& [holder, record] : market.ledger().accounts())
-        if (holder.kind == Holder::Kind::user && record.name == who) return holder.uid;
-    for (const auto& [id, job] : market.jobs())
-        if (job.record.report.user == who) return job.record.report.uid;
-    return fail("no such user: " + who);
 }
 
 void write_account(JsonWriter& w, const Holder& holder, const std::string& name, Money balance, Money open) {

@@ -86,6 +86,11 @@ Status Marketd::load() {
         TRY_ASSIGN(auto account, wire::unpack<market::AccountRecord>(row.value));
         market_.load(std::move(account));
     }
+    TRY_ASSIGN(const auto user_rows, db_.load(kind_user));
+    for (const auto& row : user_rows) {
+        TRY_ASSIGN(auto user, wire::unpack<market::UserRecord>(row.value));
+        market_.load(std::move(user));
+    }
     TRY_ASSIGN(book_, ReceiptBook::open(db_));
     market_.set_calendar(calendar());
     market_.started(Loop::now());
@@ -267,6 +272,9 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
         if (const auto* receipt = std::get_if<market::Receipt>(&op)) book_->append(*receipt);
         if (const auto* meta = std::get_if<market::MetaRecord>(&op)) db_.put(kind_meta, "market", wire::pack(*meta));
         if (const auto* gone = std::get_if<market::EraseJob>(&op)) db_.erase(kind_job, gone->id.text());
+        if (const auto* user = std::get_if<market::UserRecord>(&op))
+            db_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
+        if (const auto* gone = std::get_if<market::EraseUser>(&op)) db_.erase(kind_user, std::to_string(gone->uid));
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernel/base/json.hpp"
 #include "market/daemon/ledger_replies.hpp"
+#include "market/daemon/user_replies.hpp"
 
 namespace souk {
 namespace {
@@ -224,6 +225,10 @@ Result<std::string> receipts(const Context& c) {
     return receipts_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
 }
 
+Result<std::string> user_show(const Context& c) { return users_reply(c.market, c.args[0], c.uid, c.now); }
+
+Result<std::string> user_limit(const Context& c) { return limit_reply(c.market, c.args, c.uid, c.now); }
+
 constexpr size_t any_args = SIZE_MAX;
 struct Verb {
     size_t args;
@@ -235,6 +240,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
         {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
         {"account", {1, account}}, {"receipts", {any_args, receipts}},
+        {"user-show", {1, user_show}}, {"user-limit", {any_args, user_limit}},
     };
     return all;
 }

@@ -12,6 +12,7 @@ using market::JobRecord;
 using market::MetaRecord;
 using market::NodeRecord;
 using market::Tab;
+using market::UserRecord;
 
 // A message inside a record: its bytes live as long as the packing.
 ProtobufCBinaryData fill_packed(const std::string& packed, Arena& a) {
@@ -31,6 +32,7 @@ T take_packed(const char* field, const ProtobufCBinaryData& bytes, Check& c) {
 // A sum that may have been taken back.
 constexpr int64_t signed_max = span_ns_max;
 static_assert(signed_max == amount_micro_max);
+constexpr int64_t days_max = 1'000'000;
 
 Tab take_tab(const Pb__MarketTab* m, Check& c) {
     if (!m) return {};
@@ -93,6 +95,8 @@ void fill(const AccountRecord& v, Pb__MarketAccount& m, Arena& a) {
     m.node = fill_string(v.holder.node, a);
     m.name = fill_line(v.name, a, name_max);
     m.balance = v.balance.micro;
+    m.day = v.day + 1;
+    m.day_paid = v.day_paid.micro;
 }
 
 AccountRecord take(const Pb__MarketAccount& m, Check& c) {
@@ -102,6 +106,31 @@ AccountRecord take(const Pb__MarketAccount& m, Check& c) {
     v.holder.node = c.node_or_none("node", m.node);
     v.name = clean(m.name, name_max);
     v.balance = {c.in("balance", m.balance, -signed_max, signed_max)};
+    v.day = c.in<int64_t>("day", m.day, 0, days_max) - 1;
+    v.day_paid = {c.in("day_paid", m.day_paid, -signed_max, signed_max)};
+    return v;
+}
+
+void fill(const UserRecord& v, Pb__MarketUser& m, Arena& a) {
+    const market::UserLimits& l = v.limits;
+    m.uid = v.uid;
+    m.name = fill_line(v.name, a, name_max);
+    m.given = (l.spend_per_day ? 1U : 0U) | (l.jobs ? 2U : 0U) | (l.cpus ? 4U : 0U);
+    m.spend_per_day = l.spend_per_day.value_or(Money{}).micro;
+    m.jobs = l.jobs.value_or(0);
+    m.cpus = l.cpus.value_or(0);
+    m.ended_day = v.ended_day + 1;
+}
+
+UserRecord take(const Pb__MarketUser& m, Check& c) {
+    UserRecord v;
+    v.uid = m.uid;
+    v.name = clean(m.name, name_max);
+    const uint32_t given = c.in<uint32_t>("given", m.given, 0, 7);
+    if (given & 1) v.limits.spend_per_day = c.price("spend_per_day", m.spend_per_day);
+    if (given & 2) v.limits.jobs = c.in<int32_t>("jobs", m.jobs, 0, INT32_MAX);
+    if (given & 4) v.limits.cpus = c.in<int32_t>("cpus", m.cpus, 0, INT32_MAX);
+    v.ended_day = c.in<int64_t>("ended_day", m.ended_day, 0, days_max) - 1;
     return v;
 }
 
@@ -128,11 +157,12 @@ void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
     m.retired = v.retired.micro;
     m.ledger = v.ledger;
     m.receipts = v.receipts;
+    m.day = v.day + 1;
 }
 
 MetaRecord take(const Pb__MarketMeta& m, Check& c) {
     return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq), c.amount("retired", m.retired),
-            bool(m.ledger), c.count("receipts", m.receipts)};
+            bool(m.ledger), c.count("receipts", m.receipts), c.in<int64_t>("day", m.day, 0, days_max) - 1};
 }
 
 }  // namespace
@@ -140,6 +170,7 @@ MetaRecord take(const Pb__MarketMeta& m, Check& c) {
 SOUK_WIRE_CODEC(market::JobRecord, Pb__MarketJob, pb__market_job)
 SOUK_WIRE_CODEC(market::NodeRecord, Pb__MarketNode, pb__market_node)
 SOUK_WIRE_CODEC(market::AccountRecord, Pb__MarketAccount, pb__market_account)
+SOUK_WIRE_CODEC(market::UserRecord, Pb__MarketUser, pb__market_user)
 SOUK_WIRE_CODEC(market::MetaRecord, Pb__MarketMeta, pb__market_meta)
 
 }  // namespace souk::wire

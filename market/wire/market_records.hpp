@@ -12,6 +12,7 @@ std::string pack(const market::JobRecord& record);
 std::string pack(const market::NodeRecord& record);
 std::string pack(const market::AccountRecord& record);
 std::string pack(const market::MetaRecord& record);
+std::string pack(const market::UserRecord& record);
 template <>
 Result<market::JobRecord> unpack<market::JobRecord>(std::string_view bytes);
 template <>
@@ -20,5 +21,7 @@ template <>
 Result<market::AccountRecord> unpack<market::AccountRecord>(std::string_view bytes);
 template <>
 Result<market::MetaRecord> unpack<market::MetaRecord>(std::string_view bytes);
+template <>
+Result<market::UserRecord> unpack<market::UserRecord>(std::string_view bytes);
 
 }  // namespace souk::wire

@@ -49,6 +49,12 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"),
     ("marketctl", ["lj", "--hold"], "--hold is for move"),
     ("marketctl", ["lj", "--user", "me"], "are for receipts"), ("marketctl", ["lj", "--db", "x"], "--db is for ledger"),
+    ("marketctl", ["user"], "show, limit or unlimit is wanted"), ("marketctl", ["user", "limit"], "a user is missing"),
+    ("marketctl", ["user", "limit", "me"], "--spend-per-day, --jobs or --cpus is wanted"),
+    ("marketctl", ["user", "limit", "me", "--jobs", "many"], "--jobs: 'many' is not a whole number"),
+    ("marketctl", ["user", "limit", "me", "--spend-per-day", "-3"], "--spend-per-day: '-3' is not an amount"),
+    ("marketctl", ["user", "show", "me", "--cpus", "3"], "are for user limit"),
+    ("marketctl", ["lj", "--cpus", "3"], "are for user limit"),
     ("marketctl", ["ledger"], "'verify' is what"), ("marketctl", ["receipts", "--since", "noon"], "'noon' is neither"),
     ("marketctl", ["receipts", "--limit", "0"], "'0' is not a whole number"),
 ])
@@ -89,6 +95,22 @@ def test_json_is_the_daemons_own(start, agentd):
         process = start(name, *args)
         answer(agentd, process, {"a": [1, 2.5]})
         assert process.communicate(timeout=LIMIT)[0] == b'{"a": [1, 2.5]}\n'
+
+
+@pytest.mark.parametrize("args, asked", [
+    (["user", "show"], ["user-show", "-"]), (["user", "show", "me"], ["user-show", "me"]),
+    (["user", "limit", "me", "--jobs", "2"], ["user-limit", "me", "jobs=2"]),
+    (["user", "limit", "7", "--cpus", "none", "--spend-per-day", "1.5"], ["user-limit", "7", "spend-per-day=1.5", "cpus=none"]),
+    (["user", "unlimit", "me"], ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none"])])
+def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, asked):
+    process = start("marketctl", *args)
+    shown = {"user": "me", "uid": 7, "jobs": 2, "spent_today": 1.5, "running_jobs": 1, "running_cpus": 1, "held_jobs": 3}
+    assert answer(agentd, process, [shown] if args[1] == "show" else shown) == asked
+    out = process.communicate(timeout=LIMIT)[0].decode()
+    assert process.returncode == 0
+    assert out == ("" if args[1] != "show" else
+                   "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held\n"
+                   "me      7          -    1.5     2    1     -       1     3\n")
 
 
 def test_a_refusal_is_one_line_and_exit_1(start, agentd):

@@ -29,6 +29,7 @@ struct World {
     std::unique_ptr<Market> market;
     Nanos now = Nanos::from_s(1);
     Nanos transit = Nanos::from_ms(10);
+    Nanos calendar;  // what to add to `now` for Unix time
     std::map<JobId, HomeJob> jobs;
     std::map<NodeName, ProviderReport> providers;
     std::set<NodeName> connected;
@@ -41,6 +42,7 @@ struct World {
     std::map<NodeName, NodeRecord> stored_nodes;
     MetaRecord stored_meta;
     std::map<Holder, AccountRecord> stored_accounts;
+    std::map<uint32_t, UserRecord> stored_users;
     std::vector<Receipt> receipts;  // all that were ever stored
     std::map<JobId, Money> paid;    // by these
 
@@ -54,6 +56,8 @@ struct World {
         for (const auto& [id, r] : stored_jobs) market->load(r);
         for (const auto& [name, r] : stored_nodes) market->load(r);
         for (const auto& [holder, r] : stored_accounts) market->load(r);
+        for (const auto& [uid, r] : stored_users) market->load(r);
+        market->set_calendar(calendar);
         market->started(now);
     }
     void connect(const NodeName& node) {
@@ -84,11 +88,12 @@ struct World {
         if (connected.contains(p.node)) ck_assert(market->report(p.node, p, now).has_value());
     }
     JobId submit(const NodeName& home, int64_t price, Nanos work = Nanos::never(), int32_t cpus = 1,
-                 int64_t memory = 100, Money budget = {}) {
+                 int64_t memory = 100, Money budget = {}, uint32_t uid = 1000) {
         JobId id{home, ++next_id[home]};
         HomeJob& job = jobs[id];
         job.report.id = id;
-        job.report.uid = 1000;
+        job.report.uid = uid;
+        job.report.user = "u" + std::to_string(uid);
         job.report.terms.max_price = Money::units(price);
         job.report.terms.cpus = cpus;
         job.report.terms.memory_mb = memory;
@@ -191,6 +196,8 @@ struct World {
             if (const auto* node = std::get_if<NodeRecord>(&op)) stored_nodes[node->node] = *node;
             if (const auto* meta = std::get_if<MetaRecord>(&op)) stored_meta = *meta;
             if (const auto* gone = std::get_if<EraseJob>(&op)) stored_jobs.erase(gone->id);
+            if (const auto* user = std::get_if<UserRecord>(&op)) stored_users[user->uid] = *user;
+            if (const auto* gone = std::get_if<EraseUser>(&op)) stored_users.erase(gone->uid);
             if (const auto* account = std::get_if<AccountRecord>(&op)) stored_accounts[account->holder] = *account;
             if (const auto* receipt = std::get_if<Receipt>(&op)) {
                 receipts.push_back(*receipt);

@@ -7,6 +7,7 @@
 #include "market/wire/paths.hpp"
 #include "tools/common/ctl.hpp"
 #include "tools/marketctl/money.hpp"
+#include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"
 
 namespace souk::tools {
@@ -35,8 +36,16 @@ constexpr Verb verbs[] = {
     {"ledger", nullptr, "v", false, ledger_text},
 };
 
-Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money) {
+Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money, const UserOptions& user) {
     const std::string_view name = words.empty() ? "" : words[0];
+    if (name == "user") {
+        TRY_ASSIGN(CtlQuestion question, user_question(words.subspan(1), user));
+        TRY(take_money_options(money, question));
+        if (hold) return fail("user: --hold is for move, freeze and thaw");
+        return question;
+    }
+    if (!(user.spend + user.jobs + user.cpus).empty())
+        return fail(std::string(name) + ": --spend-per-day, --jobs and --cpus are for user limit");
     const Verb* verb = std::find_if(std::begin(verbs), std::end(verbs), [&](const Verb& v) {
         return name == v.name || (v.alias && name == v.alias);
     });
@@ -73,6 +82,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOp
 int run(int argc, char** argv) {
     bool hold = false;
     MoneyOptions money;
+    UserOptions user;
     CtlTool tool{
         {"marketctl",
          "[options] VERB [ARGS]",
@@ -85,6 +95,10 @@ int run(int argc, char** argv) {
           {0, "since", "TIME", "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
            set_text(money.since)},
           {0, "limit", "N", "with receipts: only the newest N", set_text(money.limit)},
+          {0, "spend-per-day", "AMOUNT", "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",
+           set_text(user.spend)},
+          {0, "jobs", "N", "with user limit: that run at once; none: any number", set_text(user.jobs)},
+          {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number", set_text(user.cpus)},
           {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every job\n"
@@ -97,11 +111,14 @@ int run(int argc, char** argv) {
          "  release ID          the job is the market's again\n"
          "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it paid\n"
          "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"
+         "  user show [USER]    what users may have at most, and have now\n"
+         "  user limit USER     set what this user may spend a day, and may have at once\n"
+         "  user unlimit USER   all its limits are gone\n"
          "  ledger verify       add up all receipts, and follow their chain of hashes\n"},
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",
-        [&](std::span<char*> words) { return parse_words(words, hold, money); },
+        [&](std::span<char*> words) { return parse_words(words, hold, money, user); },
         wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }

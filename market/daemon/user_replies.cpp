@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/user_replies.hpp"
+
+#include <charconv>
+
+#include "kernel/base/json.hpp"
+#include "market/wire/types.hpp"
+
+namespace souk {
+namespace {
+
+using market::Holder;
+using market::Job;
+using market::Market;
+using market::User;
+using market::UserLimits;
+
+constexpr uint32_t root_uid = 0;
+
+template <class T>
+Result<T> whole(const std::string& key, const std::string& text) {
+    T value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value < T{})
+        return fail(key + ": '" + text + "' is not a whole number, nor none");
+    return value;
+}
+
+std::string name_of(const Market& market, uint32_t uid) {
+    const auto user = market.users().find(uid);
+    if (user != market.users().end() && !user->second.record.name.empty()) return user->second.record.name;
+    const auto account = market.ledger().accounts().find(Holder::user(uid));
+    if (account != market.ledger().accounts().end()) return account->second.name;
+    for (const auto& [id, job] : market.jobs())
+        if (job.record.report.uid == uid) return job.record.report.user;
+    return {};
+}
+
+void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
+    const auto known = market.users().find(uid);
+    const User user = known == market.users().end() ? User{} : known->second;
+    const UserLimits& l = user.record.limits;
+    Money spent = user.spent;  // and what is charged since
+    for (const JobId& id : user.claiming)
+        if (const Job* job = market.find(id)) spent += market.cost(*job, now) - job->record.account.amount;
+    if (l.spend_per_day) spent = std::min(spent, std::max(*l.spend_per_day, user.spent));
+    w.begin_object().field("user", name_of(market, uid)).field("uid", uid);
+    if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
+    if (l.jobs) w.field("jobs", *l.jobs);
+    if (l.cpus) w.field("cpus", *l.cpus);
+    w.field("spent_today", std::max(spent, Money{})).field("running_jobs", user.claiming.size()).field("running_cpus", user.cpus);
+    w.field("held_jobs", user.held).field("day_is_spent", l.spend_per_day && market.day_is_spent(user)).end_object();
+}
+
+}  // namespace
+
+Result<uint32_t> user_of(const Market& market, const std::string& who) {
+    uint32_t uid = 0;
+    const auto [end, error] = std::from_chars(who.data(), who.data() + who.size(), uid);
+    if (error == std::errc{} && end == who.data() + who.size()) return uid;
+    for (const auto& [holder, record] : market.ledger().accounts())
+        if (holder.kind == Holder::Kind::user && record.name == who) return holder.uid;
+    for (const auto& [number, user] : market.users())
+        if (user.record.name == who) return number;
+    for (const auto& [id, job] : market.jobs())
+        if (job.record.report.user == who) return job.record.report.uid;
+    return fail("no such user: " + who + " (one who never had a job here is named by number)");
+}
+
+Result<std::string> users_reply(const Market& market, const std::string& who, uint32_t uid, Nanos now) {
+    JsonWriter w;
+    w.begin_array();
+    if (who != "-" || uid != root_uid) {
+        uint32_t of = uid;
+        if (who != "-") {
+            TRY_ASSIGN(of, user_of(market, who));
+        }
+        if (uid != root_uid && of != uid) return fail("only root may see the limits of others");
+        write_user(w, market, of, now);
+        w.end_array();
+        return w.take();
+    }
+    for (const auto& [of, user] : market.users()) {
+        if (!user.record.limits.any()) continue;
+        write_user(w, market, of, now);
+        if (w.bytes() > wire::json_bytes_max - 4096) return fail("there are too many users for one answer: name one");
+    }
+    w.end_array();
+    return w.take();
+}
+
+Result<std::string> limit_reply(Market& market, const std::vector<std::string>& args, uint32_t uid, Nanos now) {
+    if (uid != root_uid) return fail("only root may set what a user may have at most");
+    if (args.empty()) return fail("user-limit: the user is missing");
+    TRY_ASSIGN(const uint32_t of, user_of(market, args[0]));
+    const auto known = market.users().find(of);
+    UserLimits limits = known == market.users().end() ? UserLimits{} : known->second.record.limits;
+    for (size_t i = 1; i < args.size(); ++i) {
+        const size_t equals = std::min(args[i].find('='), args[i].size());
+        const std::string key = args[i].substr(0, equals), value = args[i].substr(std::min(equals + 1, args[i].size()));
+        const bool none = value == "none";
+        if (key == "spend-per-day") {
+            limits.spend_per_day.reset();
+            if (none) continue;
+            auto money = parse_money(value);
+            if (!money) return wrap(key, money.error());
+            limits.spend_per_day = *money;
+        } else if (key == "jobs" || key == "cpus") {
+            auto& limit = key == "jobs" ? limits.jobs : limits.cpus;
+            limit.reset();
+            if (none) continue;
+            TRY_ASSIGN(limit, whole<int32_t>(key, value));
+        } else {
+            return fail("user-limit: '" + args[i] + "' is none of spend-per-day, jobs and cpus");
+        }
+    }
+    const bool by_name = args[0].find_first_not_of("0123456789") != std::string::npos;
+    TRY(market.set_limits(of, by_name ? args[0] : name_of(market, of), limits, uid, now));
+    JsonWriter w;
+    write_user(w, market, of, now);
+    return w.take();
+}
+
+}  // namespace souk

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What users may have at most, on real daemons."""
+import json
+
+import pytest
+
+SPIN = ["sh", "-c", "while :; do :; done"]
+
+
+def users(m, *who):
+    return json.loads(m.tool("marketctl", "--json", "user", "show", *who).stdout)
+
+
+@pytest.fixture
+def unlimited(market):
+    yield market
+    market.tool("marketctl", "user", "unlimit", "0")
+
+
+def test_a_user_runs_no_more_jobs_than_an_operator_lets_him_and_sees_why(unlimited):
+    m = unlimited
+    m.tool("marketctl", "user", "limit", "0", "--jobs", "1")
+    low, high = m.srun("-p", "30", *SPIN), m.srun("-p", "40", *SPIN)
+    m.until_runs(high.id)
+    m.until_job(low.id, "is held", lambda j: j["status"] in ("wait", "suspend") and "may run 1 job at once" in j["comment"])
+    assert "may run 1 job at once" in m.tool("marketctl", "job", low.id).stdout
+    assert users(m)[0]["running_jobs"] == 1 and users(m)[0]["held_jobs"] == 1
+    m.kill_daemon("market")
+    m.until_up()
+    m.until_job(low.id, "is held still", lambda j: "may run 1 job at once" in j["comment"])
+    m.tool("marketctl", "user", "limit", "root", "--jobs", "none")
+    m.until_runs(low.id)
+    assert users(m) == []
+
+
+def test_who_has_spent_his_day_is_frozen_and_a_higher_limit_wakes_him(unlimited):
+    m = unlimited
+    spent = users(m, "0")[0]["spent_today"]
+    job = m.srun("-p", "40", *SPIN)
+    m.until_runs(job.id)
+    m.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{spent + 0.001:.6f}")
+    m.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
+    shown = users(m)[0]
+    assert shown["day_is_spent"] and shown["spent_today"] <= shown["spend_per_day"], shown
+    m.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{spent + 1:.6f}")
+    m.until_runs(job.id)
+
+
+def test_only_root_sets_limits_and_each_sees_his_own(market):
+    def as_nobody(*args):
+        return market.tool("marketctl", *args, check=False, user=65534, group=65534, extra_groups=[])
+    said = as_nobody("user", "limit", "65534", "--jobs", "3")
+    assert said.returncode == 1 and "only root may" in said.stderr
+    assert as_nobody("user", "show", "0").returncode == 1
+    assert json.loads(as_nobody("--json", "user", "show").stdout)[0]["uid"] == 65534
+    said = market.tool("marketctl", "user", "limit", "who-is-that", "--jobs", "3", check=False)
+    assert said.returncode == 1 and "no such user: who-is-that" in said.stderr

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What users may have at most: jobs and CPUs at once, money a day. (market_chaos.hpp has the limits on random markets
+// with faults.)
+#include "kernel/base/rng.hpp"
+#include "market/core/rank.hpp"
+#include "market/wire/market_records.hpp"
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
+constexpr uint32_t alice = 1000, bob = 1001;
+
+struct Limited : World {
+    Limited() {
+        add_node("n1", 100, 36, 8);
+        run_for(s(4));
+    }
+    JobId job(uint32_t uid, int64_t price, int32_t cpus = 1) { return submit("n1", price, Nanos::never(), cpus, 10, {}, uid); }
+    void limit(uint32_t uid, const UserLimits& l) {
+        ck_assert(market->set_limits(uid, uid == alice ? "alice" : "bob", l, 0, now).has_value());
+    }
+    void spend_at_most(int64_t units) { limit(alice, {Money::units(units), {}, {}}); }
+};
+
+UserLimits jobs_at_once(int32_t n) { return {{}, n, {}}; }
+UserLimits cpus_at_once(int32_t n) { return {{}, {}, n}; }
+
+}  // namespace
+
+START_TEST(a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first) {
+    Limited w;
+    w.limit(alice, jobs_at_once(2));
+    const JobId a = w.job(alice, 50), b = w.job(alice, 70), c = w.job(alice, 60), d = w.job(bob, 40);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "waiting");
+    ck_assert_text(w.comment(a), "user alice may run 2 jobs at once");
+    ck_assert_text(w.where(b), "n1");
+    ck_assert_text(w.where(c), "n1");
+    ck_assert_text(w.where(d), "n1");
+    const JobId e = w.job(alice, 80);
+    w.run_for(s(1));
+    ck_assert_text(w.where(e), "n1");
+    ck_assert_text(w.where(c), "frozen");
+    w.end(w.jobs[e]);
+    w.run_for(s(1));
+    ck_assert_text(w.where(c), "n1");
+    w.limit(alice, jobs_at_once(1));
+    w.run_for(s(1));
+    ck_assert_text(w.where(b), "n1");
+    ck_assert_text(w.where(c), "frozen");
+    w.limit(alice, {});
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(c), "n1");
+    ck_assert(w.stored_users.empty());
+}
+END_TEST
+
+START_TEST(a_user_uses_no_more_cpus_at_once_than_its_limit) {
+    Limited w;
+    w.limit(alice, cpus_at_once(4));
+    const JobId a = w.job(alice, 90, 3), b = w.job(alice, 80, 2), c = w.job(alice, 70, 1), d = w.job(alice, 60, 5);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(b), "waiting");
+    ck_assert_text(w.comment(b), "user alice may use 4 CPUs at once; it needs 2");
+    ck_assert_text(w.where(c), "n1");
+    ck_assert_text(w.where(d), "waiting");
+    w.jobs[a].report.terms.max_price = Money::units(65);
+    w.tell(w.jobs[a]);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert_text(w.where(b), "n1");
+    ck_assert_text(w.where(c), "n1");
+}
+END_TEST
+
+START_TEST(a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting) {
+    Limited w;
+    w.limit(alice, jobs_at_once(1));
+    const JobId big = w.job(alice, 90, 9), cheap = w.job(alice, 20), good = w.job(alice, 50);
+    w.run_for(s(1));
+    ck_assert_text(w.where(good), "n1");
+    ck_assert_text(w.comment(big), "needs 9 CPUs; no provider has more than 8");
+    ck_assert_text(w.comment(cheap), "user alice may run 1 job at once");
+    for (int i = 0; i < 8; ++i) w.job(bob, 60);
+    w.run_for(s(1));
+    ck_assert_text(w.where(good), "frozen");  // outbid: and its place in the limit goes to who can have a place
+    ck_assert_text(w.comment(good).substr(0, 17), "displaced by job ");
+}
+END_TEST
+
+START_TEST(who_is_held_bids_against_nobody) {
+    Limited w;
+    w.limit(alice, jobs_at_once(1));
+    const JobId a = w.job(alice, 90);
+    for (int i = 0; i < 7; ++i) w.job(bob, 80);
+    w.job(alice, 70);
+    w.run_for(s(1));
+    ck_assert_text(format_money(w.market->find(a)->record.price), "36");  // the reserve, not 70
+    w.limit(alice, {});
+    w.run_for(s(2));
+    ck_assert_text(format_money(w.market->find(a)->record.price), "70");
+}
+END_TEST
+
+START_TEST(who_runs_out_of_reach_counts_and_holds_no_place_for_another) {
+    Limited w;
+    w.add_node("n2", 100, 36, 1);
+    w.limit(alice, jobs_at_once(1));
+    const JobId a = w.submit("n2", 40, Nanos::never(), 8, 10, {}, alice);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+    w.disconnect("n2");
+    const JobId b = w.job(alice, 90), c = w.job(bob, 50, 1);
+    ProviderReport p = w.providers["n2"];
+    p.node = "n3";
+    w.providers["n3"] = p;
+    w.connect("n3");
+    w.run_for(s(1));
+    ck_assert_text(w.comment(b), "user alice may run 1 job at once");
+    ck_assert_text(w.where(c), "n3");
+}
+END_TEST
+
+START_TEST(only_root_sets_limits_and_they_outlive_the_market) {
+    Limited w;
+    ck_assert(!w.market->set_limits(alice, "alice", jobs_at_once(1), alice, w.now).has_value());
+    ck_assert(w.market->users().empty() || !w.market->users().at(alice).record.limits.any());
+    w.limit(alice, {Money::units(5), 1, 3});
+    w.job(alice, 50);
+    w.job(alice, 50);
+    w.run_for(s(10));
+    const auto read = wire::unpack<UserRecord>(wire::pack(w.stored_users.at(alice)));
+    ck_assert(read.has_value());
+    ck_assert(read->limits == (UserLimits{Money::units(5), 1, 3}));
+    ck_assert_text(read->name, "alice");
+    w.restart();
+    w.connect("n1");
+    w.run_for(s(10));
+    ck_assert(w.market->users().at(alice).record.limits == read->limits);
+    ck_assert_uint_eq(w.market->users().at(alice).claiming.size(), 1);
+    ck_assert_uint_eq(w.market->users().at(alice).held, 1);
+}
+END_TEST
+
+START_TEST(all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_begins_anew) {
+    Limited w;
+    w.run_until({day_ns - s(1'000).ns});
+    w.spend_at_most(10);
+    const JobId a = w.job(alice, 50, 3), b = w.job(alice, 40), c = w.job(bob, 40);  // 4 CPUs at 36: 0.04 a second
+    w.run_for(s(200));
+    ck_assert_text(w.where(a), "n1");
+    w.tell(w.jobs[a]);
+    w.run_for(s(49));
+    ck_assert_text(w.where(a), "n1");
+    w.run_for(s(2));
+    for (const JobId& id : {a, b}) {
+        ck_assert_text(w.where(id), "frozen");
+        ck_assert_text(w.comment(id), "user alice has spent the 10 of this day (UTC); it goes on tomorrow, or with a higher limit");
+    }
+    ck_assert_text(w.where(c), "n1");
+    const Money spent = w.cost(a) + w.cost(b);
+    ck_assert(spent <= Money::units(10) && spent > Money::units(10) - Money{3});
+    const JobId late = w.job(alice, 60);
+    w.run_for(s(10));
+    ck_assert_text(w.where(late), "waiting");
+    w.restart();
+    w.connect("n1");
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "frozen");
+    w.end(w.jobs[late]);
+    w.run_until({day_ns + s(100).ns});
+    ck_assert_text(w.where(a), "n1");
+    ck_assert_text(w.where(b), "n1");
+    const double today = static_cast<double>((w.cost(a) + w.cost(b) - spent).micro) / 1e6;
+    ck_assert_msg(today > 3.99 && today < 4.01, "%f since midnight", today);
+    w.run_until({day_ns + s(1'000).ns});
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert((w.cost(a) + w.cost(b) - spent) <= Money::units(10));
+}
+END_TEST
+
+START_TEST(a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment) {
+    Limited w;
+    w.run_until({day_ns - s(100).ns});
+    w.spend_at_most(4);
+    const JobId a = w.job(alice, 50);  // 0.01 a second
+    w.run_until({day_ns + s(150).ns});
+    ck_assert_text(w.where(a), "n1");  // 1 before midnight, 1.5 after it
+    const User& user = w.market->users().at(alice);
+    const double spent = static_cast<double>((user.spent + w.cost(a) - w.market->find(a)->record.account.amount).micro) / 1e6;
+    ck_assert_msg(spent > 1.49 && spent < 1.51, "%f since midnight", spent);
+    w.run_until({day_ns + s(500).ns});
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert(w.cost(a) <= Money{5'000'000});
+    ck_assert(w.cost(a) > Money{4'990'000});
+}
+END_TEST
+
+START_TEST(a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_counts) {
+    Limited w;
+    const JobId a = w.job(alice, 50);
+    w.run_for(s(300));  // 3, and no limit yet
+    w.spend_at_most(2);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert(w.market->find(a)->record.account.amount <= Money{3'010'000});
+    w.spend_at_most(5);
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n1");
+    w.run_for(s(200));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert(w.cost(a) <= Money::units(5) && w.cost(a) > Money::units(5) - Money{3});
+    w.limit(alice, {});
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n1");
+    w.spend_at_most(0);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "frozen");
+}
+END_TEST
+
+START_TEST(a_clock_that_is_set_back_gives_no_second_day) {
+    Limited w;
+    w.calendar = {5 * day_ns};
+    w.market->set_calendar(w.calendar);
+    w.run_for(s(1));
+    w.spend_at_most(1);
+    const JobId a = w.job(alice, 50);
+    w.run_for(s(300));
+    ck_assert_text(w.where(a), "frozen");
+    for (const int64_t day : {4, 2}) {
+        w.calendar = {day * day_ns};
+        w.market->set_calendar(w.calendar);
+        w.run_for(s(300));
+        ck_assert_text(w.where(a), "frozen");
+        w.restart();
+        w.connect("n1");
+        w.run_for(s(300));
+        ck_assert_text(w.where(a), "frozen");
+        ck_assert(w.cost(a) <= Money::units(1));
+    }
+    w.calendar = {3 * day_ns};
+    w.market->set_calendar(w.calendar);
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "n1");
+}
+END_TEST
+
+namespace {
+
+// A market without faults whose users have limits, at rest after every event.
+struct Quiet {
+    World w;
+    Rng rng;
+    bool mixed;
+    std::map<uint32_t, UserLimits> limits;
+    size_t held = 0, lost = 0;
+
+    Quiet(uint64_t seed, bool needs) : rng(seed), mixed(needs) {
+        for (int64_t i = 1, n = rng.between(1, 5); i <= n; ++i)
+            w.add_node("n" + std::to_string(i), rng.between(1, 3) * 50, rng.between(0, 20), static_cast<int32_t>(rng.between(1, 4)),
+                       mixed ? rng.between(2, 6) * 100 : 1'000'000);
+        w.run_for(s(10));
+    }
+    JobId any_job() {
+        auto it = w.jobs.begin();
+        std::advance(it, static_cast<long>(rng.below(w.jobs.size())));
+        return it->first;
+    }
+    void event() {
+        const uint32_t uid = 1000 + static_cast<uint32_t>(rng.below(3));
+        const uint64_t kind = rng.below(8);
+        if (kind == 0) {
+            UserLimits l;
+            if (rng.chance(0.6)) l.jobs = static_cast<int32_t>(rng.between(0, 4));
+            if (rng.chance(0.4)) l.cpus = static_cast<int32_t>(rng.between(0, 6));
+            ck_assert(w.market->set_limits(uid, "u", l, 0, w.now).has_value());
+            limits[uid] = l;
+        } else if (kind < 5 || w.jobs.empty()) {
+            w.submit("n1", rng.between(1, 60), Nanos::never(), static_cast<int32_t>(mixed ? rng.between(1, 3) : 1),
+                     mixed ? rng.between(0, 4) * 100 : 0, {}, uid);
+        } else if (kind == 5) {
+            auto& job = w.jobs.at(any_job());
+            if (job.report.phase != JobPhase::finished) w.end(job);
+        } else if (kind == 6) {
+            auto& job = w.jobs.at(any_job());
+            job.report.terms.max_price = Money::units(rng.between(1, 60));
+            if (job.report.phase != JobPhase::finished) w.tell(job);
+        } else {
+            auto p = w.providers.at("n1");
+            p.on_market = !p.on_market;
+            w.set_provider(p);
+        }
+        w.run_for(s(30));
+    }
+    std::vector<const Job*> by_rank() const {
+        std::vector<const Job*> order;
+        for (const auto& [id, job] : w.market->jobs())
+            if (job.phase() != JobPhase::finished) order.push_back(&job);
+        const auto rank = [](const Job* j) { return Rank::of(j->bid, j->record.report.submitted, j->key); };
+        std::sort(order.begin(), order.end(), [&](const Job* a, const Job* b) { return rank(a) < rank(b); });
+        return order;
+    }
+    static bool runs(const Job* job) { return job->phase() == JobPhase::running; }
+    bool lets(uint32_t uid, size_t jobs, int64_t cpus, int32_t more) {
+        const UserLimits& l = limits[uid];
+        return (!l.jobs || static_cast<int64_t>(jobs) < *l.jobs) && (!l.cpus || cpus + more <= *l.cpus);
+    }
+    ClassKey class_at(const NodeName& n) const {
+        return class_of(static_cast<int32_t>(w.providers.at(n).speed), w.providers.at(n).reserve);
+    }
+
+    // One pass over all jobs by rank, from nothing: each takes the best class with room, unless its user's limits forbid.
+    void check_against_one_pass() {
+        std::map<NodeName, int32_t> room;
+        for (const auto& [name, p] : w.providers) room[name] = p.on_market ? p.cpus : 0;
+        std::map<uint32_t, int32_t> running;
+        for (const Job* job : by_rank()) {
+            const JobReport& r = job->record.report;
+            NodeName best;
+            for (const auto& [name, free] : room) {
+                if (free < 1 || w.providers.at(name).reserve > r.terms.max_price) continue;
+                if (best.empty() || class_at(name) < class_at(best)) best = name;
+            }
+            const bool allowed = lets(r.uid, static_cast<size_t>(running[r.uid]), running[r.uid], 1);
+            const bool expected = allowed && !best.empty();
+            ck_assert_msg(runs(job) == expected, "%s %s", r.id.text().c_str(), w.comment(r.id).c_str());
+            held += !allowed;
+            lost += best.empty();
+            if (!expected) continue;
+            ck_assert(class_at(r.where) == class_at(best));
+            --room[best];
+            ++running[r.uid];
+        }
+    }
+    // Nobody whom its limits allow to run envies a lesser one; who is not allowed would pass a limit.
+    void check_envy() {
+        std::map<uint32_t, std::pair<size_t, int64_t>> running;
+        std::map<NodeName, std::pair<int64_t, int64_t>> room;  // beside those that rank above
+        for (const auto& [name, p] : w.providers) room[name] = {p.cpus, p.memory_mb};
+        for (const Job* job : by_rank()) {
+            const JobReport& r = job->record.report;
+            auto& [jobs, cpus] = running[r.uid];
+            if (!lets(r.uid, jobs, cpus, r.terms.cpus)) {
+                ck_assert_msg(!runs(job), "%s is above its user's limits", r.id.text().c_str());
+                ++held;
+                continue;
+            }
+            for (const auto& [name, p] : w.providers) {
+                if (!p.on_market || p.reserve > r.terms.max_price) continue;
+                const bool better = !runs(job) || class_at(name) < class_at(r.where);
+                const bool fits = room[name].first >= r.terms.cpus && room[name].second >= r.terms.memory_mb;
+                ck_assert_msg(!better || !fits, "%s (%s) would fit on %s", r.id.text().c_str(), w.where(r.id).c_str(), name.c_str());
+            }
+            lost += !runs(job);
+            if (!runs(job)) continue;
+            room[r.where].first -= r.terms.cpus;
+            room[r.where].second -= r.terms.memory_mb;
+            ++jobs;
+            cpus += r.terms.cpus;
+        }
+    }
+};
+
+}  // namespace
+
+// Method: after every event of a random history the allocation is compared with the definition.
+START_TEST(with_limits_the_allocation_is_that_of_one_pass_whatever_happened_before) {
+    size_t held = 0, lost = 0;
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        Quiet q(seed, false);
+        for (int i = 0; i < 60; ++i) {
+            q.event();
+            q.check_against_one_pass();
+        }
+        held += q.held;
+        lost += q.lost;
+    }
+    ck_assert(held > 1'000 && lost > 1'000);
+}
+END_TEST
+
+START_TEST(nobody_whom_its_limits_allow_to_run_envies_a_lesser_job) {
+    size_t held = 0, lost = 0;
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        Quiet q(seed, true);
+        for (int i = 0; i < 60; ++i) {
+            q.event();
+            q.check_envy();
+        }
+        held += q.held;
+        lost += q.lost;
+    }
+    ck_assert(held > 1'000 && lost > 1'000);
+}
+END_TEST
+
+UNIT_SUITE_LONG(market_limits, 120, a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first,
+                a_user_uses_no_more_cpus_at_once_than_its_limit,
+                a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting, who_is_held_bids_against_nobody,
+                who_runs_out_of_reach_counts_and_holds_no_place_for_another, only_root_sets_limits_and_they_outlive_the_market,
+                all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_begins_anew,
+                a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment,
+                a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_counts,
+                a_clock_that_is_set_back_gives_no_second_day,
+                with_limits_the_allocation_is_that_of_one_pass_whatever_happened_before,
+                nobody_whom_its_limits_allow_to_run_envies_a_lesser_job);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// marketctl user: what users may have at most.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "tools/common/ctl.hpp"
+
+namespace souk::tools {
+
+struct UserOptions {
+    std::string spend, jobs, cpus;
+};
+
+// `words`: what follows "user". Errors: a mistake on the command line.
+Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& options);
+
+}  // namespace souk::tools
