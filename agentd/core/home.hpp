@@ -170,7 +170,7 @@ class Home {
         bool source_ready = false, destination_ready = false;
         bool stopped = false;
         std::string cannot_move;  // where it runs now
-        int32_t pid = 0;          // of `pid_epoch`
+        int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
         Nanos cost_run;           // its run time when it had cost HomeJob::cost
         Money warned;             // the budget of which it was said that it ends soon

@@ -66,14 +66,14 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     HomeJob* job = mutable_job(event.id);
     const Reindex indexed(*this, event.id.seq);
     if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
+    const bool moves_there = job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
+    if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) return stranger(job, node, event, out);
     if (event.pid > 0) {
         Volatile& v = vol(*job);
         v.pid = event.pid;
         v.pid_epoch = event.epoch;
     }
-    if (job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch)
-        return candidate(*job, event, now, out);
-    if (node != job->at.node || event.epoch != job->epoch) return stranger(job, node, event, out);
+    if (moves_there) return candidate(*job, event, now, out);
     tally_cpu(*job, event);
     switch (job->phase) {
         case JobPhase::starting: return owner_starting(*job, event, now, out);
@@ -151,19 +151,20 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
     switch (e.state) {
         case GuestState::running: {
             Volatile& v = vol(job);
-            const bool stood = v.running_since == Nanos::never();
+            bool news = v.running_since == Nanos::never();  // it stood: from here on it is paid for
             start_clock(job, now);
             if (job.cancelled) return end_by_cancel(job, now, out);
-            if (stood) report(job, now, out);  // it is paid for from here on
             if (v.cannot_move != e.cannot_move) {
                 v.cannot_move = e.cannot_move;
                 out.push_back(Tell{job.id, Tell::What::comment, e.cannot_move.empty() ? "can move again" : e.cannot_move});
-                report(job, now, out);
+                news = true;
             }
             if (job.stats.cpu_time - v.cpu_told >= cpu_worth_telling) {
                 v.cpu_told = job.stats.cpu_time;
-                report(job, now, out);
+                news = true;
             }
+            if (v.pid_epoch == job.epoch && std::exchange(v.pid_told, v.pid) != v.pid) news = true;
+            if (news) report(job, now, out);
             if (v.stopped != e.stopped) {
                 v.stopped = e.stopped;
                 out.push_back(Tell{job.id, e.stopped ? Tell::What::stopped : Tell::What::continued, ""});

@@ -175,6 +175,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::removed: return;
         }
     });
+    if (e.kind == Kind::movable) tell_again(key);  // its pid, and the CPU time
 }
 
 bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes) {

@@ -391,10 +391,7 @@ void Agent::tick_load() {
     // Each job when it is new, and then once a minute, a few of them now.
     size_t n = 0;
     for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked()) {
-            c->look();
-            tell_again(key);
-        }
+        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked()) c->look();
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }

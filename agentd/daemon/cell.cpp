@@ -208,7 +208,8 @@ void Cell::client_event(CapsuleClient::Event& e) {
             root_ = e.value;
             has_job_ = true;
             if (e.stream == 1) terminal_ = tty_key(e.offset, e.limit);
-            return tell(CellEvent::Kind::started);
+            tell(CellEvent::Kind::started);
+            return look_soon();
         }
         case InitEventKind::exec_failed: {
             CellEvent event{};
@@ -305,15 +306,14 @@ void Cell::signal(int number) {
     update_watch();
 }
 
-pid_t Cell::pid() {
-    if (pid_ != 0 && pid_of_ == root_) return pid_;
-    if (root_ == 0 || gone_ || !job_group_) return 0;
+void Cell::find_pid() {
+    if (pid() != 0 || root_ == 0 || !job_group_) return;
     const auto pids = job_group_->pids();
-    if (!pids) return 0;
+    if (!pids) return;
     const auto inside = pids_inside(*pids);
     const auto root = inside.find(root_);
     pid_of_ = root_;
-    return pid_ = root == inside.end() ? 0 : root->second;
+    pid_ = root == inside.end() ? 0 : root->second;
 }
 
 void Cell::kill_capsule() {

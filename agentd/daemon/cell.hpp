@@ -117,8 +117,8 @@ class Cell {
     Result<Fd> open_sealed() const { return open_image(image_parent(), key_.text()); }
     const GuestJob& job() const { return job_; }
     const GuestKey& key() const { return key_; }
-    // Of the job's first process, on this node; 0: not known.
-    pid_t pid();
+    // Of the job's first process, on this node; 0: no look has found it yet.
+    pid_t pid() const { return pid_of_ == root_ ? pid_ : 0; }
     bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
@@ -163,6 +163,8 @@ class Cell {
     void set_limits();
     std::vector<int> v1_tasks() const;
     std::string what_killed() const;
+    void look_soon();
+    void find_pid();
     Status plan_dump(double link_bytes_per_s);
     Status room_for_image(uint64_t bytes) const;
 
@@ -177,7 +179,7 @@ class Cell {
     CriuSession criu_;
     Watch client_watch_, exit_watch_, criu_watch_;
     Timer limit_, exit_limit_;
-    Timer drop_;  // of an image that is of no more use
+    Timer drop_, look_;  // of an image that is of no more use; at a job that has just begun to run here
     std::vector<Fd> job_ends_;
     std::optional<std::vector<std::string>> stdio_keys_;  // CRIU's names of them, once the image is here and loaded
 
@@ -228,7 +230,7 @@ class Cell {
 
     bool has_job_ = false;  // started, restored or found running
     pid_t root_ = 0;              // its first process, inside
-    pid_t pid_ = 0, pid_of_ = 0;  // on this node, as it was found out for that root
+    pid_t pid_ = 0, pid_of_ = 0;  // on this node, as a look found out for that root
     std::string dump_trouble_;  // why the image could not be completed
     std::string terminal_;  // CRIU's name of it
     uint64_t acked_[2] = {0, 0}, received_[2] = {0, 0}, output_end_[2] = {0, 0};

@@ -23,7 +23,9 @@
 namespace souk {
 namespace {
 
-constexpr Nanos ready_limit = Nanos::from_s(20), drop_after = Nanos::from_ms(20);
+constexpr Nanos ready_limit = Nanos::from_s(20);
+// After the word that a job runs: what need not be told with it.
+constexpr Nanos drop_after = Nanos::from_ms(20), look_after = Nanos::from_ms(20);
 constexpr Nanos last_steps = Nanos::from_ms(500);  // of a restored job from CRIU's last word to its own code
 constexpr uint64_t image_slack_bytes = 2 << 20;
 
@@ -63,8 +65,14 @@ void Cell::drop_image() {
 void Cell::look() {
     if (!has_job_ || gone_ || plan_ != Plan::none || filling_ || exited_) return;
     looked_ = true;
+    look_.cancel();
+    find_pid();
     const Status movable = check_movable(*capsule_, root_, job_.spec.tcp);
     tell(CellEvent::Kind::movable, movable ? "" : movable.error().message);
+}
+
+void Cell::look_soon() {
+    look_ = site_.loop->after(look_after, [this] { look(); });
 }
 
 void Cell::ready_criu(bool to_disk) {
@@ -230,7 +238,7 @@ void Cell::criu_event(const CriuEvent& e) {
             tell(CellEvent::Kind::restore_running);
             // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
             drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
-            return look();
+            return look_soon();
         case CriuEventKind::refused: return undone();
         case CriuEventKind::failed:
         case CriuEventKind::lost:

@@ -158,7 +158,8 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
     command = [f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory", "48"]
     job = market.srun("-p", 50, *command)
     job.printed(2)
-    assert b"testload" in open(f"/proc/{market.job(job.id)['pid']}/cmdline", "rb").read()
+    pid = market.until_job(job.id, "has a pid", lambda j: j.get("pid"))["pid"]
+    assert b"testload" in open(f"/proc/{pid}/cmdline", "rb").read()
     market.tool("marketctl", "--hold", "freeze", job.id)
     where = market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")["where"]
     [pages] = glob.glob(f"{market.daemon(where)['state_dir']}/images/*/souk-pages")
@@ -180,7 +181,7 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
         market.tool("marketctl", "--hold", "freeze", job.id)
     flip()
     market.tool("marketctl", "release", job.id)
-    thawed = market.until_job(job.id, "runs again", lambda j: j["status"] == "run")
+    thawed = market.until_job(job.id, "runs again", lambda j: j["status"] == "run" and j.get("pid"))
     assert b"testload" in open(f"/proc/{thawed['pid']}/cmdline", "rb").read()
     assert job.wait(150) == 0
     assert bytes(job.out) == subprocess.run(command, capture_output=True, timeout=150).stdout

@@ -90,6 +90,13 @@ struct Bench {
         return b;
     }
     const HomeJob& job() const { return *h.find(id); }
+    // To the market, in the last step; null: none.
+    const JobReport* reported() const {
+        for (const auto& o : out)
+            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
+                if (const auto* r = std::get_if<JobReport>(&m->message)) return r;
+        return nullptr;
+    }
 
     // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
     std::string text() const {

@@ -8,21 +8,39 @@ using namespace souk::unit;
 START_TEST(a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs) {
     Bench b;
     b.shipping();
-    const auto reported = [&b]() -> const JobReport* {
-        for (const auto& o : b.out)
-            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
-                if (const auto* r = std::get_if<JobReport>(&m->message)) return r;
-        return nullptr;
-    };
     b.event("n2", 1, GuestState::dumping);
     b.event("n3", 2, GuestState::failed, "no room");
-    ck_assert(reported() && reported()->phase == JobPhase::running && reported()->stands);
+    ck_assert(b.reported() && b.reported()->phase == JobPhase::running && b.reported()->stands);
     b.now += Nanos::from_s(100);
     b.event("n2", 1, GuestState::running);
-    ck_assert(reported() && !reported()->stands);
+    ck_assert(b.reported() && !b.reported()->stands);
     ck_assert(b.job().stats.run_time == Nanos{0});
     b.event("n2", 1, GuestState::running);
-    ck_assert(!reported());
+    ck_assert(!b.reported());
+}
+END_TEST
+
+START_TEST(the_pid_of_a_job_is_told_to_the_market_when_its_node_has_found_it) {
+    Bench b;
+    b.running();
+    ck_assert(b.reported() && b.reported()->pid == 0);
+    const auto found = [&b](const char* node, uint64_t epoch, int32_t pid) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {epoch};
+        e.state = GuestState::running;
+        e.pid = pid;
+        b.out.clear();
+        b.h.guest_event(node, e, b.now, b.out);
+    };
+    found("n2", 1, 77);
+    ck_assert(b.reported() && b.reported()->pid == 77);
+    found("n2", 1, 77);
+    ck_assert(!b.reported());
+    found("n3", 2, 78);  // no copy of its
+    ck_assert(!b.reported());
+    b.suspend().event("n2", 1, GuestState::running, "no room");
+    ck_assert(b.reported() && b.reported()->pid == 77);
 }
 END_TEST
 
@@ -147,6 +165,7 @@ END_TEST
 
 UNIT_SUITE(home_use,
            a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs,
+           the_pid_of_a_job_is_told_to_the_market_when_its_node_has_found_it,
            the_market_hears_when_a_freeze_begins_that_the_clock_stands,
            a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
            the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts,
