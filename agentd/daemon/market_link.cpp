@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/market_link.hpp"
 
+#include <sys/random.h>
+
 #include <algorithm>
 
 #include "kernel/sys/log.hpp"
@@ -18,10 +20,17 @@ wire::CtlReply refusal(std::string why) {
     return r;
 }
 
+// Differs from every other node's.
+uint64_t random_seed() {
+    uint64_t seed = 0;
+    if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = static_cast<uint64_t>(Loop::now().ns);
+    return seed;
+}
+
 }  // namespace
 
 MarketLink::MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers)
-    : loop_(loop), log_(log), node_(std::move(node)), own_address_(std::move(own_address)), market_(std::move(market)), handlers_(std::move(handlers)) {}
+    : loop_(loop), log_(log), node_(std::move(node)), own_address_(std::move(own_address)), market_(std::move(market)), handlers_(std::move(handlers)), pause_(pause_min, pause_max, random_seed()) {}
 
 void MarketLink::connect() {
     // Names may change what they stand for; the resolver is asked at start, a number costs nothing.
@@ -67,7 +76,7 @@ Status MarketLink::frame(const wire::Frame& f) {
         log_.info("connected to the market", {{"at", market_}});
         welcomed_ = true;
         trouble_.clear();
-        pause_ = Nanos{};
+        pause_.reset();
         handlers_.up();
         handlers_.tried();
         return {};
@@ -88,8 +97,7 @@ void MarketLink::lost(const std::string& why) {
     trouble_ = why;
     channel_.reset();
     const bool was_up = std::exchange(welcomed_, false);
-    pause_ = std::clamp(Nanos{pause_.ns * 2}, pause_min, pause_max);
-    retry_ = loop_.after(pause_, [this] { connect(); });
+    retry_ = loop_.after(pause_.next(), [this] { connect(); });
     for (auto& [number, q] : std::exchange(questions_, {})) q.done(refusal("the connection to the market broke: " + why));
     if (was_up) handlers_.down();
     handlers_.tried();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MarketLink: this node's one connection to the market, made again with a growing pause for as long as the daemon
-// lives.
+// MarketLink: this node's one connection to the market, made again with a growing, jittered pause for as long as the
+// daemon lives.
 // What is sent while there is none is dropped: both halves of the node report everything when it is up again. Relays
 // the questions of marketctl and their answers. Owned by the Agent.
 #pragma once
@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "kernel/base/retry.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/loop.hpp"
 #include "market/wire/channel.hpp"
@@ -55,7 +56,7 @@ class MarketLink {
     std::unique_ptr<wire::Channel> channel_;
     bool welcomed_ = false;
     Timer retry_;
-    Nanos pause_;
+    RetryPause pause_;
     std::map<uint64_t, Question> questions_;
     uint64_t next_question_ = 1;
 };

@@ -11,7 +11,6 @@
 namespace souk {
 namespace {
 
-constexpr unsigned completions_per_iteration = 256;  // then timers have their turn
 constexpr unsigned deferred_per_iteration = 1'000'000;
 constexpr uint64_t timeout_data = static_cast<uint64_t>(Op::timeout);
 constexpr uint64_t unheard_data = static_cast<uint64_t>(Op::none);
@@ -21,7 +20,8 @@ constexpr uint64_t unheard_data = static_cast<uint64_t>(Op::none);
 // ---- LoopCore
 
 LoopCore::LoopCore(std::unique_ptr<Ring> ring, const LoopOptions& options)
-    : ring_(std::move(ring)), objects_(options.objects_max), timers_max_(options.timers_max) {
+    : ring_(std::move(ring)), objects_(options.objects_max), timers_max_(options.timers_max),
+      completions_per_iteration_(options.completions_per_iteration) {
     MUST(options.objects_max < 1u << 24);  // the slot's share of user_data
 }
 
@@ -165,7 +165,7 @@ void LoopCore::dispatch_one(const io_uring_cqe& cqe) {
 
 void LoopCore::dispatch() {
     io_uring_cqe batch[64];
-    for (unsigned total = 0; total < completions_per_iteration;) {
+    for (unsigned total = 0; total < completions_per_iteration_;) {
         const unsigned n = ring_->reap(batch, std::size(batch));
         if (n == 0) break;
         for (unsigned i = 0; i < n; ++i) dispatch_one(batch[i]);
@@ -241,6 +241,13 @@ void Timer::cancel() {
 bool Timer::waiting() const { return core_ != nullptr && core_->timers().waiting(key_); }
 
 // ---- Loop
+
+LoopOptions LoopOptions::for_many_peers() {
+    LoopOptions options;
+    options.ring = {.sq_entries = 1024, .cq_entries = 16 * 1024, .buffers = 1024, .buffer_bytes = 4 * 1024};
+    options.completions_per_iteration = 4 * 1024;
+    return options;
+}
 
 Result<Loop> Loop::open(const LoopOptions& options) {
     TRY_ASSIGN(auto ring, Ring::open(options.ring));

@@ -136,6 +136,9 @@ struct LoopOptions {
     RingOptions ring;
     uint32_t objects_max = 16 * 1024;   // streams, listeners, watches and connects together
     size_t timers_max = 256 * 1024;
+    unsigned completions_per_iteration = 256;  // then timers and deferred functions have their turn
+    // For a daemon that thousands talk to at once: as many can be heard in one iteration, in smaller receive buffers.
+    static LoopOptions for_many_peers();
 };
 
 struct LoopStats {

@@ -104,6 +104,7 @@ class LoopCore {
     SlotTable<Object> objects_;
     TimerHeap timers_;
     size_t timers_max_;
+    unsigned completions_per_iteration_;
     std::vector<SlotKey> dirty_;
     std::vector<SlotKey> soon_;
     std::deque<std::function<void()>> deferred_;

@@ -16,6 +16,8 @@ class Machines {
     // Kind 0: not known, or one too many: fits everywhere and takes everything; then the image is checked where it arrives.
     int kind_of(const Machine& machine);
     bool fits(int here, int there) const { return takes_[static_cast<size_t>(here)][static_cast<size_t>(there)]; }
+    // Whether machines of these two kinds take the same things.
+    bool take_the_same(int a, int b) const { return takes_[static_cast<size_t>(a)] == takes_[static_cast<size_t>(b)]; }
     // Whether what ran there can go to every known kind.
     bool fits_all(int there) const { return all_[static_cast<size_t>(there)]; }
     size_t kinds() const { return takes_.size() - 1; }

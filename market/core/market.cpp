@@ -11,8 +11,7 @@ namespace souk::market {
 
 namespace {
 constexpr uint64_t seq_block = 1024;              // orders between two writes of the limit
-constexpr Nanos note_pace = Nanos::from_s(1);     // between two notes to one provider, or two directories
-constexpr size_t directory_small = 64;            // up to so many nodes a directory goes out at once
+constexpr Nanos note_pace = Nanos::from_s(1);     // between two notes to one provider
 }  // namespace
 
 Market::Market(MarketOptions options) : options_(std::move(options)) {
@@ -146,7 +145,6 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
         touch(job);
         set_alarm(job);
     }
-    directory_due_ = true;
     return {};
 }
 
@@ -169,7 +167,6 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
         touch(job->second);
         set_alarm(job->second);
     }
-    directory_due_ = true;
 }
 
 Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
@@ -193,7 +190,8 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     const int64_t beside = r.free_mb + node.used_mb;
     node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
     if (terms_changed) unsaved_nodes_.insert(name);
-    if (const int kind = machines_.kind_of(r.machine); kind != std::exchange(node.machine, kind)) {
+    const int kind = machines_.kind_of(r.machine);
+    if (!machines_.take_the_same(std::exchange(node.machine, kind), kind)) {
         for (auto& [id, job] : jobs_)
             if (job.phase() != JobPhase::finished && !job.record.report.where.empty()) touch(job);
     }
@@ -214,10 +212,14 @@ void Market::end_settling(Nanos now) {
     const auto unreported = [](const auto& entry) {
         return entry.second.phase() != JobPhase::finished && !entry.second.reported;
     };
-    if (now < settle_end_ &&
-        (std::any_of(nodes_.begin(), nodes_.end(), awaited) ||
-         std::any_of(jobs_.begin(), jobs_.end(), unreported)))
-        return;
+    // Whoever was waited for last is looked at first: not everybody again at each report.
+    const auto any = [](const auto& all, auto& last, auto waited_for) {
+        auto it = std::find_if(all.lower_bound(last), all.end(), waited_for);
+        if (it == all.end()) it = std::find_if(all.begin(), all.end(), waited_for);
+        if (it != all.end()) last = it->first;
+        return it != all.end();
+    };
+    if (now < settle_end_ && (any(nodes_, awaited_node_, awaited) || any(jobs_, awaited_job_, unreported))) return;
     settling_ = false;
     dirty_ = true;
 }
@@ -228,12 +230,12 @@ Nanos Market::next_call() const {
     if (dirty_ || adopted_) return {0};
     Nanos next = settling_ ? settle_end_ : solver_.next_wake();
     if (!alarms_.empty()) next = std::min(next, alarms_.begin()->first);
-    for (const NodeName& name : noting_nodes_) next = std::min(next, nodes_.at(name).noted_at + note_pace);
-    if (directory_due_) next = std::min(next, directory_at_ + note_pace);
+    if (!noting_nodes_.empty()) return {0};
+    if (!noted_later_.empty()) next = std::min(next, noted_later_.begin()->first);
     if (!day_ends_.empty()) next = std::min(next, day_ends_.begin()->first);
     if (!limited_.empty()) next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
     if (comments_due_) next = std::min(next, comments_at_ + note_pace);
-    if (prices_due_) next = std::min(next, prices_at_ + prices_pace_);
+    if (prices_due_ || !price_round_.empty() || !price_rest_.empty()) next = std::min(next, prices_at_ + prices_pace_);
     return next;
 }
 
@@ -286,12 +288,12 @@ void Market::send_notes(Nanos now, Outputs& out) {
         job.noted_price = job.record.price;
         out.send.push_back({id.home, JobNote{id, job.record.price, cost(job, now), std::move(text), settled}});
     }
-    for (auto it = noting_nodes_.begin(); it != noting_nodes_.end();) {
-        Node& node = nodes_.at(*it);
-        if (node.connected && now < node.noted_at + note_pace) {
-            ++it;
-            continue;
-        }
+    for (const NodeName& name : std::exchange(noting_nodes_, {})) {
+        const Node& node = nodes_.at(name);
+        noted_later_.insert({node.connected ? std::max(now, node.noted_at + note_pace) : now, name});
+    }
+    for (; !noted_later_.empty() && noted_later_.begin()->first <= now; noted_later_.erase(noted_later_.begin())) {
+        Node& node = nodes_.at(noted_later_.begin()->second);
         const ProviderNote note = prices(node);
         const auto same = [](const ProviderNote& a, const ProviderNote& b) {
             return a.current_price == b.current_price && a.next_price == b.next_price && a.earned == b.earned &&
@@ -302,16 +304,6 @@ void Market::send_notes(Nanos now, Outputs& out) {
             node.noted_at = now;
             out.send.push_back({node.record.node, note});
         }
-        it = noting_nodes_.erase(it);
-    }
-    const bool small = nodes_.size() <= directory_small;
-    if (directory_due_ && (small || now >= directory_at_ + note_pace)) {
-        directory_due_ = false;
-        directory_at_ = now;
-        Directory all;
-        for (const auto& [name, node] : nodes_)
-            if (node.connected) all.peers.push_back({name, node.record.address});
-        for (const Peer& peer : all.peers) out.send.push_back({peer.node, all});
     }
 }
 

@@ -257,9 +257,13 @@ class Market {
     void close_tab(Job& job);
     void open_ledger();
     Nanos budget_end(const Job& job) const;
-    void set_price(Job& job, Money price, Nanos now);
+    bool set_price(Job& job, Money price, Nanos now);
     void set_bid(Job& job, Nanos now);
     void refresh_prices(Nanos now);
+    bool take_price(const Payment& payment, Nanos now);
+    void list_price_rest(std::vector<JobKey> all);
+    Surplus surplus() const;
+    uint64_t reckon_prices(uint64_t steps_max, Nanos now);
 
     // market_limits.cpp: what users may have at most
     User& user_of(uint32_t uid) { return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()}).first->second; }
@@ -358,18 +362,25 @@ class Market {
     std::set<JobId> displaced_;                  // their comment says by whom, and is kept until they run
     Machines machines_;
     std::set<NodeName> touched_nodes_, unsaved_nodes_, noting_nodes_;
+    std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
     std::set<std::pair<Nanos, JobId>> alarms_;
     Nanos settle_end_ = Nanos::never();
     bool settling_ = false;
+    NodeName awaited_node_;  // while settling: whom it waited for last
+    JobId awaited_job_;
     bool dirty_ = false;
-    bool directory_due_ = false;
-    Nanos directory_at_{INT64_MIN / 2};
     bool comments_due_ = false;
     Nanos comments_at_{INT64_MIN / 2};
     JobId comments_next_;
     bool prices_due_ = false;
     Nanos prices_at_{INT64_MIN / 2};
     Nanos prices_pace_;  // not before prices_at_ + this again
+    std::vector<Payment> price_round_;  // as reckoned; those before price_next_ are in force
+    size_t price_next_ = 0;
+    std::vector<JobKey> price_rest_;    // still to be reckoned, one by one
+    JobKey price_reckoned_;             // the last that was
+    Nanos price_round_at_{INT64_MIN / 2};
+    mutable NodeName roomy_;  // a node that could hold what was last asked for
     std::set<JobKey> asked_;  // what the question under way was about
     int stale_answers_ = 0;   // in a row, that did not fit any more
     bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false, own_once_ = false;

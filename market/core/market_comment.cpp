@@ -9,6 +9,11 @@ namespace souk::market {
 // What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
 std::string Market::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
+    const auto holds = [&](const Node& node) {
+        const ProviderReport& r = node.record.report;
+        return usable(node) && r.cpus >= t.cpus && r.memory_mb >= t.memory_mb && r.reserve <= job.bid;
+    };
+    if (const Node* node = find_node(roomy_); node && holds(*node)) return {};  // mostly: then not all are looked at
     int32_t cpus = 0;
     int64_t memory = 0;
     bool any = false, both = false;
@@ -22,6 +27,9 @@ std::string Market::why_no_provider(const Job& job) const {
         if (r.cpus < t.cpus || r.memory_mb < t.memory_mb) continue;
         both = true;
         if (!least_reserve || r.reserve < *least_reserve) least_reserve = r.reserve;
+        if (!holds(node)) continue;
+        roomy_ = name;
+        return {};
     }
     if (!any) return "no provider is on the market";
     if (t.cpus > cpus)
@@ -98,8 +106,9 @@ std::string Market::comment(const Job& job) const {
 // What would win a place changes with every bid of others: brought up to date once a second, a bounded number at once.
 void Market::refresh_comments(Nanos now) {
     constexpr Nanos pace = Nanos::from_s(1);
-    constexpr size_t scan_max = 4'096, refresh_max = 256;
+    constexpr size_t scan_max = 4'096, looks_max = 1 << 18;  // at providers: a few milliseconds
     if (!comments_due_ || now < comments_at_ + pace) return;
+    const size_t refresh_max = std::clamp<size_t>(looks_max / (nodes_.size() + 1), 16, 256);
     comments_at_ = now;
     size_t refreshed = 0;
     auto it = jobs_.lower_bound(comments_next_);

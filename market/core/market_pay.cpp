@@ -10,11 +10,13 @@ namespace {
 // A home's clock and the market's reckoning differ by what messages take. A sum that falls short by more is that of a
 // home that restarted and forgot a stretch.
 constexpr Nanos clock_tolerance = Nanos::from_s(2);
-// Prices that cost up to so many steps (about a millisecond) are brought up to date at every change; those that cost
-// more once a second, and seldom enough that reckoning them takes at most a tenth of the time.
-constexpr uint64_t steps_at_once = 20'000;
+// Prices are reckoned and put in force in pieces of about a millisecond (steps_at_once; a price that changes is a record
+// and two notes). One piece comes with the change that it follows from; where more are needed they take a tenth of the
+// time, and start anew once a second at most.
+constexpr uint64_t steps_at_once = 20'000, steps_per_change = 500;
 constexpr int64_t pace_per_step_ns = 600;
 constexpr Nanos prices_pace_min = Nanos::from_s(1);
+constexpr size_t changes_at_once = 128;
 // A receipt holds one price if that lasts for so long; a job that runs on has one at least so often.
 constexpr Nanos rest_min = Nanos::from_s(1);
 constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
@@ -160,8 +162,8 @@ void Market::set_bid(Job& job, Nanos now) {
     if (job.bid != before) touch(job);
 }
 
-void Market::set_price(Job& job, Money price, Nanos now) {
-    if (job.record.price == price) return;
+bool Market::set_price(Job& job, Money price, Nanos now) {
+    if (job.record.price == price) return false;
     account_until(job, run_time(job, now), now);
     if (job.record.tab.to - job.record.tab.from >= receipt_min) close_tab(job);
     job.record.price = price;
@@ -169,29 +171,76 @@ void Market::set_price(Job& job, Money price, Nanos now) {
     noted_.insert(job.id());
     noting_nodes_.insert(job.record.report.where);
     set_alarm(job);
+    return true;
 }
 
-// Everybody who runs where the solver has it pays what the solver says; one on its way out pays what it paid.
-void Market::refresh_prices(Nanos now) {
-    if (!prices_due_ || now < prices_at_ + prices_pace_) return;
-    const std::vector<Payment> payments = solver_.payments();
-    const auto steps = static_cast<int64_t>(std::min<uint64_t>(solver_.pricing_steps(), 1ULL << 40));
-    const bool cheap = steps <= static_cast<int64_t>(steps_at_once);
-    prices_pace_ = cheap ? Nanos{0} : std::max(prices_pace_min, Nanos{steps * pace_per_step_ns});
-    prices_due_ = false;
-    prices_at_ = now;
-    for (const Payment& p : payments) {
-        const auto id = job_names_.find(p.job.n);
-        const auto node = node_names_.find(p.provider.n);
-        if (id == job_names_.end() || node == node_names_.end()) continue;
-        Job& job = jobs_.at(id->second);
-        if (job.phase() == JobPhase::running && job.record.report.where == node->second) set_price(job, p.price, now);
+// Everybody who runs where the solver has it pays what the solver says; one on its way out pays what it paid. False: its
+// price is what it was.
+bool Market::take_price(const Payment& p, Nanos now) {
+    const auto id = job_names_.find(p.job.n);
+    const auto node = node_names_.find(p.provider.n);
+    if (id == job_names_.end() || node == node_names_.end()) return false;
+    Job& job = jobs_.at(id->second);
+    if (job.phase() != JobPhase::running || job.record.report.where != node->second) return false;
+    // Since it was reckoned the bid or the reserve may have changed.
+    const Money least = std::min(nodes_.at(node->second).record.report.reserve, job.bid);
+    return set_price(job, std::clamp(p.price, least, job.bid), now);
+}
+
+// The jobs whose prices take an integral each: after the one that was reckoned last, in turn.
+void Market::list_price_rest(std::vector<JobKey> all) {
+    std::erase_if(all, [this](JobKey key) {  // on its way it pays what it was told
+        const auto id = job_names_.find(key.n);
+        return id == job_names_.end() || in_transit(jobs_.at(id->second));
+    });
+    std::rotate(all.begin(), std::upper_bound(all.begin(), all.end(), price_reckoned_), all.end());
+    price_rest_ = std::move(all);
+}
+
+// A round: what a closed form gives, then the rest. Once a new one is due, what is left of the rest waits for its turn in that.
+uint64_t Market::reckon_prices(uint64_t steps_max, Nanos now) {
+    if (prices_due_ && (price_rest_.empty() || now >= price_round_at_ + prices_pace_min)) {
+        prices_due_ = false;
+        price_round_at_ = now;
+        Solver::PriceStart start = solver_.start_prices();
+        price_round_ = std::move(start.payments);
+        list_price_rest(std::move(start.rest));
+        return 2 * (solver_.jobs() + solver_.providers());
     }
+    const auto end = price_rest_.begin() + static_cast<ptrdiff_t>(std::min(price_rest_.size(), changes_at_once));
+    std::vector<JobKey> some(price_rest_.begin(), end);
+    uint64_t steps = 0;
+    price_round_ = solver_.more_prices(some, steps_max, steps);
+    if (!price_round_.empty()) price_reckoned_ = price_round_.back().job;
+    some.insert(some.end(), end, price_rest_.end());
+    price_rest_ = std::move(some);
+    return steps;
+}
+
+void Market::refresh_prices(Nanos now) {
+    if (now < prices_at_ + prices_pace_) return;
+    uint64_t steps = 0;
+    for (size_t changes = 0; steps < steps_at_once;) {
+        if (price_next_ == price_round_.size()) {
+            price_round_.clear();
+            price_next_ = 0;
+            if (!prices_due_ && price_rest_.empty()) break;
+            steps += reckon_prices(steps_at_once - steps, now);
+        }
+        for (; price_next_ < price_round_.size() && changes < changes_at_once; ++price_next_)
+            if (take_price(price_round_[price_next_], now)) {
+                ++changes;
+                steps += steps_per_change;
+            }
+        if (changes == changes_at_once) break;
+    }
+    prices_pace_ = Nanos{steps > steps_at_once ? static_cast<int64_t>(steps) * pace_per_step_ns : 0};
+    prices_at_ = now;
 }
 
 ProviderNote Market::prices(const Node& node) const {
     ProviderNote note;
-    note.earned = node.record.earned;
+    note.earned = std::max(Money{}, node.record.earned);  // what is taken back may for a moment be more
     __int128 weighted = 0;
     int64_t cpus = 0;
     for (const JobId& id : node.jobs) {
@@ -204,6 +253,21 @@ ProviderNote Market::prices(const Node& node) const {
     if (cpus > 0) note.current_price.micro = static_cast<int64_t>(weighted / cpus);
     if (const auto next = solver_.next_price(node.key)) note.next_price = *next;
     return note;
+}
+
+// Of the prices in force, and of all that run or are on their way to.
+Surplus Market::surplus() const {
+    __int128 consumers = 0, providers = 0;
+    for (const auto& [id, job] : jobs_) {
+        const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
+        const auto worth = spec && spec->state == JobState::running ? solver_.worth(job.key) : std::nullopt;
+        const auto place = worth ? node_names_.find(spec->place.n) : node_names_.end();
+        if (place == node_names_.end()) continue;
+        consumers += static_cast<__int128>((*worth - job.record.price).micro) * spec->cpus;
+        providers += static_cast<__int128>((job.record.price - nodes_.at(place->second).record.report.reserve).micro) * spec->cpus;
+    }
+    const auto money = [](__int128 sum) { return Money{static_cast<int64_t>(std::clamp<__int128>(sum, INT64_MIN / 4, INT64_MAX / 4))}; };
+    return {money(consumers), money(providers), money(consumers) + money(providers)};
 }
 
 Totals Market::totals(Nanos now) const {
@@ -222,7 +286,7 @@ Totals Market::totals(Nanos now) const {
         }
     }
     for (const auto& [name, node] : nodes_) t.earned += node.record.earned;
-    t.surplus = solver_.surplus();
+    t.surplus = surplus();
     return t;
 }
 

@@ -223,7 +223,7 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
     if (kind == Order::Kind::run) {
         const Node& to = nodes_.at(node);
         order.address = to.record.address;
-        order.price = solver_.price(job.key).value_or(to.record.report.reserve);
+        order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
         if (job.phase() != JobPhase::running) job.record.price = order.price;  // it does not pay any other now
     }
     if (next_seq_ > meta_.seq_limit) meta_unsaved_ = true;

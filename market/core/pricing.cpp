@@ -104,10 +104,16 @@ void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<M
 
 }  // namespace
 
-std::vector<Money> critical_prices(Allocator& market, uint64_t* steps) {
+std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) {
     std::vector<Money> prices(market.jobs().size());
-    std::vector<bool> done(market.jobs().size(), false);
+    done.assign(market.jobs().size(), false);
     if (auto classes = ranked_classes(market)) ranked_prices(market, *classes, prices, done);
+    return prices;
+}
+
+std::vector<Money> critical_prices(Allocator& market, uint64_t* steps) {
+    std::vector<bool> done;
+    std::vector<Money> prices = closed_prices(market, done);
     const uint64_t placements = integral_prices(market, prices, done);
     if (steps) *steps = placements + static_cast<uint64_t>(std::count(done.begin(), done.end(), true));
     return prices;

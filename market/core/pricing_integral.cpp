@@ -126,11 +126,13 @@ class Integral {
         });
     }
 
-    // `payers` by rank. Returns the number of placements.
-    uint64_t prices_of(const std::vector<Bid>& payers, std::vector<Money>& prices) {
+    // `payers` by rank; no further one after `placements_max`. Returns how many it was.
+    size_t prices_of(const std::vector<Bid>& payers, std::vector<Money>& prices, uint64_t placements_max) {
         Rooms rooms(machines_), without = rooms;
-        size_t next = 0;
+        size_t next = 0, done = 0;
         for (const Bid& q : payers) {
+            if (done > 0 && placements_ >= placements_max) break;
+            ++done;
             for (; next < bids_.size() && bids_[next].rank < q.rank; ++next) put(rooms, bids_[next]);
             without = rooms;
             const Job& job = market_.jobs()[q.job];
@@ -140,8 +142,9 @@ class Integral {
             }
             prices[q.job] = price(q, without, next);
         }
-        return placements_;
+        return done;
     }
+    uint64_t placements() const { return placements_; }
 
   private:
     bool admits(size_t p, const Bid& b) const {
@@ -215,7 +218,22 @@ uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const st
     }
     if (payers.empty()) return 0;
     std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
-    return Integral(market).prices_of(payers, prices);
+    Integral integral(market);
+    integral.prices_of(payers, prices, UINT64_MAX);
+    return integral.placements();
+}
+
+uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices, std::vector<uint32_t>& jobs,
+                            uint64_t placements_max) {
+    if (jobs.empty()) return 0;
+    std::vector<Bid> payers;
+    for (const uint32_t j : jobs) payers.push_back(bid_of(market, j));
+    std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
+    Integral integral(market);
+    const size_t done = integral.prices_of(payers, prices, placements_max);
+    jobs.clear();
+    for (size_t i = done; i < payers.size(); ++i) jobs.push_back(payers[i].job);
+    return integral.placements();
 }
 
 }  // namespace souk::market

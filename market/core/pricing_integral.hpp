@@ -28,5 +28,9 @@ Money bounded_price(__int128 numerator, int32_t speed_top, const Allocator::Mach
 // Sets the price of every running job that is not done, and returns how many placements that took (tens of nanoseconds
 // each): for each payer one for each bid after it, until no place is left that would take it.
 uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done);
+// The same for those of `jobs` (by index, running) that `placements_max` allows, one at least, the highest ranked first:
+// they are taken out of `jobs`.
+uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices, std::vector<uint32_t>& jobs,
+                            uint64_t placements_max);
 
 }  // namespace souk::market

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "market/core/allocator.hpp"
 #include "market/core/pricing.hpp"
+#include "market/core/pricing_integral.hpp"
 #include "market/core/share.hpp"
 
 namespace souk::market {
@@ -53,6 +55,9 @@ struct Solver::Impl {
     std::vector<Money> prices;  // by job index, of market.version() == priced
     uint64_t priced = UINT64_MAX;
     uint64_t pricing_steps = 0;
+    std::vector<Money> closed_prices;  // of market.version() == closed
+    std::vector<bool> closed_done;
+    uint64_t closed = UINT64_MAX;
     std::map<uint32_t, Money> alone;  // prices that were asked for one by one, of market.version() == priced_alone
     uint64_t priced_alone = UINT64_MAX;
 
@@ -64,6 +69,29 @@ struct Solver::Impl {
                                                    : first_prices(market);
         priced = market.version();
         return prices;
+    }
+    // What a closed form gives, and for whom.
+    void reckon_closed() {
+        if (closed == market.version()) return;
+        closed = market.version();
+        closed_done.assign(market.jobs().size(), true);
+        closed_prices = pricing == PricingRule::critical  ? souk::market::closed_prices(market, closed_done)
+                        : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
+                                                          : first_prices(market);
+    }
+    std::optional<Money> price_at_once(uint32_t j) {
+        constexpr size_t integrals_max = 8;
+        if (priced == market.version()) return prices[j];
+        reckon_closed();
+        if (closed_done[j]) return closed_prices[j];
+        if (priced_alone != market.version()) alone.clear();
+        priced_alone = market.version();
+        if (const auto known = alone.find(j); known != alone.end()) return known->second;
+        if (alone.size() == integrals_max) return std::nullopt;
+        std::vector<uint32_t> one{j};
+        std::vector<Money> result(market.jobs().size());
+        integral_prices_of(market, result, one, 0);
+        return alone[j] = result[j];
     }
     // One integral costs much less than all of them; where a few are asked for, they are reckoned alone.
     Money current_price(uint32_t j) {
@@ -101,7 +129,7 @@ Status Solver::set_options(const SolverOptions& o) {
     Impl& s = *impl_;
     s.options = o;
     s.pricing = static_cast<PricingRule>(pricing);
-    s.priced = s.priced_alone = UINT64_MAX;
+    s.priced = s.priced_alone = s.closed = UINT64_MAX;
     s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max, o.moves_window});
     if (s.algorithm != static_cast<Algorithm>(algorithm)) {
         s.algorithm = static_cast<Algorithm>(algorithm);
@@ -262,6 +290,45 @@ std::optional<Money> Solver::price(JobKey key) const {
 }
 
 uint64_t Solver::pricing_steps() const { return impl_->pricing_steps; }
+
+std::optional<Money> Solver::price_at_once(JobKey key) const {
+    const uint32_t j = impl_->market.find_job(key);
+    if (!impl_->running(j)) return std::nullopt;
+    return impl_->price_at_once(j);
+}
+
+Solver::PriceStart Solver::start_prices() const {
+    impl_->reckon_closed();
+    PriceStart start;
+    const auto& jobs = impl_->market.jobs();
+    for (uint32_t j = 0; j < jobs.size(); ++j) {
+        if (jobs[j].key().n == 0 || jobs[j].slot == Allocator::none) continue;
+        const ProviderKey place = impl_->market.machines()[jobs[j].slot].key;
+        if (impl_->closed_done[j]) start.payments.push_back({jobs[j].key(), place, impl_->closed_prices[j]});
+        else start.rest.push_back(jobs[j].key());
+    }
+    std::sort(start.payments.begin(), start.payments.end(), [](const Payment& a, const Payment& b) { return a.job < b.job; });
+    std::sort(start.rest.begin(), start.rest.end());
+    return start;
+}
+
+std::vector<Payment> Solver::more_prices(std::vector<JobKey>& some, uint64_t steps_max, uint64_t& steps) const {
+    std::vector<uint32_t> left;
+    for (const JobKey key : some)
+        if (const uint32_t j = impl_->market.find_job(key); impl_->running(j)) left.push_back(j);
+    const std::vector<uint32_t> all = left;
+    std::vector<Money> prices(impl_->market.jobs().size());
+    steps = integral_prices_of(impl_->market, prices, left, steps_max);
+    const std::set<uint32_t> waiting(left.begin(), left.end());
+    std::vector<Payment> done;
+    some.clear();
+    for (const uint32_t j : all) {
+        const Allocator::Job& job = impl_->market.jobs()[j];
+        if (waiting.contains(j)) some.push_back(job.key());
+        else done.push_back({job.key(), impl_->market.machines()[job.slot].key, prices[j]});
+    }
+    return done;
+}
 
 std::vector<Payment> Solver::payments() const {
     const auto& jobs = impl_->market.jobs();

@@ -92,6 +92,18 @@ class Solver {
     std::optional<Money> price(JobKey key) const;
     // All running jobs, by key.
     std::vector<Payment> payments() const;
+    // The same in pieces, for who must not spend long at once. First what a closed form gives (all, but for critical
+    // prices where CPUs, memory, bars or pins break the ranking), and by key the jobs whose prices take longer; then as
+    // many of `some` of these as about `steps_max` steps allow, one at least: they leave it, as does what does not run.
+    struct PriceStart {
+        std::vector<Payment> payments;
+        std::vector<JobKey> rest;
+    };
+    PriceStart start_prices() const;
+    std::vector<Payment> more_prices(std::vector<JobKey>& some, uint64_t steps_max, uint64_t& steps) const;
+    // price(), if it is known or the closed form gives it, or it is one of the first few that take longer since
+    // something changed; nullopt otherwise.
+    std::optional<Money> price_at_once(JobKey key) const;
     // What it cost to reckon the prices of all jobs last, in steps of up to 100 ns; a count, not a time, so that who
     // must do with less can decide by it and stay deterministic.
     uint64_t pricing_steps() const;

@@ -13,7 +13,7 @@ constexpr Nanos drain_limit = Nanos::from_s(2);
 
 Status serve(Log& log, const MarketConfig& config) {
     TRY(require({examine_io_uring()}));
-    TRY_ASSIGN(Loop loop, Loop::open());
+    TRY_ASSIGN(Loop loop, Loop::open(LoopOptions::for_many_peers()));
     TRY_ASSIGN(const auto daemon, Marketd::open(loop, log, config));
     TRY_ASSIGN(EndSignals signals, watch_end_signals(loop, [&](std::string_view signal) {
         log.info("asked to end", {{"signal", signal}});

@@ -165,6 +165,7 @@ void Marketd::send(uint64_t number, const T& message) {
 
 void Marketd::frame(uint64_t number, const wire::Frame& f) {
     Connection& c = connections_.at(number);
+    if (input_at_ == Nanos::never()) input_at_ = Loop::now();
     const Status taken = c.kind == Kind::greeting ? greet(number, c, f)
                          : c.kind == Kind::agent  ? from_agent(number, c, f)
                                                   : question(number, c, f);
@@ -310,7 +311,9 @@ void Marketd::flush() {
         const Status sent =
             connections_.at(number).channel->send(wire::type_of(s.message), wire::pack(s.message));
         if (!sent) drop(number, sent.error().message);
+        else if (std::holds_alternative<Order>(s.message) && input_at_ != Nanos::never()) decisions_.add(Loop::now() - input_at_);
     }
+    input_at_ = Nanos::never();
     for (const Reply& r : std::exchange(replies_, {})) send(r.connection, r.reply);
 }
 
@@ -326,7 +329,7 @@ void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> al
 }
 
 MarketFace Marketd::face() const {
-    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm};
+    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm, decisions_.within(500), decisions_.within(990)};
     if (program_) f.solver = config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
     return f;
 }

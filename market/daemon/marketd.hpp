@@ -24,6 +24,7 @@
 #include "kernel/sys/statedb.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
+#include "market/daemon/decision_times.hpp"
 #include "market/daemon/replies.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/store/receipts.hpp"
@@ -96,6 +97,8 @@ class Marketd {
     std::optional<ReceiptWalk> walk_;  // of those who ask whether the ledger is what it was
     std::vector<Reply> walkers_;
     bool step_due_ = false, disk_trouble_ = false;
+    Nanos input_at_ = Nanos::never();  // when the first thing came that is not decided on yet
+    DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
     Timer timer_, retry_, walk_timer_;

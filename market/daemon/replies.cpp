@@ -113,6 +113,7 @@ Result<std::string> status(const Context& c) {
     else w.value(std::max(Nanos{0}, next - c.now).seconds());
     w.field("consumers_surplus", t.surplus.consumers).field("providers_surplus", t.surplus.providers);
     w.field("social_welfare", t.surplus.welfare).field("paid", t.paid).field("earned", t.earned);
+    w.field("decision_p50_ms", c.face.decision_p50.ms()).field("decision_p99_ms", c.face.decision_p99.ms());
     w.field("settling", c.market.settling()).end_object();
     return w.take();
 }

@@ -17,6 +17,7 @@ struct MarketFace {
     std::string name;
     std::vector<uint16_t> ports;
     std::string solver;  // what decides now: an algorithm, or the program
+    Nanos decision_p50, decision_p99;  // from an input to the order on its way; 0: there was none
 };
 
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before the reply.

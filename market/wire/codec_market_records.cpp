@@ -147,7 +147,7 @@ NodeRecord take(const Pb__MarketNode& m, Check& c) {
     v.address = c.address("address", m.address);
     v.has_report = m.report.len > 0;
     if (v.has_report) v.report = take_packed<ProviderReport>("report", m.report, c);
-    v.earned = c.amount("earned", m.earned);
+    v.earned = {c.in("earned", m.earned, -signed_max, signed_max)};  // what is taken back may be more
     return v;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <cstdlib>
+#include <set>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
+#include "kernel/base/retry.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -56,5 +58,25 @@ START_TEST(below_covers_its_range_evenly) {
 }
 END_TEST
 
-UNIT_SUITE(base, money_text_round_trips, money_refuses_what_is_not_a_plain_decimal,
+START_TEST(those_who_failed_together_do_not_come_back_together) {
+    std::set<int64_t> firsts, later;
+    for (uint64_t seed = 0; seed < 1'000; ++seed) {
+        RetryPause pause(Nanos::from_ms(50), Nanos::from_s(2), seed);
+        int64_t most = 50'000'000;
+        for (int i = 0; i < 12; ++i) {
+            const int64_t ns = pause.next().ns;
+            ck_assert(ns >= most / 2 && ns <= most);
+            if (i == 0) firsts.insert(ns / 100'000);
+            if (i == 11) later.insert(ns / 10'000'000);
+            most = std::min<int64_t>(2 * most, 2'000'000'000);
+        }
+        pause.reset();
+        ck_assert_int_le(pause.next().ns, 50'000'000);
+    }
+    ck_assert_uint_ge(firsts.size(), 200);  // of 250 tenths of a millisecond
+    ck_assert_uint_ge(later.size(), 90);    // of 100 hundredths of a second
+}
+END_TEST
+
+UNIT_SUITE(base, those_who_failed_together_do_not_come_back_together, money_text_round_trips, money_refuses_what_is_not_a_plain_decimal,
            a_span_bought_with_an_amount_never_costs_more, job_ids_name_their_home, below_covers_its_range_evenly);

@@ -38,9 +38,11 @@ START_TEST(a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything) 
     ck_assert(m.fits_all(old) && m.fits_all(0));
     const int rich = m.kind_of(machine("avx fpu sse2")), other = m.kind_of(machine("fpu sse2", "4.3"));
     ck_assert_int_eq(m.kind_of(machine("avx fpu sse2")), rich);
-    ck_assert_uint_eq(m.kinds(), 3);
     ck_assert(m.fits(rich, old) && !m.fits(old, rich) && m.fits(rich, rich));
     ck_assert(!m.fits(other, old) && !m.fits(old, other));
+    const int same = m.kind_of({"x86_64", "6.1", "4.2.1", 4096, "fpu sse2"});
+    ck_assert(same != old && m.take_the_same(same, old) && !m.take_the_same(rich, old) && !m.take_the_same(0, old));
+    ck_assert_uint_eq(m.kinds(), 4);
     ck_assert(!m.fits_all(old) && !m.fits_all(rich) && !m.fits_all(other) && m.fits_all(0));
     for (const int kind : {old, rich, other}) ck_assert(m.fits(0, kind) && m.fits(kind, 0));
     for (size_t i = 0; i < Machines::kinds_max + 10; ++i) (void)m.kind_of(machine(std::to_string(i).c_str()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Prices against their definitions, by brute force on small markets.
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "kernel/base/rng.hpp"
@@ -414,9 +415,36 @@ START_TEST(prices_stay_between_reserve_and_bid_under_every_pricing) {
 }
 END_TEST
 
+START_TEST(prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once) {
+    Rng rng(77);
+    for (int round = 0; round < 300; ++round) {
+        Instance in = random_instance(rng, {0, 3, round % 2 ? 1 : 4, 5, 8, 6});
+        for (auto& j : in.jobs)
+            if (rng.chance(0.1)) j.pin = Pin::frozen;
+        const Solver s = solved(in), whole = solved(in);
+        std::map<JobKey, Money> prices;
+        Solver::PriceStart start = s.start_prices();
+        for (const Payment& p : start.payments) prices.emplace(p.job, p.price);
+        while (!start.rest.empty()) {
+            const size_t before = start.rest.size();
+            uint64_t steps = 0;
+            for (const Payment& p : s.more_prices(start.rest, 10, steps)) ck_assert(prices.emplace(p.job, p.price).second);
+            ck_assert_uint_lt(start.rest.size(), before);
+        }
+        const auto all = whole.payments();
+        ck_assert_uint_eq(all.size(), prices.size());
+        for (const Payment& p : all) {
+            ck_assert(prices.at(p.job) == p.price);
+            if (const auto at_once = solved(in).price_at_once(p.job)) ck_assert(*at_once == p.price);
+        }
+    }
+}
+END_TEST
+
 }  // namespace
 
-UNIT_SUITE(pricing, under_critical_no_job_gains_by_misreporting_its_value,
+UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once,
+           under_critical_no_job_gains_by_misreporting_its_value,
            critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
            ranked_jobs_pay_the_formula_raised_to_the_reserve, the_closed_form_equals_the_integral_with_any_reserves,
            the_integral_is_what_its_definition_gives_in_markets_of_every_kind,
