@@ -96,13 +96,23 @@ class Allocator {
         Nanos arrival() const { return Nanos{rank.second}; }
     };
     static_assert(sizeof(Job) == 64);
+    // Most jobs have none: then it is one null pointer.
+    struct Bars : std::unique_ptr<std::vector<ProviderKey>> {
+        using unique_ptr::unique_ptr;
+        using unique_ptr::operator=;
+        Bars() = default;
+        Bars(Bars&&) = default;
+        Bars& operator=(Bars&&) = default;
+        Bars(const Bars& other) : unique_ptr(other ? std::make_unique<std::vector<ProviderKey>>(*other) : nullptr) {}
+        Bars& operator=(const Bars& other) { return *this = Bars(other); }
+    };
     // The rest, by the same index.
     struct JobDetails {
         ProviderKey place;  // while `at` is none: where it is frozen, or runs on a provider that is not known
         int64_t move_bytes = -1;
         int64_t dirty_bytes_per_s = -1;
         Nanos stay_until{INT64_MIN};
-        std::unique_ptr<std::vector<ProviderKey>> barred;
+        Bars barred;
         JobKey by;  // who displaced it since the last solve
         Money by_value;
         uint32_t user = 0;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 namespace souk::market {
@@ -35,6 +36,22 @@ class Chunks {
     };
 
   public:
+    Chunks() = default;
+    Chunks(Chunks&& other) noexcept : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)) {}
+    Chunks& operator=(Chunks&& other) noexcept {
+        chunks_ = std::move(other.chunks_);
+        size_ = std::exchange(other.size_, 0);
+        return *this;
+    }
+    // Of a copy, too, no element ever moves.
+    Chunks(const Chunks& other) : size_(other.size_) {
+        for (const auto& chunk : other.chunks_) {
+            chunks_.emplace_back().reserve(per_chunk);
+            chunks_.back().insert(chunks_.back().end(), chunk.begin(), chunk.end());
+        }
+    }
+    Chunks& operator=(const Chunks& other) { return *this = Chunks(other); }
+
     size_t size() const { return size_; }
     T& operator[](size_t i) { return chunks_[i / per_chunk][i % per_chunk]; }
     const T& operator[](size_t i) const { return chunks_[i / per_chunk][i % per_chunk]; }

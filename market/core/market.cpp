@@ -233,6 +233,7 @@ Nanos Market::next_call() const {
     if (!noting_nodes_.empty()) return {0};
     if (!noted_later_.empty()) next = std::min(next, noted_later_.begin()->first);
     if (!day_ends_.empty()) next = std::min(next, day_ends_.begin()->first);
+    if (!nodes_.empty()) next = std::min(next, sample_at_);
     if (!limited_.empty()) next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
     if (comments_due_) next = std::min(next, comments_at_ + note_pace);
     if (prices_due_ || !price_round_.empty() || !price_rest_.empty()) next = std::min(next, prices_at_ + prices_pace_);
@@ -264,6 +265,7 @@ void Market::flush(Nanos now, Outputs& out) {
         if (limited_.contains(uid)) out.store.push_back(users_.at(uid).record);
         else out.store.push_back(EraseUser{uid});
     }
+    for (StoreOp& op : std::exchange(prices_changed_, {})) out.store.push_back(std::move(op));
     for (const JobId& id : std::exchange(erased_, {})) out.store.push_back(EraseJob{id});
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));

@@ -34,6 +34,7 @@
 #include "market/core/machines.hpp"
 #include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
+#include "market/core/quote.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/users.hpp"
 
@@ -78,7 +79,9 @@ struct MetaRecord {
 
 struct EraseJob { JobId id; };
 struct EraseUser { uint32_t uid; };
-using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, EraseJob, EraseUser>;
+struct ErasePrice { int64_t minute; };
+using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, PriceRecord, EraseJob, EraseUser,
+                             ErasePrice>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -171,6 +174,7 @@ class Market {
     void load(NodeRecord node);
     void load(AccountRecord account) { ledger_.load(std::move(account)); }
     void load(UserRecord user);
+    void load(PriceRecord record) { history_.load(std::move(record)); }
     // What to add to `now` for Unix time; at any time, as clocks are set.
     void set_calendar(Nanos unix_minus_now) { calendar_ = unix_minus_now; }
     void started(Nanos now);
@@ -188,6 +192,10 @@ class Market {
     Result<std::string> release(const JobId& id, uint32_t uid);
     // Replaces all limits of user `of`.
     Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid, Nanos now);
+
+    // What a job would get that is submitted now; after solve(), as what came in since is not decided yet. Errors: no quote
+    // can be given now, and why.
+    Result<Quote> quote(const QuoteRequest& request, Nanos now) const;
 
     // Decides on everything that came in, and on what time made due. Cheap if that is nothing.
     void solve(Nanos now, Outputs& out);
@@ -211,6 +219,7 @@ class Market {
     const std::map<JobId, Job>& jobs() const { return jobs_; }
     const std::map<NodeName, Node>& nodes() const { return nodes_; }
     const Ledger& ledger() const { return ledger_; }
+    const PriceHistory& price_history() const { return history_; }
     const std::map<uint32_t, User>& users() const { return users_; }
     bool day_is_spent(const User& user) const { return user.record.ended_day >= 0 && user.record.ended_day == meta_.day; }
     const Job* find(const JobId& id) const;
@@ -298,6 +307,11 @@ class Market {
     std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
     std::string audit_users() const;
 
+    // market_quote.cpp
+    void sample_prices(Nanos now);
+    Quote try_out(const QuoteRequest& q, Money bid, Nanos now) const;
+    std::optional<Money> bid_within_limits(const User& user, int32_t cpus, const Solver& solver) const;
+
     // market_solve.cpp: the solver, and from its answer to orders
     std::optional<Wish> fact(const Job& job) const;
     Wish wish(const Job& job) const { return wish(job, job.held); }
@@ -345,6 +359,9 @@ class Market {
     std::map<uint32_t, User> users_;
     std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;  // limited_: who has any limit
     std::set<std::pair<Nanos, uint32_t>> day_ends_;
+    PriceHistory history_;
+    std::vector<StoreOp> prices_changed_;
+    Nanos sample_at_;
     Nanos admit_at_ = Nanos::never();  // who was not admitted for want of rounds is looked at again
     MetaRecord meta_;
     Ledger ledger_;

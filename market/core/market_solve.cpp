@@ -360,6 +360,7 @@ void Market::solve(Nanos now, Outputs& out) {
     refresh_prices(now);
     refresh_comments(now);
     reckon_days(now);
+    sample_prices(now);
     flush(now, out);
 }
 

@@ -110,6 +110,13 @@ struct Solver::Impl {
 
 Solver::Solver() : impl_(std::make_unique<Impl>()) {}
 Solver::~Solver() = default;
+
+Solver Solver::copy() const {
+    Solver other;
+    *other.impl_ = *impl_;
+    return other;
+}
+
 Solver::Solver(Solver&&) noexcept = default;
 Solver& Solver::operator=(Solver&&) noexcept = default;
 
@@ -352,14 +359,27 @@ std::optional<Money> Solver::worth(JobKey key) const {
 std::optional<Money> Solver::winning_bid(JobKey key) const {
     const Allocator& market = impl_->market;
     const uint32_t i = market.find_job(key);
-    if (i == Allocator::none || impl_->algorithm != Algorithm::greedy_migration) return std::nullopt;
+    if (i == Allocator::none) return std::nullopt;
     const auto& job = market.jobs()[i];
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
+    return least_bid(job.cpus, job.memory_mb, [&](ProviderKey place) { return market.barred(place, i); });
+}
+
+std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
+    return least_bid(spec.cpus, spec.memory_mb, [&](ProviderKey place) {
+        return std::find(spec.barred.begin(), spec.barred.end(), place) != spec.barred.end();
+    });
+}
+
+template <class Barred>
+std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb, Barred&& barred) const {
+    const Allocator& market = impl_->market;
+    if (impl_->algorithm != Algorithm::greedy_migration) return std::nullopt;
     std::optional<Money> least;
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
-        if (market.barred(m.key, i)) return true;
-        const auto [strongest, fits] = market.displaced(m, job.cpus, job.memory_mb, Rank::top());
+        if (barred(m.key)) return true;
+        const auto [strongest, fits] = market.displaced(m, cpus, memory_mb, Rank::top());
         if (!fits) return true;
         Money bid = m.spec.reserve;
         if (!strongest.is_top()) bid = std::max(bid, above(Money{-strongest.first}));

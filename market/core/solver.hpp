@@ -44,6 +44,8 @@ class Solver {
     ~Solver();
     Solver(Solver&&) noexcept;
     Solver& operator=(Solver&&) noexcept;
+    // The same in all, and apart from it: for what would be if. Costs about as much as a walk over all jobs.
+    Solver copy() const;
 
     // Takes all options, or none and says what is wrong with which one. Switching keeps jobs, providers and places.
     Status set_options(const SolverOptions& options);
@@ -113,6 +115,8 @@ class Solver {
     // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what beats the bid in the
     // way); nullopt: it runs, is pinned, or no bid can.
     std::optional<Money> winning_bid(JobKey key) const;
+    // The same for a job that is not here; its value, state and place do not matter.
+    std::optional<Money> winning_bid(const JobSpec& spec) const;
     // The least that a new job of one CPU and no memory must bid to get a place on this provider ("Next Price");
     // nullopt: not accepting, pinned full, or no such provider.
     std::optional<Money> next_price(ProviderKey key) const;
@@ -121,6 +125,9 @@ class Solver {
     std::string reason(const Change& change, const Names& names) const;
 
   private:
+    template <class Barred>
+    std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb, Barred&& barred) const;
+
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

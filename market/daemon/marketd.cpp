@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "market/daemon/ledger_replies.hpp"
+#include "market/daemon/quote_replies.hpp"
 #include "market/wire/codec.hpp"
 #include "market/wire/market_records.hpp"
 
@@ -90,6 +91,11 @@ Status Marketd::load() {
     for (const auto& row : user_rows) {
         TRY_ASSIGN(auto user, wire::unpack<market::UserRecord>(row.value));
         market_.load(std::move(user));
+    }
+    TRY_ASSIGN(const auto price_rows, db_.load(kind_price));
+    for (const auto& row : price_rows) {
+        TRY_ASSIGN(auto price, wire::unpack<market::PriceRecord>(row.value));
+        market_.load(std::move(price));
     }
     TRY_ASSIGN(book_, ReceiptBook::open(db_));
     market_.set_calendar(calendar());
@@ -224,6 +230,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         verify_ledger(number, request);
         return {};
     }
+    if (request.verb == "quote") {
+        quotes_.push_back({number, c.node, std::move(request)});
+        wake();
+        return {};
+    }
     replies_.push_back({number, answer(market_, *book_, request, face(), Loop::now())});
     wake();
     return {};
@@ -275,6 +286,9 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
         if (const auto* gone = std::get_if<market::EraseJob>(&op)) db_.erase(kind_job, gone->id.text());
         if (const auto* user = std::get_if<market::UserRecord>(&op))
             db_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
+        if (const auto* price = std::get_if<market::PriceRecord>(&op))
+            db_.put(kind_price, std::to_string(price->minute), wire::pack(*price));
+        if (const auto* gone = std::get_if<market::ErasePrice>(&op)) db_.erase(kind_price, std::to_string(gone->minute));
         if (const auto* gone = std::get_if<market::EraseUser>(&op)) db_.erase(kind_user, std::to_string(gone->uid));
     }
 }
@@ -284,6 +298,8 @@ void Marketd::step() {
     market_.set_calendar(calendar());
     market_.solve(Loop::now(), out);
     store(out.store);
+    for (const QuoteAsked& q : std::exchange(quotes_, {}))
+        replies_.push_back({q.connection, quote_reply(market_, q.home, program_ != nullptr, q.request, Loop::now())});
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (out.ask_solver) program_->ask(market_.problem());
     flush();

@@ -94,6 +94,12 @@ class Marketd {
     uint64_t next_number_ = 1;
     std::vector<market::Send> held_;  // decided, and not yet durable
     std::vector<Reply> replies_;
+    struct QuoteAsked {
+        uint64_t connection;
+        NodeName home;
+        wire::CtlRequest request;
+    };
+    std::vector<QuoteAsked> quotes_;  // answered when this iteration's step is decided
     std::optional<ReceiptWalk> walk_;  // of those who ask whether the ledger is what it was
     std::vector<Reply> walkers_;
     bool step_due_ = false, disk_trouble_ = false;

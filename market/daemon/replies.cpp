@@ -8,6 +8,7 @@
 
 #include "kernel/base/json.hpp"
 #include "market/daemon/ledger_replies.hpp"
+#include "market/daemon/quote_replies.hpp"
 #include "market/daemon/user_replies.hpp"
 
 namespace souk {
@@ -230,6 +231,8 @@ Result<std::string> user_show(const Context& c) { return users_reply(c.market, c
 
 Result<std::string> user_limit(const Context& c) { return limit_reply(c.market, c.args, c.uid, c.now); }
 
+Result<std::string> prices(const Context& c) { return prices_reply(c.market, c.args, c.after, c.next); }
+
 constexpr size_t any_args = SIZE_MAX;
 struct Verb {
     size_t args;
@@ -241,6 +244,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
         {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
         {"account", {1, account}}, {"receipts", {any_args, receipts}},
+        {"prices", {2, prices}},
         {"user-show", {1, user_show}}, {"user-limit", {any_args, user_limit}},
     };
     return all;

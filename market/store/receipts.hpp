@@ -19,7 +19,7 @@ namespace souk {
 inline constexpr int market_schema_version = 2, market_schema_oldest = 1;
 // The kinds of its rows.
 inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account", *kind_meta = "meta",
-                            *kind_receipt = "receipt", *kind_user = "user";
+                            *kind_receipt = "receipt", *kind_user = "user", *kind_price = "price";
 
 class ReceiptBook {
   public:

@@ -11,6 +11,7 @@ using market::Holder;
 using market::JobRecord;
 using market::MetaRecord;
 using market::NodeRecord;
+using market::PriceRecord;
 using market::Tab;
 using market::UserRecord;
 
@@ -134,6 +135,40 @@ UserRecord take(const Pb__MarketUser& m, Check& c) {
     return v;
 }
 
+void fill(const PriceRecord& v, Pb__MarketPrice& m, Arena& a) {
+    m.minute = v.minute;
+    m.minutes = v.minutes;
+    m.closed = v.closed;
+    m.least = v.least.micro;
+    m.low = v.low.micro;
+    m.high = v.high.micro;
+    m.n_speeds = v.speeds.size();
+    m.speeds = a.array<Pb__SpeedPrice*>(v.speeds.size());
+    for (size_t i = 0; i < v.speeds.size(); ++i) {
+        m.speeds[i] = make(a, pb__speed_price__init);
+        m.speeds[i]->speed = v.speeds[i].speed;
+        m.speeds[i]->minutes = v.speeds[i].minutes;
+        m.speeds[i]->price = v.speeds[i].price.micro;
+    }
+}
+
+PriceRecord take(const Pb__MarketPrice& m, Check& c) {
+    constexpr int32_t minutes_max = 44'640;
+    PriceRecord v;
+    v.minute = c.in<int64_t>("minute", m.minute, 0, days_max * 1'440);
+    v.minutes = c.in<int32_t>("minutes", m.minutes, 1, minutes_max);
+    v.closed = c.in<int32_t>("closed", m.closed, 0, v.minutes);
+    v.least = c.price("least", m.least);
+    v.low = c.price("low", m.low);
+    v.high = c.price("high", m.high);
+    if (m.n_speeds > market::PriceHistory::speeds_max) c.bad("speeds", "too many");
+    for (size_t i = 0; i < m.n_speeds && c.ok(); ++i)
+        v.speeds.push_back({c.in<int32_t>("speed", m.speeds[i]->speed, 1, market::speed_max),
+                            c.in<int32_t>("speed's minutes", m.speeds[i]->minutes, 1, minutes_max),
+                            c.price("price", m.speeds[i]->price)});
+    return v;
+}
+
 void fill(const NodeRecord& v, Pb__MarketNode& m, Arena& a) {
     m.node = fill_string(v.node, a);
     m.address = fill_string(v.address, a);
@@ -171,6 +206,7 @@ SOUK_WIRE_CODEC(market::JobRecord, Pb__MarketJob, pb__market_job)
 SOUK_WIRE_CODEC(market::NodeRecord, Pb__MarketNode, pb__market_node)
 SOUK_WIRE_CODEC(market::AccountRecord, Pb__MarketAccount, pb__market_account)
 SOUK_WIRE_CODEC(market::UserRecord, Pb__MarketUser, pb__market_user)
+SOUK_WIRE_CODEC(market::PriceRecord, Pb__MarketPrice, pb__market_price)
 SOUK_WIRE_CODEC(market::MetaRecord, Pb__MarketMeta, pb__market_meta)
 
 }  // namespace souk::wire

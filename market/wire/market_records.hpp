@@ -13,6 +13,7 @@ std::string pack(const market::NodeRecord& record);
 std::string pack(const market::AccountRecord& record);
 std::string pack(const market::MetaRecord& record);
 std::string pack(const market::UserRecord& record);
+std::string pack(const market::PriceRecord& record);
 template <>
 Result<market::JobRecord> unpack<market::JobRecord>(std::string_view bytes);
 template <>
@@ -23,5 +24,7 @@ template <>
 Result<market::MetaRecord> unpack<market::MetaRecord>(std::string_view bytes);
 template <>
 Result<market::UserRecord> unpack<market::UserRecord>(std::string_view bytes);
+template <>
+Result<market::PriceRecord> unpack<market::PriceRecord>(std::string_view bytes);
 
 }  // namespace souk::wire

@@ -33,6 +33,11 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, decode, read_until
     (["-J", "seven", "-p", "3"], "'seven' is not a job id"),
     (["-J", "n1.7", "-p", "3", "true"], "'true': a program is only for a new job"),
     (["--attach", "n1.7", "-p", "3"], "--attach changes no terms"),
+    (["--quote", "-J", "n1.7", "-p", "3"], "--quote is for a new job"),
+    (["--quote", "-d", "-p", "3", "true"], "--quote submits nothing"),
+    (["--quote", "true"], "--max-price is missing"),
+    (["--runtime", "2h", "-p", "3", "true"], "--runtime is for --quote"),
+    (["--quote", "--runtime", "2x", "-p", "3", "true"], "'2x' is not a number of hours"),
 ])
 def test_a_mistake_on_the_command_line_is_one_line_and_exit_2(tool, args, words):
     status, out, err = tool("srun", *args)
@@ -375,3 +380,45 @@ def test_closed_standard_descriptors_do_no_harm(start, agentd):
     connection.output(1, 0, b"lost\n")
     connection.exit(5 << 8)
     assert process.wait(LIMIT) == 5
+
+
+QUOTE = {"runs": True, "bid": 40, "node": "n2", "speed": 80, "price": 12.5, "others_first": True, "displaced": 1,
+         "winning_bid": 12.5, "cost_now": 31.25, "span_now_s": 9000, "budget_lasts_s": 28800, "history_s": 86400,
+         "place_share": 0.934, "frozen_chance": 0.002, "expected_cost": 33, "expected_span_s": 9120, "in_time_chance": 0.5}
+
+
+def test_a_quote_asks_the_market_and_submits_nothing(start, agentd):
+    args = ["--quote", "-p", "40", "-b", "100", "-c", "2", "-m", "64", "-f", "3", "--runtime", "2h"]
+    for more, quoted in [([], QUOTE), (["--json"], QUOTE), (["no-such-program"], {"runs": False, "bid": 40, "why": "outbid", "history_s": 0})]:
+        process = start("srun", *args, *more)
+        connection = agentd.accept()
+        connection.welcome()
+        request = connection.expect("ctl_request")
+        assert request[3] == [b"quote"]
+        assert sorted(a.decode() for a in request[4]) == ["budget=100", "cpus=2", "finish_ns=10800000000000", "memory=64",
+                                                          "price=40", "runtime_ns=7200000000000"]
+        connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(quoted)})
+        out, err = process.communicate(timeout=LIMIT)
+        assert (process.returncode, err) == (0, b"")
+        if more == ["--json"]:
+            assert json.loads(out) == QUOTE
+            continue
+        lines = dict(line.strip().split(":", 1) for line in out.decode().splitlines())
+        lines = {key: value.strip() for key, value in lines.items()}
+        if not quoted["runs"]:
+            assert lines == {"Now": "waits: outbid", "At once for": "no bid", "Prices of": "0.0s"}
+            continue
+        assert lines["Now"] == "runs on n2 (speed 80) at 12.5 per CPU-hour, in place of 1 job"
+        assert lines["At once for"] == "a bid of 12.5" and lines["Cost"] == "31.25, at the price now"
+        assert lines["Finish"].startswith("2h30m, at 20") and lines["Budget lasts"].startswith("8h00m")
+        assert lines["a place"].startswith("93%") and lines["frozen"].startswith("less than 1%") and lines["in time"] == "50%"
+
+
+def test_a_quote_that_cannot_be_given_is_one_line_and_exit_1(start, agentd):
+    process = start("srun", "--quote", "-p", "40", "true")
+    connection = agentd.accept()
+    connection.welcome()
+    request = connection.expect("ctl_request")
+    connection.send("ctl_reply", {1: request[1][0], 3: "this node has no connection to the market at m:1 (refused)"})
+    assert process.communicate(timeout=LIMIT) == (b"", b"srun: this node has no connection to the market at m:1 (refused)\n")
+    assert process.returncode == 1

@@ -52,7 +52,7 @@ struct Chaos {
                           r.price.micro, terms.max_price.micro);
             // Where a reserve rose above a bid, the guest is on its way out and pays what it paid.
             const bool stays = !job.record.order && node->connected && w.connected.contains(id.home) && job.reported;
-            if (stays && node->record.report.reserve <= terms.max_price && raised_reserve.count(r.report.where) == 0)
+            if (stays && node->record.report.reserve <= job.bid && raised_reserve.count(r.report.where) == 0)
                 ck_assert_msg(r.price >= node->record.report.reserve, "%s pays %ld, reserve %ld; %s", id.text().c_str(),
                               r.price.micro, node->record.report.reserve.micro, w.market->comment(job).c_str());
         }

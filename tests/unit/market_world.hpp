@@ -43,6 +43,7 @@ struct World {
     MetaRecord stored_meta;
     std::map<Holder, AccountRecord> stored_accounts;
     std::map<uint32_t, UserRecord> stored_users;
+    std::map<int64_t, PriceRecord> stored_prices;
     std::vector<Receipt> receipts;  // all that were ever stored
     std::map<JobId, Money> paid;    // by these
 
@@ -57,6 +58,7 @@ struct World {
         for (const auto& [name, r] : stored_nodes) market->load(r);
         for (const auto& [holder, r] : stored_accounts) market->load(r);
         for (const auto& [uid, r] : stored_users) market->load(r);
+        for (const auto& [minute, r] : stored_prices) market->load(r);
         market->set_calendar(calendar);
         market->started(now);
     }
@@ -198,6 +200,8 @@ struct World {
             if (const auto* gone = std::get_if<EraseJob>(&op)) stored_jobs.erase(gone->id);
             if (const auto* user = std::get_if<UserRecord>(&op)) stored_users[user->uid] = *user;
             if (const auto* gone = std::get_if<EraseUser>(&op)) stored_users.erase(gone->uid);
+            if (const auto* price = std::get_if<PriceRecord>(&op)) stored_prices[price->minute] = *price;
+            if (const auto* gone = std::get_if<ErasePrice>(&op)) stored_prices.erase(gone->minute);
             if (const auto* account = std::get_if<AccountRecord>(&op)) stored_accounts[account->holder] = *account;
             if (const auto* receipt = std::get_if<Receipt>(&op)) {
                 receipts.push_back(*receipt);

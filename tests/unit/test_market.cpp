@@ -464,17 +464,23 @@ START_TEST(an_answer_from_outside_says_nothing_about_what_came_after_the_questio
 }
 END_TEST
 
-START_TEST(an_idle_market_asks_for_nothing) {
+START_TEST(an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute) {
     World w;
     three_nodes(w);
     w.submit("n1", 100);
     w.run_for(s(5));
-    ck_assert(w.market->next_call() == Nanos::never());
+    const Nanos minute = s((w.now.ns / s(60).ns + 1) * 60);
+    ck_assert(w.market->next_call() == minute);
     ProviderReport p = w.providers["n1"];
     p.load_permille = 500;
     p.free_mb -= 3;
     w.set_provider(p);
-    ck_assert(w.market->next_call() == Nanos::never());
+    ck_assert(w.market->next_call() == minute);
+    w.now = minute;
+    Outputs out;
+    w.market->solve(w.now, out);
+    ck_assert_uint_eq(out.store.size(), 1);
+    ck_assert(std::holds_alternative<PriceRecord>(out.store[0]) && out.send.empty());
 }
 END_TEST
 
@@ -496,4 +502,4 @@ UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
            a_hold_displaces_who_is_there_and_outlives_the_market, nobody_is_placed_where_less_memory_is_free,
            finished_jobs_are_kept_up_to_a_bound, an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
-           an_answer_from_outside_says_nothing_about_what_came_after_the_question, an_idle_market_asks_for_nothing);
+           an_answer_from_outside_says_nothing_about_what_came_after_the_question, an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute);

@@ -49,6 +49,7 @@ START_TEST(every_record_of_a_random_market_reads_back_as_it_was_written) {
         }
         for (const auto& [name, record] : c.w.stored_nodes) same(record);
         for (const auto& [uid, record] : c.w.stored_users) same(record);
+        for (const auto& [minute, record] : c.w.stored_prices) same(record);
         for (const auto& [holder, record] : c.w.stored_accounts) same(record);
         same(c.w.stored_meta);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 
 namespace souk::tools {
 namespace {
@@ -49,6 +50,16 @@ std::string duration(const Json& object, const char* key) {
     if (seconds < 60) std::snprintf(text, sizeof text, "%.1fs", seconds);
     else if (seconds < 3600) std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
     else std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+    return text;
+}
+
+std::string local_time(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    if (it == object.end() || !it->is_number()) return "-";
+    const auto seconds = static_cast<time_t>(it->get<double>());
+    std::tm date{};
+    char text[32];
+    if (!::localtime_r(&seconds, &date) || std::strftime(text, sizeof text, "%F %T", &date) == 0) return "-";
     return text;
 }
 

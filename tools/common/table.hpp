@@ -21,6 +21,8 @@ Result<Json> parse_object(const Answer& answer);
 std::string field(const Json& object, const char* key);
 // Seconds as people read them: "3.2s", "12m05s", "5h07m"; "-" where there is none.
 std::string duration(const Json& object, const char* key);
+// Unix seconds as "2026-11-20 08:00:00", local; "-" where there is none.
+std::string local_time(const Json& object, const char* key);
 // Thousandths as percent: "42%".
 std::string percent(const Json& object, const char* key);
 

@@ -33,14 +33,17 @@ constexpr Verb verbs[] = {
     {"release", nullptr, "J", false, nullptr},
     {"account", nullptr, "a", false, accounts_text},
     {"receipts", nullptr, "", false, receipts_text},
+    {"prices", nullptr, "", false, prices_text},
     {"ledger", nullptr, "v", false, ledger_text},
 };
 
-Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money, const UserOptions& user) {
+Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money, const UserOptions& user,
+                                const std::string& last, const std::string& step) {
     const std::string_view name = words.empty() ? "" : words[0];
     if (name == "user") {
         TRY_ASSIGN(CtlQuestion question, user_question(words.subspan(1), user));
         TRY(take_money_options(money, question));
+        TRY(take_price_options(last, step, question));
         if (hold) return fail("user: --hold is for move, freeze and thaw");
         return question;
     }
@@ -75,6 +78,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOp
         return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
     if (hold && !verb->may_hold) return fail(std::string(name) + ": --hold is for move, freeze and thaw");
     TRY(take_money_options(money, question));
+    TRY(take_price_options(last, step, question));
     if (verb->may_hold) question.args.emplace_back(hold ? "hold" : "once");
     return question;
 }
@@ -83,6 +87,7 @@ int run(int argc, char** argv) {
     bool hold = false;
     MoneyOptions money;
     UserOptions user;
+    std::string last, step;
     CtlTool tool{
         {"marketctl",
          "[options] VERB [ARGS]",
@@ -99,6 +104,8 @@ int run(int argc, char** argv) {
            set_text(user.spend)},
           {0, "jobs", "N", "with user limit: that run at once; none: any number", set_text(user.jobs)},
           {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number", set_text(user.cpus)},
+          {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
+          {0, "step", "SPAN", "with prices: one row for so long (a minute at least; default: what fits a screen)", set_text(step)},
           {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every job\n"
@@ -111,6 +118,7 @@ int run(int argc, char** argv) {
          "  release ID          the job is the market's again\n"
          "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it paid\n"
          "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"
+         "  prices              what a place for a job of one CPU cost, in all and at each speed\n"
          "  user show [USER]    what users may have at most, and have now\n"
          "  user limit USER     set what this user may spend a day, and may have at once\n"
          "  user unlimit USER   all its limits are gone\n"
@@ -118,7 +126,7 @@ int run(int argc, char** argv) {
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",
-        [&](std::span<char*> words) { return parse_words(words, hold, money, user); },
+        [&](std::span<char*> words) { return parse_words(words, hold, money, user, last, step); },
         wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }

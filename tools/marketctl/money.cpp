@@ -2,6 +2,7 @@
 #include "tools/marketctl/money.hpp"
 
 #include <ctime>
+#include <optional>
 
 #include "kernel/base/ids.hpp"
 #include "tools/common/program.hpp"
@@ -11,13 +12,23 @@
 namespace souk::tools {
 namespace {
 
-// Unix seconds of "90m", "12h", "7d" ago, or of a local date with or without a time.
-Result<int64_t> parse_since(const std::string& text) {
+// Seconds of "90m", "12h", "7d"; nothing if it is no span.
+std::optional<Result<int64_t>> span_s(const std::string& text) {
     constexpr std::pair<char, int64_t> units[] = {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}};
     for (const auto& [unit, seconds] : units) {
         if (!text.ends_with(unit)) continue;
-        TRY_ASSIGN(const int64_t n, parse_whole(std::string_view(text).substr(0, text.size() - 1), 0, 1'000'000'000));
-        return std::max<int64_t>(0, ::time(nullptr) - n * seconds);
+        auto n = parse_whole(std::string_view(text).substr(0, text.size() - 1), 0, 1'000'000'000);
+        if (n) *n *= seconds;
+        return n;
+    }
+    return {};
+}
+
+// Unix seconds of "90m", "12h", "7d" ago, or of a local date with or without a time.
+Result<int64_t> parse_since(const std::string& text) {
+    if (const auto span = span_s(text)) {
+        TRY_ASSIGN(const int64_t ago, *span);
+        return std::max<int64_t>(0, ::time(nullptr) - ago);
     }
     for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
         std::tm date{};
@@ -29,17 +40,15 @@ Result<int64_t> parse_since(const std::string& text) {
     return fail("--since: '" + text + "' is neither a date such as 2026-11-20 or 2026-11-20T08:00 nor a span such as 12h");
 }
 
-std::string local_time(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    if (it == object.end() || !it->is_number()) return "-";
-    const auto seconds = static_cast<time_t>(it->get<double>());
-    std::tm date{};
-    char text[32];
-    if (!::localtime_r(&seconds, &date) || std::strftime(text, sizeof text, "%F %T", &date) == 0) return "-";
-    return text;
-}
-
 }  // namespace
+
+Result<int64_t> parse_span_s(const char* option, const std::string& text) {
+    const auto span = span_s(text);
+    if (!span) return fail(std::string(option) + ": '" + text + "' is not a span such as 90m, 12h or 7d");
+    if (!*span) return fail(std::string(option) + ": " + span->error().message);
+    if (**span == 0) return fail(std::string(option) + ": it must be more than 0");
+    return **span;
+}
 
 Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
     const bool receipts = question.verb == "receipts", ledger = question.verb == "ledger";

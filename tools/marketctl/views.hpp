@@ -16,6 +16,7 @@ Result<std::string> providers_text(const Answer& answer);
 Result<std::string> job_text(const Answer& answer);
 Result<std::string> accounts_text(const Answer& answer);
 Result<std::string> receipts_text(const Answer& answer);
+Result<std::string> prices_text(const Answer& answer);
 Result<std::string> ledger_text(const Answer& answer);
 
 }  // namespace souk::tools

@@ -7,6 +7,7 @@
 #include "market/wire/paths.hpp"
 #include "tools/common/link.hpp"
 #include "tools/srun/options.hpp"
+#include "tools/srun/quote.hpp"
 #include "tools/srun/session.hpp"
 #include "tools/srun/spec.hpp"
 #include "tools/srun/summary.hpp"
@@ -114,6 +115,9 @@ int run(int argc, char** argv) {
     switch (options.mode) {
         case SrunOptions::Mode::change: return change(options, *socket);
         case SrunOptions::Mode::attach: return attach(options, *socket);
+        case SrunOptions::Mode::quote:
+            if (const Status told = quote(options, *socket); !told) return failed(told.error());
+            return 0;
         case SrunOptions::Mode::submit: return submit(options, *socket);
     }
     return 1;

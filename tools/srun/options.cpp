@@ -23,6 +23,14 @@ Result<Nanos> parse_span(std::string_view text, double seconds_per_unit, double 
     return Nanos{static_cast<int64_t>(n * seconds_per_unit * 1e9)};
 }
 
+// Hours, or with a unit.
+Result<Nanos> parse_run_time(std::string_view text) {
+    constexpr std::pair<char, double> units[] = {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}};
+    for (const auto& [unit, seconds] : units)
+        if (text.ends_with(unit)) return parse_span(text.substr(0, text.size() - 1), seconds, hours_max * 3'600 / seconds, "minutes, hours or days");
+    return parse_span(text, 3'600, hours_max, "hours");
+}
+
 Status check_strategy(std::string_view text) {
     const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
         return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != '\'' && c != '"';
@@ -56,7 +64,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
     };
     return {
         srun,
-        "[options] -p PRICE PROGRAM [ARGS]  |  srun -J ID [terms]  |  srun --attach ID",
+        "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID [terms]  |  srun --attach ID",
         "Runs a program on the market and stays its terminal; or changes, or attaches to, a job that runs.",
         {
             {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
@@ -144,6 +152,18 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                      return fail("'" + std::string(what) + "' is neither close nor refuse");
                  return {};
              }},
+            {0, "quote", nullptr, "say what the job would get and cost now, and submit nothing",
+             [&o](const char*) -> Status {
+                 o.mode = SrunOptions::Mode::quote;
+                 return {};
+             }},
+            {0, "runtime", "HOURS",
+             "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (decimals\n"
+             "                              allowed; or 90m, 2h, 3d)",
+             [&o](const char* t) -> Status {
+                 TRY_ASSIGN(o.runtime, parse_run_time(t));
+                 return {};
+             }},
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
             {'J', "job", "ID", "change the terms of this job", set_text(change)},
             {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
@@ -151,7 +171,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
             {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
             {0, "json", "[=FILE]",
              "write a summary as JSON into FILE, or as the last line of stderr;\n"
-             "                              with --detach print {\"id\": ID}",
+             "                              with --detach print {\"id\": ID}, with --quote the answer",
              [&o](const char* file) -> Status {
                  o.json = true;
                  if (file) o.json_file = file;
@@ -183,6 +203,10 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     std::string change, attach;
     const CommandLine line = command_line(o, change, attach);
     if (const Parsed parsed = parse(line, argc, argv, o.program); parsed != Parsed::go) return parsed;
+    const bool quotes = o.mode == SrunOptions::Mode::quote;
+    if (quotes && !(change + attach).empty()) return usage("--quote is for a new job: not with --job or --attach");
+    if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
+    if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
@@ -201,7 +225,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--max-price is missing: say what you pay per CPU-hour at most");
     if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
         return usage("--pace needs --budget and --finish: what to spread, and until when");
-    if (o.program.empty()) return usage("the program to run is missing");
+    if (o.program.empty() && !quotes) return usage("the program to run is missing");
     return Parsed::go;
 }
 

@@ -15,7 +15,7 @@ namespace souk::tools {
 inline constexpr const char* srun = "srun";
 
 struct SrunOptions {
-    enum class Mode { submit, change, attach } mode = Mode::submit;
+    enum class Mode { submit, change, attach, quote } mode = Mode::submit;
     uint32_t given = 0;  // of the terms: wire::Change::Field
     JobTerms terms;
     std::string name, job, node, socket;
@@ -25,6 +25,7 @@ struct SrunOptions {
     bool form_given = false, tcp_given = false;  // one of the three; that
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string json_file;  // empty: stderr (an attached job) or stdout
+    Nanos runtime;  // --quote
     Nanos patience = Nanos::from_s(300);
     std::span<char*> program;
 };

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a job would get and cost, asked before it is submitted; and what places have cost."""
+import json
+import os
+import signal
+
+from conftest import until
+
+SPIN = ["sh", "-c", "while :; do :; done"]
+
+
+def quote(m, *args):
+    return json.loads(m.tool("srun", "--quote", "--json", *args, "true").stdout)
+
+
+def test_a_quote_is_what_the_job_then_gets_and_submits_nothing(market):
+    before = len(market.list_jobs())
+    q = quote(market, "-p", "40", "--runtime", "30m", "-b", "100")
+    assert q["runs"] and q["price"] <= 40 and q["cost_now"] <= 40 and q["winning_bid"] <= 40, q
+    assert abs(q["span_now_s"] - 1800 * 100 / q["speed"]) < 1, q
+    job = market.srun("-p", "40", *SPIN)
+    market.until_runs(job.id, q["node"])
+    assert market.job(job.id)["price"] == q["price"]
+    jobs = [market.srun("-p", "41", *SPIN) for _ in range(len(market.nodes()))]
+    until("every place is taken", lambda: all(p["guests"] >= p["cpus"] for p in market.providers()))
+    q = quote(market, "-p", "30")
+    assert not q["runs"] and q["why"].startswith("outbid; ") and 40 < q["winning_bid"] <= 42, q
+    text = market.tool("srun", "--quote", "-p", "30", "--runtime", "1h", "true").stdout
+    assert "waits: outbid" in text and "a bid of " in text, text
+    assert quote(market, "-p", str(q["winning_bid"]))["runs"]
+    assert len(market.list_jobs()) == before + 1 + len(jobs)
+
+
+def test_a_quote_says_when_the_market_is_away(market):
+    pid = market.daemon("market")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        said = market.tool("srun", "--quote", "-p", "30", "true", check=False)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert said.returncode == 1 and said.stdout == "" and said.stderr.count("\n") == 1, said.stderr
+    assert said.stderr.startswith("srun: ") and "market" in said.stderr, said.stderr
+    until("there are quotes again", lambda: market.tool("srun", "--quote", "-p", "30", "true", check=False).returncode == 0)
+
+
+def test_prices_are_kept_and_outlive_the_market(market):
+    def rows():
+        return json.loads(market.tool("marketctl", "--json", "prices", "--last", "1h", "--step", "1m").stdout)
+    first = until("there is a row", rows)[0]
+    assert first["span_s"] == 60 and first["least"] > 0 and first["speeds"], first
+    market.kill_daemon("market")
+    market.until_up()
+    assert rows()[0] == first
+    text = market.tool("marketctl", "prices").stdout.splitlines()
+    assert text[0].split()[:3] == ["From", "For", "Least"] and len(text) >= 2, text
