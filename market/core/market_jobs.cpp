@@ -175,8 +175,6 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     if (report.id.home != node) return fail("node " + node + " reports job " + report.id.text() + " of another home");
     TRY_ASSIGN(Job* const found, job_to_report(report));
     Job& job = *found;
-    if (report.terms.max_price.micro > 0 && report.uid != job.record.report.uid)
-        return fail("node " + node + " reports job " + report.id.text() + " as another user's");
     noted_.insert(job.id());
     if (job.record.finish_seq > 0) {  // its account is closed: say so again
         job.note_due = true;
@@ -187,6 +185,10 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     if (fresh) job.doubt_since = Nanos::never();
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
+    if (job.record.report.uid != job.user->record.uid) {  // a home that does not know it any more says no user
+        job.record.report.uid = job.user->record.uid;
+        job.record.report.user = before.user;
+    }
     if (report.terms.max_price.micro <= 0) {  // its home does not know it: only the end of it is told
         before.phase = JobPhase::finished;
         before.why = report.why;

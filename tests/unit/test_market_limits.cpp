@@ -127,6 +127,26 @@ START_TEST(who_runs_out_of_reach_counts_and_holds_no_place_for_another) {
 }
 END_TEST
 
+START_TEST(a_job_stays_its_users_whatever_a_home_that_forgot_it_says) {
+    Limited w;
+    w.limit(alice, jobs_at_once(1));
+    const JobId a = w.job(alice, 50);
+    w.run_for(s(100));
+    World::HomeJob& job = w.jobs[a];
+    job.report.uid = 0;
+    job.report.user.clear();
+    job.report.terms = {};
+    job.report.terms.max_price = Money{1};
+    job.report.why = "its home node does not know it";
+    w.end(job);
+    w.run_for(s(1));
+    ck_assert(w.market->users().at(alice).claiming.empty());
+    ck_assert_int_eq(w.receipts.back().uid, alice);
+    ck_assert_text(w.receipts.back().user, "u1000");
+    ck_assert(w.market->ledger().accounts().count(Holder::user(0)) == 0);
+}
+END_TEST
+
 START_TEST(only_root_sets_limits_and_they_outlive_the_market) {
     Limited w;
     ck_assert(!w.market->set_limits(alice, "alice", jobs_at_once(1), alice, w.now).has_value());
@@ -404,7 +424,7 @@ END_TEST
 UNIT_SUITE_LONG(market_limits, 120, a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first,
                 a_user_uses_no_more_cpus_at_once_than_its_limit,
                 a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting, who_is_held_bids_against_nobody,
-                who_runs_out_of_reach_counts_and_holds_no_place_for_another, only_root_sets_limits_and_they_outlive_the_market,
+                a_job_stays_its_users_whatever_a_home_that_forgot_it_says, who_runs_out_of_reach_counts_and_holds_no_place_for_another, only_root_sets_limits_and_they_outlive_the_market,
                 all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_begins_anew,
                 a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment,
                 a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_counts,
