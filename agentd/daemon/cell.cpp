@@ -278,9 +278,10 @@ void Cell::wait_for_output() {
     });
 }
 
-// The end is told when the whole output has been: its lengths go with it.
+// The end is told when the whole output has been: its lengths go with it. Before CRIU's word that it runs nobody knows
+// whether it was the job's own (runs_without_criu).
 void Cell::maybe_exited() {
-    if (!exited_ || exit_told_ || filling_ || !eof_[0] || (!eof_[1] && !job_.spec.tty)) return;
+    if (!exited_ || exit_told_ || filling_ || decided_ == Decided::to_run || !eof_[0] || (!eof_[1] && !job_.spec.tty)) return;
     exit_told_ = true;
     exit_limit_.cancel();
     CellEvent e{};

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "agentd/daemon/cell.hpp"
@@ -185,10 +186,10 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
 // Told to run, with its CRIU killed at that moment. If it runs, its end, if any, will tell.
 void Cell::runs_without_criu() {
     const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
-    // CRIU's end may have killed it, at a trap of CRIU's too. (Such a signal of its own in that moment cannot be told apart;
-    // then it goes on as it was.)
-    const int signal = exited_ ? *exited_ & 0x7f : 0;
-    const bool killed = exited_ ? signal == SIGKILL || signal == SIGTRAP : pids && pids->empty();
+    // CRIU's end may have killed it: by SIGKILL, at a trap of CRIU's, or in the restorer's code that CRIU was about to leave
+    // with it. (Such a signal of its own in that moment cannot be told apart; then the source is the job, as it was.)
+    constexpr int by_criu[] = {SIGKILL, SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGSYS};
+    const bool killed = exited_ ? std::ranges::find(by_criu, *exited_ & 0x7f) != std::end(by_criu) : pids && pids->empty();
     if (killed || (pids && wait_for_criu(*pids))) return criu_failed("CRIU ended before it let the job run");
     close_criu();
     decided_ = Decided::nothing;
@@ -198,6 +199,7 @@ void Cell::runs_without_criu() {
     if (client_) (void)client_.hello(acked_[0], acked_[1]);
     update_watch();
     tell(CellEvent::Kind::restore_running);
+    maybe_exited();
 }
 
 void Cell::criu_event(const CriuEvent& e) {
@@ -236,6 +238,7 @@ void Cell::criu_event(const CriuEvent& e) {
             helpers_in_ = false;
             update_watch();
             tell(CellEvent::Kind::restore_running);
+            maybe_exited();
             // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
             drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
             return look_soon();
