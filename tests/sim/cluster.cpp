@@ -185,7 +185,7 @@ void Cluster::book_step() {
 // Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock beside.
 void Cluster::check_charges() {
     const Nanos late = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
-    if (crash_chance_ > 0 || break_chance_ > 0) return;
+    if (crash_chance_ > 0 || break_chance_ > 0 || outage_) return;
     for (const auto& [id, job] : market_) {
         const JobStats& s = job.report.stats;
         const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves;

@@ -22,6 +22,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
@@ -55,11 +56,36 @@ enum class Mutation : uint8_t {
 };
 const char* mutation_name(Mutation m);
 
+// What dies, in the one fault of Cluster::run_one_fault.
+enum class Victim : uint8_t {
+    source_agentd,
+    destination_agentd,
+    home_agentd,
+    source_criu,
+    destination_criu,
+    source_link,       // between home and source
+    destination_link,  // between home and destination
+    transfer,          // what goes from the source to the destination
+    source_pid1,
+    destination_pid1,
+    count_
+};
+const char* victim_name(Victim v);
+
+// A step of a move in which that happens. `filling`: the destination runs, and not all of its memory has come.
+enum class Moment : uint8_t { prepare, transfer, kill_old, release, filling, count_ };
+const char* moment_name(Moment m);
+
 class Cluster {
   public:
     Cluster(uint64_t seed, Mutation mutation, bool trace);
     // Runs to the end or to the first violation, which it returns; empty: all is well.
     std::string run();
+    // One job moves from n2 to n3, its home is n1, and in that step one thing fails, once: a daemon or a link for 50 ms or
+    // for longer than any patience. Where the job is when all is quiet again: 'S' runs at the source, 'D' at the
+    // destination, 'F' is frozen at the source (and then thaws), 'E' has ended with its PID 1; '-': the step was over.
+    // Else what is wrong is in `failure`.
+    char run_one_fault(Moment moment, Victim victim, MoveForm form, std::string& failure);
     const std::deque<std::string>& trace() const { return trace_; }
 
     struct Counts {
@@ -132,6 +158,12 @@ class Cluster {
     void after(Nanos delay, Call call);
     Nanos ms(int64_t lo, int64_t hi) { return Nanos::from_us(rng_.between(lo * 1000, hi * 1000)); }
     bool fault(double p) { return faults_ && rng_.chance(p); }
+    // Whether an effect of CRIU or of a capsule on that node fails.
+    bool fails(const NodeName& name) {
+        if (criu_dies_on_ != name) return fault(fail_chance_);
+        criu_dies_on_.clear();
+        return true;
+    }
     template <class... Parts> void say(const Parts&... parts) {
         if (!tracing_) return;
         std::string line = std::to_string(now_.ns / 1000) + " us ";
@@ -160,6 +192,11 @@ class Cluster {
     void check_charges();
     std::string what_is_left();
     bool all_finished() const;
+
+    // fault_table.cpp: one move, one fault
+    bool at_moment(Moment moment, const JobId& id) const;
+    void strike(Victim victim, const JobId& id);
+    void order_to(const JobId& id, const NodeName& node);
 
     // node.cpp: the shell of a daemon
     Node& node(const NodeName& name);
@@ -215,6 +252,14 @@ class Cluster {
     bool faults_ = true;
     double crash_chance_ = 0, break_chance_ = 0, fail_chance_ = 0, slow_chance_ = 0;
     bool queue_while_down_ = true;
+    // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that cannot be made, what fails
+    // next, and what looks at each step.
+    std::optional<MoveForm> form_;
+    std::optional<Nanos> outage_;
+    std::set<std::pair<NodeName, NodeName>> cut_;
+    NodeName criu_dies_on_;
+    bool transfer_breaks_ = false;
+    std::function<void()> watch_;
     Home::Limits limits_;
     World world_;
     Book book_;

@@ -45,7 +45,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     switch (d.what) {
         case What::create_capsule:
             return stage(name, key, t, delay, [=, this] {
-                if (fault(fail_chance_))
+                if (fails(name))
                     return tell_guest(name, key, t,
                                       [=](Guest& g, guest::Outputs& o) { g.capsule_failed(key, "no capsule", o); });
                 world_.create(at);
@@ -54,14 +54,15 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::start_job: return stage(name, key, t, delay, [=, this] { do_start(name, key, t); });
         case What::ready_criu:
             return stage(name, key, t, delay, [=, this] {
-                if (fault(fail_chance_))
+                if (fails(name))
                     return tell_guest(name, key, t,
                                       [=](Guest& g, guest::Outputs& o) { g.criu_failed(key, "no CRIU", o); });
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
             });
         case What::dump_for_move:
         case What::dump_to_disk: {
-            const bool live = d.what == What::dump_for_move && rng_.chance(0.6);
+            const bool live = d.what == What::dump_for_move &&
+                              (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
             return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, live); });
         }
         case What::ship: return do_ship(name, d, t);
@@ -101,7 +102,7 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);
     const bool by_program = world_.truths[key.id].program_error;
-    if (!c || !c->alive || by_program || fault(fail_chance_))
+    if (!c || !c->alive || by_program || fails(name))
         return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
             g.job_not_started(key, 2, by_program, "cannot be executed", o);
         });
@@ -120,13 +121,13 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, boo
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
     };
     const Capsule* c = world_.capsule(at);
-    if (!c || !c->job || fault(fail_chance_)) return failed();
+    if (!c || !c->job || fails(name)) return failed();
     world_.freeze(at, now_);
     tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, {}, o); });
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
         const Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
-        if (!now || !now->job || fault(fail_chance_)) return failed();
+        if (!now || !now->job || fails(name)) return failed();
         world_.make_image(at, now_, true);
         if (live) world_.images[at].form = MoveForm::pages_first;
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, 1 << 20, live, o); });
@@ -140,7 +141,7 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     const Image* image = world_.complete_image(at);
     Image sent = image ? *image : Image{};
     const bool live = sent.form != MoveForm::stop_and_copy;
-    if (live && rng_.chance(0.5)) sent.form = MoveForm::post_copy;
+    if (live && (form_ ? *form_ == MoveForm::post_copy : rng_.chance(0.5))) sent.form = MoveForm::post_copy;
     sent.source = name;
     sent.source_key = key;
     sent.source_life = node(name).life;
@@ -150,7 +151,7 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     };
     Node& dest = node(d.dest.node);
     if (!image || !dest.up || !dest.guest->expects_image(to)) return failed();
-    const bool cut = fault(0.15), answer_lost = fault(0.1), seen = fault(0.7);
+    const bool cut = std::exchange(transfer_breaks_, false) || fault(0.15), answer_lost = fault(0.1), seen = fault(0.7);
     after(fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this, life = dest.life] {
         Node& end = node(there.first);
         if (!end.up || end.life != life || !end.guest->expects_image(to)) return failed();
@@ -173,7 +174,7 @@ bool Cluster::pages_come(const Image& image) {
     const Capsule* c = world_.capsule({image.source, image.source_key});
     const Node& source = node(image.source);
     return source.up && source.life == image.source_life && c && c->alive && c->job && c->frozen &&
-           c->base == image.progress && !fault(0.1);
+           c->base == image.progress && !std::exchange(transfer_breaks_, false) && !fault(0.1);
 }
 
 void Cluster::pages_ended(const Image& image, bool came) {
@@ -189,9 +190,9 @@ void Cluster::pages_ended(const Image& image, bool came) {
 void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, Image image) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);
-    const bool fails = !image.complete || fault(fail_chance_);
+    const bool fail = !image.complete || fails(name);
     if (!c || !c->alive) return;  // its end is told already
-    if (fails) {  // half a tree was made and killed: PID 1 reaps it
+    if (fail) {  // half a tree was made and killed: PID 1 reaps it
         if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
         return tell_guest(name, key, t,
                           [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
@@ -212,7 +213,8 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
         Node& n = node(name);
         const auto work = n.work.find(key);
         const bool here = n.up && n.life == life && work != n.work.end() && work->second == t;
-        const bool came = here && pages_come(image);
+        const Capsule* copy = world_.capsule(at);  // the memory of a dead one takes no page
+        const bool came = here && copy && copy->alive && pages_come(image);
         pages_ended(image, came);
         if (!here) return;
         if (!came && mutation_ != Mutation::lost_pages_unseen)
@@ -226,7 +228,7 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
 void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) {
     const World::At at{name, key};
     Capsule* c = world_.capsule(at);
-    if (!c || !c->job || fault(fail_chance_)) {
+    if (!c || !c->job || fails(name)) {
         if (c && c->job) {
             world_.kill_job(at, now_);
             if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });

@@ -116,7 +116,7 @@ void Cluster::connect(const NodeName& home, const NodeName& guest) {
         Node& g = node(guest);
         if (h.life != life || !h.up) return;
         Link& on = link(home, guest);
-        if (g.up && !(guest != home && fault(0.1))) {
+        if (g.up && !cut_.contains({home, guest}) && !(guest != home && fault(0.1))) {
             // The guest takes the hello: whatever the older connection still carries is not read any more.
             on.guest_gen = ++on.gen;
             on.broken = false;

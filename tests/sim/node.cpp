@@ -103,7 +103,7 @@ void Cluster::crash(Node& n) {
         }
     }
     const NodeName name = n.name;
-    after(faults_ ? ms(10, 5000) : ms(10, 100), [this, name] { boot(node(name)); });
+    after(outage_ ? *outage_ : faults_ ? ms(10, 5000) : ms(10, 100), [this, name] { boot(node(name)); });
 }
 
 // One commit takes all that waits.
@@ -187,6 +187,7 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
             }
         }
     keep_connected(n);
+    if (watch_) watch_();
     if (next < n.tick_at || n.tick_at <= now_) {
         n.tick_at = next;
         schedule_tick(n);
@@ -247,6 +248,7 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
             }
             if (const auto* d = std::get_if<guest::Do>(&o)) effect(n, *d);
         }
+    if (watch_) watch_();
 }
 
 void Cluster::provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step) {

@@ -135,7 +135,7 @@ void World::destroy(const At& at, Nanos now) {
     Capsule* c = capsule(at);
     if (!c) return;
     Truth& t = truths[at.second.id];
-    if ((c->job || !t.ran) && !c->filling && progress(*c, now) >= t.frontier) t.destroyed = true;
+    if ((c->job || !t.ran) && (!c->filling || c->pages_in) && progress(*c, now) >= t.frontier) t.destroyed = true;
     kill_capsule(at, now);
 }
 

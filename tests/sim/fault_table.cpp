@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One move and one fault in it: see Cluster::run_one_fault. The table that it fills is ARCHITECTURE.md's.
+#include "kernel/base/check.hpp"
+#include "tests/sim/cluster.hpp"
+
+namespace souk::sim {
+
+namespace {
+const NodeName home = "n1", source = "n2", destination = "n3";
+constexpr Nanos quiet_time = Nanos::from_s(400), thaw_time = Nanos::from_s(60);
+}  // namespace
+
+const char* victim_name(Victim v) {
+    static const char* const names[] = {"source agentd", "destination agentd", "home agentd", "source CRIU",
+                                        "destination CRIU", "home-source link", "home-destination link", "transfer",
+                                        "source PID 1", "destination PID 1"};
+    return names[static_cast<size_t>(v)];
+}
+
+const char* moment_name(Moment m) {
+    static const char* const names[] = {"prepare", "transfer", "kill old", "release", "filling"};
+    return names[static_cast<size_t>(m)];
+}
+
+void Cluster::order_to(const JobId& id, const NodeName& where) {
+    Order order;
+    order.id = id;
+    order.seq = ++order_seq_;
+    order.kind = Order::Kind::run;
+    order.node = where;
+    order.address = where + ":1";
+    order.price = Money::units(1);
+    home_step(node(home), [&](Home& h, home::Outputs& out) { h.order(order, now_, out); });
+}
+
+bool Cluster::at_moment(Moment moment, const JobId& id) const {
+    const Node& n = nodes_.at(home);
+    const HomeJob* job = n.up ? n.home->find(id) : nullptr;
+    if (!job) return false;
+    const auto copy = world_.capsules.find({destination, {id, job->to_epoch}});
+    const bool fills = copy != world_.capsules.end() && copy->second.progressing() && copy->second.filling;
+    switch (moment) {
+        case Moment::prepare: return job->step == MoveStep::prepare;
+        case Moment::transfer: return job->step == MoveStep::transfer;
+        case Moment::kill_old: return job->step == MoveStep::kill_old;
+        case Moment::release: return job->step == MoveStep::release && !fills;
+        case Moment::filling: return job->step == MoveStep::release && fills;
+        case Moment::count_: return false;
+    }
+    return false;
+}
+
+void Cluster::strike(Victim victim, const JobId& id) {
+    const HomeJob job = *node(home).home->find(id);
+    const auto cut = [this](const NodeName& far) {
+        cut_.insert({home, far});
+        break_link(home, far);
+        after(*outage_, [this, far] { cut_.erase({home, far}); });
+    };
+    switch (victim) {
+        case Victim::source_agentd: return crash(node(source));
+        case Victim::destination_agentd: return crash(node(destination));
+        case Victim::home_agentd: return crash(node(home));
+        case Victim::source_criu: criu_dies_on_ = source; return;
+        case Victim::destination_criu: criu_dies_on_ = destination; return;
+        case Victim::source_link: return cut(source);
+        case Victim::destination_link: return cut(destination);
+        case Victim::transfer: transfer_breaks_ = true; return;
+        case Victim::source_pid1: return kill_pid1(source, {id, job.epoch});
+        case Victim::destination_pid1: return kill_pid1(destination, {id, job.to_epoch});
+        case Victim::count_: return;
+    }
+}
+
+char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, std::string& failure) {
+    faults_ = false;
+    form_ = form;
+    outage_ = rng_.chance(0.5) ? Nanos::from_ms(50) : Nanos::from_s(90);  // longer than transfer_patience
+    names_ = {home, source, destination};
+    nodes_.clear();
+    for (const NodeName& name : names_) nodes_[name].name = name;
+    for (const NodeName& name : names_) boot(node(name));
+    JobId id;
+    home_step(node(home), [&](Home& h, home::Outputs& out) {
+        Submission s;
+        s.spec.path = "/bin/job";
+        s.spec.argv = {s.spec.path};
+        s.terms.max_price = Money::units(1);
+        const auto submitted = h.submit(s, now_, out);
+        MUST(submitted.has_value());
+        id = *submitted;
+    });
+    world_.truths[id].work = Nanos::from_s(100'000).ns;
+    const auto job = [&] { return node(home).up ? node(home).home->find(id) : nullptr; };
+    const auto settled = [&](Nanos span) {
+        if (!run_until(now_ + span)) failure = world_.failure;
+        if (failure.empty() && !job()) failure = "its home does not know the job";
+        return failure.empty();
+    };
+    order_to(id, source);
+    if (!settled(Nanos::from_s(5))) return '?';
+    if (job()->phase != JobPhase::running) failure = "it does not start";
+    bool seen = false, struck = false;
+    watch_ = [&] {
+        if (seen || !at_moment(moment, id)) return;
+        seen = true;
+        // Somewhere in the step, not only at its beginning.
+        after(Nanos::from_us(rng_.between(0, rng_.chance(0.5) ? 60'000 : 2'000)), [&] {
+            if (!at_moment(moment, id)) return;
+            struck = true;
+            say("-- ", moment_name(moment), ": ", victim_name(victim));
+            strike(victim, id);
+        });
+    };
+    order_to(id, destination);
+    if (!settled(quiet_time)) return '?';
+    watch_ = nullptr;
+    if (!struck) return '-';
+    if (job()->phase == JobPhase::finished && world_.truths[id].destroyed) return 'E';
+    const NodeName at = job()->at.node;
+    if (job()->phase == JobPhase::running) {
+        const auto copy = world_.capsules.find({at, {id, job()->epoch}});
+        if (copy == world_.capsules.end() || !copy->second.progressing()) failure = "it is said to run, and does not";
+        for (const auto& [place, c] : world_.capsules)
+            if (place.first != at) failure = "a capsule is left on " + place.first;
+        for (const auto& [place, i] : world_.images)
+            if (place.first != at) failure = "an image is left on " + place.first;
+        return at == source ? 'S' : 'D';
+    }
+    if (job()->phase != JobPhase::frozen || at != source) {
+        failure = "it is " + std::string(phase_name(job()->phase)) + " at " + at;
+        return '?';
+    }
+    criu_dies_on_.clear();
+    order_to(id, destination);
+    if (!settled(thaw_time)) return '?';
+    if (job()->phase != JobPhase::running || job()->at.node != destination) failure = "it does not thaw";
+    return 'F';
+}
+
+}  // namespace souk::sim
