@@ -43,6 +43,8 @@ GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS)
 LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
+SIM       := $(BUILD)/bin/clustersim
+SIM_OBJS  := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/sim/test_%,$(wildcard tests/sim/*.cpp)) tests/sim/clustersim/main.cpp)
 
 UNIT_SRCS := $(wildcard tests/unit/*.cpp tests/sim/*.cpp)
 # agentd's effects are tested one by one, its main is not.
@@ -58,14 +60,14 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm chaos demo bench bench-build tidy clean
+.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm chaos sim demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
 all: deps            ## build everything into build/bin (installs what is missing first)
 	@$(MAKE) --no-print-directory $(PARALLEL) bins
 
-bins: $(BINS)
+bins: $(BINS) $(SIM)
 
 deps:                ## install what a fresh machine lacks: packages, and a CRIU that works here
 	@scripts/deps
@@ -90,6 +92,9 @@ check-tools: bins    ## the tools against an agentd of the tests' own
 
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
+
+sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under faults
+	$(SIM) --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1)
 
 chaos: bins  ## FAULTS (20) moves with a fault in each: dead daemons and CRIUs, cut links, no room (root)
 	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
@@ -140,6 +145,10 @@ $(UNIT): $(UNIT_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null)
 
+$(SIM): $(SIM_OBJS) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -173,5 +182,5 @@ $(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)
 	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. -c -o $(@D)/$*.bpf.o $<
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
 
--include $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) \
+-include $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(SIM_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard $(call PROG_DIR,$(p))/*.cpp)))

@@ -34,8 +34,8 @@ Book::Bug bug_of(Mutation m) {
 }
 }  // namespace
 
-Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace)
-    : mutation_(mutation), tracing_(trace), rng_(seed), book_(seed, bug_of(mutation)) {
+Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size, Faults faults)
+    : mutation_(mutation), tracing_(trace), size_(size), allowed_(std::move(faults)), rng_(seed), book_(seed, bug_of(mutation)) {
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
@@ -45,7 +45,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace)
     fail_chance_ = rng_.chance(0.3) ? 0 : rng_.unit() * 0.2;
     slow_chance_ = rng_.chance(0.5) ? 0 : rng_.unit() * 0.1;
     queue_while_down_ = rng_.chance(0.7);
-    for (int64_t i = 1, count = rng_.between(2, 4); i <= count; ++i) names_.push_back("n" + std::to_string(i));
+    const int64_t nodes = rng_.between(2, 4);
+    for (int64_t i = 1; i <= (size_.nodes > 0 ? size_.nodes : nodes); ++i) names_.push_back("n" + std::to_string(i));
     for (const NodeName& name : names_) nodes_[name].name = name;
 }
 
@@ -318,14 +319,16 @@ std::string Cluster::what_is_left() {
 
 std::string Cluster::run() {
     for (const NodeName& name : names_) boot(node(name));
-    const int64_t jobs = rng_.between(1, 8);
+    const int64_t few = rng_.between(1, 8), jobs = size_.jobs > 0 ? size_.jobs : few;
     for (int64_t i = 0; i < jobs; ++i) after(ms(0, 30'000), [this] { submit_job(); });
-    const Nanos pace = ms(20, 3000);
+    const Nanos pace{std::max<int64_t>(ms(20, 3000).ns * few / jobs, 1'000'000)};  // each job as often as in a small one
     const bool owners = rng_.chance(0.4);
     for (Nanos t = Nanos::from_ms(10); t < fault_time; t += Nanos{rng_.between(1, 2 * pace.ns)})
         after(t, [this] { market_orders(); });
     for (Nanos t = Nanos::from_s(1); t < fault_time; t += ms(10, 4000)) {
-        after(t, [this] { random_fault(); });
+        after(t, [this] {
+            if (happens()) random_fault();
+        });
         if (owners && rng_.chance(0.2)) after(t, [this] { random_owner(); });
         if (rng_.chance(0.2)) after(t, [this] { random_user(); });
         if (rng_.chance(0.05)) after(t, [this] { market_restarts(); });

@@ -76,9 +76,18 @@ const char* victim_name(Victim v);
 enum class Moment : uint8_t { prepare, transfer, kill_old, release, filling, count_ };
 const char* moment_name(Moment m);
 
+// Which of the faults of a run happen, by their number in it: to find the few that it fails with.
+struct Faults {
+    uint64_t max = UINT64_MAX;  // none from this one on
+    std::set<uint64_t> without;
+};
+struct ClusterSize {  // 0: as the seed has it, a handful
+    int64_t nodes = 0, jobs = 0;
+};
+
 class Cluster {
   public:
-    Cluster(uint64_t seed, Mutation mutation, bool trace);
+    Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size = {}, Faults faults = {});
     // Runs to the end or to the first violation, which it returns; empty: all is well.
     std::string run();
     // One job moves from n2 to n3, its home is n1, and in that step one thing fails, once: a daemon or a link for 50 ms or
@@ -89,6 +98,7 @@ class Cluster {
     const std::deque<std::string>& trace() const { return trace_; }
 
     struct Counts {
+        uint64_t faults = 0;
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0, failed_moves = 0, jobs = 0,
                  ended = 0, cancelled = 0, lost = 0;
     };
@@ -157,7 +167,8 @@ class Cluster {
     // cluster.cpp: time, faults, the toy market, the checks at the end
     void after(Nanos delay, Call call);
     Nanos ms(int64_t lo, int64_t hi) { return Nanos::from_us(rng_.between(lo * 1000, hi * 1000)); }
-    bool fault(double p) { return faults_ && rng_.chance(p); }
+    bool happens() { return counts_.faults++ < allowed_.max && !allowed_.without.contains(counts_.faults - 1); }
+    bool fault(double p) { return faults_ && rng_.chance(p) && happens(); }
     // Whether an effect of CRIU or of a capsule on that node fails.
     bool fails(const NodeName& name) {
         if (criu_dies_on_ != name) return fault(fail_chance_);
@@ -245,6 +256,8 @@ class Cluster {
     static constexpr size_t trace_max = 150;
     const Mutation mutation_;
     const bool tracing_;
+    const ClusterSize size_;
+    const Faults allowed_;
     Rng rng_;
     Nanos now_;
     uint64_t next_event_ = 0;

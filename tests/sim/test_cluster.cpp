@@ -18,7 +18,7 @@ uint64_t from_env(const char* name, uint64_t otherwise) {
 }  // namespace
 
 START_TEST(no_fault_loses_or_doubles_a_job) {
-    const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 1000);
+    const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 2000);
     Cluster::Counts sum;
     int failures = 0;
     std::string report;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// clustersim: the cluster simulator (tests/sim/cluster.hpp) by seed, any number of them. A seed that fails is run again
+// with ever fewer of its faults, and the shortest of those runs is printed: its first line says how to have it again.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "tests/sim/cluster.hpp"
+
+namespace souk::sim {
+namespace {
+
+constexpr int shorter_runs_max = 2'000;
+
+struct Run {
+    std::string failure;
+    Cluster::Counts counts;
+    Nanos end;
+    std::deque<std::string> trace;
+};
+
+Run run(uint64_t seed, Mutation mutation, ClusterSize size, const Faults& faults, bool trace) {
+    Cluster cluster(seed, mutation, trace, size, faults);
+    Run r;
+    r.failure = cluster.run();
+    r.counts = cluster.counts();
+    r.end = cluster.now();
+    r.trace = cluster.trace();
+    return r;
+}
+
+// Fewer faults with which that seed still fails, in whatever way: first the last ones are left out, then ever smaller
+// stretches of those before, until none can be spared. What is left out changes what comes after, so the fewest need not
+// be found. (Zeller, Hildebrandt: 'Simplifying and Isolating Failure-Inducing Input', TSE 2002, in its simplest form.)
+Faults fewest(uint64_t seed, Mutation mutation, ClusterSize size, uint64_t seen) {
+    Faults best;
+    int runs = 0;
+    const auto fails = [&](const Faults& f) {
+        return ++runs <= shorter_runs_max && !run(seed, mutation, size, f, false).failure.empty();
+    };
+    best.max = seen;
+    for (uint64_t step = seen; step > 0; step /= 2)
+        for (Faults f = best; f.max >= step;) {
+            f.max -= step;
+            if (!fails(f)) break;
+            best = f;
+        }
+    for (uint64_t length = std::max<uint64_t>(best.max / 2, 1); length > 0;) {
+        bool spared = false;
+        for (uint64_t end = best.max; end > 0; end -= std::min(end, length)) {
+            Faults f = best;
+            for (uint64_t i = end - std::min(end, length); i < end; ++i) f.without.insert(i);
+            if (f.without.size() == best.without.size() || !fails(f)) continue;
+            best = f;
+            spared = true;
+        }
+        if (!spared || length > 1) length /= 2;
+    }
+    return best;
+}
+
+void show(uint64_t seed, Mutation mutation, ClusterSize size, const Cluster::Counts& counts) {
+    const Faults faults = fewest(seed, mutation, size, counts.faults);
+    const Run shortest = run(seed, mutation, size, faults, true);
+    std::printf("seed %lu fails, also with %lu of its %lu faults:\n", static_cast<unsigned long>(seed),
+                static_cast<unsigned long>(faults.max - faults.without.size()), static_cast<unsigned long>(counts.faults));
+    for (const std::string& line : shortest.trace) std::printf("  %s\n", line.c_str());
+    std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), shortest.failure.c_str());
+}
+
+int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size) {
+    const auto start = std::chrono::steady_clock::now();
+    Cluster::Counts sum;
+    double virtual_s = 0;
+    uint64_t failed = 0, done = 0;
+    for (uint64_t seed = from; seed < from + seeds && failed < 3; ++seed) {
+        const Run r = run(seed, mutation, size, {}, false);
+        const Cluster::Counts& c = r.counts;
+        ++done;
+        virtual_s += r.end.seconds();
+        sum.events += c.events, sum.faults += c.faults, sum.crashes += c.crashes, sum.breaks += c.breaks;
+        sum.moves += c.moves, sum.freezes += c.freezes, sum.thaws += c.thaws, sum.failed_moves += c.failed_moves;
+        sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
+        if (r.failure.empty()) continue;
+        ++failed;
+        show(seed, mutation, size, c);
+    }
+    const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto n = [](uint64_t v) { return static_cast<unsigned long>(v); };
+    std::printf("%lu seeds, %lu failed; %.1f simulated hours in %.1f s (%.0f times real time); %lu events, %lu faults "
+                "(%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu jobs: %lu ended, %lu "
+                "cancelled, %lu lost to their PID 1\n",
+                n(done), n(failed), virtual_s / 3600, real_s, virtual_s / real_s, n(sum.events), n(sum.faults),
+                n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes), n(sum.thaws),
+                n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost));
+    return failed > 0 ? 1 : 0;
+}
+
+int run_main(int argc, char** argv) {
+    CLI::App app{"clustersim: the node agents and the market's books on virtual time, under faults by seed."};
+    uint64_t seeds = 2000, from = 1;
+    std::string bug;
+    ClusterSize size;
+    app.add_option("--seeds", seeds, "how many (default 2000)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+    app.add_option("--from", from, "the first seed (default 1)");
+    app.add_option("--nodes", size.nodes, "nodes of each cluster (default: 2 to 4, by the seed)")->check(CLI::Range(2, 1000));
+    app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")->check(CLI::Range(1, 100'000));
+    app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& e) {
+        return app.exit(e);
+    } catch (const CLI::ParseError& e) {
+        const std::string text = e.what();
+        std::fprintf(stderr, "clustersim: %s (see clustersim --help)\n", text.substr(0, text.find('\n')).c_str());
+        return 2;
+    }
+    uint8_t mutation = 0;
+    std::string known;
+    for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
+        if (bug == mutation_name(Mutation{m})) mutation = m;
+        known += std::string(known.empty() ? "" : ", ") + mutation_name(Mutation{m});
+    }
+    if (!bug.empty() && mutation == 0) {
+        std::fprintf(stderr, "clustersim: --bug: there is no '%s'; there are %s\n", bug.c_str(), known.c_str());
+        return 2;
+    }
+    return simulate(from, seeds, Mutation{mutation}, size);
+}
+
+}  // namespace
+}  // namespace souk::sim
+
+int main(int argc, char** argv) {
+    try {
+        return souk::sim::run_main(argc, argv);
+    } catch (const std::exception& e) {  // of a library; our own code throws nothing
+        std::fprintf(stderr, "clustersim: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""clustersim: seeds that pass say so, one that fails is shown with the fewest faults that it fails with."""
+import os
+import re
+import subprocess
+
+BIN = os.environ.get("SOUK_BIN", "build/bin")
+
+
+def clustersim(*arguments):
+    return subprocess.run([f"{BIN}/clustersim", *arguments], capture_output=True, text=True, timeout=300)
+
+
+def test_seeds_that_pass_are_counted():
+    done = clustersim("--seeds", "20")
+    assert done.returncode == 0, done.stdout
+    assert re.match(r"20 seeds, 0 failed; [\d.]+ simulated hours", done.stdout)
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_seed_that_fails_is_shown_with_few_of_its_faults_and_always_the_same():
+    first, second = (clustersim("--seeds", "40", "--bug", "reuse_epoch").stdout for _ in range(2))
+    shown = re.findall(r"^seed (\d+) fails, also with (\d+) of its (\d+) faults:$", first, re.M)
+    assert shown and all(int(few) < int(all_of_them) for _, few, all_of_them in shown)
+    assert all(re.search(rf"^seed {seed}: job ", first, re.M) for seed, _, _ in shown)
+    assert first.splitlines()[:-1] == second.splitlines()[:-1]  # the last line has the time
+
+
+def test_wrong_usage_is_said_in_a_line():
+    for arguments in ["--seeds", "0"], ["--bug", "none_such"], ["--nodes", "1"], ["--fly"]:
+        done = clustersim(*arguments)
+        assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+        assert done.stderr.startswith("clustersim: ")
