@@ -39,6 +39,7 @@ class Book {
   private:
     void store(const market::StoreOp& op);
     void check();
+    void check_job(const JobId& id, const market::JobRecord& record);
 
     Rng rng_;
     Bug bug_;
@@ -49,6 +50,7 @@ class Book {
     std::map<NodeName, market::NodeRecord> nodes_;
     std::map<market::Holder, market::AccountRecord> accounts_;
     market::MetaRecord meta_;
+    size_t steps_unchecked_ = 0;
     struct Sum {
         Money paid;
         Nanos run;
