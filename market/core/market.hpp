@@ -80,8 +80,8 @@ struct MetaRecord {
 struct EraseJob { JobId id; };
 struct EraseUser { uint32_t uid; };
 struct ErasePrice { int64_t minute; };
-using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, PriceRecord, EraseJob, EraseUser,
-                             ErasePrice>;
+using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, PriceRecord,
+                             EraseJob, EraseUser, ErasePrice>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -191,10 +191,11 @@ class Market {
     Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold, uint32_t uid);
     Result<std::string> release(const JobId& id, uint32_t uid);
     // Replaces all limits of user `of`.
-    Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid, Nanos now);
+    Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
+                                   Nanos now);
 
-    // What a job would get that is submitted now; after solve(), as what came in since is not decided yet. Errors: no quote
-    // can be given now, and why.
+    // What a job would get that is submitted now; after solve(), as what came in since is not decided yet. Errors: no
+    // quote can be given now, and why.
     Result<Quote> quote(const QuoteRequest& request, Nanos now) const;
 
     // Decides on everything that came in, and on what time made due. Cheap if that is nothing.
@@ -221,7 +222,9 @@ class Market {
     const Ledger& ledger() const { return ledger_; }
     const PriceHistory& price_history() const { return history_; }
     const std::map<uint32_t, User>& users() const { return users_; }
-    bool day_is_spent(const User& user) const { return user.record.ended_day >= 0 && user.record.ended_day == meta_.day; }
+    bool day_is_spent(const User& user) const {
+        return user.record.ended_day >= 0 && user.record.ended_day == meta_.day;
+    }
     const Job* find(const JobId& id) const;
     const Node* find_node(const NodeName& name) const;
     const SolverOptions& solver_options() const { return solver_.options(); }
@@ -275,7 +278,9 @@ class Market {
     uint64_t reckon_prices(uint64_t steps_max, Nanos now);
 
     // market_limits.cpp: what users may have at most
-    User& user_of(uint32_t uid) { return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()}).first->second; }
+    User& user_of(uint32_t uid) {
+        return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()}).first->second;
+    }
     void begin_day(Nanos now);
     void count_days();
     void list(Job& job);

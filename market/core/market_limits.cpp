@@ -3,22 +3,22 @@
 //
 // Jobs and CPUs at once. A job that its user's limits leave no place for is held: the solver knows it as one that gets
 // nothing, so it competes with nobody, and prices are those of the market without it. Who is held is defined by one
-// walk over a user's jobs, the most valuable first: a job that has a place counts, one that lost its contest does not (so it
-// keeps no lesser one from running), one that would pass the limit is held. As the solver gives places by rank, and who
-// ranks lower changes nothing for who ranks higher, walk and solver in turn come to rest at what one pass over all jobs by
-// rank would give that skips who would pass a limit: each round settles at least the next job. So whatever happened before,
-// with greedy_migration and its plain rules:
-//   - no user runs more jobs or CPUs than the limits say, at any moment (place_one looks once more at what really runs);
-//   - no justified envy among those whose limits allow: a job that is not held envies nobody; one that is held would pass a
+// walk over a user's jobs, the most valuable first: a job that has a place counts, one that lost its contest does not
+// (so it keeps no lesser one from running), one that would pass the limit is held. As the solver gives places by rank,
+// and who ranks lower changes nothing for who ranks higher, walk and solver in turn come to rest at what one pass over
+// all jobs by rank would give that skips who would pass a limit: each round settles at least the next job. So whatever
+// happened before, with greedy_migration and its plain rules:
+//   - no user runs more jobs or CPUs than the limits say, at any moment (place_one looks at what really runs);
+//   - no justified envy among those whose limits allow: who is not held envies nobody; who is held would pass a
 //     limit beside the more valuable jobs of its user that run;
 //   - the allocation is that of a market that was told everything at once (incremental = full).
-// What is not to be decided about (in transit, not connected) counts first. With proportional_share, migration-aware rules
-// and a solver program the limits hold all the same, and who of a user's jobs runs follows that algorithm's order until
-// the walk finds a more valuable one. What an operator holds at a node is not above its user's limits.
+// What is not to be decided about (in transit, not connected) counts first. With proportional_share, migration-aware
+// rules and a solver program the limits hold all the same, and who of a user's jobs runs follows that algorithm's order
+// until the walk finds a more valuable one. What an operator holds at a node is not above its user's limits.
 //
-// Spend per day. A user's charges of a day never pass the limit: the charge that would is cut, and all the user's jobs are
-// frozen at the moment at which, all rates as they are, the sum reaches it. They go on when the next day begins or the
-// limit is raised above what is spent.
+// Spend per day. A user's charges of a day never pass the limit: the charge that would is cut, and all the user's jobs
+// are frozen at the moment at which, all rates as they are, the sum reaches it. They go on when the next day begins or
+// the limit is raised above what is spent.
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
@@ -29,7 +29,9 @@ namespace {
 constexpr uint32_t root_uid = 0;
 constexpr Nanos admit_pace = Nanos::from_s(1);
 
-std::string called(const User& u) { return "user " + (u.record.name.empty() ? std::to_string(u.record.uid) : u.record.name); }
+std::string called(const User& u) {
+    return "user " + (u.record.name.empty() ? std::to_string(u.record.uid) : u.record.name);
+}
 std::string counted(int32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
 }  // namespace
@@ -40,7 +42,8 @@ void Market::load(UserRecord record) {
     user.record = std::move(record);
 }
 
-Result<std::string> Market::set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid, Nanos now) {
+Result<std::string> Market::set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
+                                       Nanos now) {
     if (uid != root_uid) return fail("only root may set what a user may have at most");
     begin_day(now);
     User& user = user_of(of);
@@ -164,7 +167,8 @@ void Market::unlist(Job& job) {
     admit_due_.insert(job.user->record.uid);
 }
 
-// One walk over a user's jobs, into `d`; false: all are as they should be. `more` false: nobody is let in, so that it ends.
+// One walk over a user's jobs, into `d`; false: all are as they should be. `more` false: nobody is let in, so that it
+// ends.
 bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more, Decision& d) const {
     const UserLimits& limits = user.record.limits;
     size_t jobs = 0, looked_at = 0;
@@ -185,7 +189,9 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
         looked_at += !held;
         if (fact(job)) return true;
         if (!user.lets(jobs, cpus, job.record.report.terms.cpus)) {
-            if (!held) d.hold(job, limits.jobs && static_cast<int64_t>(jobs) >= *limits.jobs ? Job::Held::jobs : Job::Held::cpus);
+            if (!held)
+                d.hold(job,
+                       limits.jobs && static_cast<int64_t>(jobs) >= *limits.jobs ? Job::Held::jobs : Job::Held::cpus);
             changed = changed || !held;
         } else if (held && more) {
             d.hold(job, Job::Held::none);
@@ -205,8 +211,8 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
     return changed;
 }
 
-// The solver and the limits in turn, until both are content. `guest`: one more job, that the solver knows and no list does.
-// Without `now` the solver is another program: one walk over what it said.
+// The solver and the limits in turn, until both are content. `guest`: one more job, that the solver knows and no list
+// does. Without `now` the solver is another program: one walk over what it said.
 Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nanos> now, std::set<uint32_t> due) const {
     constexpr int rounds_max = 16;
     Decision d;
@@ -215,7 +221,8 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
         const auto changes = solver.solve(*now);
         d.changes.insert(d.changes.end(), changes.begin(), changes.end());
         for (const Change& change : changes)
-            if (const auto id = job_names_.find(change.job.n); id != job_names_.end()) due.insert(jobs_.at(id->second).user->record.uid);
+            if (const auto id = job_names_.find(change.job.n); id != job_names_.end())
+                due.insert(jobs_.at(id->second).user->record.uid);
     };
     solve();
     for (int round = 0; round == 0 || d.again; ++round) {
@@ -225,7 +232,8 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
             Job* const mine = guest && guest->user->record.uid == uid ? guest : nullptr;
             if (walk(users_.at(uid), solver, mine, round < rounds_max, d)) d.again = due.insert(uid).second;
         }
-        for (Job* const job : std::exchange(d.turned, {})) MUST(solver.change_job(job->key, spec_of(*job, wish(*job, d.held_of(*job)))));
+        for (Job* const job : std::exchange(d.turned, {}))
+            MUST(solver.change_job(job->key, spec_of(*job, wish(*job, d.held_of(*job)))));
         if (!now) break;
         if (d.again) solve();
     }
@@ -260,7 +268,8 @@ std::string Market::limit_comment(const User& user, const Job& job, Job::Held he
     if (limits.spend_per_day && day_is_spent(user))
         return called(user) + " has spent the " + format_money(*limits.spend_per_day) +
                " of this day (UTC); it goes on tomorrow, or with a higher limit";
-    if (held == Job::Held::jobs && limits.jobs) return called(user) + " may run " + counted(*limits.jobs, "job") + " at once";
+    if (held == Job::Held::jobs && limits.jobs)
+        return called(user) + " may run " + counted(*limits.jobs, "job") + " at once";
     if (held != Job::Held::cpus || !limits.cpus) return {};
     return called(user) + " may use " + counted(*limits.cpus, "CPU") + " at once; it needs " + std::to_string(needs);
 }
@@ -279,7 +288,8 @@ std::string Market::audit_users() const {
     }
     for (const auto& [uid, user] : users_) {
         const User& sum = sums[uid];
-        if (user.spent != sum.spent + ledger_.paid_today(uid)) return called(user) + " has spent other than its receipts say";
+        if (user.spent != sum.spent + ledger_.paid_today(uid))
+            return called(user) + " has spent other than its receipts say";
         if (user.claiming != sum.claiming || user.cpus != sum.cpus) return called(user) + " counts what it runs wrong";
         if (user.held != sum.held) return called(user) + " counts the jobs that are held wrong";
     }

@@ -30,7 +30,8 @@ Nanos Market::run_time(const Job& job, Nanos now) const {
 Money Market::cost(const Job& job, Nanos now) const {
     const JobRecord& r = job.record;
     Account account = r.account;
-    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget, job.user->day_left());
+    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget,
+                   job.user->day_left());
     return account.amount;
 }
 
@@ -43,7 +44,8 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
         return ran;
     }
     Node& payee = node_of(r.payee);
-    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget, job.user->day_left());
+    const Money cost =
+        r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget, job.user->day_left());
     spend(*job.user, cost);
     payee.record.earned += cost;
     r.tab.add(r.price, span, cost, now + calendar_);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market, eighth part: the history of prices, and quotes. See market.hpp.
 //
-// A quote is the market's own decision on a copy of its solver with one more job: so it says what a submission in the same
-// instant would bring, by the same code, and changes nothing. The copy costs about as much as a walk over all jobs.
+// A quote is the market's own decision on a copy of its solver with one more job: so it says what a submission in the
+// same instant would bring, by the same code, and changes nothing. The copy costs about as much as a walk over all
+// jobs.
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
@@ -20,8 +21,9 @@ void Market::sample_prices(Nanos now) {
     const int64_t minute = minute_of(now + calendar_);
     sample_at_ = Nanos{(minute + 1) * minute_span.ns} - calendar_;
     const int64_t newest = history_.newest();
-    const bool any = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) { return entry.second.record.has_report; });
-    if (settling_ || !any || (minute <= newest && newest - minute <= set_back_max)) return;
+    if (settling_ || (minute <= newest && newest - minute <= set_back_max)) return;
+    const auto reported = [](const auto& entry) { return entry.second.record.has_report; };
+    if (std::none_of(nodes_.begin(), nodes_.end(), reported)) return;
     std::vector<Offer> offers;
     for (const auto& [name, node] : nodes_)
         if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
@@ -71,7 +73,8 @@ Quote Market::try_out(const QuoteRequest& q, Money bid, Nanos now) const {
     Decision d = work_out(trial, &guest, now, {q.uid});
     Quote quote;
     quote.bid = bid;
-    for (const Change& change : d.changes) quote.displaced += change.kind == ChangeKind::freeze && change.other == guest.key;
+    for (const Change& change : d.changes)
+        quote.displaced += change.kind == ChangeKind::freeze && change.other == guest.key;
     const auto spec = trial.job(guest.key);
     const auto at = spec ? node_names_.find(spec->place.n) : node_names_.end();
     quote.runs = spec && spec->state == JobState::running && at != node_names_.end();
@@ -92,7 +95,8 @@ Quote Market::try_out(const QuoteRequest& q, Money bid, Nanos now) const {
 }
 
 Result<Quote> Market::quote(const QuoteRequest& q, Nanos now) const {
-    if (jobs_.size() >= options_.jobs_max) return fail("the market has " + std::to_string(options_.jobs_max) + " jobs already");
+    if (jobs_.size() >= options_.jobs_max)
+        return fail("the market has " + std::to_string(options_.jobs_max) + " jobs already");
     const Node* home = find_node(q.home);
     if (!home || !home->connected) return fail("node " + q.home + " is not connected to the market");
     if (settling_) return fail("the market has just started and waits for its nodes: ask again in a few seconds");

@@ -93,7 +93,9 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
     Wish w;
     w.place = r.report.where;
     const JobPhase phase = job.phase();
-    w.state = phase == JobPhase::waiting ? JobState::waiting : phase == JobPhase::frozen ? JobState::frozen : JobState::running;
+    w.state = phase == JobPhase::waiting  ? JobState::waiting
+              : phase == JobPhase::frozen ? JobState::frozen
+                                          : JobState::running;
     if (held != Job::Held::none || day_is_spent(*job.user)) {
         w.pin = Pin::frozen;
         return w;

@@ -53,18 +53,21 @@ PriceRecord merged(std::span<const PriceRecord> records) {
         least.add(r.least, r.minutes - r.closed);
     }
     all.least = least.value();
-    for (const auto& [speed, mean] : speeds) all.speeds.push_back({speed, static_cast<int32_t>(mean.minutes), mean.value()});
+    for (const auto& [speed, mean] : speeds)
+        all.speeds.push_back({speed, static_cast<int32_t>(mean.minutes), mean.value()});
     all.speeds = few(std::move(all.speeds));
     return all;
 }
 
 PriceHistory::Changes PriceHistory::add(PriceRecord record) {
     Changes changes;
-    for (auto it = rows_.lower_bound(record.minute); it != rows_.end(); it = rows_.erase(it)) changes.erase.push_back(it->first);
+    for (auto it = rows_.lower_bound(record.minute); it != rows_.end(); it = rows_.erase(it))
+        changes.erase.push_back(it->first);
     const int64_t fine_from = record.minute - fine_minutes, kept_from = record.minute - kept_minutes;
     changes.put.push_back(record);
     rows_.insert_or_assign(record.minute, std::move(record));
-    for (auto it = rows_.begin(); it != rows_.end() && it->first < kept_from; it = rows_.erase(it)) changes.erase.push_back(it->first);
+    for (auto it = rows_.begin(); it != rows_.end() && it->first < kept_from; it = rows_.erase(it))
+        changes.erase.push_back(it->first);
     // Hours that are all older than two days.
     for (auto it = rows_.begin(); it != rows_.end() && (it->first / 60 + 1) * 60 <= fine_from;) {
         const auto end = rows_.lower_bound((it->first / 60 + 1) * 60);
@@ -85,7 +88,8 @@ PriceHistory::Changes PriceHistory::add(PriceRecord record) {
 std::vector<PriceRecord> PriceHistory::list(int64_t from, int64_t step) const {
     std::vector<PriceRecord> all, part;
     for (auto it = rows_.lower_bound(from); it != rows_.end(); ++it) {
-        if (!part.empty() && part.front().minute / step != it->first / step) all.push_back(merged(std::exchange(part, {})));
+        if (!part.empty() && part.front().minute / step != it->first / step)
+            all.push_back(merged(std::exchange(part, {})));
         part.push_back(it->second);
     }
     if (!part.empty()) all.push_back(merged(part));

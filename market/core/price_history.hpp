@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// PriceHistory: what a place has cost during the last days, a row a minute; those older than two days are one row an hour,
-// those older than a month are gone. Bounded (3,600 rows), so it is kept in memory; its owner, the Market, has rows stored
-// and erased as add() says. A minute at which the market did not work has no row. Pure.
+// PriceHistory: what a place has cost during the last days, a row a minute; those older than two days are one row an
+// hour, those older than a month are gone. Bounded (3,600 rows), so it is kept in memory; its owner, the Market, has
+// rows stored and erased as add() says. A minute at which the market did not work has no row. Pure.
 //
-// A price here is what is needed: the least bid per CPU-hour with which one more job of one CPU and no memory would have got
-// a place at once. For many speeds, 16 rows at most: neighbours share one, with the lowest speed of them.
+// A price here is what is needed: the least bid per CPU-hour with which one more job of one CPU and no memory would
+// have got a place at once. For many speeds, 16 rows at most: neighbours share one, with the lowest speed of them.
 #pragma once
 
 #include <cstdint>

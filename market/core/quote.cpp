@@ -30,7 +30,8 @@ Outlook outlook(const std::map<int64_t, PriceRecord>& rows, int64_t from_minute,
     for (auto it = rows.lower_bound(from_minute); it != rows.end(); ++it) day.push_back(minute_at(it->second, bid));
     Outlook o;
     o.minutes = static_cast<int64_t>(day.size());
-    const auto open = static_cast<int64_t>(std::count_if(day.begin(), day.end(), [](const Minute& m) { return m.speed > 0; }));
+    const auto open =
+        static_cast<int64_t>(std::count_if(day.begin(), day.end(), [](const Minute& m) { return m.speed > 0; }));
     if (day.empty()) return o;
     o.place_share = static_cast<double>(open) / static_cast<double>(o.minutes);
     if (open == 0) return o;  // it never ran: nothing is known

@@ -19,10 +19,10 @@ struct QuoteRequest {
     Nanos runtime;  // of the whole job on a standard machine (speed 100); 0: not known
 };
 
-// What the prices of some minutes, one after the other and then again from the first one, would have meant for a job that
-// runs at the greatest speed that its bid reaches, waits or is frozen where it reaches none, and pays what is needed there.
-// Every minute is as likely as another to be the one in which it begins; of them only those count that are as it is now
-// (with a place, or without).
+// What the prices of some minutes, one after the other and then again from the first one, would have meant for a job
+// that runs at the greatest speed that its bid reaches, waits or is frozen where it reaches none, and pays what is
+// needed there. Every minute is as likely as another to be the one in which it begins; of them only those count that
+// are as it is now (with a place, or without).
 struct Outlook {
     int64_t minutes = 0;                   // of prices
     double place_share = 0;                // of them, the part at which its bid would have had a place
@@ -44,7 +44,8 @@ struct Quote {
     Money price;               // what it would pay per CPU-hour
     Money bid;                 // its maximum price, or less with --pace
     std::string why;           // why it waits
-    std::optional<Money> winning_bid;  // that would get a place at once, at most `bid` if that does; nullopt: no bid would
+    std::optional<Money>
+        winning_bid;           // that would get a place at once, at most `bid` if that does; nullopt: no bid would
     size_t displaced = 0;      // jobs that would be frozen for it
     std::optional<Money> cost;         // with a run time: at the price now, where it would run now
     std::optional<Nanos> span;         // until its end there

@@ -288,7 +288,8 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
             db_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
         if (const auto* price = std::get_if<market::PriceRecord>(&op))
             db_.put(kind_price, std::to_string(price->minute), wire::pack(*price));
-        if (const auto* gone = std::get_if<market::ErasePrice>(&op)) db_.erase(kind_price, std::to_string(gone->minute));
+        if (const auto* gone = std::get_if<market::ErasePrice>(&op))
+            db_.erase(kind_price, std::to_string(gone->minute));
         if (const auto* gone = std::get_if<market::EraseUser>(&op)) db_.erase(kind_user, std::to_string(gone->uid));
     }
 }

@@ -18,7 +18,8 @@ Result<int64_t> whole(const std::string& key, const std::string& text, int64_t l
     int64_t value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size() || value < lo || value > hi)
-        return fail(key + ": '" + text + "' is not a whole number from " + std::to_string(lo) + " to " + std::to_string(hi));
+        return fail(key + ": '" + text + "' is not a whole number from " + std::to_string(lo) + " to " +
+                    std::to_string(hi));
     return value;
 }
 
@@ -30,7 +31,11 @@ void write_record(JsonWriter& w, const PriceRecord& r) {
     if (r.closed < r.minutes) w.field("least", r.least).field("low", r.low).field("high", r.high);
     w.key("speeds").begin_array();
     for (const PriceRecord::Speed& s : r.speeds)
-        w.begin_object().field("speed", s.speed).field("price", s.price).field("open_s", s.minutes * minute_s).end_object();
+        w.begin_object()
+            .field("speed", s.speed)
+            .field("price", s.price)
+            .field("open_s", s.minutes * minute_s)
+            .end_object();
     w.end_array().end_object();
 }
 
@@ -67,7 +72,8 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
 std::string quote_json(const Quote& q, bool by_program) {
     JsonWriter w;
     w.begin_object().field("runs", q.runs).field("bid", q.bid);
-    if (q.runs) w.field("node", q.node).field("speed", q.speed).field("price", q.price).field("others_first", q.others_first);
+    if (q.runs)
+        w.field("node", q.node).field("speed", q.speed).field("price", q.price).field("others_first", q.others_first);
     if (q.runs) w.field("displaced", q.displaced);
     else w.field("why", q.why);
     if (q.winning_bid) w.field("winning_bid", *q.winning_bid);
@@ -107,7 +113,8 @@ Result<std::string> prices_reply(const Market& market, const std::vector<std::st
     return w.take();
 }
 
-wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_program, const wire::CtlRequest& request, Nanos now) {
+wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_program, const wire::CtlRequest& request,
+                           Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto answered = [&]() -> Result<std::string> {

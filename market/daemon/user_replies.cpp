@@ -48,7 +48,9 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
     if (l.jobs) w.field("jobs", *l.jobs);
     if (l.cpus) w.field("cpus", *l.cpus);
-    w.field("spent_today", std::max(spent, Money{})).field("running_jobs", user.claiming.size()).field("running_cpus", user.cpus);
+    w.field("spent_today", std::max(spent, Money{}))
+        .field("running_jobs", user.claiming.size())
+        .field("running_cpus", user.cpus);
     w.field("held_jobs", user.held).field("day_is_spent", l.spend_per_day && market.day_is_spent(user)).end_object();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers about users and their limits (tools/common/replies.md says which keys). A user sees his own, root
-// everything; only root sets them. Errors: one line that says why not.
+// What marketd answers about users and their limits (tools/common/replies.md says which keys). A user sees his own,
+// root everything; only root sets them. Errors: one line that says why not.
 #pragma once
 
 #include <string>

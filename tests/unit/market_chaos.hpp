@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Chaos: a random market. Jobs, bids, owners who come and go, users' limits, nodes and markets that die, orders that fail,
-// a midnight. World::check() demands after every step that no CPU or megabyte is given twice and that the ledger
+// Chaos: a random market. Jobs, bids, owners who come and go, users' limits, nodes and markets that die, orders that
+// fail, a midnight. World::check() demands after every step that no CPU or megabyte is given twice and that the ledger
 // balances; here are the prices and the limits.
 #pragma once
 
@@ -161,8 +161,10 @@ struct Chaos {
         for (const auto& [uid, l] : limits) {
             const auto before = ran.contains(uid) ? ran[uid] : std::pair(INT32_MAX, INT32_MAX);
             const std::pair now = runs[uid];
-            ck_assert_msg(now.first <= std::max(l.jobs.value_or(INT32_MAX), before.first), "%u runs %d jobs", uid, now.first);
-            ck_assert_msg(now.second <= std::max(l.cpus.value_or(INT32_MAX), before.second), "%u uses %d CPUs", uid, now.second);
+            ck_assert_msg(now.first <= std::max(l.jobs.value_or(INT32_MAX), before.first), "%u runs %d jobs", uid,
+                          now.first);
+            ck_assert_msg(now.second <= std::max(l.cpus.value_or(INT32_MAX), before.second), "%u uses %d CPUs", uid,
+                          now.second);
             ran[uid] = now;
             const Money spent = cost[uid] - cost_before[uid];
             const Money most = std::max(l.spend_per_day.value_or(money_max), spent_before[uid]);

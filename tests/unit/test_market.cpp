@@ -502,4 +502,5 @@ UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
            a_hold_displaces_who_is_there_and_outlives_the_market, nobody_is_placed_where_less_memory_is_free,
            finished_jobs_are_kept_up_to_a_bound, an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
-           an_answer_from_outside_says_nothing_about_what_came_after_the_question, an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute);
+           an_answer_from_outside_says_nothing_about_what_came_after_the_question,
+           an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute);

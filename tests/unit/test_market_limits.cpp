@@ -19,7 +19,9 @@ struct Limited : World {
         add_node("n1", 100, 36, 8);
         run_for(s(4));
     }
-    JobId job(uint32_t uid, int64_t price, int32_t cpus = 1) { return submit("n1", price, Nanos::never(), cpus, 10, {}, uid); }
+    JobId job(uint32_t uid, int64_t price, int32_t cpus = 1) {
+        return submit("n1", price, Nanos::never(), cpus, 10, {}, uid);
+    }
     void limit(uint32_t uid, const UserLimits& l) {
         ck_assert(market->set_limits(uid, uid == alice ? "alice" : "bob", l, 0, now).has_value());
     }
@@ -181,7 +183,8 @@ START_TEST(all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_
     w.run_for(s(2));
     for (const JobId& id : {a, b}) {
         ck_assert_text(w.where(id), "frozen");
-        ck_assert_text(w.comment(id), "user alice has spent the 10 of this day (UTC); it goes on tomorrow, or with a higher limit");
+        ck_assert_text(w.comment(id),
+                       "user alice has spent the 10 of this day (UTC); it goes on tomorrow, or with a higher limit");
     }
     ck_assert_text(w.where(c), "n1");
     const Money spent = w.cost(a) + w.cost(b);
@@ -213,7 +216,8 @@ START_TEST(a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment) {
     w.run_until({day_ns + s(150).ns});
     ck_assert_text(w.where(a), "n1");  // 1 before midnight, 1.5 after it
     const User& user = w.market->users().at(alice);
-    const double spent = static_cast<double>((user.spent + w.cost(a) - w.market->find(a)->record.account.amount).micro) / 1e6;
+    const double spent =
+        static_cast<double>((user.spent + w.cost(a) - w.market->find(a)->record.account.amount).micro) / 1e6;
     ck_assert_msg(spent > 1.49 && spent < 1.51, "%f since midnight", spent);
     w.run_until({day_ns + s(500).ns});
     ck_assert_text(w.where(a), "frozen");
@@ -284,8 +288,8 @@ struct Quiet {
 
     Quiet(uint64_t seed, bool needs) : rng(seed), mixed(needs) {
         for (int64_t i = 1, n = rng.between(1, 5); i <= n; ++i)
-            w.add_node("n" + std::to_string(i), rng.between(1, 3) * 50, rng.between(0, 20), static_cast<int32_t>(rng.between(1, 4)),
-                       mixed ? rng.between(2, 6) * 100 : 1'000'000);
+            w.add_node("n" + std::to_string(i), rng.between(1, 3) * 50, rng.between(0, 20),
+                       static_cast<int32_t>(rng.between(1, 4)), mixed ? rng.between(2, 6) * 100 : 1'000'000);
         w.run_for(s(10));
     }
     JobId any_job() {
@@ -336,7 +340,8 @@ struct Quiet {
         return class_of(static_cast<int32_t>(w.providers.at(n).speed), w.providers.at(n).reserve);
     }
 
-    // One pass over all jobs by rank, from nothing: each takes the best class with room, unless its user's limits forbid.
+    // One pass over all jobs by rank, from nothing: each takes the best class with room, unless its user's limits
+    // forbid.
     void check_against_one_pass() {
         std::map<NodeName, int32_t> room;
         for (const auto& [name, p] : w.providers) room[name] = p.on_market ? p.cpus : 0;
@@ -376,7 +381,8 @@ struct Quiet {
                 if (!p.on_market || p.reserve > r.terms.max_price) continue;
                 const bool better = !runs(job) || class_at(name) < class_at(r.where);
                 const bool fits = room[name].first >= r.terms.cpus && room[name].second >= r.terms.memory_mb;
-                ck_assert_msg(!better || !fits, "%s (%s) would fit on %s", r.id.text().c_str(), w.where(r.id).c_str(), name.c_str());
+                ck_assert_msg(!better || !fits, "%s (%s) would fit on %s", r.id.text().c_str(), w.where(r.id).c_str(),
+                              name.c_str());
             }
             lost += !runs(job);
             if (!runs(job)) continue;
@@ -424,7 +430,9 @@ END_TEST
 UNIT_SUITE_LONG(market_limits, 120, a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first,
                 a_user_uses_no_more_cpus_at_once_than_its_limit,
                 a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting, who_is_held_bids_against_nobody,
-                a_job_stays_its_users_whatever_a_home_that_forgot_it_says, who_runs_out_of_reach_counts_and_holds_no_place_for_another, only_root_sets_limits_and_they_outlive_the_market,
+                a_job_stays_its_users_whatever_a_home_that_forgot_it_says,
+                who_runs_out_of_reach_counts_and_holds_no_place_for_another,
+                only_root_sets_limits_and_they_outlive_the_market,
                 all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_begins_anew,
                 a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment,
                 a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_counts,

@@ -17,7 +17,8 @@ PriceRecord closed_row(int64_t minute) { return record_of(minute, {{100, {}}}); 
 }  // namespace
 
 START_TEST(a_row_is_the_least_of_all_and_the_least_of_each_speed) {
-    const PriceRecord r = record_of(7, {{100, Money::units(9)}, {200, Money::units(30)}, {100, Money::units(8)}, {50, {}}});
+    const PriceRecord r =
+        record_of(7, {{100, Money::units(9)}, {200, Money::units(30)}, {100, Money::units(8)}, {50, {}}});
     ck_assert_int_eq(r.minute, 7);
     ck_assert_int_eq(r.closed, 0);
     ck_assert(r.least == Money::units(8) && r.low == r.least && r.high == r.least);
@@ -74,7 +75,8 @@ START_TEST(the_history_is_bounded_and_old_rows_are_one_an_hour) {
     size_t all = 0;
     for (const auto& [at, r] : history.rows()) all += static_cast<size_t>(r.minutes);
     ck_assert_uint_eq(rows, all);
-    ck_assert_uint_eq(history.list(minute - 9, 1).size(), history.list(minute - 9, 1).back().minute == minute ? history.list(minute - 9, 1).size() : 0);
+    ck_assert_uint_eq(history.list(minute - 9, 1).size(),
+                      history.list(minute - 9, 1).back().minute == minute ? history.list(minute - 9, 1).size() : 0);
     // A clock that is set back takes the rows of the time that did not come.
     const auto back = history.add(row(minute - 100, 1));
     ck_assert_int_eq(history.newest(), minute - 100);
@@ -116,7 +118,8 @@ END_TEST
 START_TEST(an_outlook_is_what_a_job_would_have_met) {
     std::map<int64_t, PriceRecord> rows;
     for (int64_t m = 0; m < 10; ++m) rows[m] = m == 9 ? closed_row(m) : row(m, m < 5 ? 6 : 12);
-    // At 12 it has a place in nine minutes of ten; of a minute's work only a start in minute 8 is not cut off... nor that.
+    // At 12 it has a place in nine minutes of ten; of a minute's work only a start in minute 8 is not cut off... nor
+    // that.
     Outlook o = outlook(rows, 0, Money::units(12), 1, s(60), {}, false);
     ck_assert_int_eq(o.minutes, 10);
     ck_assert(o.place_share > 0.899 && o.place_share < 0.901);
@@ -127,7 +130,8 @@ START_TEST(an_outlook_is_what_a_job_would_have_met) {
     ck_assert(*o.frozen > 0.111 && *o.frozen < 0.112);
     ck_assert_int_eq(o.span->ns, s(120).ns + s(60).ns / 9);
     ck_assert(*o.in_time > 0.888 && *o.in_time < 0.889);
-    o = outlook(rows, 0, Money::units(6), 1, s(600), {}, false);  // half of the time: frozen for five minutes each round
+    o = outlook(rows, 0, Money::units(6), 1, s(600), {},
+                false);  // half of the time: frozen for five minutes each round
     ck_assert(*o.frozen == 1 && o.place_share == 0.5);
     ck_assert_int_eq(o.cost->micro, 1'000'000);
     o = outlook(rows, 0, Money::units(5), 1, s(60), {}, true);
@@ -148,7 +152,8 @@ START_TEST(an_outlook_is_that_of_a_walk_minute_by_minute) {
         for (int64_t m = 0; m < n; ++m) {
             std::vector<Offer> offers;
             for (const int32_t speed : {50, 100, 200})
-                offers.push_back({speed, rng.chance(0.7) ? std::optional(Money::units(rng.between(1, 30))) : std::nullopt});
+                offers.push_back(
+                    {speed, rng.chance(0.7) ? std::optional(Money::units(rng.between(1, 30))) : std::nullopt});
             rows[m] = record_of(m, offers);
         }
         const Money bid = Money::units(rng.between(1, 30));
@@ -181,7 +186,8 @@ START_TEST(an_outlook_is_that_of_a_walk_minute_by_minute) {
         if (starts == 0) continue;
         const auto count = static_cast<double>(starts);
         ck_assert_msg(std::abs(*o.frozen - static_cast<double>(frozen) / count) < 1e-9, "round %d", round);
-        ck_assert_msg(std::abs(o.span->seconds() - span / count) < 0.01, "round %d: %f, %f", round, o.span->seconds(), span / count);
+        ck_assert_msg(std::abs(o.span->seconds() - span / count) < 0.01, "round %d: %f, %f", round, o.span->seconds(),
+                      span / count);
         ck_assert(std::abs(static_cast<double>(o.cost->micro) - cost / count) < 100);
     }
 }

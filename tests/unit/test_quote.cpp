@@ -33,10 +33,12 @@ std::string state_of(const Market& m, Nanos now) {
         all += wire::pack(node.record) + format_money(note.current_price) + format_money(note.next_price);
     }
     for (const auto& [uid, user] : m.users())
-        all += wire::pack(user.record) + format_money(user.spent) + std::to_string(user.held) + std::to_string(user.order.size());
+        all += wire::pack(user.record) + format_money(user.spent) + std::to_string(user.held) +
+               std::to_string(user.order.size());
     const auto problem = m.problem();
     for (const auto& job : problem.jobs) {
-        all += std::to_string(job.key.n) + format_money(job.spec.value) + std::to_string(static_cast<int>(job.spec.state));
+        all +=
+            std::to_string(job.key.n) + format_money(job.spec.value) + std::to_string(static_cast<int>(job.spec.state));
         all += std::to_string(job.spec.place.n) + std::to_string(static_cast<int>(job.spec.pin));
     }
     for (const auto& place : problem.providers) all += std::to_string(place.key.n) + std::to_string(place.spec.cpus);
@@ -55,8 +57,8 @@ MarketOptions some_options(uint64_t seed) {
 }
 
 QuoteRequest any_request(Chaos& c) {
-    QuoteRequest q = asked(c.any_node(), c.rng.between(1, 80), static_cast<int32_t>(c.rng.between(1, 3)), c.rng.between(0, 4) * 200,
-                           c.any_user());
+    QuoteRequest q = asked(c.any_node(), c.rng.between(1, 80), static_cast<int32_t>(c.rng.between(1, 3)),
+                           c.rng.between(0, 4) * 200, c.any_user());
     if (!c.rng.chance(0.2)) return q;
     q.terms.budget = Money::units(c.rng.between(1, 20));
     q.terms.finish = s(c.rng.between(600, 7'200));
@@ -175,18 +177,21 @@ START_TEST(a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_
                 ++(q->why.starts_with("user ") ? limited : waited);
             } else if (q->others_first) {
                 ck_assert_msg(!order, "seed %lu, %d: it was to wait for others on %s", seed, i, q->node.c_str());
-                const bool said = comment.starts_with("waits for room on " + q->node) || comment.starts_with("waits until another job");
+                const bool said = comment.starts_with("waits for room on " + q->node) ||
+                                  comment.starts_with("waits until another job");
                 ck_assert_msg(said, "seed %lu, %d: it is to go to %s: %s", seed, i, q->node.c_str(), what);
                 ++later;
             } else {
                 ck_assert_msg(order, "seed %lu, %d: it was to run on %s: %s", seed, i, q->node.c_str(), what);
                 ck_assert_text(order->node, q->node);
-                ck_assert_msg(order->price == q->price, "seed %lu, %d: %ld, not %ld", seed, i, order->price.micro, q->price.micro);
+                ck_assert_msg(order->price == q->price, "seed %lu, %d: %ld, not %ld", seed, i, order->price.micro,
+                              q->price.micro);
                 ++ran;
             }
         }
     }
-    ck_assert_msg(ran > 300 && waited > 1'000 && later > 200 && limited > 500, "%zu %zu %zu %zu", ran, waited, later, limited);
+    ck_assert_msg(ran > 300 && waited > 1'000 && later > 200 && limited > 500, "%zu %zu %zu %zu", ran, waited, later,
+                  limited);
 }
 END_TEST
 
@@ -196,21 +201,24 @@ START_TEST(where_nothing_else_happens_a_job_comes_to_run_where_and_at_the_price_
         Rng rng(seed);
         World w;
         for (int64_t i = 1, n = rng.between(2, 6); i <= n; ++i)
-            w.add_node("n" + std::to_string(i), rng.between(1, 4) * 50, rng.between(0, 30), static_cast<int32_t>(rng.between(1, 4)),
-                       rng.between(2, 8) * 256);
+            w.add_node("n" + std::to_string(i), rng.between(1, 4) * 50, rng.between(0, 30),
+                       static_cast<int32_t>(rng.between(1, 4)), rng.between(2, 8) * 256);
         ck_assert(w.market->set_limits(1002, "u", {{}, 2, 4}, 0, w.now).has_value());
         w.run_for(s(10));
         for (int i = 0; i < 40; ++i) {
             const uint32_t uid = 1000 + static_cast<uint32_t>(rng.below(3));
-            const QuoteRequest r = asked("n1", rng.between(1, 80), static_cast<int32_t>(rng.between(1, 3)), rng.between(0, 4) * 200, uid);
+            const QuoteRequest r =
+                asked("n1", rng.between(1, 80), static_cast<int32_t>(rng.between(1, 3)), rng.between(0, 4) * 200, uid);
             const auto q = w.market->quote(r, w.now);
-            const JobId id = w.submit("n1", r.terms.max_price.micro / 1'000'000, Nanos::never(), r.terms.cpus, r.terms.memory_mb, {}, uid);
+            const JobId id = w.submit("n1", r.terms.max_price.micro / 1'000'000, Nanos::never(), r.terms.cpus,
+                                      r.terms.memory_mb, {}, uid);
             w.run_for(s(30));
             ck_assert_text(w.where(id), q->runs ? q->node : "waiting");
             if (!q->runs) continue;
             ++ran;
             const Money price = w.market->find(id)->record.price;
-            ck_assert_msg(price == q->price, "seed %lu, %d: it pays %ld, not %ld", seed, i, price.micro, q->price.micro);
+            ck_assert_msg(price == q->price, "seed %lu, %d: it pays %ld, not %ld", seed, i, price.micro,
+                          q->price.micro);
             if (rng.chance(0.5)) w.end(w.jobs[id]);
             w.run_for(s(30));
         }
@@ -256,7 +264,8 @@ START_TEST(a_market_that_gives_quotes_decides_as_one_that_does_not) {
             if (quotes) (void)c.w.market->quote(r, c.w.now);
         }
         std::string all;
-        for (const Order& o : c.w.orders) all += o.id.text() + " " + o.node + " " + format_money(o.price) + " " + o.reason + "\n";
+        for (const Order& o : c.w.orders)
+            all += o.id.text() + " " + o.node + " " + format_money(o.price) + " " + o.reason + "\n";
         return all;
     };
     for (uint64_t seed = 1; seed <= 20; ++seed) ck_assert_text(run(seed, true), run(seed, false));
@@ -267,4 +276,5 @@ UNIT_SUITE_LONG(quote, 300, a_quote_says_where_at_what_price_and_what_bid_it_tak
                 a_quote_with_a_run_time_says_what_it_costs_and_when_it_ends, a_quote_knows_its_users_limits,
                 a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_gets,
                 where_nothing_else_happens_a_job_comes_to_run_where_and_at_the_price_that_was_quoted,
-                the_bid_that_a_quote_names_gets_a_place_and_one_less_does_not, a_market_that_gives_quotes_decides_as_one_that_does_not);
+                the_bid_that_a_quote_names_gets_a_place_and_one_less_does_not,
+                a_market_that_gives_quotes_decides_as_one_that_does_not);

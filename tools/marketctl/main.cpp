@@ -92,20 +92,20 @@ int run(int argc, char** argv) {
         {"marketctl",
          "[options] VERB [ARGS]",
          "Shows the market, and gives it orders by hand.",
-         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it",
-           set_flag(hold)},
+         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(hold)},
           {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
           {0, "user", "USER", "with receipts: of this user, by name or number", set_text(money.user)},
           {0, "provider", "NODE", "with receipts: of what ran on this node", set_text(money.provider)},
           {0, "since", "TIME", "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
            set_text(money.since)},
           {0, "limit", "N", "with receipts: only the newest N", set_text(money.limit)},
-          {0, "spend-per-day", "AMOUNT", "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",
-           set_text(user.spend)},
+          {0, "spend-per-day", "AMOUNT",
+           "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost", set_text(user.spend)},
           {0, "jobs", "N", "with user limit: that run at once; none: any number", set_text(user.jobs)},
           {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number", set_text(user.cpus)},
           {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
-          {0, "step", "SPAN", "with prices: one row for so long (a minute at least; default: what fits a screen)", set_text(step)},
+          {0, "step", "SPAN", "with prices: one row for so long (a minute at least; default: what fits a screen)",
+           set_text(step)},
           {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every job\n"
@@ -116,7 +116,8 @@ int run(int argc, char** argv) {
          "  freeze ID           freeze a job\n"
          "  thaw ID [NODE]      let a frozen job run (there)\n"
          "  release ID          the job is the market's again\n"
-         "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it paid\n"
+         "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it "
+         "paid\n"
          "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"
          "  prices              what a place for a job of one CPU cost, in all and at each speed\n"
          "  user show [USER]    what users may have at most, and have now\n"

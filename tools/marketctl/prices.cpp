@@ -43,7 +43,8 @@ Result<std::string> prices_text(const Answer& prices) {
     }
     std::vector<std::string> titles;
     for (const int speed : speeds) titles.push_back("Speed " + std::to_string(speed));
-    std::vector<Table::Column> columns = {{"From"}, {"For", true}, {"Least", true}, {"Low", true}, {"High", true}, {"No place", true}};
+    std::vector<Table::Column> columns = {{"From"},      {"For", true},  {"Least", true},
+                                          {"Low", true}, {"High", true}, {"No place", true}};
     for (const std::string& title : titles) columns.push_back({title.c_str(), true});
     Table table(std::move(columns));
     for (const Json& row : rows) {

@@ -9,8 +9,15 @@ namespace souk::tools {
 namespace {
 
 Result<std::string> users_text(const Answer& users) {
-    Table table({{"User"}, {"UID", true}, {"Spend/day", true}, {"Today", true}, {"Jobs", true}, {"Run", true}, {"CPUs", true},
-                 {"In use", true}, {"Held", true}});
+    Table table({{"User"},
+                 {"UID", true},
+                 {"Spend/day", true},
+                 {"Today", true},
+                 {"Jobs", true},
+                 {"Run", true},
+                 {"CPUs", true},
+                 {"In use", true},
+                 {"Held", true}});
     return table.text_of(users, [](const Json& u) -> std::vector<std::string> {
         return {field(u, "user"), field(u, "uid"), field(u, "spend_per_day"), field(u, "spent_today"), field(u, "jobs"),
                 field(u, "running_jobs"), field(u, "cpus"), field(u, "running_cpus"), field(u, "held_jobs")};

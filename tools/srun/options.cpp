@@ -27,7 +27,9 @@ Result<Nanos> parse_span(std::string_view text, double seconds_per_unit, double 
 Result<Nanos> parse_run_time(std::string_view text) {
     constexpr std::pair<char, double> units[] = {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}};
     for (const auto& [unit, seconds] : units)
-        if (text.ends_with(unit)) return parse_span(text.substr(0, text.size() - 1), seconds, hours_max * 3'600 / seconds, "minutes, hours or days");
+        if (text.ends_with(unit))
+            return parse_span(text.substr(0, text.size() - 1), seconds, hours_max * 3'600 / seconds,
+                              "minutes, hours or days");
     return parse_span(text, 3'600, hours_max, "hours");
 }
 

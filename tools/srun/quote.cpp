@@ -31,7 +31,8 @@ std::string chance(const Json& q, const char* key) {
 void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
     if (q.value("runs", false)) {
         const int displaced = q.value("displaced", 0);
-        std::string now = "runs on " + field(q, "node") + " (speed " + field(q, "speed") + ") at " + field(q, "price") + " per CPU-hour";
+        std::string now = "runs on " + field(q, "node") + " (speed " + field(q, "speed") + ") at " + field(q, "price") +
+                          " per CPU-hour";
         if (displaced > 0) now += ", in place of " + std::to_string(displaced) + (displaced == 1 ? " job" : " jobs");
         else if (q.value("others_first", false)) now += ", when others have left";
         rows.emplace_back("Now", now);
@@ -44,7 +45,8 @@ void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
         rows.emplace_back("Cost", field(q, "cost_now") + ", at the price now");
         rows.emplace_back("Finish", until(q, "span_now_s") + ", if it stays there");
     }
-    if (q.contains("budget_lasts_s")) rows.emplace_back("Budget lasts", duration(q, "budget_lasts_s") + ", at the price now");
+    if (q.contains("budget_lasts_s"))
+        rows.emplace_back("Budget lasts", duration(q, "budget_lasts_s") + ", at the price now");
 }
 
 void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
@@ -52,7 +54,8 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
     if (q.value("history_s", 0) == 0) return;
     rows.emplace_back("  a place", chance(q, "place_share") + " of the time, at this bid");
     if (q.contains("frozen_chance"))
-        rows.emplace_back("  frozen", chance(q, "frozen_chance") + (o.runtime.ns > 0 ? " before it is done" : " in an hour"));
+        rows.emplace_back("  frozen",
+                          chance(q, "frozen_chance") + (o.runtime.ns > 0 ? " before it is done" : " in an hour"));
     if (!q.contains("expected_cost")) return;
     rows.emplace_back("  cost", field(q, "expected_cost") + ", expected");
     rows.emplace_back("  finish", until(q, "expected_span_s") + ", expected");
@@ -63,9 +66,10 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
 
 Status quote(const SrunOptions& o, const std::string& socket) {
     const JobTerms& t = o.terms;
-    std::vector<std::string> args = {"price=" + format_money(t.max_price), "budget=" + format_money(t.budget),
-                                     "memory=" + std::to_string(t.memory_mb), "cpus=" + std::to_string(t.cpus),
-                                     "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
+    std::vector<std::string> args = {
+        "price=" + format_money(t.max_price),       "budget=" + format_money(t.budget),
+        "memory=" + std::to_string(t.memory_mb),    "cpus=" + std::to_string(t.cpus),
+        "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
     if (t.pace) args.emplace_back("pace=yes");
     TRY_ASSIGN(const Answer answer, ask(socket, "quote", args));
     if (o.json) return o.json_file.empty() ? print(answer.front()) : write_summary(o.json_file, answer.front());
@@ -73,7 +77,8 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     Rows rows;
     add_now(q, o, rows);
     add_day(q, o, rows);
-    if (q.value("decided_by_program", false)) rows.emplace_back("Note", "this market's solver is a program, which may decide otherwise");
+    if (q.value("decided_by_program", false))
+        rows.emplace_back("Note", "this market's solver is a program, which may decide otherwise");
     return print(lines(rows));
 }
 
