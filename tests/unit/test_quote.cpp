@@ -129,7 +129,8 @@ START_TEST(a_quote_knows_its_users_limits) {
     ck_assert(!q->runs);
     ck_assert_text(q->why, "user alice may run 1 job at once");
     ck_assert_text(format_money(*q->winning_bid), "51");
-    ck_assert(w.market->quote(asked("n1", 51), w.now)->runs);
+    q = w.market->quote(asked("n1", 51), w.now);
+    ck_assert(q->runs && q->others_first);  // there is room, when the other of its user has stopped
     ck_assert(w.market->quote(asked("n1", 40, 1, 100, 1001), w.now)->runs);
     ck_assert(w.market->set_limits(1000, "alice", {Money{}, {}, {}}, 0, w.now).has_value());
     w.run_for(s(4));
