@@ -6,28 +6,76 @@
 namespace souk {
 namespace {
 Nanos span(double ns) { return Nanos{static_cast<int64_t>(ns)}; }
+MovePlan planned(MoveForm form, Nanos pause, Nanos total, const char* why, bool ahead = false) {
+    MovePlan plan;
+    plan.forecast.form = form;
+    plan.forecast.pause = pause;
+    plan.forecast.total = total;
+    plan.why = why;
+    plan.ahead = ahead;
+    return plan;
+}
 }  // namespace
+
+bool another_round(const RoundFacts& f) {
+    if (f.left_bytes == 0) return false;
+    if (f.rounds == 0) return true;
+    if (f.rounds >= ahead_rounds_max || f.took >= ahead_time_max) return false;
+    if (f.sent_bytes + f.left_bytes > ahead_sends_max * f.memory_bytes) return false;
+    if (static_cast<double>(f.left_bytes) > static_cast<double>(f.left_before) * ahead_falls_to) return false;
+    // At the rate that the rounds had.
+    const double ns = static_cast<double>(f.took.ns) * static_cast<double>(f.left_bytes) /
+                      static_cast<double>(std::max<uint64_t>(f.sent_bytes, 1));
+    return span(ns) > ahead_left_goal;
+}
 
 MovePlan plan_move(const MoveFacts& f) {
     const double link = f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
     const auto bytes = static_cast<double>(f.memory_bytes);
     const double sending = bytes / link * 1e9;
     const int64_t more_processes = std::max(f.processes - 1, 0), more_threads = std::max(f.threads - f.processes, 0);
-    const Nanos objects = move_cost::base + Nanos{move_cost::per_process.ns * more_processes} + Nanos{move_cost::per_thread.ns * more_threads};
+    const Nanos objects = move_cost::base + Nanos{move_cost::per_process.ns * more_processes} +
+                          Nanos{move_cost::per_thread.ns * more_threads};
     const Nanos copied = objects + span(bytes * move_cost::image_ns_per_byte + sending);
     const double table = static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
-    const Nanos mapped = objects + span(bytes * move_cost::lazy_ns_per_byte + table * move_cost::lazy_ns_per_table_byte);
+    const Nanos mapped =
+        objects + span(bytes * move_cost::lazy_ns_per_byte + table * move_cost::lazy_ns_per_table_byte);
     const Nanos whole = mapped + span(sending);
-    if (!f.pages_possible) return {{MoveForm::stop_and_copy, copied, copied}, "pages cannot be sent by themselves here"};
-    if (f.memory_bytes < pages_from_bytes) return {{MoveForm::stop_and_copy, copied, copied}, "it is small"};
+    // With its memory sent ahead: looked at, the rest brought, all put in place.
+    const double left = f.ahead ? static_cast<double>(f.ahead->left_bytes) : bytes * ahead_left_share;
+    const double ahead_link = f.ahead && f.ahead->link_bytes_per_s > 0 ? f.ahead->link_bytes_per_s : link;
+    const Nanos looked = mapped + span(bytes * move_cost::look_ns_per_byte);
+    const Nanos placed = looked + span(bytes * move_cost::place_ns_per_byte + left / ahead_link * 1e9);
+    const bool early = f.post_copy_possible && f.policy != MovePolicy::safe && !f.own_network;
+    const auto after_rounds = [&](Nanos took, bool to_come) -> MovePlan {
+        if (early && placed > pause_worth_post_copy)
+            return planned(MoveForm::post_copy, looked, placed + took, "its memory went ahead", to_come);
+        return planned(MoveForm::pages_first, placed, placed + took, "its memory went ahead", to_come);
+    };
+    if (!f.pages_possible)
+        return planned(MoveForm::stop_and_copy, copied, copied, "pages cannot be sent by themselves here");
+    if (f.memory_bytes < pages_from_bytes) return planned(MoveForm::stop_and_copy, copied, copied, "it is small");
+    if (f.ahead) {
+        MovePlan plan = after_rounds(f.ahead->took, false);
+        plan.forecast.ahead_bytes = f.ahead->bytes;
+        plan.forecast.ahead_time = f.ahead->took;
+        return plan;
+    }
     const bool may_run_early = f.post_copy_possible && f.policy != MovePolicy::safe;
-    if (copied <= (may_run_early ? mapped : whole)) return {{MoveForm::stop_and_copy, copied, copied}, "it reserves much more than it uses"};
-    if (f.policy == MovePolicy::safe) return {{MoveForm::pages_first, whole, whole}, "as its owner wants it"};
-    if (!f.post_copy_possible) return {{MoveForm::pages_first, whole, whole}, "its capsule cannot keep its memory's faults"};
-    if (f.policy == MovePolicy::fast) return {{MoveForm::post_copy, mapped, whole}, "as its owner wants it"};
-    if (f.own_network) return {{MoveForm::pages_first, whole, whole}, "what it tells others could not be taken back"};
-    if (whole > pause_worth_post_copy) return {{MoveForm::post_copy, mapped, whole}, "its memory would take too long"};
-    return {{MoveForm::pages_first, whole, whole}, "its memory comes quickly"};
+    if (copied <= (may_run_early ? mapped : whole))
+        return planned(MoveForm::stop_and_copy, copied, copied, "it reserves much more than it uses");
+    const bool worth = placed + ahead_saves_min <= whole && span(sending) <= ahead_time_max;
+    if (f.ahead_possible && f.policy != MovePolicy::fast && f.memory_bytes <= ahead_bytes_max && worth)
+        return after_rounds(span(sending), true);
+    if (f.policy == MovePolicy::safe) return planned(MoveForm::pages_first, whole, whole, "as its owner wants it");
+    if (!f.post_copy_possible)
+        return planned(MoveForm::pages_first, whole, whole, "its capsule cannot keep its memory's faults");
+    if (f.policy == MovePolicy::fast) return planned(MoveForm::post_copy, mapped, whole, "as its owner wants it");
+    if (f.own_network)
+        return planned(MoveForm::pages_first, whole, whole, "what it tells others could not be taken back");
+    if (whole > pause_worth_post_copy)
+        return planned(MoveForm::post_copy, mapped, whole, "its memory would take too long");
+    return planned(MoveForm::pages_first, whole, whole, "its memory comes quickly");
 }
 
 uint64_t dump_room_bytes(const MoveFacts& f, MoveForm form) {

@@ -171,6 +171,10 @@ void Guest::drive(Entry& e, Outputs& out) const {
     if (!runs(e) || e.ending != Ending::none || e.undoing) return;
     if (e.dump == Entry::Dump::making || e.criu == Entry::Criu::coming) return;
     const bool held = e.dump == Entry::Dump::held;
+    if (e.dump == Entry::Dump::ahead && !e.kill_asked) {  // called off if something else is wanted by now
+        if (e.want != Want::ship || e.ahead_epoch != e.ship_epoch) undo(e, out);
+        return;
+    }
     if (e.kill_asked) return end_capsule(e, Ending::to_killed, held ? What::finish_dump : What::kill_capsule, out);
     if (held) {
         if (e.want != Want::ship && e.want != Want::keep) undo(e, out);
@@ -189,8 +193,10 @@ void Guest::drive(Entry& e, Outputs& out) const {
         e.job.state = GuestState::dump_ready;
         return tell(e, out);
     }
-    e.dump = Entry::Dump::making;
-    out.push_back(Do{to_disk ? What::dump_to_disk : What::dump_for_move, e.job.key, {}, to_disk ? Peer{} : e.ship_dest, 0, false});
+    e.dump = to_disk ? Entry::Dump::making : Entry::Dump::ahead;
+    e.ahead_epoch = e.ship_epoch;
+    if (to_disk) return effect(e, What::dump_to_disk, out);
+    out.push_back(Do{What::send_ahead, e.job.key, e.ship_epoch, e.ship_dest, 0, false});
 }
 
 // prepare_dump, freeze. Silent while under way: its end is told.

@@ -6,8 +6,9 @@
 //
 //   start    --> starting --> running --> exited
 //   prepare  --> starting --> prepared --image here--> (restoring) --> held --release--> running
-//   running  --prepare_dump--> dump_ready --ship--> dumping --> shipped --commit--> frozen --drop--> (nothing)
-//                                                     shipped --commit--> retained --drop--> (nothing)
+//   running  --prepare_dump--> dump_ready --ship--> (memory is sent ahead, while it runs) --> dumping --> shipped
+//   shipped  --commit--> frozen --drop--> (nothing)
+//   shipped  --commit--> retained --drop--> (nothing)
 //   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped, retained --resume--> running
 //   held     --release--> filling --its memory is whole--> running
 //
@@ -78,6 +79,8 @@ struct Do {
         create_capsule,  // -> capsule_ready | capsule_failed
         start_job,       // -> job_started | job_not_started; `running` on disk means: was told to start or run
         ready_criu,      // beside the job or in the empty capsule -> criu_ready | criu_failed
+        send_ahead,      // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
+                         // dump_failed; undo_dump calls it off at once
         dump_for_move,   // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
         dump_to_disk,    // the same, to disk, synced
         ship,            // image of `key` to (dest, new_epoch) -> shipped | ship_failed
@@ -91,8 +94,8 @@ struct Do {
         signal,
     } what;
     GuestKey key;
-    Epoch other_epoch;  // ship: new epoch; restore_local: the source's
-    Peer dest;          // ship, dump_for_move
+    Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
+    Peer dest;          // ship, send_ahead, dump_for_move
     int32_t signal = 0;
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
 };
@@ -128,6 +131,7 @@ class Guest {
     void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, guest::Outputs& out);
     void criu_ready(const GuestKey& key, guest::Outputs& out);
     void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void sent_ahead(const GuestKey& key, guest::Outputs& out);
     void dump_froze(const GuestKey& key, const MoveForecast& forecast, guest::Outputs& out);
     // live: the memory is not in the image.
     void dump_held(const GuestKey& key, int64_t image_bytes, bool live, guest::Outputs& out);
@@ -166,7 +170,7 @@ class Guest {
         Ending ending = Ending::none;
         Want want = Want::run;
         enum class Criu : uint8_t { none, coming, ready } criu = Criu::none;
-        enum class Dump : uint8_t { none, making, held } dump = Dump::none;
+        enum class Dump : uint8_t { none, ahead, making, held } dump = Dump::none;  // ahead: the job still runs
         bool to_disk = false;        // CRIU is, or gets, ready for a freeze; else for a move
         bool undoing = false;        // an undo_dump is under way
         bool shipping = false;
@@ -182,7 +186,7 @@ class Guest {
         bool whole = true;           // all its memory is here
         std::optional<int32_t> early_exit;  // came before the end of the start or release
         MoveForecast forecast;  // of the dump that is under way
-        Epoch ship_epoch;
+        Epoch ship_epoch, ahead_epoch;  // ahead: to whom memory was sent ahead of this dump
         Peer ship_dest;
         std::string cannot_move;
         std::string why;  // of the last failure

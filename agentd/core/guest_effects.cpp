@@ -148,11 +148,18 @@ void Guest::criu_ready(const GuestKey& key, Outputs& out) {
 
 void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none || e->dump != Entry::Dump::none) return;
+    if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none || e->dump > Entry::Dump::ahead) return;
     if (runs(*e) || e->job.state == GuestState::exited) return want_failed(*e, std::move(why), out);
     if (e->restoring || e->releasing) return;  // that ends by itself
     e->why = std::move(why);
     end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
+}
+
+void Guest::sent_ahead(const GuestKey& key, Outputs& out) {
+    Entry* e = entry(key);
+    if (!e || e->ending != Ending::none || e->dump != Entry::Dump::ahead || !runs(*e)) return;
+    e->dump = Entry::Dump::making;
+    out.push_back(Do{What::dump_for_move, key, {}, e->ship_dest, 0, false});
 }
 
 void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Outputs& out) {

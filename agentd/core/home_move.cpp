@@ -186,7 +186,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
         if (v.frozen_since != Nanos::never()) {
             const Nanos pause = std::min(v.running_at, now) - v.frozen_since;
             job.stats.longest_pause = std::max(job.stats.longest_pause, pause);
-            job.stats.last_move = {v.forecast, pause, now - v.frozen_since};
+            job.stats.last_move = {v.forecast, pause, now - v.frozen_since + v.forecast.ahead_time};
             const int64_t tenths = (pause.ns + 50'000) / 100'000;
             text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
         }

@@ -22,6 +22,7 @@
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/terminals.hpp"
+#include "agentd/daemon/ahead.hpp"
 #include "agentd/daemon/transfer.hpp"
 #include "bpf/load.hpp"
 #include "kernel/sys/log.hpp"
@@ -94,7 +95,11 @@ class Agent {
     void to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message);
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
-    Result<Transfers::Cargo> cargo(const Cell& cell) const;
+    Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to) const;
+    void open_ahead();
+    void send_ahead(Cell& cell, const guest::Do& effect);
+    void ahead_round(const GuestKey& key);
+    void ahead_broken(const GuestKey& key, const std::string& why);
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);
     void cell_event(const GuestKey& key, const CellEvent& event);
     bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);
@@ -123,6 +128,7 @@ class Agent {
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<Transfers> transfers_;
+    std::unique_ptr<AheadLinks> ahead_;
     std::unique_ptr<Cgroups> cgroups_;
     std::optional<Cgroup> share_;
     std::unique_ptr<LoadProbe> load_;

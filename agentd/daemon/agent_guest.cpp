@@ -98,10 +98,11 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::create_capsule: return;
         case What::start_job: return c->start_job();
         case What::ready_criu: return c->ready_criu(effect.to_disk);
+        case What::send_ahead: return send_ahead(*c, effect);
         case What::dump_for_move:
         case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
         case What::ship:
-            return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c),
+            return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c, effect.other_epoch),
                                     [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
         case What::finish_dump: return c->finish_dump();
         case What::undo_dump:
@@ -120,7 +121,68 @@ void Agent::carry_out(const guest::Do& effect) {
     }
 }
 
-Result<Transfers::Cargo> Agent::cargo(const Cell& c) const {
+void Agent::open_ahead() {
+    AheadLinks::Handlers h;
+    h.round = [this](const GuestKey& key) { ahead_round(key); };
+    h.refused = [this](const GuestKey& key, const std::string& why) {
+        log_.info("memory is not sent ahead", {{"job", key.text()}, {"why", why}});
+        if (Cell* c = cell(key)) c->drop_ahead();
+        guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
+    };
+    h.broken = [this](const GuestKey& key, const std::string& why) { ahead_broken(key, why); };
+    h.begin = [this](const GuestKey& key, uint64_t bytes) -> Status {
+        Cell* c = guest_.expects_image(key) ? cell(key) : nullptr;
+        return c ? c->expect_ahead(bytes) : fail("no memory is expected for " + key.text());
+    };
+    h.take = [this](const GuestKey& key, const PageRange& range, std::string_view bytes) -> Status {
+        Cell* c = cell(key);
+        return c ? c->take_ahead(range, bytes) : fail("no capsule waits for it");
+    };
+    h.lost = [this](const GuestKey& key) {
+        if (Cell* c = cell(key)) c->ahead_lost();
+    };
+    h.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
+        peers_->receive_raw(number, std::move(on_bytes));
+    };
+    h.state = [this](uint64_t number, const wire::PagesState& state) { peers_->want_pages(number, state); };
+    h.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
+    ahead_ = std::make_unique<AheadLinks>(loop_, config_.node, config_.address, std::move(h));
+}
+
+// To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in another form; only a
+// destination that had taken memory and is lost ends the move.
+void Agent::send_ahead(Cell& c, const guest::Do& effect) {
+    const uint64_t bytes = c.worth_ahead(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
+    if (bytes == 0) return guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(effect.key, out); });
+    const GuestKey to{effect.key.id, effect.other_epoch};
+    log_.info("memory goes ahead",
+              {{"job", effect.key.text()}, {"bytes", std::to_string(bytes)}, {"to", effect.dest.node}});
+    ahead_->open(effect.key, to, effect.dest, bytes);
+}
+
+void Agent::ahead_round(const GuestKey& key) {
+    Cell* c = cell(key);
+    if (!c) return ahead_->close(key);
+    const auto more = c->ahead_round();
+    if (more && *more) return ahead_->send(key, **more);
+    if (!more) {
+        log_.warning("memory is not sent ahead", {{"job", key.text()}, {"error", more.error()}});
+        c->drop_ahead();
+    }
+    guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
+}
+
+void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
+    Cell* c = cell(key);
+    if (!c || c->dumping()) return;  // its image will not be taken, and that tells
+    const bool sending = c->sending_ahead();
+    c->drop_ahead();
+    if (!sending) return;  // the dump that is about to begin takes all
+    log_.info("guest", {{"job", key.text()}, {"why", why}});
+    guest_step([&](Guest& g, guest::Outputs& out) { g.dump_failed(key, "send memory ahead: " + why, out); });
+}
+
+Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
     Transfers::Cargo cargo;
     TRY_ASSIGN(cargo.image, c.image());
     cargo.needs = c.needs();
@@ -128,12 +190,13 @@ Result<Transfers::Cargo> Agent::cargo(const Cell& c) const {
     if (job && job->state == GuestState::frozen) return cargo;  // its image is all there is
     cargo.form = c.form();
     if (cargo.form != MoveForm::stop_and_copy) {
-        TRY_ASSIGN(cargo.pages, c.pages());
+        TRY_ASSIGN(cargo.pages, c.pages(to));
     }
     return cargo;
 }
 
 void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
+    ahead_->close(key);
     Status done = sent ? Status{} : Status(tl::unexpected(sent.error()));
     // The source's own copy counts from here on: it is what is left if the destination is lost.
     Cell* c = cell(key);

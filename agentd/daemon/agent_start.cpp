@@ -19,6 +19,7 @@
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/probe.hpp"
 
 namespace souk {
 namespace {
@@ -84,6 +85,11 @@ Status Agent::begin(std::function<void()> on_ready) {
     if (auto possible = make_pages_possible(); !possible)
         log_.warning("jobs move with all their memory in the image", {{"error", possible.error()}});
     else site_.pages_possible = true;
+    const Need marks = examine_soft_dirty();
+    site_.ahead_possible = marks.met;
+    site_.check_ahead = config_.check_ahead;
+    log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves", {{"why", marks.found}});
+    site_.ahead_dropped = [this](const GuestKey& key) { ahead_->close(key); };
     site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put, const std::vector<PageRange>& wishes) {
         wire::PagesState state{put, restored, {}};
         for (const PageRange& w : wishes) {
@@ -123,8 +129,13 @@ Status Agent::begin(std::function<void()> on_ready) {
         for (const auto& [key, c] : cells_)
             if (key.id.home == node) c->resync();
     };
-    peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) { return transfers_->frame(number, node, f); };
-    peers.image_closed = [this](uint64_t number) { transfers_->closed(number); };
+    peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) {
+        return AheadLinks::takes(f) ? ahead_->frame(number, node, f) : transfers_->frame(number, node, f);
+    };
+    peers.image_closed = [this](uint64_t number) {
+        transfers_->closed(number);
+        ahead_->closed(number);
+    };
     peers_ = std::make_unique<Peers>(loop_, log_, config_.node, config_.address, std::move(peers));
 
     Transfers::Handlers transfers;
@@ -159,6 +170,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     };
     transfers.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
     transfers_ = std::make_unique<Transfers>(loop_, config_.node, config_.address, std::move(transfers));
+    open_ahead();
 
     MarketLink::Handlers market;
     market.up = [this] {

@@ -150,7 +150,7 @@ std::string Agent::node_json() const {
     j.begin_object().field("node", config_.node).field("address", config_.address).field("pid", ::getpid());
     j.field("version", wire::protocol_version).field("state_dir", config_.state).field("market", market_->market());
     j.field("market_connected", market_->connected()).field("market_trouble", market_->trouble());
-    j.field("home_jobs", unfinished).field("guests", cells_.size()).field("load_source", r.load_source).field("criu", r.machine.criu);
+    j.field("home_jobs", unfinished).field("guests", cells_.size()).field("load_source", r.load_source).field("criu", r.machine.criu).field("sends_ahead", site_.ahead_possible);
     return j.end_object().take();
 }
 

@@ -352,7 +352,9 @@ void Cell::capsule_ended() {
     const bool released = plan_ == Plan::restoring && decided_ == Decided::to_run;
     close_criu();
     sink_watch_.close();
+    place_timer_.cancel();
     sink_.reset();
+    store_.reset();
     if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
     (void)capsule_->pidfd().reap();  // not our child after a restart of the daemon: then its new parent does
     if (removing_) return remove_files();

@@ -13,11 +13,14 @@
 #include <string>
 
 #include "agentd/core/guest.hpp"
+#include "checkpoint/ahead_source.hpp"
+#include "checkpoint/ahead_store.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_file.hpp"
 #include "checkpoint/page_source.hpp"
+#include "checkpoint/plan.hpp"
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
 #include "kernel/sys/cgroup.hpp"
@@ -59,12 +62,15 @@ struct CellSite {
     Machine machine;                   // this one, for manifests
     std::optional<JobNetwork> network; // for jobs with a network of their own; none: they are refused
     bool pages_possible = false;       // memory may be sent past the image
+    bool ahead_possible = false;       // the kernel tells which pages are written to
+    bool check_ahead = false;          // memory that was sent ahead is compared with the frozen job's before it is used
     std::function<void(const GuestKey&, CellEvent)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)> output;
     std::function<void(const GuestKey&, uint64_t offset)> input_taken;
     std::function<void(const std::string& cgroup, bool added)> cgroup_changed;  // for the load reader
     // Of a job whose pages come past the image. restored: any page may come; else these alone.
     std::function<void(const GuestKey&, bool restored, uint64_t bytes_put, const std::vector<PageRange>& wishes)> want_pages;
+    std::function<void(const GuestKey&)> ahead_dropped;  // nothing of it is read any more
     std::function<void(const GuestKey&)> pages_whole;
     std::function<void(const GuestKey&, const std::string& why)> pages_refused;
 };
@@ -78,6 +84,14 @@ class Cell {
     void create_capsule();
     void start_job();
     void ready_criu(bool to_disk);
+    // Memory ahead of a dump, to that destination. worth_ahead: how much the job has, if some of it is to go before it is
+    // stopped; else 0. ahead_round: what to send next, the job running; null when it is time to stop it. Without success,
+    // or after drop_ahead(), all goes after the stop.
+    uint64_t worth_ahead(double link_bytes_per_s, Epoch to);
+    Result<AheadSource*> ahead_round();
+    void drop_ahead();
+    bool sending_ahead() const { return ahead_ && !ahead_->over; }
+    bool dumping() const { return plan_ == Plan::dumping; }
     // What the last transfers to its destination made; 0: not known, or no move.
     void dump(double link_bytes_per_s);
     void finish_dump();
@@ -108,7 +122,11 @@ class Cell {
     Manifest needs() const;
     // Source: how the memory of the job that stands frozen here goes, and it itself, unless it goes with the image.
     MoveForm form() const { return form_; }
-    Result<std::unique_ptr<PageSource>> pages() const;
+    Result<std::unique_ptr<PageSource>> pages(Epoch to) const;
+    // Destination: memory ahead of the image. lost: its source is gone, or wants none of it.
+    Status expect_ahead(uint64_t bytes);
+    Status take_ahead(const PageRange& range, std::string_view bytes);
+    void ahead_lost();
     // Destination: how it comes, told before restore(); and pages.
     void expect_pages(MoveForm form) { form_ = form; }
     Status put_pages(const PageRange& range, std::string_view bytes);
@@ -165,7 +183,14 @@ class Cell {
     std::string what_killed() const;
     void look_soon();
     void find_pid();
+    Result<MoveFacts> move_facts(double link_bytes_per_s) const;
     Status plan_dump(double link_bytes_per_s);
+    std::optional<AheadFacts> ahead_facts() const;
+    Status list_ahead();
+    Result<std::vector<PageRange>> ranges_for(Epoch to) const;
+    Status use_store();
+    void place_store();
+    Result<std::vector<PageRange>> serve_from_store(const std::vector<PageRange>& wishes);
     Status room_for_image(uint64_t bytes) const;
 
     CellSite& site_;
@@ -207,6 +232,19 @@ class Cell {
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
     void drop_image();
 
+    struct Ahead {
+        Epoch to;  // for whom
+        AheadSource source;
+        RoundFacts round;
+        Nanos began, longest_stop;
+        bool over = false;            // there will be no more rounds
+        bool listed = false;          // the image says what of it is true
+        std::vector<PageRange> rest;  // what it does not have
+    };
+    std::unique_ptr<Ahead> ahead_;       // source: from the first round to the end of the move
+    std::unique_ptr<AheadStore> store_;  // destination: until all is in place
+    Timer place_timer_;
+    uint64_t store_put_ = 0;
     MoveForecast forecast_;
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;

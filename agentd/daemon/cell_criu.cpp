@@ -133,6 +133,7 @@ void Cell::close_criu() {
     limit_.cancel();
     criu_ = CriuSession();
     page_write_.reset();
+    drop_ahead();
     image_fd_.reset();
     job_ends_.clear();
     awaited_ = false;
@@ -250,8 +251,7 @@ void Cell::criu_event(const CriuEvent& e) {
     }
 }
 
-// In which form it is dumped; what of its memory goes into the image must fit, before anything is stopped or written.
-Status Cell::plan_dump(double link_bytes_per_s) {
+Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
     TRY_ASSIGN(const auto processes, capsule_processes(*capsule_));
     MoveFacts facts;
     facts.processes = facts.threads = 0;
@@ -266,9 +266,18 @@ Status Cell::plan_dump(double link_bytes_per_s) {
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
     facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && job_group_ && job_group_->entry().v2 >= 0;
     facts.post_copy_possible = facts.pages_possible && !to_disk_;
+    facts.ahead_possible = facts.post_copy_possible && site_.ahead_possible &&
+                           facts.reserved_bytes <= ahead_reserved_max(facts.memory_bytes);
     facts.own_network = job_.spec.net == NetMode::own;
     facts.policy = to_disk_ ? MovePolicy::safe : job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
+    facts.ahead = facts.pages_possible ? ahead_facts() : std::nullopt;
+    return facts;
+}
+
+// In which form it is dumped; what of its memory goes into the image must fit, before anything is stopped or written.
+Status Cell::plan_dump(double link_bytes_per_s) {
+    TRY_ASSIGN(const MoveFacts facts, move_facts(link_bytes_per_s));
     const MovePlan plan = plan_move(facts);
     forecast_ = plan.forecast;
     form_ = plan.forecast.form;
@@ -320,6 +329,10 @@ void Cell::held_after_dump() {
     // Between plan_dump's look and the stop it has locked a file: once more, with all of its memory.
     if (form_ != MoveForm::stop_and_copy && image_has_locks(image_fd_.get())) {
         dump_again_ = true;
+        return undo_dump();
+    }
+    if (auto listed = list_ahead(); !listed) {
+        dump_trouble_ = listed.error().message;
         return undo_dump();
     }
     if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
@@ -390,6 +403,7 @@ void Cell::restore() {
     plan_ = Plan::restoring;
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
     if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found) return criu_failed(found.error().message);
+    if (auto used = use_store(); !used) return criu_failed(used.error().message);
     load_image();
 }
 

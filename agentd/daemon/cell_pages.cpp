@@ -12,9 +12,9 @@ namespace {
 constexpr uint64_t acknowledge_bytes = 256 * 1024;
 }
 
-Result<std::unique_ptr<PageSource>> Cell::pages() const {
+Result<std::unique_ptr<PageSource>> Cell::pages(Epoch to) const {
     if (!job_group_ || !image_fd_) return fail("the job does not stand frozen");
-    TRY_ASSIGN(auto ranges, lazy_ranges(image_fd_.get()));
+    TRY_ASSIGN(auto ranges, ranges_for(to));
     TRY_ASSIGN(const auto pids, job_group_->pids());
     TRY_ASSIGN(PageSource source, PageSource::open(std::move(ranges), pids_inside(pids)));
     return std::make_unique<PageSource>(std::move(source));
@@ -46,10 +46,13 @@ void Cell::want_pages(const std::vector<PageRange>& wishes) {
         }
         return;
     }
-    const bool acknowledge = pages_restored_ && sink_->bytes_put() - pages_acknowledged_ >= acknowledge_bytes;
-    if (wishes.empty() && !acknowledge) return;
-    pages_acknowledged_ = sink_->bytes_put();
-    site_.want_pages(key_, pages_restored_, pages_acknowledged_, wishes);
+    const auto others = store_ ? serve_from_store(wishes) : wishes;
+    if (!others) return pages_failed(others.error().message);
+    const uint64_t put = sink_->bytes_put() - store_put_;  // of what the source has sent
+    const bool acknowledge = pages_restored_ && put - pages_acknowledged_ >= acknowledge_bytes;
+    if (others->empty() && !acknowledge) return;
+    pages_acknowledged_ = put;
+    site_.want_pages(key_, pages_restored_, pages_acknowledged_, *others);
 }
 
 Status Cell::put_pages(const PageRange& range, std::string_view bytes) {
@@ -70,14 +73,17 @@ void Cell::pages_may_come() {
     if (page_read_) return read_pages();
     if (form_ == MoveForm::post_copy) tell(CellEvent::Kind::restore_held);
     if (sink_->whole()) return pages_are_whole();
-    pages_acknowledged_ = sink_->bytes_put();
+    pages_acknowledged_ = sink_->bytes_put() - store_put_;
     site_.want_pages(key_, true, pages_acknowledged_, {});
+    if (store_) place_timer_ = site_.loop->after(Nanos{}, [this] { place_store(); });
 }
 
 void Cell::pages_are_whole() {
     sink_watch_.close();
     if (form_ == MoveForm::post_copy && client_) (void)client_.let_go();
     update_watch();
+    place_timer_.cancel();
+    store_.reset();
     pages_here_ = true;  // the sink stays until CRIU has said its last word to it
     site_.pages_whole(key_);
     if (form_ == MoveForm::pages_first) return tell(CellEvent::Kind::restore_held);
@@ -92,6 +98,7 @@ void Cell::pages_are_whole() {
 // The userfaultfds stay until the capsule is gone: without them missing memory would read as zeros.
 void Cell::pages_failed(const std::string& why) {
     sink_watch_.close();
+    place_timer_.cancel();
     site_.pages_refused(key_, why);
     CellEvent e{};
     e.kind = CellEvent::Kind::pages_lost;

@@ -14,4 +14,9 @@ const char* move_form_name(MoveForm form) {
     MUST(false);
 }
 
+const char* move_name(const MoveForecast& forecast) {
+    if (forecast.ahead_bytes == 0) return move_form_name(forecast.form);
+    return forecast.form == MoveForm::post_copy ? "pre-copy, post-copy" : "pre-copy";
+}
+
 }  // namespace souk

@@ -14,6 +14,9 @@ enum class MoveForm : uint8_t {
     post_copy,      // the same, while the copy runs already
 };
 const char* move_form_name(MoveForm form);
+struct MoveForecast;
+// With what went before: "pre-copy", "pre-copy, post-copy".
+const char* move_name(const MoveForecast& forecast);
 
 // What the job's owner allows (srun --move).
 enum class MovePolicy : uint8_t {
@@ -38,7 +41,9 @@ enum class TcpPolicy : uint8_t {
 struct MoveForecast {
     MoveForm form = MoveForm::stop_and_copy;
     Nanos pause;  // it stands still
-    Nanos total;  // from frozen at the source until whole at the destination
+    Nanos total;  // from frozen at the source, or the first page sent ahead, until whole at the destination
+    uint64_t ahead_bytes = 0;  // sent while it ran (pre-copy), as it was; 0: nothing
+    Nanos ahead_time;          // how long that took
     bool operator==(const MoveForecast&) const = default;
 };
 

@@ -101,23 +101,6 @@ Need btf() {
                   have ? "run as root" : "boot a kernel with CONFIG_DEBUG_INFO_BTF");
 }
 
-// A page that was just written carries bit 55 in pagemap where the kernel tracks soft-dirty pages.
-Need soft_dirty() {
-    bool dirty = false;
-    void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page != MAP_FAILED) {
-        *static_cast<volatile char*>(page) = 1;
-        uint64_t entry = 0;
-        if (const auto pagemap = open_at(AT_FDCWD, "/proc/self/pagemap", O_RDONLY)) {
-            const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(page) / 4096 * sizeof entry);
-            dirty = ::pread(pagemap->get(), &entry, sizeof entry, at) == sizeof entry && (entry >> 55 & 1) != 0;
-        }
-        ::munmap(page, 4096);
-    }
-    return judged("soft-dirty", "sending memory ahead of a move", false, dirty, dirty ? "tracked" : "not tracked",
-                  "boot a kernel with CONFIG_MEM_SOFT_DIRTY");
-}
-
 std::string padded(std::string text, size_t width) {
     text.resize(std::max(width, text.size()), ' ');
     return text + "  ";
@@ -184,6 +167,34 @@ Need examine_userfaultfd() {
     return judge(true, "usable", "");
 }
 
+// Tried on a page of this process: written to, its mark cleared, and written to again. It must also be told which page of
+// the machine's that is, which the kernel hides from who may not know.
+Need examine_soft_dirty() {
+    constexpr uint64_t frame = (uint64_t{1} << 55) - 1;
+    const auto judge = [](const char* trouble, const char* mend) {
+        return judged("soft-dirty", "sending memory ahead of a move", false, !trouble, trouble ? trouble : "tracked", mend);
+    };
+    const char* const boot = "boot a kernel with CONFIG_MEM_SOFT_DIRTY";
+    const auto pagemap = open_at(AT_FDCWD, "/proc/self/pagemap", O_RDONLY);
+    void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!pagemap || page == MAP_FAILED) return judge("/proc/self/pagemap cannot be read", "run as root");
+    const auto entry = [&]() -> uint64_t {
+        uint64_t e = 0;
+        const auto at = static_cast<off_t>(reinterpret_cast<uintptr_t>(page) / 4096 * sizeof e);
+        return ::pread(pagemap->get(), &e, sizeof e, at) == sizeof e ? e : 0;
+    };
+    const auto marked = [&] { return (entry() >> 55 & 1) != 0; };
+    auto* const byte = static_cast<volatile char*>(page);
+    *byte = 1;
+    const bool set = marked(), named = (entry() & frame) != 0;
+    const bool cleared = write_file(AT_FDCWD, "/proc/self/clear_refs", "4") && !marked();
+    *byte = 2;
+    const bool again = marked();
+    ::munmap(page, 4096);
+    if (!set || !cleared || !again) return judge("not tracked", boot);
+    return judge(named ? nullptr : "tracked, but pages are not named", "run as root of the machine");
+}
+
 std::vector<Need> examine_kernel() {
     std::vector<Need> needs;
     rights(needs);
@@ -195,7 +206,7 @@ std::vector<Need> examine_kernel() {
     needs.push_back(btf());
     needs.push_back(examine_pipe_size());
     needs.push_back(examine_userfaultfd());
-    needs.push_back(soft_dirty());
+    needs.push_back(examine_soft_dirty());
     return needs;
 }
 

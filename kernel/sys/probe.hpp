@@ -27,6 +27,8 @@ Need examine_io_uring();
 // Those that moving memory past an image needs.
 Need examine_userfaultfd();
 Need examine_pipe_size();
+// That sending memory ahead of a move needs: a mark on a page that was written to, cleared, and set again by a write.
+Need examine_soft_dirty();
 inline constexpr const char* pipe_size_path = "/proc/sys/fs/pipe-max-size";
 inline constexpr int64_t pipe_bytes_needed = 4 << 20;  // CRIU keeps the pages of a lazy dump in pipes of that size
 

@@ -77,8 +77,11 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
         if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);
     }
     if (const LastMove& m = s.last_move; m.total.ns > 0) {
-        w.field("last_move", move_form_name(m.forecast.form)).field("last_pause_ms", m.pause.ms()).field("last_total_ms", m.total.ms());
+        w.field("last_move", move_name(m.forecast)).field("last_pause_ms", m.pause.ms());
+        w.field("last_total_ms", m.total.ms());
         w.field("forecast_pause_ms", m.forecast.pause.ms()).field("forecast_total_ms", m.forecast.total.ms());
+        if (m.forecast.ahead_bytes > 0)
+            w.field("last_ahead_bytes", m.forecast.ahead_bytes).field("last_ahead_ms", m.forecast.ahead_time.ms());
     }
     w.key("places").begin_array();
     for (const NodeName& place : r.places) w.value(place);

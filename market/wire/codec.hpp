@@ -31,7 +31,7 @@ inline constexpr FrameType frame_type = FrameType{};
     X(Directory, directory) X(GuestCommand, guest_command) X(GuestEvent, guest_event) X(Expel, expel)        \
     X(StdioData, stdio_data) X(StdioAck, stdio_ack) X(StdioInput, stdio_input)                               \
     X(StdioInputAck, stdio_input_ack) X(StdioWinch, stdio_winch) X(ImageBegin, image_begin)                  \
-    X(ImageResult, image_result) X(PagesState, pages_state) X(Submit, submit) X(Submitted, submitted)        \
+    X(ImageResult, image_result) X(PagesState, pages_state) X(AheadBegin, ahead_begin) X(Submit, submit) X(Submitted, submitted)        \
     X(Attach, attach) X(Attached, attached) X(Change, change) X(Output, output) X(OutputAck, output_ack)     \
     X(Input, input) X(InputAck, input_ack) X(Winch, winch) X(Signal, signal) X(Notice, notice) X(Exit, exit)
 

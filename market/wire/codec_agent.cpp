@@ -158,6 +158,17 @@ ImageBegin take(const Pb__ImageBegin& m, Check& c) {
     return v;
 }
 
+void fill(const AheadBegin& v, Pb__AheadBegin& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.new_epoch = v.new_epoch.n;
+    m.sender = fill_string(v.sender, a);
+    m.bytes = v.bytes;
+}
+
+AheadBegin take(const Pb__AheadBegin& m, Check& c) {
+    return {c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.node("sender", m.sender), c.count("bytes", m.bytes)};
+}
+
 void fill(const PagesState& v, Pb__PagesState& m, Arena& a) {
     m.put = v.put;
     m.restored = v.restored;
@@ -207,5 +218,6 @@ SOUK_WIRE_CODEC(StdioWinch, Pb__StdioWinch, pb__stdio_winch)
 SOUK_WIRE_CODEC(ImageBegin, Pb__ImageBegin, pb__image_begin)
 SOUK_WIRE_CODEC(ImageResult, Pb__ImageResult, pb__image_result)
 SOUK_WIRE_CODEC(PagesState, Pb__PagesState, pb__pages_state)
+SOUK_WIRE_CODEC(AheadBegin, Pb__AheadBegin, pb__ahead_begin)
 
 }  // namespace souk::wire

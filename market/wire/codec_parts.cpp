@@ -161,12 +161,15 @@ Pb__MoveForecast* fill_forecast(const MoveForecast& forecast, Arena& arena) {
     m->form = static_cast<uint32_t>(forecast.form);
     m->pause = forecast.pause.ns;
     m->total = forecast.total.ns;
+    m->ahead_bytes = forecast.ahead_bytes;
+    m->ahead_time = forecast.ahead_time.ns;
     return m;
 }
 
 MoveForecast take_forecast(const Pb__MoveForecast* m, Check& c) {
     if (!m) return {};
-    return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy), c.span("pause", m->pause), c.span("total", m->total)};
+    return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy), c.span("pause", m->pause), c.span("total", m->total),
+            c.count("ahead_bytes", m->ahead_bytes), c.span("ahead_time", m->ahead_time)};
 }
 
 Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {

@@ -101,6 +101,14 @@ struct ImageBegin {
     MoveForm form = MoveForm::stop_and_copy;
     bool operator==(const ImageBegin&) const = default;
 };
+// Of a job that still runs: memory follows, in rounds. Each end of one is answered by pages_state (put: all bytes so far).
+struct AheadBegin {
+    JobId id;
+    Epoch new_epoch;     // whom it is for
+    NodeName sender;
+    uint64_t bytes = 0;  // that the job has now
+    bool operator==(const AheadBegin&) const = default;
+};
 inline constexpr size_t page_wishes_max = 256;  // in one frame
 // From the destination: it takes pages, has put so many bytes in place, and waits for these first.
 struct PagesState {

@@ -46,6 +46,7 @@ enum class FrameType : uint16_t {
     image_begin = 64,
     image_result = 65,
     pages_state = 66,
+    ahead_begin = 67,  // instead of image_begin: memory ahead of the job's image, unframed
 
     // srun and its home agentd, over a unix socket (the caller's identity is the kernel's word, SO_PEERCRED)
     submit = 80,
@@ -94,6 +95,7 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::image_begin:
         case FrameType::image_result:
         case FrameType::pages_state:
+        case FrameType::ahead_begin:
         case FrameType::submitted:
         case FrameType::attach:
         case FrameType::attached:

@@ -11,8 +11,8 @@ using What = guest::Do::What;
 namespace {
 const char* what_name(What w) {
     static const char* const names[] = {
-        "create_capsule", "start_job", "ready_criu",    "dump_for_move",  "dump_to_disk", "ship",   "finish_dump",
-        "undo_dump",      "restore",   "restore_local", "finish_restore", "kill_capsule", "remove", "signal"};
+        "create_capsule", "start_job", "ready_criu",    "send_ahead",     "dump_for_move", "dump_to_disk", "ship",
+        "finish_dump",    "undo_dump", "restore",       "restore_local",  "finish_restore", "kill_capsule", "remove", "signal"};
     return names[static_cast<size_t>(w)];
 }
 }  // namespace
@@ -59,6 +59,15 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                                       [=](Guest& g, guest::Outputs& o) { g.criu_failed(key, "no CRIU", o); });
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
             });
+        case What::send_ahead: {  // the job runs meanwhile; often there is nothing to send
+            const Nanos rounds = fault(slow_chance_) ? ms(1000, 90'000) : rng_.chance(0.5) ? ms(0, 2) : ms(1, 300);
+            return stage(name, key, t, rounds, [=, this] {
+                if (fails(name))
+                    return tell_guest(name, key, t,
+                                      [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "no memory goes", o); });
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.sent_ahead(key, o); });
+            });
+        }
         case What::dump_for_move:
         case What::dump_to_disk: {
             const bool live = d.what == What::dump_for_move &&

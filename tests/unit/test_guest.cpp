@@ -42,6 +42,7 @@ struct Bench {
         return end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     }
     Bench& criu_ready() { return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }); }
+    Bench& sent_ahead() { return end([](Guest& m, guest::Outputs& o) { m.sent_ahead(key, o); }); }
     Bench& dump_held() { return end([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, false, o); }); }
     Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
     Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
@@ -81,7 +82,7 @@ struct Bench {
         return s;
     }
     static std::string effect_name(What w) {
-        static const char* const names[] = {"create", "start",       "criu",   "dump-move", "dump-disk",
+        static const char* const names[] = {"create", "start", "criu", "ahead", "dump-move", "dump-disk",
                                             "ship",   "finish-dump", "undo",   "restore",   "restore-local",
                                             "run",    "kill",        "remove", "signal"};
         return names[static_cast<size_t>(w)];
@@ -179,7 +180,8 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     b.running();
     ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "criu");
     ck_assert_text(b.criu_ready().text(), ">dump-ready");
-    ck_assert_text(b.command(GuestVerb::ship).text(), "dump-move");
+    ck_assert_text(b.command(GuestVerb::ship).text(), "ahead");
+    ck_assert_text(b.sent_ahead().text(), "dump-move");
     ck_assert_text(b.dump_held().text(), "ship");
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
     ck_assert_text(b.text(), "p:shipped >shipped");
@@ -193,7 +195,7 @@ START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_
     // Else a restart that finds the job gone would take the old image for it.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship);
+    b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
     ck_assert_text(b.command(GuestVerb::resume).text(), "P:running undo");
@@ -201,7 +203,7 @@ START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_
     // A commit before the transfer's end was heard of has nothing to rely on.
     Bench c;
     c.running().command(GuestVerb::prepare_dump);
-    c.criu_ready().command(GuestVerb::ship);
+    c.criu_ready().command(GuestVerb::ship).sent_ahead();
     c.dump_held();
     ck_assert_text(c.command(GuestVerb::commit).text(), "P:frozen finish-dump");
 }
@@ -244,7 +246,7 @@ START_TEST(a_freeze_that_finds_a_move_given_up_undoes_it_first) {
     // The `resume` was lost with its connection; before, the freeze was ignored for ever.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship);
+    b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
     ck_assert_text(b.command(GuestVerb::freeze).text(), "undo");
     ck_assert_text(b.undone().text(), "criu/disk");
@@ -268,7 +270,7 @@ START_TEST(a_new_move_right_after_a_given_up_one_is_silent_until_ready) {
     // resume, prepare_dump: a `running` with the old reason in between made home give the new move up as well.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship);
+    b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
     b.end([](Guest& m, guest::Outputs& o) { m.ship_failed(key, "cut", o); });
     ck_assert_text(b.text(), ">dumping(cut)");
@@ -282,10 +284,44 @@ END_TEST
 START_TEST(a_resume_in_the_middle_of_a_dump_waits_for_its_end) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship);
+    b.criu_ready().command(GuestVerb::ship).sent_ahead();
     ck_assert_text(b.command(GuestVerb::resume).text(), "");
     ck_assert_text(b.dump_held().text(), "undo");
     ck_assert_text(b.undone().text(), ">running");
+}
+END_TEST
+
+// The job runs as long as its memory is only sent ahead, so nothing waits for the end of that.
+START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_was) {
+    const auto ahead = [](Bench& b) -> Bench& {
+        b.running().command(GuestVerb::prepare_dump);
+        b.criu_ready().command(GuestVerb::ship);
+        ck_assert_text(b.text(), "ahead");
+        ck_assert_text(b.command(GuestVerb::query).text(), ">dump-ready");
+        return b;
+    };
+    Bench resumed, killed, newer, failed, ended, frozen, criu;
+    ck_assert_text(ahead(resumed).command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(resumed.sent_ahead().text(), "");
+    ck_assert_text(resumed.undone().text(), ">running");
+    ck_assert_text(ahead(killed).command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(killed.sent_ahead().text(), "");
+    ck_assert_text(killed.gone().text(), "P:killed >killed");
+    // What went to another destination is of no use to this one; the same order twice is one.
+    ck_assert_text(ahead(newer).command(GuestVerb::ship).text(), "");
+    ck_assert_text(newer.command(GuestVerb::ship, 1, 3).text(), "undo");
+    ck_assert_text(newer.undone().text(), "criu");
+    ck_assert_text(newer.criu_ready().text(), "ahead");
+    ck_assert_text(newer.sent_ahead().text(), "dump-move");
+    ahead(failed).end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "cut", o); });
+    ck_assert_text(failed.text(), ">running(cut)");
+    ahead(criu).end([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "it died", o); });
+    ck_assert_text(criu.text(), ">running(it died)");
+    ck_assert_text(ahead(ended).exited(3 << 8).text(), ">exited");
+    ck_assert_text(ended.sent_ahead().text(), "");
+    ck_assert_text(ended.command(GuestVerb::drop).text(), "remove E >unknown");
+    ck_assert_text(ahead(frozen).command(GuestVerb::freeze).text(), "undo");
+    ck_assert_text(frozen.undone().text(), "criu/disk");
 }
 END_TEST
 
@@ -318,7 +354,7 @@ START_TEST(a_dump_that_ends_after_its_job_changes_nothing) {
     // Before: `shipped` and `dump_failed` brought a job back that had exited or been killed.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship);
+    b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.exited(3 << 8);
     b.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "no process", o); });
     ck_assert_text(b.text(), "");
@@ -419,7 +455,7 @@ START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
     Bench e;
     e.recovered(GuestState::running, false, found).command(GuestVerb::resume);
     e.undone().command(GuestVerb::prepare_dump);
-    e.criu_ready().command(GuestVerb::ship);
+    e.criu_ready().command(GuestVerb::ship).sent_ahead();
     e.dump_held();
     ck_assert_text(e.command(GuestVerb::commit).text(), "P:frozen finish-dump");
 }
@@ -499,7 +535,8 @@ UNIT_SUITE(guest, a_start_is_on_disk_before_the_job_can_run, a_second_start_that
            a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused,
            a_freeze_that_finds_a_move_given_up_undoes_it_first, criu_made_ready_for_a_move_is_not_used_for_a_freeze,
            a_new_move_right_after_a_given_up_one_is_silent_until_ready,
-           a_resume_in_the_middle_of_a_dump_waits_for_its_end, a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
+           a_resume_in_the_middle_of_a_dump_waits_for_its_end, sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_was,
+           a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
            a_failed_dump_tells_why_once_and_the_job_goes_on, a_dump_that_ends_after_its_job_changes_nothing,
            a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten,
            what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job, an_own_end_just_before_the_kill_counts,

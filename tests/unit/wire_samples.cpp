@@ -60,7 +60,8 @@ struct Dice {
                 {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}, {up_to(INT64_MAX / 10)}};
     }
     MoveForecast forecast() {
-        return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}};
+        return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)},
+                counter(), {up_to(INT64_MAX / 10)}};
     }
     JobSpec spec() {
         JobSpec s;
@@ -177,6 +178,7 @@ SAMPLE(PagesState)
         v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * page_bytes, 1 + r.below(99)});
     return v;
 END
+SAMPLE(AheadBegin) return {d.id(), d.epoch(), d.node(), d.counter()}; END
 SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
 SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()}; END
 SAMPLE(Submitted) return {d.id()}; END

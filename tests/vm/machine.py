@@ -71,8 +71,8 @@ def test_doctor_finds_all_that_a_stock_kernel_has():
 def test_jobs_that_move_back_and_forth_end_as_unmoved_ones(market):
     """A small one, and big ones by each of the ways that srun --move allows."""
     told = []
-    for form, memory in (("auto", 2), ("safe", 48), ("fast", 48)):
-        command = load(700, memory)
+    for form, memory, steps in (("auto", 2, 700), ("safe", 48, 2000), ("fast", 48, 700)):  # it runs while memory goes ahead
+        command = load(steps, memory)
         alone = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         job = market.srun("-p", 50, "--move", form, *command)
         times = moved(market, job, 3)
@@ -141,56 +141,153 @@ def test_the_cpu_share_of_a_node_acts(market):
     return f"300:100 gave {first / second:.1f}:1"
 
 
-# 24 MB of which few change; TERM: the digest of all, which its end must tell.
-TOUCHER = """
-import hashlib, os, signal, sys, time
-memory, n, end = bytearray(hashlib.sha256(b"souk").digest() * (24 << 15)), 0, []
-signal.signal(signal.SIGTERM, lambda *_: end.append(1))
+def test_marks_of_written_pages_are_understood():
+    """The unit tests that need a kernel which tracks them: rounds of memory of processes that do everything to it."""
+    done = subprocess.run([f"{BIN}/unit"], env={**os.environ, "CK_RUN_SUITE": "sent_pages", "LD_LIBRARY_PATH": "/souk/lib"},
+                          capture_output=True, text=True, timeout=120)
+    need(done.returncode == 0 and "skipped" not in done.stdout + done.stderr and "100%" in done.stdout,
+         f"{done.returncode} {done.stdout[-1500:]} {done.stderr[-500:]}")
+
+
+# One kind of job each, until /var/tmp/end-KIND is there, then whether its memory is what it made of it.
+#   idle      20 MB that nobody touches, and as much again to compare them with
+#   busy      the same, of which 1/8 of the first half is written to all the time
+#   changing  the idle ones, and small regions that grow, move, shrink, are dropped, forked, and written to
+AHEAD = """
+import ctypes, hashlib, os, random, sys, time
+kind, P, MB = sys.argv[1], 4096, 1 << 20
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+wrong, rng = [], random.Random(5)
+seed = hashlib.sha256(b"souk").digest()
+size, n, regions = 20 * MB, 0, []
+at = libc.mmap(None, size, 3, 0x22, -1, 0)
+whole = seed * (size // 32)
+ctypes.memmove(at, whole, size)
+def cell(a): return ctypes.c_uint64.from_address(a)
+def check(r):
+    for i, want in enumerate(r[1]):
+        if cell(r[0] + i * P).value != want: wrong.append((n, i))
+def write(r, i):
+    r[1][i] = rng.getrandbits(63)
+    cell(r[0] + i * P).value = r[1][i]
+def change():
+    what = rng.randrange(8) if regions else 0
+    if what == 0 and len(regions) < 12:
+        r = [libc.mmap(None, 512 * P, 3, 0x22, -1, 0), [0] * 512]
+        regions.append(r)
+        for i in range(0, 512, 2): write(r, i)
+    if not regions: return
+    r = rng.choice(regions)
+    pages = len(r[1])
+    if what == 1:
+        to = libc.mmap(None, pages * P, 0, 0x22, -1, 0)
+        r[0] = libc.mremap(r[0], pages * P, pages * P, 3, to)
+    if what == 2 and pages > 64:
+        libc.munmap(r[0] + (pages - 32) * P, 32 * P)
+        del r[1][pages - 32:]
+    if what == 3:
+        first = rng.randrange(pages)
+        last = min(pages, first + 40)
+        libc.madvise(r[0] + first * P, (last - first) * P, 4)
+        r[1][first:last] = [0] * (last - first)
+    if what == 4:
+        r[0] = libc.mremap(r[0], pages * P, (pages + 16) * P, 1, None)
+        r[1] += [0] * 16
+    if what == 5:
+        pid = os.fork()
+        if pid == 0:
+            for i in range(pages): cell(r[0] + i * P).value = 7
+            os._exit(0)
+        os.waitpid(pid, 0)
+    if what == 6:
+        for i in range(0, pages, 3): write(r, i)
+    if what == 7: check(r)
 os.write(1, b"ready\\n")
-while not end:
-    memory[n % 256 * 4096] = n // 256 % 256
+while not os.path.exists(f"/var/tmp/end-{kind}"):
     n += 1
-    time.sleep(0.005)
-want = bytearray(hashlib.sha256(b"souk").digest() * (24 << 15))
-for i in range(max(0, n - 256), n): want[i % 256 * 4096] = i // 256 % 256
-os.write(1, b"whole\\n" if memory == want else b"damaged\\n")
+    if kind == "busy":
+        for i in range(n % 64, size // 8 // P, 64): cell(at + i * P).value = n
+    if kind == "changing": change()
+    time.sleep(0.004)
+for r in regions: check(r)
+if kind == "busy":
+    last = {}
+    for k in range(max(1, n - 70), n + 1):
+        for i in range(k % 64, size // 8 // P, 64): last[i] = k
+    full = n > 64
+    for i in range(size // 8 // P):
+        if i in last and cell(at + i * P).value != last[i]: wrong.append(("busy", i))
+        if i in last: ctypes.memmove(at + i * P, whole, 8)
+if ctypes.string_at(at, size) != whole: wrong.append("block")
+os.write(1, f"{'damaged ' + str(wrong[:5]) if wrong else 'whole'}\\n".encode())
 """
 
 
-def test_memory_can_be_sent_ahead():
-    """CRIU's pre-dump: the second round is a fraction of the first, and the restored process whole."""
-    base = "/run/ahead"
-    for name in ("1", "2", "3"):
-        os.makedirs(f"{base}/{name}")
-    out = os.open(f"{base}/out", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    null = os.open("/dev/null", os.O_RDONLY)
-    process = subprocess.Popen(["/usr/bin/python3", "-c", TOUCHER], stdin=null, stdout=out, stderr=out, start_new_session=True,
-                               cwd="/")
-    until("it is ready", lambda: read_text(f"{base}/out") == "ready\n")
+def end_ahead(kind):
+    with open(f"/var/tmp/end-{kind}", "w"):
+        pass
 
-    def criu(verb, *args):
-        done = subprocess.run(["/opt/souk/criu/criu", verb, "-o", "log", "--manage-cgroups=ignore", *args], capture_output=True,
-                              text=True, timeout=90)
-        where = args[args.index("-D") + 1]
-        errors = [line for line in read_text(f"{where}/log").splitlines() if "Error" in line][:5]
-        need(done.returncode == 0, f"criu {verb}: {done.stderr[-300:]} {errors}")
 
-    def pages(name):
-        return sum(os.stat(f"{base}/{name}/{f}").st_size for f in os.listdir(f"{base}/{name}") if f.startswith("pages-"))
-    tree = ["-t", str(process.pid), "--track-mem"]
-    criu("pre-dump", *tree, "-D", f"{base}/1")
-    time.sleep(0.2)
-    criu("pre-dump", *tree, "-D", f"{base}/2", "--prev-images-dir", "../1")
-    criu("dump", *tree, "-D", f"{base}/3", "--prev-images-dir", "../2")
-    process.wait(30)
-    pid_file = f"{base}/pid"
-    criu("restore", "-d", "-D", f"{base}/3", "--pidfile", pid_file)
-    os.kill(int(read_text(pid_file)), 15)
-    until("its end", lambda: read_text(f"{base}/out") in ("ready\nwhole\n", "ready\ndamaged\n"))
-    need(read_text(f"{base}/out") == "ready\nwhole\n", "its memory is damaged")
-    sizes = [pages(n) for n in ("1", "2", "3")]
-    need(sizes[0] > 24 << 20 and sizes[1] < sizes[0] / 4 and sizes[2] < sizes[0] / 4, f"rounds of {sizes} bytes")
-    return "rounds of " + ", ".join(f"{s / 1e6:.1f}" for s in sizes) + " MB"
+def ahead_of(market, id):
+    """What the sources say of this job's moves with memory sent ahead: a dict of numbers each."""
+    text = "\n".join(read_text(f"{market.run_dir}/{n}/log") for n in ("n1", "n2", "n3"))
+    lines = [line for line in text.splitlines() if "its memory went ahead" in line and f"job={id}." in line]
+    return [{k: int(v) for k, v in re.findall(r"(\w+)=(\d+)(?= |$)", line)} for line in lines]
+
+
+def test_jobs_move_with_their_memory_sent_ahead(market):
+    """Each kind; the memory that goes while it stands still is counted, not timed. (The market compares what
+    was sent ahead with the frozen job's memory each time: --check-ahead.)"""
+    told = []
+    for kind, how, times in (("idle", "safe", 1), ("busy", "safe", 2), ("changing", "auto", 2)):
+        job = market.srun("-p", 50, "--move", how, "/usr/bin/python3", "-c", AHEAD, kind)
+        job.printed(1)
+        need(moved(market, job, times) == times, f"{kind}: it ended")
+        last, rounds = market.job(job.id), ahead_of(market, job.id)
+        need(last["failed_moves"] == 0 and last["last_move"].startswith("pre-copy"), f"{kind}: {last}")
+        need(len(rounds) == times, f"{kind}: {rounds}")
+        need(last["last_ahead_bytes"] > 20 << 20, f"{kind}: {last} {rounds}")
+        used, left = sum(r["used_bytes"] for r in rounds), sum(r["left_bytes"] for r in rounds)
+        if kind == "idle":
+            need(left * 8 < used, f"idle: {rounds}")
+        if kind == "busy":
+            need(left * 3 < used, f"busy: {rounds}")
+        told.append(f"{kind} {used / times / 1e6:.1f} MB ahead, {left / times / 1e6:.1f} MB while frozen, {rounds[-1]['rounds']} rounds")
+        end_ahead(kind)
+        need(job.wait() == 0, f"{kind}: ended with {job.process.returncode}: {job.told}")
+        need(bytes(job.out) == b"ready\nwhole\n", f"{kind}: {job.out[-300:]!r}")
+    return "; ".join(told)
+
+
+def test_a_daemon_that_dies_while_memory_goes_ahead_costs_a_move_not_the_job(market):
+    if os.path.exists("/var/tmp/end-busy"):
+        os.unlink("/var/tmp/end-busy")
+    job = market.srun("-p", 50, "--move", "safe", "/usr/bin/python3", "-c", AHEAD, "busy")
+    job.printed(1)
+    where = market.until_runs(job.id)["where"]
+    for which in ("destination", "source"):
+        there = "n2" if where == "n1" else "n1"
+        log = f"{market.run_dir}/{where}/log"
+
+        def begun():
+            return sum("memory goes ahead" in line and f"job={job.id}." in line for line in read_text(log).splitlines())
+        before = begun()
+        order = subprocess.Popen([f"{BIN}/marketctl", "--hold", "move", job.id, there], env=market.env,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until("memory goes ahead", lambda: begun() > before, pause=0.005)
+        market.kill_daemon(there if which == "destination" else where)
+        order.wait(90)
+        market.until_up()
+        market.until_job(job.id, "runs again", lambda j: j["status"] == "run" and "going_to" not in j)
+        need(move(market, job.id, there), "it ended")
+        where = there
+    end_ahead("busy")
+    need(job.wait() == 0 and bytes(job.out) == b"ready\nwhole\n", f"{job.process.returncode} {job.out[-300:]!r} {job.told}")
 
 
 def test_a_market_under_systemds_units_outlives_kills_and_restarts():
@@ -266,11 +363,13 @@ def run(test, *args):
 def main():
     with open("/proc/1/comm") as f:
         say(f"Linux {os.uname().release}, PID 1 is {f.read().strip()}, up for {read_text('/proc/uptime').split()[0]} s")
-    ok = [run(test_doctor_finds_all_that_a_stock_kernel_has), run(test_memory_can_be_sent_ahead)]
-    market = Market("--nodes", "3", "--speeds", "300,100,50")
+    ok = [run(test_doctor_finds_all_that_a_stock_kernel_has), run(test_marks_of_written_pages_are_understood)]
+    market = Market("--nodes", "3", "--speeds", "300,100,50", "--check-ahead")
     try:
         market.up()
-        for test in (test_jobs_that_move_back_and_forth_end_as_unmoved_ones,
+        for test in (test_jobs_move_with_their_memory_sent_ahead,
+                     test_a_daemon_that_dies_while_memory_goes_ahead_costs_a_move_not_the_job,
+                     test_jobs_that_move_back_and_forth_end_as_unmoved_ones,
                      test_a_job_of_a_plain_user_moves_and_is_the_users_all_along,
                      test_a_job_of_a_plain_user_is_no_other_users_to_end,
                      test_the_cpu_share_of_a_node_acts):

@@ -22,6 +22,7 @@ struct UpArguments {
     std::vector<std::string> prices;
     int32_t cpus = 1;
     int64_t memory_mb = 0;
+    bool check_ahead = false;
     std::string solver, pricing;
 };
 
@@ -39,6 +40,7 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     // Nodes on one host share its memory: what one offers, no other can.
     const int64_t equal_part = std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(a.nodes), 16);
     o.memory_mb = a.memory_mb > 0 ? a.memory_mb : equal_part;
+    o.check_ahead = a.check_ahead;
     o.solver = a.solver;
     o.pricing = a.pricing;
     if (!a.speeds.empty() && a.speeds.size() != a.nodes) return fail("--speeds needs one number per node");
@@ -80,6 +82,7 @@ int run(int argc, char** argv) {
         ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");
+    up->add_flag("--check-ahead", a.check_ahead, "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
     CLI::App* down = app.add_subcommand("down", "end the market and everything that belongs to it");
     CLI::App* status = app.add_subcommand("status", "show the daemons");
     status->add_flag("--json", json, "as JSON");

@@ -153,6 +153,7 @@ Status Supervisor::write_configs() {
         text += "job_network = \"" + std::string(job_network) + "\"\njob_bridge = \"" + job_bridge + "\"\njob_gateway = \"" + job_gateway() +
                 "\"\njob_addresses = \"" + job_addresses(i) + "\"\n";
         if (options_.memory_mb > 0) text += "memory_mb = " + std::to_string(options_.memory_mb) + "\n";
+        if (options_.check_ahead) text += "check_ahead = true\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }
     return {};

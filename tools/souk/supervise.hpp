@@ -23,6 +23,7 @@ struct UpOptions {
     std::vector<NodeOptions> nodes;
     int32_t cpus = 1;
     int64_t memory_mb = 0;  // 0: an equal part of what the machine has free
+    bool check_ahead = false;  // of agentd's configuration
     std::string solver, pricing;  // empty: the market's own choice
     std::string bin;        // where marketd and agentd are
 };

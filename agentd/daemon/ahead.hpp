@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// AheadLinks: memory of jobs that still run, from the source's agentd to the destination's, each over a connection of
+// its own: rounds of pages (checkpoint/ahead_source.hpp), unframed; the end of each is acknowledged. What has come
+// stays with the destination's cell as long as that connection stands, and no longer, until an image comes that uses
+// it. A connection that stalls or breaks ends it: the job has never stopped. Owned by the Agent.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agentd/core/guest.hpp"
+#include "checkpoint/pages.hpp"
+#include "kernel/sys/loop.hpp"
+#include "market/wire/channel.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+
+class AheadSource;
+
+class AheadLinks {
+  public:
+    struct Handlers {
+        // As a source. round: the destination is ready for the first, or has all of the one before. refused: it does
+        // not take any, and nothing was sent. broken: it did, and does not any more.
+        std::function<void(const GuestKey& from)> round;
+        std::function<void(const GuestKey&from, const std::string&why)> refused, broken;
+        // As a destination. begin: may so many bytes come for that (job, epoch) now? lost: no more comes.
+        std::function<Status(const GuestKey&, uint64_t bytes)> begin;
+        std::function<Status(const GuestKey&, const PageRange&, std::string_view bytes)> take;
+        std::function<void(const GuestKey&)> lost;
+        std::function<void(uint64_t connection, std::function<void(ByteView)>)> receive_raw;
+        std::function<void(uint64_t connection, const wire::PagesState&)> state;
+        std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
+    };
+    AheadLinks(Loop& loop, NodeName node, std::string address, Handlers handlers);
+
+    // Connects; `round` or `refused` follows. bytes: what the job has now.
+    void open(const GuestKey& from, const GuestKey& to, const Peer& dest, uint64_t bytes);
+    // In `round`: sends what `source` has for it; it must live until the round or the link ends.
+    void send(const GuestKey& from, AheadSource& source);
+    // No word about it any more; over there what came is dropped, unless its image is there.
+    void close(const GuestKey& from) { sending_.erase(from); }
+
+    // A connection of role `image`, after its hello. takes: this is for here.
+    static bool takes(const wire::Frame& frame) { return frame.type == wire::FrameType::ahead_begin; }
+    Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
+    void closed(uint64_t connection);
+
+  private:
+    struct Sending {
+        GuestKey to;
+        uint64_t bytes = 0;
+        Connect connecting;
+        std::unique_ptr<wire::Channel> channel;
+        AheadSource* source = nullptr;  // while a round is sent
+        bool accepted = false;
+        Watch writable;
+        Timer stall, again, limit;  // limit: of a round
+    };
+    struct Receiving {
+        GuestKey key;
+        uint64_t taken = 0;  // bytes of pages
+        std::unique_ptr<PageSections> sections;
+        bool failed = false;
+    };
+    void connected(const GuestKey& from, Result<Fd> socket);
+    void heard(const GuestKey& from, const wire::Frame& frame);
+    void pump(const GuestKey& from);
+    Status pump_some(const GuestKey& from, Sending& s);
+    void end(const GuestKey& from, const std::string& why);
+    Status section(uint64_t connection, const PageRange& range, std::string_view bytes);
+    void receive(uint64_t connection, ByteView bytes);
+
+    Loop& loop_;
+    NodeName node_;
+    std::string address_;
+    Handlers handlers_;
+    std::map<GuestKey, Sending> sending_;
+    std::map<uint64_t, Receiving> receiving_;
+};
+
+}  // namespace souk

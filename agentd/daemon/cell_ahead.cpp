@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell, fifth part: memory that goes ahead of the job, while it runs (pre-copy). At the source in rounds; the job
+// stands still for a moment before each, since the kernel cannot tell which pages were written to and forget it in one.
+// When it stands frozen and dumped, one more look says what of all that is still true: a file of the image names it,
+// and only the rest goes out of the frozen job. The destination keeps what comes in memory (AheadStore) and puts it in
+// place from there.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "agentd/daemon/cell.hpp"
+#include "checkpoint/frozen_memory.hpp"
+#include "kernel/base/check.hpp"
+
+namespace souk {
+namespace {
+constexpr Nanos still_limit = Nanos::from_ms(500);
+constexpr uint64_t slice_bytes = 1 << 20, store_slack_bytes = 64 << 20;
+
+// Of the bytes of these pages, in this order.
+Result<std::string> digest_of(const std::vector<PageRange>& ranges, const std::map<pid_t, pid_t>& pids) {
+    constexpr uint64_t pages_at_once = 64;
+    const auto buffer = std::make_unique_for_overwrite<char[]>(pages_at_once * page_bytes);
+    TRY_ASSIGN(FrozenMemory memory, FrozenMemory::open(ranges, pids));
+    Digest digest;
+    for (const PageRange& r : ranges)
+        for (uint64_t done = 0; done < r.pages;) {
+            const uint64_t part = std::min(r.pages - done, pages_at_once);
+            TRY(memory.read({r.pid, r.start + done * page_bytes, part}, buffer.get()));
+            digest.add({buffer.get(), part * page_bytes});
+            done += part;
+        }
+    return digest.hex();
+}
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------- source
+
+uint64_t Cell::worth_ahead(double link_bytes_per_s, Epoch to) {
+    drop_ahead();
+    if (!criu_) return 0;  // dump() says so
+    const auto facts = move_facts(link_bytes_per_s);
+    if (!facts || !plan_move(*facts).ahead) return 0;  // dump() looks again, and says what is wrong
+    ahead_ = std::make_unique<Ahead>();
+    ahead_->to = to;
+    ahead_->round.memory_bytes = facts->memory_bytes;
+    return facts->memory_bytes;
+}
+
+Result<AheadSource*> Cell::ahead_round() {
+    if (!ahead_ || !job_group_) return nullptr;
+    Ahead& a = *ahead_;
+    const Nanos stopped = Loop::now();
+    if (a.began.ns == 0) a.began = stopped;
+    TRY(job_group_->freeze(still_limit));
+    const auto look = [&]() -> Result<bool> {
+        TRY_ASSIGN(const auto pids, job_group_->pids());
+        TRY(a.source.look(pids));
+        a.round.left_before = std::exchange(a.round.left_bytes, a.source.left_bytes());
+        a.round.sent_bytes = a.source.bytes_sent();
+        a.round.took = stopped - a.began;
+        if (!another_round(a.round)) return false;
+        TRY(a.source.mark());
+        return true;
+    };
+    const auto more = look();
+    TRY(job_group_->thaw());
+    a.longest_stop = std::max(a.longest_stop, Loop::now() - stopped);
+    if (!more) return tl::unexpected(more.error());
+    a.over = !*more;
+    if (a.over) return nullptr;
+    ++a.round.rounds;
+    return &a.source;
+}
+
+std::optional<AheadFacts> Cell::ahead_facts() const {
+    if (!ahead_ || dump_again_) return std::nullopt;
+    const RoundFacts& r = ahead_->round;
+    const double link = r.took.ns > 0 ? static_cast<double>(r.sent_bytes) / static_cast<double>(r.took.ns) * 1e9 : 0;
+    return AheadFacts{r.sent_bytes, r.took, r.left_bytes, link};
+}
+
+// The job stands frozen, its image is there but for the list.
+Status Cell::list_ahead() {
+    if (!ahead_ || form_ == MoveForm::stop_and_copy) return {};
+    TRY_ASSIGN(const auto pids, job_group_->pids());
+    TRY(ahead_->source.look(pids));
+    TRY_ASSIGN(const auto ranges, lazy_ranges(image_fd_.get()));
+    SplitRanges split = split_ranges(ranges, ahead_->source.valid());
+    AheadList list{std::move(split.in), ""};
+    if (site_.check_ahead) {
+        TRY_ASSIGN(list.digest, digest_of(list.ranges, pids_inside(pids)));
+    }
+    const std::string file = encode_ahead(list);
+    if (file.size() > ahead_file_bytes_max) return fail("what was sent ahead lies in too many places");
+    TRY_ASSIGN(const Fd to, open_at(image_fd_.get(), ahead_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
+    if (::write(to.get(), file.data(), file.size()) != static_cast<ssize_t>(file.size()))
+        return fail_errno(ahead_file_name, errno ? errno : ENOSPC);
+    ahead_->rest = std::move(split.out);
+    ahead_->listed = true;
+    const RoundFacts& r = ahead_->round;
+    site_.log->info("its memory went ahead", {{"job", key_.text()},
+                                              {"rounds", std::to_string(r.rounds)},
+                                              {"sent_bytes", std::to_string(r.sent_bytes)},
+                                              {"used_bytes", std::to_string(bytes_of(list.ranges))},
+                                              {"left_bytes", std::to_string(bytes_of(ahead_->rest))},
+                                              {"ms", std::to_string(r.took.ns / 1'000'000)},
+                                              {"longest_stop_us", std::to_string(ahead_->longest_stop.ns / 1'000)}});
+    return {};
+}
+
+// What a destination does not get from its own store.
+Result<std::vector<PageRange>> Cell::ranges_for(Epoch to) const {
+    if (ahead_ && ahead_->listed && ahead_->to == to) return ahead_->rest;
+    (void)::unlinkat(image_fd_.get(), ahead_file_name, 0);  // it was for another
+    return lazy_ranges(image_fd_.get());
+}
+
+void Cell::drop_ahead() {
+    if (!ahead_) return;
+    site_.ahead_dropped(key_);
+    ahead_.reset();
+}
+
+// -------------------------------------------------------------------------------------------------- destination
+
+Status Cell::expect_ahead(uint64_t bytes) {
+    if (!site_.pages_possible) return fail("this node cannot take memory past an image");
+    TRY(room_ahead(bytes));
+    store_ = std::make_unique<AheadStore>(bytes + bytes / 2 + store_slack_bytes);  // it may grow meanwhile
+    return {};
+}
+
+Status Cell::take_ahead(const PageRange& range, std::string_view bytes) {
+    return store_ && plan_ != Plan::restoring ? store_->put(range, bytes) : fail("no memory is expected any more");
+}
+
+void Cell::ahead_lost() {
+    if (plan_ != Plan::restoring) store_.reset();
+}
+
+// The image says what of the store is to be used; without such a word nothing is.
+Status Cell::use_store() {
+    const auto file = form_ == MoveForm::stop_and_copy
+                          ? Result<std::string>(fail(""))
+                          : read_file(image_fd_.get(), ahead_file_name, ahead_file_bytes_max);
+    if (!file) return store_.reset(), Status{};
+    if (!store_) return fail("the memory that was sent ahead is not here any more");
+    TRY_ASSIGN(AheadList list, decode_ahead(*file));
+    return store_->use(std::move(list));
+}
+
+// In slices, so that faults and what comes out of the frozen job have their turn.
+void Cell::place_store() {
+    for (uint64_t done = 0; done < slice_bytes;) {
+        if (!store_ || !sink_ || pages_here_) return;
+        const auto piece = store_->next();
+        if (!piece) return pages_failed(piece.error().message);
+        if (piece->range.pages == 0) return;
+        if (auto put = sink_->put(piece->range, piece->bytes); !put) return pages_failed(put.error().message);
+        store_put_ += piece->bytes.size();
+        done += piece->bytes.size();
+        page_faults();
+    }
+    place_timer_ = site_.loop->after(Nanos{}, [this] { place_store(); });
+}
+
+// What of these the store has; the rest is for the source.
+Result<std::vector<PageRange>> Cell::serve_from_store(const std::vector<PageRange>& wishes) {
+    std::vector<PageRange> others;
+    for (const PageRange& wish : wishes) {
+        TRY_ASSIGN(const AheadStore::Piece piece, store_->at(wish));
+        if (piece.range.pages == 0) {
+            others.push_back(wish);
+            continue;
+        }
+        TRY(sink_->put(piece.range, piece.bytes));
+        store_put_ += piece.bytes.size();
+    }
+    return others;
+}
+
+}  // namespace souk

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "checkpoint/ahead_source.hpp"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "checkpoint/frozen_memory.hpp"
+#include "checkpoint/pages.hpp"
+#include "checkpoint/stream.hpp"
+
+namespace souk {
+namespace {
+constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
+constexpr size_t entries_at_once = 64 * 1024, maps_bytes_max = 64 << 20;
+
+std::string proc(pid_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+
+// When it began, in ticks since boot: field 22, the 20th behind the name, which may hold anything.
+Result<uint64_t> start_ticks(pid_t pid) {
+    TRY_ASSIGN(const std::string stat, read_file(AT_FDCWD, proc(pid, "stat")));
+    size_t at = stat.rfind(')');
+    for (int i = 0; i < 20 && at != std::string::npos; ++i) at = stat.find(' ', at + 1);
+    uint64_t ticks = 0;
+    if (at == std::string::npos ||
+        std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks).ec != std::errc{})
+        return fail("process " + std::to_string(pid) + " does not say when it began");
+    return ticks;
+}
+
+// How many entries came: none of an address space that is gone.
+size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
+    const ssize_t n = ::pread(pagemap, to, count * sizeof *to, static_cast<off_t>(address / page_bytes * sizeof *to));
+    return n > 0 ? static_cast<size_t>(n) / sizeof *to : 0;
+}
+}  // namespace
+
+AheadSource::AheadSource() : piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
+
+// A program that reads or clears the marks itself (a garbage collector may) would be disturbed, and disturb.
+Result<bool> AheadSource::tracks_itself(pid_t pid) {
+    constexpr size_t files_max = 4096;
+    const std::string directory = proc(pid, "fd");
+    TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, directory));
+    if (names.size() > files_max) return true;  // not looked at
+    for (const std::string& name : names) {
+        char target[64];
+        const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
+        if (n <= 0) continue;
+        const std::string_view file(target, static_cast<size_t>(n));
+        if (file.starts_with("/proc/") && (file.ends_with("/clear_refs") || file.ends_with("/pagemap"))) return true;
+    }
+    return false;
+}
+
+Status AheadSource::look(const std::vector<pid_t>& pids) {
+    std::map<pid_t, Process> now;
+    left_bytes_ = 0;
+    for (const auto& [inside, pid] : pids_inside(pids)) {
+        const auto ticks = start_ticks(pid);
+        if (!ticks) continue;
+        const auto known = processes_.find(inside);
+        const bool same = known != processes_.end() && known->second.pid == pid && known->second.start_ticks == *ticks;
+        Process& process = now[inside] = same ? std::move(known->second) : Process{};
+        process.pid = pid;
+        process.start_ticks = *ticks;
+        TRY(look_at(process));
+        left_bytes_ += process.left.size() * page_bytes;
+    }
+    processes_ = std::move(now);
+    return {};
+}
+
+Status AheadSource::look_at(Process& process) const {
+    process.next = 0;
+    process.left.clear();
+    TRY_ASSIGN(process.pagemap, open_at(AT_FDCWD, proc(process.pid, "pagemap"), O_RDONLY));
+    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, proc(process.pid, "maps"), maps_bytes_max));
+    TRY_ASSIGN(const ProcessMaps maps, parse_maps(text));
+    TRY_ASSIGN(const bool itself, tracks_itself(process.pid));
+    if (maps.has_aio || itself) {  // all of it goes when it stands frozen
+        process.pages = {};
+        return {};
+    }
+    std::vector<SentPages::Page> pages;
+    std::vector<uint64_t> entries(entries_at_once);
+    for (const PrivateMapping& m : maps.mappings) {
+        for (uint64_t at = m.start; at < m.end;) {
+            const size_t want = std::min<uint64_t>((m.end - at) / page_bytes, entries_at_once);
+            const size_t got = read_entries(process.pagemap.get(), at, entries.data(), want);
+            if (got == 0) break;
+            for (size_t i = 0; i < got; ++i)
+                if (pagemap::has_page(entries[i])) pages.push_back({at + i * page_bytes, entries[i]});
+            at += got * page_bytes;
+        }
+    }
+    process.left = process.pages.look(std::move(pages));
+    return {};
+}
+
+Status AheadSource::mark() {
+    for (const auto& [inside, process] : processes_) TRY(write_file(AT_FDCWD, proc(process.pid, "clear_refs"), "4"));
+    ended_ = false;
+    piece_at_ = piece_end_ = 0;
+    return {};
+}
+
+Result<std::string_view> AheadSource::piece() {
+    if (piece_at_ == piece_end_) fill();
+    return std::string_view(piece_.get() + piece_at_, piece_end_ - piece_at_);
+}
+
+void AheadSource::fill() {
+    piece_at_ = piece_end_ = 0;
+    for (auto& [inside, process] : processes_) {
+        while (process.next < process.left.size()) {
+            if (stream_piece_max - piece_end_ < 2 * head_bytes + page_bytes) return;
+            const uint64_t room = (stream_piece_max - piece_end_ - 2 * head_bytes) / page_bytes;
+            add(inside, process, std::min(room, section_pages_max));
+        }
+    }
+    if (std::exchange(ended_, true)) return;
+    put_pages_head(piece_.get() + piece_end_, {});
+    piece_end_ += head_bytes;
+}
+
+// The next pages in a row that are as the last look found them, before they are read and after. What is not is left
+// out: the next look finds it changed.
+void AheadSource::add(pid_t inside, Process& process, uint64_t pages_max) {
+    uint64_t entries[section_pages_max];
+    const uint64_t start = process.left[process.next];
+    size_t run = 0;
+    const auto unchanged = [&](size_t count) {
+        const size_t got = read_entries(process.pagemap.get(), start, entries, count);
+        for (size_t i = 0; i < got; ++i)
+            if (!process.pages.unchanged(start + i * page_bytes, entries[i])) return i;
+        return got;
+    };
+    while (run < pages_max && process.next + run < process.left.size() &&
+           process.left[process.next + run] == start + run * page_bytes)
+        ++run;
+    size_t good = unchanged(run);
+    if (good > 0) {
+        // An address of another process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+        iovec there{reinterpret_cast<void*>(start), good * page_bytes},
+            here{piece_.get() + piece_end_ + head_bytes, good * page_bytes};
+        const ssize_t n = ::process_vm_readv(process.pid, &here, 1, &there, 1, 0);
+        good = n > 0 ? unchanged(static_cast<size_t>(n) / page_bytes) : 0;
+    }
+    process.next += std::max<size_t>(good, 1);
+    if (good == 0) return;
+    for (size_t i = 0; i < good; ++i) process.pages.sent(start + i * page_bytes);
+    put_pages_head(piece_.get() + piece_end_, {inside, start, good});
+    piece_end_ += head_bytes + good * page_bytes;
+    bytes_sent_ += good * page_bytes;
+}
+
+std::vector<PageRange> AheadSource::valid() const {
+    std::vector<PageRange> all;
+    for (const auto& [inside, process] : processes_) {
+        const auto ranges = process.pages.valid(inside);
+        all.insert(all.end(), ranges.begin(), ranges.end());
+    }
+    return all;
+}
+
+}  // namespace souk
