@@ -71,7 +71,7 @@ def test_doctor_finds_all_that_a_stock_kernel_has():
 def test_jobs_that_move_back_and_forth_end_as_unmoved_ones(market):
     """A small one, and big ones by each of the ways that srun --move allows."""
     told = []
-    for form, memory, steps in (("auto", 2, 700), ("safe", 48, 2000), ("fast", 48, 700)):  # it runs while memory goes ahead
+    for form, memory, steps in (("auto", 2, 700), ("safe", 48, 1400), ("fast", 48, 700)):  # it runs while memory goes ahead
         command = load(steps, memory)
         alone = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         job = market.srun("-p", 50, "--move", form, *command)
