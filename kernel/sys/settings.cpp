@@ -55,6 +55,14 @@ Setter seconds(Nanos& into, int64_t least, int64_t most) {
     };
 }
 
+Setter days(Nanos& into, int64_t least, int64_t most) {
+    return [&into, least, most](const toml::node& n) -> Status {
+        TRY_ASSIGN(const int64_t v, whole(n, least, most));
+        into = Nanos::from_s(v * 86'400);
+        return {};
+    };
+}
+
 Setter address(std::string& into) {
     return [&into](const toml::node& n) -> Status {
         TRY(text(into)(n));

@@ -27,6 +27,7 @@ Setter boolean(bool& into);
 Setter money(Money& into);       // in quotes: decimal units
 Setter milliseconds(Nanos& into, int64_t least, int64_t most);
 Setter seconds(Nanos& into, int64_t least, int64_t most);
+Setter days(Nanos& into, int64_t least, int64_t most);
 Setter address(std::string& into);  // HOST:PORT with a numeric host
 Setter words(std::vector<std::string>& into);
 template <class T>

@@ -37,7 +37,7 @@ void StateDb::Close::operator()(sqlite3_stmt* statement) const { sqlite3_finaliz
 
 StateDb::StateDb(StateDb&&) noexcept = default;
 StateDb::~StateDb() {
-    for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &load_, &after_, &before_}) s->reset();
+    for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &get_, &load_, &after_, &before_}) s->reset();
     db_.reset();  // before the lock
 }
 
@@ -97,6 +97,7 @@ Status StateDb::open_file(int schema_version, int oldest) {
     TRY_ASSIGN(erase_, prepare("DELETE FROM state WHERE kind = ?1 AND key = ?2"));
     TRY_ASSIGN(commit_, prepare("COMMIT"));
     TRY_ASSIGN(rollback_, prepare("ROLLBACK"));
+    TRY_ASSIGN(get_, prepare("SELECT key, value FROM state WHERE kind = ?1 AND key = ?2 LIMIT ?3"));
     TRY_ASSIGN(load_, prepare("SELECT key, value FROM state WHERE kind = ?1 ORDER BY key"));
     TRY_ASSIGN(after_, prepare("SELECT key, value FROM state WHERE kind = ?1 AND key > ?2 "
                                "ORDER BY key LIMIT ?3"));
@@ -180,7 +181,16 @@ Status StateDb::commit() {
         return written;
     }
     changes_.clear();
+    ++commits_;
     return {};
+}
+
+Result<std::optional<std::string>> StateDb::get(std::string_view kind, std::string_view key) const {
+    if (const auto change = changes_.find({std::string(kind), std::string(key)}); change != changes_.end())
+        return change->second;
+    TRY_ASSIGN(auto found, rows(get_, kind, key, 1));
+    if (found.empty()) return std::nullopt;
+    return std::move(found[0].value);
 }
 
 Result<std::vector<StateDb::Row>> StateDb::load(std::string_view kind) const { return rows(load_, kind, {}, 0); }

@@ -43,7 +43,11 @@ class StateDb {
     bool has_changes() const { return !changes_.empty(); }
     // Errors: one line with the directory and SQLite's reason; the changes stay noted.
     Status commit();
+    // So many since it was opened. Each is one sync of the log; the log's way into the file, each 1,024 pages, is two more.
+    uint64_t commits() const { return commits_; }
 
+    // One row's value; nothing: there is no such row. Changes that are not committed yet count.
+    Result<std::optional<std::string>> get(std::string_view kind, std::string_view key) const;
     // All committed rows of a kind, in the order of their keys.
     Result<std::vector<Row>> load(std::string_view kind) const;
     // Of them at most so many: those after a key (the first ones: ""), or those before it, the last first (the newest:
@@ -71,9 +75,10 @@ class StateDb {
     tl::unexpected<Error> failed(std::string_view what) const;
 
     std::string path_;
+    uint64_t commits_ = 0;
     Fd lock_;
     std::unique_ptr<sqlite3, Close> db_;
-    Statement begin_, put_, erase_, commit_, rollback_, load_, after_, before_;
+    Statement begin_, put_, erase_, commit_, rollback_, get_, load_, after_, before_;
     std::map<std::pair<std::string, std::string>, std::optional<std::string>> changes_;  // nothing: erase
 };
 

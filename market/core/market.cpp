@@ -44,6 +44,14 @@ void Market::load(JobRecord record) {
     jobs_.insert_or_assign(id, std::move(job));
 }
 
+void Market::recall(JobRecord record) {
+    const uint64_t seq = record.finish_seq;
+    const JobId id = record.report.id;
+    if (seq == 0 || jobs_.contains(id)) return;
+    load(std::move(record));
+    finished_.emplace(seq, id);
+}
+
 void Market::load(NodeRecord record) {
     Node& node = node_of(record.node);
     node.record = std::move(record);
@@ -63,6 +71,9 @@ void Market::started(Nanos now) {
         if (job->phase() == JobPhase::finished) {
             meta_.finish_seq = std::max(meta_.finish_seq, job->record.finish_seq);
             finished_.emplace(job->record.finish_seq, job->id());
+            if (meta_.finished_retired) continue;
+            meta_.retired += job->record.account.amount;
+            unsaved_.insert(job->id());  // to be stored among the finished
             continue;
         }
         job->key = {next_key_++};
@@ -73,6 +84,7 @@ void Market::started(Nanos now) {
         touch(*job);
         set_alarm(*job);
     }
+    if (!std::exchange(meta_.finished_retired, true)) meta_unsaved_ = true;
     for (auto& [name, node] : nodes_) {
         node.lost_at = now;
         touch(node);
@@ -241,16 +253,6 @@ Nanos Market::next_call() const {
 }
 
 void Market::flush(Nanos now, Outputs& out) {
-    while (finished_.size() > options_.finished_max) {
-        const JobId id = finished_.begin()->second;
-        finished_.erase(finished_.begin());
-        meta_.retired += jobs_.at(id).record.account.amount;
-        meta_unsaved_ = true;
-        jobs_.erase(id);
-        unsaved_.erase(id);
-        noted_.erase(id);
-        erased_.push_back(id);
-    }
     for (const JobId& id : std::exchange(unsaved_, {})) {
         Job& job = jobs_.at(id);
         const JobRecord& r = job.record;
@@ -266,7 +268,6 @@ void Market::flush(Nanos now, Outputs& out) {
         else out.store.push_back(EraseUser{uid});
     }
     for (StoreOp& op : std::exchange(prices_changed_, {})) out.store.push_back(std::move(op));
-    for (const JobId& id : std::exchange(erased_, {})) out.store.push_back(EraseJob{id});
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
     if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) meta_unsaved_ = true;
@@ -275,6 +276,19 @@ void Market::flush(Nanos now, Outputs& out) {
         out.store.push_back(meta_);
     }
     send_notes(now, out);
+    forget_finished();
+}
+
+// What was stored and told.
+void Market::forget_finished() {
+    while (finished_.size() > options_.finished_recent) {
+        const auto it = jobs_.find(finished_.begin()->second);
+        if (it->second.in_solver) solver_.remove_job(it->second.key);
+        job_names_.erase(it->second.key.n);
+        touched_.erase(it->first);
+        jobs_.erase(it);
+        finished_.erase(finished_.begin());
+    }
 }
 
 void Market::send_notes(Nanos now, Outputs& out) {
@@ -296,12 +310,13 @@ void Market::send_notes(Nanos now, Outputs& out) {
     }
     for (; !noted_later_.empty() && noted_later_.begin()->first <= now; noted_later_.erase(noted_later_.begin())) {
         Node& node = nodes_.at(noted_later_.begin()->second);
+        if (!node.connected || !node.record.has_report) continue;
         const ProviderNote note = prices(node);
         const auto same = [](const ProviderNote& a, const ProviderNote& b) {
             return a.current_price == b.current_price && a.next_price == b.next_price && a.earned == b.earned &&
                    a.guests == b.guests;
         };
-        if (node.connected && node.record.has_report && !same(note, node.noted)) {
+        if (!same(note, node.noted)) {
             node.noted = note;
             node.noted_at = now;
             out.send.push_back({node.record.node, note});

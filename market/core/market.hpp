@@ -58,6 +58,7 @@ struct JobRecord {
     bool cancel = false;         // asked for; its home has not confirmed it
     bool out_of_budget = false;  // until the budget grows
     uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
+    Nanos ended;                 // finished: when the market heard of it, Unix time
 };
 
 struct NodeRecord {
@@ -71,17 +72,17 @@ struct NodeRecord {
 struct MetaRecord {
     uint64_t seq_limit = 1;   // every order so far has a seq below this
     uint64_t finish_seq = 0;  // of the job that finished last
-    Money retired;            // the cost of the jobs whose records were erased
+    Money retired;            // the cost of all jobs that have finished
     bool ledger = false;      // it is open: balances of before were brought forward
     uint64_t receipts = 0;    // the number of the last
     int64_t day = -1;         // the UTC day that sums of a day are of
+    bool finished_retired = false;  // `retired` is of all finished jobs, not only of those that were erased
 };
 
-struct EraseJob { JobId id; };
 struct EraseUser { uint32_t uid; };
 struct ErasePrice { int64_t minute; };
 using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, PriceRecord,
-                             EraseJob, EraseUser, ErasePrice>;
+                             EraseUser, ErasePrice>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -153,7 +154,8 @@ struct MarketOptions {
     Nanos doubt_patience = Nanos::from_s(2);  // a home took an order, and is neither there nor says that it failed
     Nanos forgotten_patience = Nanos::from_s(60);  // a home is back and does not report a job that it had
     Nanos backoff_min = Nanos::from_s(1), backoff_max = Nanos::from_s(300);
-    size_t jobs_max = 1'000'000, nodes_max = 10'000, finished_max = 1'000;
+    size_t jobs_max = 1'000'000, nodes_max = 10'000;
+    size_t finished_recent = 256;  // finished jobs that are still known here; their records are stored, the others' alone
 };
 
 struct Totals {
@@ -170,7 +172,7 @@ class Market {
 
     // Before anything else, in any order; then started().
     void load(MetaRecord meta);
-    void load(JobRecord job);
+    void load(JobRecord job);  // finished ones need not be
     void load(NodeRecord node);
     void load(AccountRecord account) { ledger_.load(std::move(account)); }
     void load(UserRecord user);
@@ -183,6 +185,9 @@ class Market {
     Status agent_connected(const NodeName& node, const std::string& address, Nanos now);
     void agent_lost(const NodeName& node, Nanos now);
     Status report(const NodeName& node, const ToMarket& message, Nanos now);
+    // To be called before the report of a job that is not known here (find) and was stored as finished: its home wants to
+    // hear so again.
+    void recall(JobRecord finished);
 
     // From people: one line for them, or why not. `uid` is the caller's, by the kernel's word.
     Result<std::string> cancel(const JobId& id, uint32_t uid);
@@ -253,7 +258,8 @@ class Market {
     Status order_failed(const NodeName& node, const OrderFailed& failed, Nanos now);
     void judge_order(Job& job, bool fresh, Nanos now);
     void refused(Job& job, const Order& order, const NodeName& blame, const std::string& why, Nanos now);
-    void finish(Job& job);
+    void finish(Job& job, Nanos now);
+    void forget_finished();
     void job_alarm(Job& job, Nanos now);
     void set_alarm(Job& job);
     void list_at(const Job& job, const NodeName& node, bool add);
@@ -379,7 +385,6 @@ class Market {
     std::map<uint64_t, NodeName> node_names_;    // by key
     uint64_t next_key_ = 1;
     std::map<uint64_t, JobId> finished_;         // by finish_seq
-    std::vector<JobId> erased_;                  // to be told to the store
     std::set<JobId> touched_, unsaved_, noted_, pending_;
     std::set<JobId> displaced_;                  // their comment says by whom, and is kept until they run
     Machines machines_;

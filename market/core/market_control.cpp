@@ -138,7 +138,7 @@ std::string Market::audit() const {
     for (const auto& [id, job] : jobs_) {
         const JobRecord& r = job.record;
         const JobTerms& t = r.report.terms;
-        paid += r.account.amount;
+        if (r.finish_seq == 0) paid += r.account.amount;
         if (!r.tab.empty()) open[Holder::provider(r.payee)] += r.tab.amount;
         if (t.budget.micro > 0 && r.account.amount > t.budget && !r.out_of_budget && r.finish_seq == 0)
             return id.text() + " has spent more than its budget";

@@ -194,7 +194,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         before.why = report.why;
         job.record.report = std::move(before);
         account_until(job, ran, now);
-        finish(job);
+        finish(job, now);
         return {};
     }
     // A larger budget wakes it. (That of now may have a rest too small to run for.)
@@ -206,7 +206,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     next_seq_ = std::max(next_seq_, report.order_seq + 1);
     judge_order(job, fresh, now);
     if (report.phase == JobPhase::finished) {
-        finish(job);
+        finish(job, now);
         return {};
     }
     if (report.phase == JobPhase::running) {
@@ -223,13 +223,15 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     return {};
 }
 
-void Market::finish(Job& job) {
+void Market::finish(Job& job, Nanos now) {
     close_tab(job);
     job.record.order.reset();
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();
     job.record.hold = Hold::none;
     job.record.finish_seq = ++meta_.finish_seq;
+    job.record.ended = now + calendar_;
+    meta_.retired += job.record.account.amount;
     meta_unsaved_ = true;
     finished_.emplace(job.record.finish_seq, job.id());
     claim(job);
@@ -272,7 +274,7 @@ void Market::job_alarm(Job& job, Nanos now) {
         account_until(job, run_time(job, now), now);
         job.record.report.phase = JobPhase::finished;
         job.record.report.why = "its home node " + job.id().home + " no longer knows it";
-        return finish(job);
+        return finish(job, now);
     }
     const bool in_doubt = doubtful && job.reported && now >= job.doubt_since + options_.doubt_patience;
     const bool silent = job.record.order && now >= job.ordered_at + options_.order_patience;

@@ -29,6 +29,7 @@ Nanos Market::run_time(const Job& job, Nanos now) const {
 
 Money Market::cost(const Job& job, Nanos now) const {
     const JobRecord& r = job.record;
+    if (r.finish_seq > 0) return r.account.amount;
     Account account = r.account;
     account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget,
                    job.user->day_left());
@@ -276,6 +277,10 @@ Totals Market::totals(Nanos now) const {
     Totals t;
     t.paid = meta_.retired;
     for (const auto& [id, job] : jobs_) {
+        if (job.phase() == JobPhase::finished) {
+            ++t.finished;
+            continue;
+        }
         const Money due = cost(job, now);
         t.paid += due;
         t.earned += due - job.record.account.amount;  // credited when it is accounted
@@ -283,7 +288,6 @@ Totals Market::totals(Nanos now) const {
             case JobPhase::waiting: ++(job.record.order ? t.in_transit : t.waiting); break;
             case JobPhase::running: ++t.running; break;
             case JobPhase::frozen: ++t.frozen; break;
-            case JobPhase::finished: ++t.finished; break;
             default: ++t.in_transit; break;
         }
     }

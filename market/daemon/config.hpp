@@ -17,6 +17,8 @@ struct MarketConfig {
     std::string socket = "/run/souk/marketd.sock";  // where marketctl connects
     std::string state = "/var/lib/souk/marketd";
     market::MarketOptions market;
+    uint64_t finished_max = 100'000;  // finished jobs whose records are kept, the newest
+    Nanos finished_age;               // and for so long; 0: whatever their age
     std::vector<std::string> solver_program;  // speaks the solver's text protocol; empty: the own solver
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
     Nanos hello_patience = Nanos::from_s(5);

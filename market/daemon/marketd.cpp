@@ -62,6 +62,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
             [d = daemon.get()](auto allocation) { d->solver_answered(std::move(allocation)); });
         daemon->market_.set_external(true);
     }
+    daemon->trim_finished();
     daemon->wake();
     return daemon;
 }
@@ -98,6 +99,7 @@ Status Marketd::load() {
         market_.load(std::move(price));
     }
     TRY_ASSIGN(book_, ReceiptBook::open(db_));
+    TRY_ASSIGN(finished_, FinishedJobs::open(db_));
     market_.set_calendar(calendar());
     market_.started(Loop::now());
     if (!job_rows.empty() || !node_rows.empty())
@@ -216,9 +218,34 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
     if (f.type == wire::FrameType::ctl_request) return question(number, c, f);
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
+    if (const auto* job = std::get_if<JobReport>(&message)) TRY(recall(job->id));
     TRY(market_.report(c.node, message, Loop::now()));
     wake();
     return {};
+}
+
+// The market's machine knows the newest of the finished jobs alone.
+Status Marketd::recall(const JobId& id) {
+    if (market_.find(id)) return {};
+    TRY_ASSIGN(auto known, finished_->find(id));
+    if (known) market_.recall(std::move(*known));
+    return {};
+}
+
+// A bounded number at once; the rest soon, and what grows too old each hour.
+void Marketd::trim_finished() {
+    constexpr size_t rows_max = 256;
+    constexpr Nanos soon = Nanos::from_ms(10), later = Nanos::from_s(3'600);
+    const bool by_age = config_.finished_age > Nanos{};
+    const Nanos since = by_age ? Loop::now() + calendar() - config_.finished_age : Nanos{};
+    const Result<bool> more = finished_->trim(config_.finished_max, since, rows_max);
+    if (!more) log_.limited("trim", Loop::now(), Level::error, "cannot erase old finished jobs", {{"why", more.error()}});
+    const bool go_on = more && *more;
+    if (go_on || by_age)
+        trim_timer_ = loop_.after(go_on ? soon : later, [this] {
+            trim_finished();
+            wake();  // commits
+        });
 }
 
 Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame& f) {
@@ -235,7 +262,7 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
-    replies_.push_back({number, answer(market_, *book_, request, face(), Loop::now())});
+    replies_.push_back({number, answer(market_, *book_, *finished_, request, face(), Loop::now())});
     wake();
     return {};
 }
@@ -276,14 +303,15 @@ void Marketd::wake() {
 
 void Marketd::store(const std::vector<market::StoreOp>& ops) {
     for (const market::StoreOp& op : ops) {
-        if (const auto* job = std::get_if<market::JobRecord>(&op))
-            db_.put(kind_job, job->report.id.text(), wire::pack(*job));
+        if (const auto* job = std::get_if<market::JobRecord>(&op)) {
+            if (job->finish_seq > 0) finished_->append(*job);
+            else db_.put(kind_job, job->report.id.text(), wire::pack(*job));
+        }
         if (const auto* node = std::get_if<market::NodeRecord>(&op)) db_.put(kind_node, node->node, wire::pack(*node));
         if (const auto* account = std::get_if<market::AccountRecord>(&op))
             db_.put(kind_account, account->holder.text(), wire::pack(*account));
         if (const auto* receipt = std::get_if<market::Receipt>(&op)) book_->append(*receipt);
         if (const auto* meta = std::get_if<market::MetaRecord>(&op)) db_.put(kind_meta, "market", wire::pack(*meta));
-        if (const auto* gone = std::get_if<market::EraseJob>(&op)) db_.erase(kind_job, gone->id.text());
         if (const auto* user = std::get_if<market::UserRecord>(&op))
             db_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
         if (const auto* price = std::get_if<market::PriceRecord>(&op))
@@ -301,6 +329,7 @@ void Marketd::step() {
     store(out.store);
     for (const QuoteAsked& q : std::exchange(quotes_, {}))
         replies_.push_back({q.connection, quote_reply(market_, q.home, program_ != nullptr, q.request, Loop::now())});
+    if (finished_->count() > config_.finished_max) trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (out.ask_solver) program_->ask(market_.problem());
     flush();
@@ -346,7 +375,7 @@ void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> al
 }
 
 MarketFace Marketd::face() const {
-    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm, decisions_.within(500), decisions_.within(990)};
+    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm, db_.commits(), decisions_.within(500), decisions_.within(990)};
     if (program_) f.solver = config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
     return f;
 }
@@ -365,13 +394,15 @@ void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request
     walkers_.push_back({connection, std::move(reply)});
     if (walk_) return;
     walk_.emplace(db_);
+    walked_to_ = walked_from_ = 0;
     walk_timer_ = loop_.after(Nanos{0}, [this] { walk_on(); });
 }
 
 void Marketd::walk_on() {
     constexpr Nanos breath = Nanos::from_ms(1);
-    const auto of_job = [this](const JobId& id) { return market_.find(id) != nullptr; };
+    const auto of_job = [this](const JobId& id) { return market_.find(id) || finished_->find(id).value_or(std::nullopt); };
     Result<bool> more = walk_->step(of_job);
+    if (more && !*more) more = walk_finished();
     if (more && *more) {
         walk_timer_ = loop_.after(breath, [this] { walk_on(); });
         return;
@@ -388,6 +419,19 @@ void Marketd::walk_on() {
     walk_.reset();
 }
 
+// Whatever finished before all receipts had been read has its last one among them, and does not change any more: a piece of
+// that at a time, the newest first. What finishes meanwhile is left for the end.
+Result<bool> Marketd::walk_finished() {
+    constexpr size_t records_max = 256;
+    if (walked_from_ == 0) walked_to_ = walked_from_ = finished_->newest() + 1;
+    TRY_ASSIGN(const auto records, finished_->before(walked_to_, records_max));
+    for (const market::JobRecord& r : records) {
+        TRY(walk_->check().same_cost(r.report.id, r.account.amount, r.tab));
+        walked_to_ = r.finish_seq;
+    }
+    return !records.empty();
+}
+
 Result<LedgerSummary> Marketd::walk_ended() const {
     if (disk_trouble_) return fail("the records cannot be written now: ask again when they can");
     const market::LedgerCheck& check = walk_->check();
@@ -396,6 +440,8 @@ Result<LedgerSummary> Marketd::walk_ended() const {
         return fail("there are " + std::to_string(check.receipts()) + " receipts, and there were " +
                     std::to_string(ledger.last()));
     TRY(check.same_balances(ledger.accounts()));
+    TRY_ASSIGN(const auto late, finished_->before(UINT64_MAX, finished_->newest() + 1 - std::min(walked_from_, finished_->newest() + 1)));
+    for (const auto& r : late) TRY(check.same_cost(r.report.id, r.account.amount, r.tab));
     for (const auto& [id, job] : market_.jobs()) TRY(check.same_cost(id, job.record.account.amount, job.record.tab));
     return LedgerSummary{check.receipts(), ledger.accounts().size(), check.paid(), check.earned(),
                          check.paid() - check.earned(), walk_->head()};
@@ -408,6 +454,7 @@ void Marketd::drain() {
     timer_.cancel();
     retry_.cancel();
     walk_timer_.cancel();
+    trim_timer_.cancel();
     program_.reset();
     for (auto& [number, c] : connections_) c.channel->finish();
     connections_.clear();

@@ -27,6 +27,7 @@
 #include "market/daemon/decision_times.hpp"
 #include "market/daemon/replies.hpp"
 #include "market/daemon/solver_program.hpp"
+#include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
 #include "market/wire/channel.hpp"
 
@@ -81,12 +82,16 @@ class Marketd {
     void verify_ledger(uint64_t connection, const wire::CtlRequest& request);
     void walk_on();
     Result<LedgerSummary> walk_ended() const;
+    Result<bool> walk_finished();
+    Status recall(const JobId& id);
+    void trim_finished();
 
     Loop& loop_;
     Log& log_;
     const MarketConfig& config_;
     StateDb db_;
     std::optional<ReceiptBook> book_;
+    std::optional<FinishedJobs> finished_;
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
     std::map<uint64_t, Connection> connections_;
@@ -107,7 +112,8 @@ class Marketd {
     DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_, walk_timer_;
+    Timer timer_, retry_, walk_timer_, trim_timer_;
+    uint64_t walked_to_ = 0, walked_from_ = 0;  // finished jobs below that number, and from that on, are still to be walked over
 };
 
 }  // namespace souk

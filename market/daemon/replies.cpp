@@ -7,6 +7,7 @@
 #include <map>
 
 #include "kernel/base/json.hpp"
+#include "market/daemon/job_list.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/daemon/user_replies.hpp"
@@ -22,6 +23,7 @@ using market::Node;
 struct Context {
     Market& market;
     const ReceiptBook& book;
+    const FinishedJobs& finished;
     const MarketFace& face;
     Nanos now;
     uint32_t uid;
@@ -93,6 +95,7 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     if (r.phase == JobPhase::finished) {
         w.field("exit", exit_status(r)).field("cancelled", r.cancelled);
         if (!r.why.empty()) w.field("why", r.why);
+        if (job.record.ended.ns > 0) w.field("ended_unix_s", job.record.ended.seconds());
     }
     w.end_object();
 }
@@ -110,14 +113,14 @@ Result<std::string> status(const Context& c) {
     for (const uint16_t port : c.face.ports) w.value(port);
     w.end_array().field("home_nodes", homes).field("market_type", "central").field("solver", c.face.solver);
     w.field("pricing", c.market.solver_options().pricing).key("jobs").begin_object();
-    w.field("total", c.market.jobs().size()).field("wait", t.waiting).field("run", t.running + t.in_transit);
-    w.field("suspend", t.frozen).field("finish", t.finished).field("in_transit", t.in_transit).end_object();
+    w.field("total", c.market.jobs().size() - t.finished + c.finished.count()).field("wait", t.waiting).field("run", t.running + t.in_transit);
+    w.field("suspend", t.frozen).field("finish", c.finished.count()).field("in_transit", t.in_transit).end_object();
     w.field("providers", providers).field("clusters", providers > 0 ? 1 : 0).key("next_run_s");
     if (next == Nanos::never()) w.null();
     else w.value(std::max(Nanos{0}, next - c.now).seconds());
     w.field("consumers_surplus", t.surplus.consumers).field("providers_surplus", t.surplus.providers);
     w.field("social_welfare", t.surplus.welfare).field("paid", t.paid).field("earned", t.earned);
-    w.field("decision_p50_ms", c.face.decision_p50.ms()).field("decision_p99_ms", c.face.decision_p99.ms());
+    w.field("commits", c.face.commits).field("decision_p50_ms", c.face.decision_p50.ms()).field("decision_p99_ms", c.face.decision_p99.ms());
     w.field("settling", c.market.settling()).end_object();
     return w.take();
 }
@@ -139,13 +142,8 @@ std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
 }
 
 Result<std::string> list_jobs(const Context& c) {
-    auto from = c.market.jobs().begin();
-    if (!c.after.empty()) {
-        TRY_ASSIGN(const JobId after, parse_job_id(c.after));
-        from = c.market.jobs().upper_bound(after);
-    }
-    return list(c, from, c.market.jobs().end(), [](const auto& entry) { return entry.first.text(); },
-                [&](JsonWriter& w, const auto& entry) { write_job(w, entry.second, c); });
+    return list_jobs_reply(c.market, c.finished, c.args, c.after,
+                           [&c](JsonWriter& w, const Job& job) { write_job(w, job, c); }, c.next);
 }
 
 void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Context& c) {
@@ -173,6 +171,12 @@ Result<std::string> list_providers(const Context& c) {
 
 Result<JobId> job_argument(const Context& c) { return parse_job_id(c.args[0]); }
 
+Result<JobId> live_job(const Context& c) {
+    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY(must_live(c.market, c.finished, id));
+    return id;
+}
+
 Result<bool> hold_argument(const Context& c, size_t at) {
     if (c.args[at] == "hold") return true;
     if (c.args[at] == "once") return false;
@@ -189,38 +193,42 @@ Result<std::string> done(const Context& c, const JobId& id, Result<std::string> 
 
 Result<std::string> job(const Context& c) {
     TRY_ASSIGN(const JobId id, job_argument(c));
-    const Job* found = c.market.find(id);
-    if (!found) return fail("no such job: " + id.text());
     JsonWriter w;
-    write_job(w, *found, c);
+    if (const Job* found = c.market.find(id)) {
+        write_job(w, *found, c);
+        return w.take();
+    }
+    TRY_ASSIGN(auto finished, c.finished.find(id));
+    if (!finished) return fail("no such job: " + id.text());
+    write_job(w, finished_job(std::move(*finished)), c);
     return w.take();
 }
 
 Result<std::string> cancel(const Context& c) {
-    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const JobId id, live_job(c));
     return done(c, id, c.market.cancel(id, c.uid));
 }
 
 Result<std::string> move(const Context& c) {
-    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const JobId id, live_job(c));
     TRY_ASSIGN(const bool hold, hold_argument(c, 2));
     return done(c, id, c.market.move(id, c.args[1], hold, c.uid));
 }
 
 Result<std::string> freeze(const Context& c) {
-    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const JobId id, live_job(c));
     TRY_ASSIGN(const bool hold, hold_argument(c, 1));
     return done(c, id, c.market.freeze(id, hold, c.uid));
 }
 
 Result<std::string> thaw(const Context& c) {
-    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const JobId id, live_job(c));
     TRY_ASSIGN(const bool hold, hold_argument(c, 2));
     return done(c, id, c.market.thaw(id, c.args[1] == "-" ? "" : c.args[1], hold, c.uid));
 }
 
 Result<std::string> release(const Context& c) {
-    TRY_ASSIGN(const JobId id, job_argument(c));
+    TRY_ASSIGN(const JobId id, live_job(c));
     return done(c, id, c.market.release(id, c.uid));
 }
 
@@ -243,7 +251,7 @@ struct Verb {
 };
 const std::map<std::string, Verb, std::less<>>& verbs() {
     static const std::map<std::string, Verb, std::less<>> all = {
-        {"status", {0, status}}, {"list-jobs", {0, list_jobs}}, {"list-providers", {0, list_providers}},
+        {"status", {0, status}}, {"list-jobs", {any_args, list_jobs}}, {"list-providers", {0, list_providers}},
         {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
         {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
         {"account", {1, account}}, {"receipts", {any_args, receipts}},
@@ -255,8 +263,8 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
 
 }  // namespace
 
-wire::CtlReply answer(Market& market, const ReceiptBook& book, const wire::CtlRequest& request, const MarketFace& face,
-                      Nanos now) {
+wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJobs& finished,
+                      const wire::CtlRequest& request, const MarketFace& face, Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto verb = verbs().find(request.verb);
@@ -269,7 +277,7 @@ wire::CtlReply answer(Market& market, const ReceiptBook& book, const wire::CtlRe
                       std::to_string(request.args.size());
         return reply;
     }
-    auto json = verb->second.run({market, book, face, now, request.uid, request.args, request.after, reply.next});
+    auto json = verb->second.run({market, book, finished, face, now, request.uid, request.args, request.after, reply.next});
     if (!json) {
         reply.error = json.error().message;
     } else if (json->size() > wire::json_bytes_max) {

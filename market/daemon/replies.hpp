@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "market/core/market.hpp"
+#include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
 #include "market/wire/messages.hpp"
 
@@ -17,11 +18,12 @@ struct MarketFace {
     std::string name;
     std::vector<uint16_t> ports;
     std::string solver;  // what decides now: an algorithm, or the program
+    uint64_t commits = 0;  // of its records, since it started
     Nanos decision_p50, decision_p99;  // from an input to the order on its way; 0: there was none
 };
 
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before the reply.
-wire::CtlReply answer(market::Market& market, const ReceiptBook& book, const wire::CtlRequest& request,
-                      const MarketFace& face, Nanos now);
+wire::CtlReply answer(market::Market& market, const ReceiptBook& book, const FinishedJobs& finished,
+                      const wire::CtlRequest& request, const MarketFace& face, Nanos now);
 
 }  // namespace souk

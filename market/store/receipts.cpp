@@ -90,6 +90,15 @@ Result<LedgerSummary> verify_ledger(const StateDb& db) {
         if (job.report.id.text() != row.key) return fail("the record of job " + row.key + " is that of " + job.report.id.text());
         jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
     }
+    for (std::string key;;) {
+        TRY_ASSIGN(const auto rows, db.after(kind_finished, key, step_rows));
+        for (const auto& row : rows) {
+            TRY_ASSIGN(const auto job, wire::unpack<market::JobRecord>(row.value));
+            jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
+        }
+        if (rows.empty()) break;
+        key = rows.back().key;
+    }
     std::map<market::Holder, market::AccountRecord> accounts;
     TRY_ASSIGN(const auto account_rows, db.load(kind_account));
     for (const auto& row : account_rows) {

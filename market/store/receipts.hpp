@@ -15,11 +15,13 @@
 
 namespace souk {
 
-// Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one.
-inline constexpr int market_schema_version = 2, market_schema_oldest = 1;
+// Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one. 3: finished jobs have rows of
+// their own (finished.hpp).
+inline constexpr int market_schema_version = 3, market_schema_oldest = 1;
 // The kinds of its rows.
 inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account", *kind_meta = "meta",
-                            *kind_receipt = "receipt", *kind_user = "user", *kind_price = "price";
+                            *kind_receipt = "receipt", *kind_user = "user", *kind_price = "price",
+                            *kind_finished = "finished", *kind_finished_id = "finished-id";
 
 class ReceiptBook {
   public:

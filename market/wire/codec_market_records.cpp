@@ -61,6 +61,7 @@ void fill(const JobRecord& v, Pb__MarketJob& m, Arena& a) {
     m.cancel = v.cancel;
     m.out_of_budget = v.out_of_budget;
     m.finish_seq = v.finish_seq;
+    m.ended = v.ended.ns;
     if (v.tab == Tab{}) return;
     m.tab = make(a, pb__market_tab__init);
     m.tab->from = v.tab.from.ns;
@@ -86,6 +87,7 @@ JobRecord take(const Pb__MarketJob& m, Check& c) {
     v.cancel = m.cancel;
     v.out_of_budget = m.out_of_budget;
     v.finish_seq = c.count("finish_seq", m.finish_seq);
+    v.ended = c.time("ended", m.ended);
     v.tab = take_tab(m.tab, c);
     return v;
 }
@@ -193,11 +195,12 @@ void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
     m.ledger = v.ledger;
     m.receipts = v.receipts;
     m.day = v.day + 1;
+    m.finished_retired = v.finished_retired;
 }
 
 MetaRecord take(const Pb__MarketMeta& m, Check& c) {
     return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq), c.amount("retired", m.retired),
-            bool(m.ledger), c.count("receipts", m.receipts), c.in<int64_t>("day", m.day, 0, days_max) - 1};
+            bool(m.ledger), c.count("receipts", m.receipts), c.in<int64_t>("day", m.day, 0, days_max) - 1, bool(m.finished_retired)};
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ namespace souk::bench {
 struct FleetOptions {
     size_t agents = 5'000;
     size_t speeds = 1;            // kinds of machines, up to 4; with one, an event leads to its orders at once
+    int32_t cpus = 1;             // of each machine
     size_t jobs = 8'000;          // live ones, once it stands
     int events_per_s = 0;         // of each kind: submissions with ends, and changed bids
     Nanos carry_out = Nanos::from_ms(20);  // from an order to its end
@@ -53,6 +54,8 @@ class Fleet {
         due_ = Loop::now();
         tick();
     }
+    // As many jobs as there may be at all times: each that runs ends at once, and another comes.
+    void churn() { churning_ = true; }
     void set_events(int per_s) { options_.events_per_s = per_s; }
     void set_reports(bool on) { reports_ = on; }
     // Submits `n` jobs in one go, on homes in turn; their bids grow or fall at random.
@@ -112,8 +115,8 @@ class Fleet {
         p.on_market = true;
         p.reserve = Money::units(1);
         p.speed = std::array<int64_t, 4>{100, 80, 60, 50}[i % options_.speeds];
-        p.cpus = 1;
-        p.memory_mb = p.free_mb = 4'000;
+        p.cpus = options_.cpus;
+        p.memory_mb = p.free_mb = 4'000 * options_.cpus;
         p.load_source = "bpf";
         p.machine = {"x86_64", "6.1.0-18-amd64", "4.0", 4096, {}};
         for (int f = 0; f < 140; ++f) p.machine.cpu_features += (f ? " feature" : "feature") + std::to_string(f);
@@ -312,7 +315,7 @@ class Fleet {
         for (size_t i = n * (tick_ % ticks_per_s) / ticks_per_s; reports_ && i < n * (tick_ % ticks_per_s + 1) / ticks_per_s; ++i) {
             Agent& a = *agents_[i];
             a.offer.load_permille = static_cast<int32_t>(rng_.below(1'000));
-            a.offer.free_mb = 3'900 + static_cast<int64_t>(rng_.below(100));
+            a.offer.free_mb = a.offer.memory_mb - static_cast<int64_t>(rng_.below(100));
             send(a, a.offer);
         }
         events_due_ += options_.events_per_s;
@@ -329,6 +332,10 @@ class Fleet {
         }
         for (auto* map : {&awaited_, &awaited_places_})  // those that changed nothing
             std::erase_if(*map, [now](const auto& entry) { return entry.second + Nanos::from_s(2) < now; });
+        if (churning_) {
+            finish(SIZE_MAX);
+            for (size_t i = jobs_.size(); i < options_.jobs; ++i) submit_one(churned_++, rng_.between(100, 1'000), false);
+        }
         ++tick_;
         due_ = std::max(due_ + Nanos{1'000'000'000 / ticks_per_s}, now);
         ticker_ = loop_.at(due_, [this] { tick(); });
@@ -359,7 +366,8 @@ class Fleet {
     uint64_t sent_ = 0, orders_ = 0, settled_ = 0, refused_ = 0, attempts_ = 0, submitted_ = 0;
     uint64_t tick_ = 0;
     int events_due_ = 0;
-    bool reports_ = true;
+    bool reports_ = true, churning_ = false;
+    size_t churned_ = 0;
     Nanos due_;
     Timer ticker_;
 };

@@ -46,6 +46,8 @@ void Book::hears(JobReport report, Nanos now) {
         if (!frozen && since != Nanos::never()) span += now - std::exchange(since, Nanos::never());
         report.stats.run_time += span;
     }
+    if (const auto known = jobs_.find(report.id); known != jobs_.end() && !market_->find(report.id))
+        market_->recall(known->second);
     const Status heard = market_->report(report.id.home, report, now);
     if (!heard && failure.empty()) failure = "the market refuses a report: " + heard.error().message;
 }
@@ -55,7 +57,6 @@ void Book::store(const StoreOp& op) {
     if (const auto* node = std::get_if<NodeRecord>(&op)) nodes_[node->node] = *node;
     if (const auto* account = std::get_if<AccountRecord>(&op)) accounts_[account->holder] = *account;
     if (const auto* meta = std::get_if<MetaRecord>(&op)) meta_ = *meta;
-    if (const auto* gone = std::get_if<EraseJob>(&op)) jobs_.erase(gone->id);
     if (const auto* receipt = std::get_if<Receipt>(&op)) {
         if (bug_ == Bug::skip_receipt && rng_.chance(0.1)) return;
         Sum& sum = receipts_[receipt->job];

@@ -137,6 +137,8 @@ struct Street {
             events.emplace(silent_until, [this, name, link, message] { market_hears(name, link, message); });
             return;
         }
+        if (const auto* job = std::get_if<JobReport>(&message); job && !market->find(job->id))
+            if (const auto known = jobs.find(job->id); known != jobs.end()) market->recall(known->second);
         ck_assert(market->report(name, message, now).has_value());
     }
 
@@ -318,7 +320,6 @@ struct Street {
         if (const auto* r = std::get_if<AccountRecord>(&op)) accounts[r->holder] = *r;
         if (const auto* r = std::get_if<MetaRecord>(&op)) meta = *r;
         if (const auto* r = std::get_if<Receipt>(&op)) paid[r->job] += r->paid;
-        if (const auto* r = std::get_if<EraseJob>(&op)) jobs.erase(r->id);
     }
     void market_step() {
         if (now < silent_until) return;

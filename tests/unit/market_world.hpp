@@ -197,7 +197,6 @@ struct World {
             if (const auto* job = std::get_if<JobRecord>(&op)) stored_jobs[job->report.id] = *job;
             if (const auto* node = std::get_if<NodeRecord>(&op)) stored_nodes[node->node] = *node;
             if (const auto* meta = std::get_if<MetaRecord>(&op)) stored_meta = *meta;
-            if (const auto* gone = std::get_if<EraseJob>(&op)) stored_jobs.erase(gone->id);
             if (const auto* user = std::get_if<UserRecord>(&op)) stored_users[user->uid] = *user;
             if (const auto* gone = std::get_if<EraseUser>(&op)) stored_users.erase(gone->uid);
             if (const auto* price = std::get_if<PriceRecord>(&op)) stored_prices[price->minute] = *price;

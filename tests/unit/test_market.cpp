@@ -394,9 +394,9 @@ START_TEST(nobody_is_placed_where_less_memory_is_free) {
 }
 END_TEST
 
-START_TEST(finished_jobs_are_kept_up_to_a_bound) {
+START_TEST(the_newest_finished_jobs_are_known_and_all_are_stored) {
     MarketOptions options;
-    options.finished_max = 3;
+    options.finished_recent = 3;
     World w(options);
     w.add_node("n1", 100, 1);
     w.run_for(s(4));
@@ -406,10 +406,69 @@ START_TEST(finished_jobs_are_kept_up_to_a_bound) {
         ck_assert(w.jobs[id].settled);
     }
     ck_assert_int_eq(w.market->jobs().size(), 3);
-    ck_assert_int_eq(w.stored_jobs.size(), 3);
+    ck_assert_int_eq(w.stored_jobs.size(), 8);
+    for (const auto& [id, record] : w.stored_jobs) ck_assert(record.finish_seq == id.seq && record.ended.ns > 0);
     const Totals t = w.market->totals(w.now);
     ck_assert_int_eq(t.paid.micro, t.earned.micro);
     ck_assert(t.paid.micro > 0);
+}
+END_TEST
+
+START_TEST(a_home_that_asks_again_about_a_finished_job_hears_what_it_cost) {
+    MarketOptions options;
+    options.finished_recent = 2;
+    World w(options);
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId first = w.submit("n1", 10, s(100));
+    w.run_for(s(110));
+    for (int i = 0; i < 4; ++i) {
+        w.submit("n1", 10, s(1));
+        w.run_for(s(2));
+    }
+    ck_assert(!w.market->find(first) && w.jobs[first].settled);
+    const Money cost = w.jobs[first].note.cost;
+    ck_assert(cost.micro > 0);
+    const Totals before = w.market->totals(w.now);
+    const size_t receipts = w.receipts.size();
+    w.jobs[first].settled = false;
+    w.jobs[first].note = {};
+    w.market->recall(w.stored_jobs.at(first));
+    w.market->recall(w.stored_jobs.at(first));  // twice is as once
+    w.tell(w.jobs[first]);
+    w.run_for(s(1));
+    ck_assert(w.jobs[first].settled && w.jobs[first].note.cost == cost);
+    ck_assert(!w.market->find(first));
+    ck_assert_int_eq(w.market->jobs().size(), 2);
+    const Totals after = w.market->totals(w.now);
+    ck_assert(after.paid == before.paid && after.earned == before.earned && w.receipts.size() == receipts);
+    // A market that starts knows none of them, and neither sum has changed.
+    auto stored = std::exchange(w.stored_jobs, {});
+    w.restart();
+    ck_assert(w.market->jobs().empty());
+    ck_assert(w.market->totals(w.now).paid == before.paid);
+    ck_assert_text(w.market->audit(), "");
+}
+END_TEST
+
+START_TEST(records_from_before_finished_jobs_were_kept_apart_count_once) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    for (int i = 0; i < 3; ++i) {
+        w.submit("n1", 10, s(50));
+        w.run_for(s(60));
+    }
+    const Money paid = w.market->totals(w.now).paid;
+    w.stored_meta.retired = {};  // of the erased ones alone
+    w.stored_meta.finished_retired = false;
+    w.restart();
+    w.connect("n1");
+    w.run_for(s(5));
+    ck_assert(w.market->totals(w.now).paid == paid);
+    ck_assert(w.stored_meta.finished_retired && w.stored_meta.retired == paid);
+    w.restart();
+    ck_assert(w.market->totals(w.now).paid == paid);
 }
 END_TEST
 
@@ -484,7 +543,8 @@ START_TEST(an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute)
 }
 END_TEST
 
-UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
+UNIT_SUITE(market, a_home_that_asks_again_about_a_finished_job_hears_what_it_cost,
+           records_from_before_finished_jobs_were_kept_apart_count_once, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            a_better_bid_moves_the_others_down_and_its_end_moves_them_up,
            a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave,
            two_jobs_that_want_each_others_places_go_by_way_of_a_freeze,
@@ -501,6 +561,7 @@ UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
            a_hold_displaces_who_is_there_and_outlives_the_market, nobody_is_placed_where_less_memory_is_free,
-           finished_jobs_are_kept_up_to_a_bound, an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
+           the_newest_finished_jobs_are_known_and_all_are_stored,
+           an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
            an_answer_from_outside_says_nothing_about_what_came_after_the_question,
            an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute);

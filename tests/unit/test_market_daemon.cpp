@@ -305,7 +305,77 @@ START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
 }
 END_TEST
 
-UNIT_SUITE(market_daemon, a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
+START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
+    UNIT_SKIP_IF(impossible());
+    constexpr uint64_t jobs = 700;  // more than the machine keeps, and than one look takes
+    MarketRig m("finished_max = 600\n");
+    MarketPeer n1 = m.agent("n1");
+    ProviderReport p = offer("n1");
+    p.cpus = 1'000;
+    n1.send(p);
+    for (uint64_t seq = 1; seq <= jobs; ++seq) {
+        JobReport r = job("n1", seq, 100);
+        r.uid = seq % 2 ? 1'000 : 1'001;
+        r.user = seq % 2 ? "odd" : "even";
+        r.phase = JobPhase::finished;
+        r.stats.run_time = Nanos::from_s(1);
+        r.why = "ended " + std::to_string(seq);
+        n1.send(r);
+    }
+    for (uint64_t settled = 0; settled < jobs; settled += n1.expect<JobNote>().settled) {}
+    n1.send(job("n1", jobs + 1, 1));
+    const std::string count = R"("finish":600)";
+    m.ask_until("status", {}, count);
+    const auto list = [&](std::vector<std::string> filters) {
+        std::vector<std::string> ids;
+        std::string after;
+        do {
+            const wire::CtlReply part = m.ask("list-jobs", filters, after);
+            ck_assert_msg(part.ok, "%s", part.error.c_str());
+            for (size_t at = 0; (at = part.json.find(R"("id":")", at)) != std::string::npos; ++at)
+                ids.push_back(part.json.substr(at + 6, part.json.find('"', at + 6) - at - 6));
+            after = part.next;
+        } while (!after.empty());
+        return ids;
+    };
+    const auto look = [&] {
+        ck_assert_text(m.ask("job", {"n1.100"}).error, "no such job: n1.100");  // the oldest are erased
+        const std::string shown = m.ask("job", {"n1.150"}).json;
+        ck_assert(shown.find(R"("why":"ended 150","ended_unix_s":)") != std::string::npos);
+        ck_assert_text(m.ask("cancel", {"n1.150"}).error, "job n1.150 is finished");
+        ck_assert_text(m.ask("cancel", {"n1.100"}).error, "no such job: n1.100");
+        const auto all = list({});
+        ck_assert_uint_eq(all.size(), 601);
+        for (size_t i = 0; i < all.size(); ++i) ck_assert_text(all[i], "n1." + std::to_string(101 + i));
+        ck_assert_uint_eq(list({"state=live"}).size(), 1);
+        const auto newest = list({"state=finish", "user=even", "limit=270"});
+        ck_assert_uint_eq(newest.size(), 270);
+        for (size_t i = 0; i < newest.size(); ++i) ck_assert_text(newest[i], "n1." + std::to_string(700 - 2 * i));
+        ck_assert_uint_eq(list({"state=all", "limit=300"}).size(), 300);
+        ck_assert_text(m.ask("list-jobs", {"state=gone"}).error,
+                       "'gone' is no state: it is one of live, wait, run, suspend, finish and all");
+    };
+    look();
+    m.kill();
+    m.start();
+    MarketPeer again = m.agent("n1");
+    again.send(job("n1", jobs + 1, 1));
+    m.ask_until("status", {}, R"("jobs":{"total":601)");
+    look();
+    // Its home missed the last word about one that the machine does not know any more: it hears it again, once settled.
+    JobReport r = job("n1", 150, 100);
+    r.uid = 1'001;
+    r.phase = JobPhase::finished;
+    again.send(r);
+    JobNote note = again.expect<JobNote>();
+    while (note.id.seq != 150) note = again.expect<JobNote>();
+    ck_assert(note.settled);
+    m.ask_until("status", {}, count);
+    ck_assert_int_eq(m.stop(), 0);
+}
+END_TEST
+
+UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_records, a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
            a_second_market_on_the_same_port_or_directory_says_so_and_ends,
            an_unknown_key_or_a_bad_value_is_refused_with_its_line, garbage_ends_its_own_connection_and_nothing_else,
            a_list_of_any_length_comes_in_bounded_parts, a_newer_connection_of_a_node_replaces_the_older,

@@ -94,11 +94,14 @@ int run(int argc, char** argv) {
          "Shows the market, and gives it orders by hand.",
          {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(hold)},
           {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
-          {0, "user", "USER", "with receipts: of this user, by name or number", set_text(money.user)},
+          {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number", set_text(money.user)},
           {0, "provider", "NODE", "with receipts: of what ran on this node", set_text(money.provider)},
           {0, "since", "TIME", "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
            set_text(money.since)},
-          {0, "limit", "N", "with receipts: only the newest N", set_text(money.limit)},
+          {0, "limit", "N", "with receipts, list-jobs: only N; of receipts and of finished jobs the newest",
+           set_text(money.limit)},
+          {0, "state", "STATE", "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
+           set_text(money.state)},
           {0, "spend-per-day", "AMOUNT",
            "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost", set_text(user.spend)},
           {0, "jobs", "N", "with user limit: that run at once; none: any number", set_text(user.jobs)},
@@ -108,7 +111,7 @@ int run(int argc, char** argv) {
            set_text(step)},
           {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)}},
          "\n  status              the market, its jobs and what they are worth\n"
-         "  list-jobs (lj)      every job\n"
+         "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
          "  list-providers (lp) every provider\n"
          "  job ID              all about one job\n"
          "  cancel ID           end a job\n"

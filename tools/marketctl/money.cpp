@@ -52,8 +52,13 @@ Result<int64_t> parse_span_s(const char* option, const std::string& text) {
 
 Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
     const bool receipts = question.verb == "receipts", ledger = question.verb == "ledger";
-    if (!receipts && !(o.job + o.user + o.provider + o.since + o.limit).empty())
-        return fail(question.verb + ": --job, --user, --provider, --since and --limit are for receipts");
+    const bool jobs = question.verb == "list-jobs";
+    if (!receipts && !(o.job + o.provider + o.since).empty())
+        return fail(question.verb + ": --job, --provider and --since are for receipts");
+    if (!receipts && !jobs && !(o.user + o.limit).empty())
+        return fail(question.verb + ": --user and --limit are for receipts and list-jobs");
+    if (!jobs && !o.state.empty()) return fail(question.verb + ": --state is for list-jobs");
+    if (!o.state.empty()) question.args.push_back("state=" + o.state);
     if (!ledger && !o.db.empty()) return fail(question.verb + ": --db is for ledger verify");
     if (ledger) question.verb = "ledger-verify";
     if (ledger && !o.db.empty())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The options of marketctl's verbs about money.
+// The options of marketctl's verbs about money, and of lists.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace souk::tools {
 
 struct MoneyOptions {
-    std::string job, user, provider, since, limit, db;
+    std::string job, user, provider, since, limit, db, state;
 };
 
 // Seconds of "90m", "12h", "7d".

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/job_list.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "market/wire/types.hpp"
+
+namespace souk {
+namespace {
+
+using market::Job;
+using market::JobRecord;
+using market::Market;
+
+constexpr uint64_t finished_shown = 1'000;  // without a state, the newest so many
+constexpr size_t looked_at_max = 4'096, piece = 256;
+
+enum class State : uint8_t { recent, live, wait, run, suspend, finish, all };
+constexpr std::array<std::string_view, 7> state_names = {"", "live", "wait", "run", "suspend", "finish", "all"};
+
+struct Query {
+    State state = State::recent;
+    std::string user;
+    std::optional<uint64_t> left;  // that are still to be listed; nothing: all
+    std::string after;
+
+    bool lets(const JobReport& r) const {
+        if (!user.empty() && user != r.user && user != std::to_string(r.uid)) return false;
+        const bool finished = r.phase == JobPhase::finished;
+        switch (state) {
+            case State::recent:
+            case State::all: return true;
+            case State::live: return !finished;
+            case State::wait: return r.phase == JobPhase::waiting;
+            case State::run: return r.phase == JobPhase::running;
+            case State::suspend: return r.phase == JobPhase::frozen;
+            case State::finish: return finished;
+        }
+        return false;
+    }
+};
+
+Result<uint64_t> whole(const std::string& key, std::string_view text) {
+    uint64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error == std::errc{} && end == text.data() + text.size()) return n;
+    return fail(key + ": '" + std::string(text) + "' is not a whole number");
+}
+
+Result<Query> parse(const std::vector<std::string>& filters, const std::string& after) {
+    Query q;
+    for (const std::string& word : filters) {
+        const size_t equals = std::min(word.find('='), word.size());
+        const std::string key = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));
+        if (key == "state") {
+            const auto at = std::find(state_names.begin() + 1, state_names.end(), value);
+            if (at == state_names.end())
+                return fail("'" + value + "' is no state: it is one of live, wait, run, suspend, finish and all");
+            q.state = static_cast<State>(at - state_names.begin());
+        } else if (key == "user") {
+            q.user = value;
+        } else if (key == "limit") {
+            TRY_ASSIGN(q.left, whole(key, value));
+        } else {
+            return fail("list-jobs: '" + word + "' is none of state, user and limit");
+        }
+    }
+    const size_t slash = after.find('/');
+    q.after = after.substr(0, slash);
+    if (slash != std::string::npos) {
+        TRY_ASSIGN(q.left, whole("after", after.substr(slash + 1)));
+    }
+    return q;
+}
+
+// One part of an answer.
+class Part {
+  public:
+    Part(Query& q, const WriteJob& write) : q_(q), write_(write) { w_.begin_array(); }
+    bool full() const { return w_.bytes() >= wire::json_part_bytes || looked_at_ >= looked_at_max || q_.left == uint64_t{0}; }
+    void look() { ++looked_at_; }
+    void take(const Job& job) {
+        if (q_.left == uint64_t{0} || !q_.lets(job.record.report)) return;
+        if (q_.left) --*q_.left;
+        write_(w_, job);
+    }
+    // `at`: what it ended with, if there may be more.
+    std::string end(const std::string& at, std::string& next) {
+        w_.end_array();
+        if (!at.empty() && q_.left != uint64_t{0}) next = at + (q_.left ? "/" + std::to_string(*q_.left) : "");
+        return w_.take();
+    }
+
+  private:
+    Query& q_;
+    const WriteJob& write_;
+    JsonWriter w_;
+    size_t looked_at_ = 0;
+};
+
+Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const WriteJob& write, std::string& next) {
+    uint64_t before = UINT64_MAX;
+    if (!q.after.empty()) {
+        TRY_ASSIGN(before, whole("after", q.after));
+    }
+    Part part(q, write);
+    while (!part.full()) {
+        TRY_ASSIGN(auto records, finished.before(before, piece));
+        if (records.empty()) return part.end({}, next);
+        for (JobRecord& r : records) {
+            if (part.full()) break;
+            before = r.finish_seq;
+            part.look();
+            part.take(finished_job(std::move(r)));
+        }
+    }
+    return part.end(std::to_string(before), next);
+}
+
+// Two sorted lists as one. A job that the machine knows is shown as it is there.
+Result<std::string> by_id(Query& q, const Market& market, const FinishedJobs& finished, const WriteJob& write,
+                          std::string& next) {
+    JobId at;
+    if (!q.after.empty()) {
+        TRY_ASSIGN(at, parse_job_id(q.after));
+    }
+    const bool stored_too = q.state == State::recent || q.state == State::all;
+    const uint64_t from = q.state == State::all || finished.newest() < finished_shown ? 0 : finished.newest() - finished_shown + 1;
+    std::vector<FinishedJobs::Entry> entries;
+    size_t entry = 0;
+    bool no_more = !stored_too;
+    auto job = q.after.empty() ? market.jobs().begin() : market.jobs().upper_bound(at);
+    Part part(q, write);
+    while (!part.full()) {
+        if (entry == entries.size() && !no_more) {
+            TRY_ASSIGN(entries, finished.after(at, piece));
+            entry = 0;
+            no_more = entries.empty();
+        }
+        const bool known = job != market.jobs().end(), stored = entry < entries.size();
+        if (!known && !stored) return part.end({}, next);
+        if (known && (!stored || job->first <= entries[entry].first)) {
+            at = job->first;
+            entry += stored && entries[entry].first == at;
+            if (job->second.record.finish_seq == 0 || (stored_too && job->second.record.finish_seq >= from)) part.take(job->second);
+            ++job;
+        } else {
+            at = entries[entry].first;
+            part.look();
+            if (entries[entry++].second < from) continue;
+            TRY_ASSIGN(auto record, finished.find(at));
+            if (record) part.take(finished_job(std::move(*record)));
+        }
+    }
+    return part.end(at.text(), next);
+}
+
+}  // namespace
+
+Job finished_job(JobRecord record) {
+    Job job;
+    job.record = std::move(record);
+    job.run_base = job.record.billed;
+    return job;
+}
+
+Status must_live(const Market& market, const FinishedJobs& finished, const JobId& id) {
+    if (market.find(id)) return {};
+    TRY_ASSIGN(const auto record, finished.find(id));
+    if (record) return fail("job " + id.text() + " is finished");
+    return fail("no such job: " + id.text());
+}
+
+Result<std::string> list_jobs_reply(const Market& market, const FinishedJobs& finished,
+                                    const std::vector<std::string>& filters, const std::string& after,
+                                    const WriteJob& write, std::string& next) {
+    TRY_ASSIGN(Query q, parse(filters, after));
+    if (q.state == State::finish) return newest_first(q, finished, write, next);
+    return by_id(q, market, finished, write, next);
+}
+
+}  // namespace souk
