@@ -52,7 +52,8 @@ void Guest::tell_unknown(const GuestKey& key, Outputs& out) const {
 }
 
 void Guest::effect(const Entry& e, What what, Outputs& out) const {
-    out.push_back(Do{what, e.job.key, {}, {}, 0, what == What::ready_criu && e.to_disk});
+    const bool criu = what == What::ready_criu;
+    out.push_back(Do{what, e.job.key, {}, {}, 0, criu && e.to_disk, criu && e.to_keep});
 }
 
 // The owner wants it to leave; only what runs can be asked to.
@@ -120,7 +121,7 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
     const GuestKey key{c.id, c.epoch};
     // Only the home node speaks for its jobs.
     if (from != c.id.home) return;
-    if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare) return on_start(c, out);
+    if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare || c.verb == GuestVerb::keep) return on_start(c, out);
     Entry* e = entry(key);
     if (!e && c.verb == GuestVerb::kill) return refuse(key, "ended before it began", out);  // also if a start comes late
     if (!e) return tell_unknown(key, out);
@@ -140,7 +141,9 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
             if (e->job.state == GuestState::running || e->job.state == GuestState::dump_ready)
                 out.push_back(Do{What::signal, key, {}, {}, c.signal, false});
             return;
+        case GuestVerb::checkpoint: return on_checkpoint(*e, c, out);
         case GuestVerb::start:
+        case GuestVerb::keep:
         case GuestVerb::prepare: return;
     }
 }
@@ -151,18 +154,20 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
         if (known->ending == Ending::none) tell(*known, out);
         return;
     }
-    if (!accepting_) return refuse(key, why_not_, out);
+    const bool kept = c.verb == GuestVerb::keep;
+    if (!accepting_ && !kept) return refuse(key, why_not_, out);
     if (jobs_.size() >= jobs_max_) return refuse(key, "the node holds too many jobs", out);
     Entry e;
     e.job.key = key;
     e.job.spec = c.spec;
     e.job.memory_mb = c.memory_mb;
     e.job.cpus = c.cpus;
-    e.job.from_image = c.verb == GuestVerb::prepare;
-    const Entry& kept = jobs_.emplace(key, std::move(e)).first->second;
+    e.job.from_image = c.verb != GuestVerb::start;
+    e.job.kept = kept;
+    const Entry& entry = jobs_.emplace(key, std::move(e)).first->second;
     // A capsule without a record is ended at the next start, and the home node asks again.
-    out.push_back(Persist{kept.job, Durable::later});
-    effect(kept, What::create_capsule, out);
+    out.push_back(Persist{entry.job, Durable::later});
+    effect(entry, kept ? What::make_place : What::create_capsule, out);
 }
 
 // One step from where the job is towards what is wanted of it. Does nothing while an effect is under way whose end
@@ -180,22 +185,26 @@ void Guest::drive(Entry& e, Outputs& out) const {
         if (e.want != Want::ship && e.want != Want::keep) undo(e, out);
         return;
     }
-    const bool to_disk = e.want == Want::freeze;
+    const bool to_disk = e.want == Want::freeze, to_keep = e.want == Want::save;
     const bool wants_criu = e.want != Want::run && e.want != Want::keep;
-    if (e.criu == Entry::Criu::ready && (!wants_criu || e.to_disk != to_disk)) return undo(e, out);
+    const bool other = e.to_disk != to_disk || e.to_keep != to_keep;
+    if (e.criu == Entry::Criu::ready && (!wants_criu || other)) return undo(e, out);
     if (!wants_criu) return;
+    drop_checkpoint(e, out);
     if (e.criu == Entry::Criu::none) {
         e.criu = Entry::Criu::coming;
         e.to_disk = to_disk;
+        e.to_keep = to_keep;
         return effect(e, What::ready_criu, out);
     }
     if (e.want == Want::ready) {
         e.job.state = GuestState::dump_ready;
         return tell(e, out);
     }
-    e.dump = to_disk ? Entry::Dump::making : Entry::Dump::ahead;
+    const bool moves = !to_disk && !to_keep;
+    e.dump = moves ? Entry::Dump::ahead : Entry::Dump::making;
     e.ahead_epoch = e.ship_epoch;
-    if (to_disk) return effect(e, What::dump_to_disk, out);
+    if (!moves) return effect(e, to_disk ? What::dump_to_disk : What::dump_to_keep, out);
     out.push_back(Do{What::send_ahead, e.job.key, e.ship_epoch, e.ship_dest, 0, false});
 }
 
@@ -229,13 +238,26 @@ void Guest::take_back_shipped(Entry& e, Outputs& out) const {
     out.push_back(Persist{std::move(running)});
 }
 
-void Guest::undo(Entry& e, Outputs& out) const {
+// Of no more use: something else is made of the job now, or it has come to its home.
+void Guest::drop_checkpoint(Entry& e, Outputs& out) const {
+    if (std::exchange(e.save, Entry::Save::none) != Entry::Save::none) effect(e, What::drop_checkpoint, out);
+}
+
+// The home node makes one at a time, and none while it moves or freezes the job: what is under way here is left over.
+void Guest::on_checkpoint(Entry& e, const GuestCommand& c, Outputs& out) const {
+    if (!runs(e) || e.want == Want::keep || e.retained) return tell(e, out);
+    e.save_epoch = c.new_epoch;
+    e.save_dest = {c.dest, c.dest_address};
+    want(e, Want::save, out);
+}
+
+void Guest::undo(Entry& e, Outputs& out, What how) const {
     e.undoing = true;
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
     e.shipping = e.ship_again = e.image_lost = e.live = e.retained = false;
     take_back_shipped(e, out);
-    effect(e, What::undo_dump, out);
+    effect(e, how, out);
 }
 
 void Guest::ship_now(Entry& e, Outputs& out) const {

@@ -11,6 +11,8 @@
 //   shipped  --commit--> retained --drop--> (nothing)
 //   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped, retained --resume--> running
 //   held     --release--> filling --its memory is whole--> running
+//   running  --checkpoint--> dumping --> running, and its image goes to the home while it runs
+//   keep     --> prepared --image here--> frozen: a checkpoint of another epoch, kept for the home until it is dropped
 //
 // For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end of an effect goes
 // one step on towards it; so commands may come late, twice or in the middle of a dump, which is never torn, only
@@ -61,7 +63,8 @@ struct GuestJob {
     int64_t memory_mb = 0;
     int32_t cpus = 1;
     GuestState state = GuestState::starting;
-    bool from_image = false;  // came by prepare, not by start
+    bool from_image = false;  // came by prepare or keep, not by start
+    bool kept = false;        // a checkpoint: nothing of it runs here
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool operator==(const GuestJob&) const = default;
@@ -92,12 +95,18 @@ struct Do {
         kill_capsule,    // whatever runs -> capsule_gone
         remove,          // image and directory; the capsule is dead or its job has exited
         signal,
+        make_place,       // for the image of a checkpoint -> capsule_ready | capsule_failed
+        dump_to_keep,     // as dump_to_disk, but held only until go_on
+        go_on,            // as undo_dump, and the image stays -> dump_undone
+        send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
+        drop_checkpoint,  // its image, on its way or not; of no more use
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
     Peer dest;          // ship, send_ahead, dump_for_move
     int32_t signal = 0;
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
+    bool to_keep = false;  // ready_criu: for a dump_to_keep
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
@@ -140,6 +149,8 @@ class Guest {
     void shipped(const GuestKey& key, guest::Outputs& out);
     void ship_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, guest::Outputs& out);
+    void checkpoint_sent(const GuestKey& key, guest::Outputs& out);
+    void checkpoint_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     // All of its memory is here (of post_copy only), or the rest will not come.
     void pages_whole(const GuestKey& key, guest::Outputs& out);
     void pages_lost(const GuestKey& key, std::string why, guest::Outputs& out);
@@ -164,7 +175,7 @@ class Guest {
     // Why the capsule is being ended, and so what becomes of the record when it is gone.
     enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
     // Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
-    enum class Want : uint8_t { run, ready, ship, freeze, keep };
+    enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
     struct Entry {
         GuestJob job;
         Ending ending = Ending::none;
@@ -172,6 +183,8 @@ class Guest {
         enum class Criu : uint8_t { none, coming, ready } criu = Criu::none;
         enum class Dump : uint8_t { none, ahead, making, held } dump = Dump::none;  // ahead: the job still runs
         bool to_disk = false;        // CRIU is, or gets, ready for a freeze; else for a move
+        bool to_keep = false;        // or for a checkpoint
+        enum class Save : uint8_t { none, made, sending } save = Save::none;  // a checkpoint of what runs
         bool undoing = false;        // an undo_dump is under way
         bool shipping = false;
         bool ship_again = false;     // a newer ship came while an image is on its way to an older destination
@@ -187,7 +200,8 @@ class Guest {
         std::optional<int32_t> early_exit;  // came before the end of the start or release
         MoveForecast forecast;  // of the dump that is under way
         Epoch ship_epoch, ahead_epoch;  // ahead: to whom memory was sent ahead of this dump
-        Peer ship_dest;
+        Epoch save_epoch;
+        Peer ship_dest, save_dest;
         std::string cannot_move;
         std::string why;  // of the last failure
         int32_t error = 0;
@@ -211,7 +225,9 @@ class Guest {
     void drive(Entry& e, guest::Outputs& out) const;
     void want(Entry& e, Want want, guest::Outputs& out) const;
     void want_failed(Entry& e, std::string why, guest::Outputs& out) const;
-    void undo(Entry& e, guest::Outputs& out) const;
+    void undo(Entry& e, guest::Outputs& out, guest::Do::What how = guest::Do::What::undo_dump) const;
+    void drop_checkpoint(Entry& e, guest::Outputs& out) const;
+    void on_checkpoint(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void take_back_shipped(Entry& e, guest::Outputs& out) const;
     void ship_now(Entry& e, guest::Outputs& out) const;
     bool ship_ended(Entry& e, guest::Outputs& out) const;

@@ -76,6 +76,10 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
 void Guest::capsule_ready(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->job.state != GuestState::starting) return;
+    if (e->job.kept) {
+        e->job.state = GuestState::prepared;
+        return tell(*e, out);
+    }
     if (e->job.from_image) {
         e->criu = Entry::Criu::coming;
         return effect(*e, What::ready_criu, out);
@@ -184,7 +188,12 @@ void Guest::dump_held(const GuestKey& key, int64_t image_bytes, bool live, Outpu
         out.push_back(Persist{e->job});
         return end_capsule(*e, Ending::to_frozen, What::finish_dump, out);
     }
-    if (!e->to_disk && e->want == Want::ship) return ship_now(*e, out);
+    if (e->to_keep && e->want == Want::save) {  // all that was wanted is in the image
+        e->want = Want::run;
+        e->save = Entry::Save::made;
+        return undo(*e, out, What::go_on);
+    }
+    if (!e->to_disk && !e->to_keep && e->want == Want::ship) return ship_now(*e, out);
     if (e->want == Want::ship) return undo(*e, out);  // to the wrong place: again
     drive(*e, out);
 }
@@ -192,7 +201,7 @@ void Guest::dump_held(const GuestKey& key, int64_t image_bytes, bool live, Outpu
 void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump == Entry::Dump::none) return;
-    const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::run;
+    const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::save || e->want == Want::run;
     if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), out);
     e->criu = Entry::Criu::none;  // given up already, and something else is wanted
     e->dump = Entry::Dump::none;
@@ -205,8 +214,30 @@ void Guest::dump_undone(const GuestKey& key, Outputs& out) {
     Entry* e = entry(key);
     if (!e || !std::exchange(e->undoing, false) || e->ending != Ending::none || !runs(*e)) return;
     e->job.state = GuestState::running;
-    if (e->want == Want::run && !e->kill_asked) return now_running(*e, out);
-    drive(*e, out);
+    if (e->want != Want::run || e->kill_asked) {
+        drop_checkpoint(*e, out);
+        return drive(*e, out);
+    }
+    if (e->save == Entry::Save::made) {
+        e->save = Entry::Save::sending;
+        out.push_back(Do{What::send_checkpoint, key, e->save_epoch, e->save_dest, 0, false});
+    }
+    now_running(*e, out);
+}
+
+void Guest::checkpoint_sent(const GuestKey& key, Outputs& out) {
+    Entry* e = entry(key);
+    if (e && e->save == Entry::Save::sending) drop_checkpoint(*e, out);
+}
+
+void Guest::checkpoint_failed(const GuestKey& key, std::string why, Outputs& out) {
+    Entry* e = entry(key);
+    if (!e || e->save != Entry::Save::sending) return;
+    drop_checkpoint(*e, out);
+    if (e->job.state != GuestState::running || e->ending != Ending::none) return;
+    e->why = std::move(why);
+    tell(*e, out);
+    e->why.clear();
 }
 
 // The end of one transfer; true if a newer one follows at once and nothing is to be told.
@@ -241,6 +272,12 @@ void Guest::ship_failed(const GuestKey& key, std::string why, Outputs& out) {
 void Guest::image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, Outputs& out) {
     if (!expects_image(key)) return;
     Entry* e = entry(key);
+    if (e->job.kept) {
+        e->job.state = GuestState::frozen;
+        e->job.image_bytes = image_bytes;
+        out.push_back(Persist{e->job});
+        return tell(*e, out);
+    }
     e->whole = form != MoveForm::post_copy;
     e->restoring = true;
     e->job.state = GuestState::starting;

@@ -32,6 +32,10 @@ void Home::restarted(Nanos now, Outputs& out) {
             end_by_cancel(job, now, out);
         else if (job.step != MoveStep::none || job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
             vol(job).deadline = now + limits_.step_patience;
+        if (job.phase == JobPhase::finished) continue;
+        if (job.saving.epoch.n > 0) vol(job).save_limit = now + limits_.transfer_patience;
+        arm_checkpoint(job, now);
+        if (job.splice.due) out.push_back(GoneBack{job.id});
     }
     trim_finished(out);
 }
@@ -172,6 +176,9 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
         r.cannot_move = v->second.cannot_move;
         if (v->second.pid_epoch == job.epoch) r.pid = v->second.pid;
     }
+    r.checkpoint_node = job.checkpoint.at.node;
+    r.checkpoint_taken = job.checkpoint.taken;
+    r.checkpoint_bytes = job.checkpoint.bytes;
     r.stats = job.stats;
     r.stats.run_time = run_time(job, now);
     if (job.phase == JobPhase::running) {
@@ -286,8 +293,11 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
         send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
         job.step = MoveStep::none;
     }
+    end_saving(job, out);
     const Peer at = job.at;
     job.phase = JobPhase::finished;
+    if (!same(at, job.epoch, job.checkpoint)) drop_checkpoint(job, out);
+    job.checkpoint = {};
     // Never started again, and a thousand of them are kept. (`= {}` would keep the memory.)
     std::exchange(job.spec.env, {});
     std::exchange(job.spec.rlimits, {});
@@ -309,13 +319,13 @@ void Home::ended(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
 }
 
 void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
-    finish(job, 9, "node " + job.at.node + " has lost it", now, out);
+    go_back(job, "node " + job.at.node + " has lost it", now, out);
 }
 
 // By its cancel, or from outside (`why`).
 void Home::killed(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
     const std::string text = "killed on " + job.at.node + (why.empty() ? "" : ": " + why);
-    finish(job, 9, job.cancelled ? "cancelled" : text, now, out);
+    go_back(job, text, now, out);
 }
 
 void Home::start_clock(const HomeJob& job, Nanos now) {
@@ -415,9 +425,11 @@ void Home::reindex(uint64_t seq) {
         const HomeJob& job = it->second;
         const auto v = volatile_.find(seq);
         if (v != volatile_.end() && job.phase != JobPhase::finished)
-            due = std::min({v->second.expel_at, v->second.deadline, budget_due(job)});
+            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at, v->second.save_limit, budget_due(job)});
         if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
         if (job.step != MoveStep::none) need(job.to.node);
+        if (job.saving.epoch.n > 0) need(job.saving.peer.node);
+        if (job.checkpoint.epoch.n > 0) need(job.checkpoint.at.node);
         for (const Remnant& r : job.remnants) need(r.peer.node);
     }
     index_.put(seq, due, std::move(guests));

@@ -51,6 +51,27 @@ struct Remnant {
     bool operator==(const Remnant&) const = default;
 };
 
+// A copy of the job as it once stood, kept by a node (this one) under an epoch of its own.
+struct Checkpoint {
+    Peer at;
+    Epoch epoch;  // 0: there is none
+    Nanos taken;  // Unix time
+    int64_t bytes = 0;
+    uint64_t output_end[2] = {0, 0}, input_end = 0;  // what it had written and read by then, as its capsule counts
+    bool operator==(const Checkpoint&) const = default;
+};
+
+// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint: what it wrote after that
+// stays, then comes `text` on the terminal or stderr, then what it writes now.
+struct Splice {
+    bool due = false;                    // it has gone back, and how long its streams are here is not known yet
+    uint64_t shift[2] = {0, 0};          // byte N of its capsule is byte N + shift here
+    uint64_t input_shift = 0;
+    uint64_t at = 0;                     // where the text belongs
+    std::string text;
+    bool operator==(const Splice&) const = default;
+};
+
 // One job as it is kept on disk; the whole of it is written at every change that matters.
 struct HomeJob {
     JobId id;
@@ -79,6 +100,9 @@ struct HomeJob {
     uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
     std::vector<Remnant> remnants;
     Nanos cpu_here;        // the part of stats.cpu_time that the present epoch has used
+    Checkpoint checkpoint; // the last whole one
+    Remnant saving;        // the one that is being made; epoch 0: none
+    Splice splice;
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -97,7 +121,9 @@ struct ToMarketMsg { ToMarket message; };
 struct ToGuest { Peer peer; GuestCommand command; };
 // For whoever is attached to the job, and for the log.
 struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning } what; std::string text; };
-using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Tell>;
+// The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it due.
+struct GoneBack { JobId id; };
+using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Tell, GoneBack>;
 using Outputs = std::vector<Output>;
 }  // namespace home
 
@@ -114,6 +140,8 @@ class Home {
         std::optional<Ipv4Range> addresses = {};       // for jobs with a network of their own: all but the first and the last
         int64_t warn_permille = 100;  // of a budget, or what is left of it lasts for no longer than warn_span: a warning
         Nanos warn_span = Nanos::from_s(60);
+        Nanos checkpoint_every = {};  // of jobs that do not say; 0: never
+        std::string address = {};     // of this node's own guests, where checkpoints come to
     };
     Home(NodeName node, Limits limits);
 
@@ -140,6 +168,11 @@ class Home {
     // The command never left this node (no connection could be made): the step goes back if it can.
     void undelivered(const NodeName& node, const GuestCommand& command, Nanos now, home::Outputs& out);
     void expel(const NodeName& node, const Expel& expel, Nanos now, home::Outputs& out);
+
+    // It will not come back, or not with what it had: an operator's word. Nothing that ran there may run any more.
+    void node_lost(const NodeName& node, Nanos now, home::Outputs& out);
+    // As long are the job's streams here, and so much of its input it has been given in all.
+    void spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end, home::Outputs& out);
 
     // Time limits; returns when it wants to be called again (never() if nothing waits).
     Nanos tick(Nanos now, home::Outputs& out);
@@ -176,6 +209,9 @@ class Home {
         Money warned;             // the budget of which it was said that it ends soon
         Nanos budget_again{INT64_MIN / 2};  // it was frozen for its budget, which may fail: not again before
         Nanos cpu_told;           // the CPU time that the market knows of
+        Nanos save_at = Nanos::never();     // the next checkpoint is due
+        Nanos save_limit = Nanos::never();  // of the one that is being made
+        std::string save_trouble;           // why the last one failed
     };
 
     HomeJob* mutable_job(const JobId& id);
@@ -222,6 +258,15 @@ class Home {
     void ended(HomeJob& job, const GuestEvent& e, Nanos now, home::Outputs& out);
     void back_to_waiting(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void lost(HomeJob& job, Nanos now, home::Outputs& out);
+    void go_back(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    Nanos checkpoint_every(const HomeJob& job) const;
+    void arm_checkpoint(const HomeJob& job, Nanos now);
+    void begin_checkpoint(HomeJob& job, Nanos now, home::Outputs& out);
+    void end_saving(HomeJob& job, home::Outputs& out);
+    void saving_failed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    void from_keeper(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void drop_checkpoint(HomeJob& job, home::Outputs& out);
+    static bool same(const Peer& at, Epoch epoch, const Checkpoint& c) { return c.epoch.n > 0 && at.node == c.at.node && epoch == c.epoch; }
     void killed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     Nanos budget_due(const HomeJob& job) const;
     void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);

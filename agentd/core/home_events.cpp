@@ -26,6 +26,8 @@ void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
             send(job.at, job.id, job.epoch, verb, out);
         }
         if (job.step != MoveStep::none && job.to.node == node) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
+        if (job.saving.epoch.n > 0 && job.saving.peer.node == node) send(job.saving.peer, job.id, job.saving.epoch, GuestVerb::query, out);
+        if (job.checkpoint.at.node == node) send(job.checkpoint.at, job.id, job.checkpoint.epoch, GuestVerb::query, out);
         for (const Remnant& r : job.remnants)
             if (r.peer.node == node) send(r.peer, job.id, r.epoch, GuestVerb::query, out);
     }
@@ -67,7 +69,11 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     const Reindex indexed(*this, event.id.seq);
     if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
     const bool moves_there = job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
-    if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) return stranger(job, node, event, out);
+    if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {
+        const bool saving = node == job->saving.peer.node && event.epoch == job->saving.epoch;
+        if (saving || same({node, {}}, event.epoch, job->checkpoint)) return from_keeper(*job, event, now, out);
+        return stranger(job, node, event, out);
+    }
     if (event.pid > 0) {
         Volatile& v = vol(*job);
         v.pid = event.pid;
@@ -154,6 +160,7 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             bool news = v.running_since == Nanos::never();  // it stood: from here on it is paid for
             start_clock(job, now);
             if (job.cancelled) return end_by_cancel(job, now, out);
+            if (!e.why.empty() && job.saving.epoch.n > 0) saving_failed(job, e.why, now, out);
             if (v.cannot_move != e.cannot_move) {
                 v.cannot_move = e.cannot_move;
                 out.push_back(Tell{job.id, Tell::What::comment, e.cannot_move.empty() ? "can move again" : e.cannot_move});
@@ -177,6 +184,12 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
         case GuestState::failed: return lost(job, now, out);
         case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
         case GuestState::starting: return;
+        case GuestState::dumping:
+            if (job.saving.epoch.n > 0 && e.why.empty()) {  // for a moment; it is not paid for
+                stop_clock(job, now);
+                return report(job, now, out);
+            }
+            [[fallthrough]];
         default: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);  // left over from a move given up
     }
 }
@@ -223,7 +236,7 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             return steady(job, now, out);
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
-        case GuestState::failed: return finish(job, 9, "its image on " + job.at.node + " is lost", now, out);
+        case GuestState::failed: return go_back(job, "its image on " + job.at.node + " is lost", now, out);
         default: return;
     }
 }
@@ -238,7 +251,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed:
-            if (job.from_frozen) return finish(job, 9, "its image on " + job.at.node + " is lost", now, out);
+            if (job.from_frozen) return go_back(job, "its image on " + job.at.node + " is lost", now, out);
             return lost(job, now, out);
         case GuestState::dump_ready:
             start_clock(job, now);
@@ -339,6 +352,8 @@ Nanos Home::tick(Nanos now, Outputs& out) {
             if (job.phase == JobPhase::running && v.expelled == job.epoch && !job.cancelled) freeze(job, now, out);
         }
         if (v.deadline <= now) overdue(job, now, out);
+        if (v.save_limit <= now) saving_failed(job, "it took too long", now, out);
+        if (v.save_at <= now) begin_checkpoint(job, now, out);
         if (budget_due(job) <= now) budget_ends(job, now, out);
     }
     return index_.next_due();

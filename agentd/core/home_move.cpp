@@ -48,6 +48,7 @@ void Home::start(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
 }
 
 void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
+    end_saving(job, out);
     Volatile& v = vol(job);
     job.from_frozen = job.phase == JobPhase::frozen;
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
@@ -66,6 +67,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
 }
 
 void Home::freeze(HomeJob& job, Nanos now, Outputs& out) {
+    end_saving(job, out);
     job.phase = JobPhase::freezing;
     vol(job).expel_at = Nanos::never();
     vol(job).deadline = now + limits_.transfer_patience;
@@ -83,6 +85,7 @@ void Home::steady(HomeJob& job, Nanos now, Outputs& out) {
     if (job.phase == JobPhase::running) {
         send_signals(job, out);
         arm_expel(job, now);
+        arm_checkpoint(job, now);
     }
     if (pending) take(job, *pending, now, out);
 }
@@ -159,6 +162,7 @@ void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
     job.step = MoveStep::kill_old;
     vol(job).deadline = now + limits_.step_patience;
     if (job.from_frozen) return source_is_off(job, now, out);
+    stop_clock(job, now);  // it is held there, although its word of it may still be on the way
     persist(job, out);
     send(job.at, job.id, job.epoch, GuestVerb::commit, out);
 }
@@ -194,10 +198,11 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     job.comment.clear();
     v.cannot_move.clear();
     add_place(job);
-    add_remnant(job, old, old_epoch);
+    const bool keep = same(old, old_epoch, job.checkpoint);  // it stays what there is to go back to
+    if (!keep) add_remnant(job, old, old_epoch);
     start_clock(job, now);
     persist(job, out);
-    send(old, job.id, old_epoch, GuestVerb::drop, out);
+    if (!keep) send(old, job.id, old_epoch, GuestVerb::drop, out);
     out.push_back(Tell{job.id, Tell::What::moved, std::move(text)});
     steady(job, now, out);
 }

@@ -44,6 +44,8 @@ struct JobSpec {
     TcpPolicy tcp = TcpPolicy::close;
     NetMode net = NetMode::host;    // own: with `keep`
     Ipv4 address;                   // own: given by its home
+    Nanos checkpoint_every;         // while it runs; 0: as its home's node is configured
+    bool restart = false;           // its node is lost, and there is no checkpoint: it may begin anew
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -61,6 +63,8 @@ enum class GuestVerb : uint8_t {
     drop,          // forget (job, epoch) and remove its image; never while it runs
     kill,          // end the job: every process of the capsule
     signal,        // to the job's foreground process group, or its root
+    keep,          // a place for a checkpoint that is to come, `prepared` when it is there; needs spec
+    checkpoint,    // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it
 };
 
 // Home to guest.
@@ -113,7 +117,10 @@ struct GuestEvent {
     std::string cannot_move;    // running: why; empty: as far as is known it can
     int32_t pid = 0;            // running: of its first process, on that node
     Nanos cpu_time;             // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
-    uint64_t output_end[2] = {0, 0};  // exited: bytes that it wrote to stdout and stderr, all of them
+    // exited: bytes that it wrote to stdout and stderr, all of them; frozen, of a checkpoint: until then
+    uint64_t output_end[2] = {0, 0};
+    uint64_t input_end = 0;  // of a checkpoint: bytes of stdin that it had read
+    Nanos heard;             // Unix time at which its home took it; not sent
     bool operator==(const GuestEvent&) const = default;
 };
 

@@ -162,6 +162,7 @@ void Agent::apply(home::Output& output) {
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
+    if (auto* b = std::get_if<home::GoneBack>(&output)) return after_commit([this, id = b->id] { gone_back(id); });
     tell(std::get<home::Tell>(output));
 }
 
@@ -174,7 +175,11 @@ void Agent::apply(guest::Output& output) {
     }
     if (auto* h = std::get_if<guest::ToHome>(&output)) {
         if (!h->after_erase || !erase_waits_) return to_home(h->home, h->message);
-        return after_erase_.push_back([this, home = h->home, message = h->message] { to_home(home, message); });
+        return after_erase_.push_back([this, home = h->home, message = h->message] {
+            const auto* e = std::get_if<GuestEvent>(&message);
+            if (e && guest_.find({e->id, e->epoch})) return;  // it has come since, and that has been told
+            to_home(home, message);
+        });
     }
     after_commit([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
 }

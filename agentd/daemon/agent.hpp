@@ -84,6 +84,7 @@ class Agent {
     void stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack);
     void from_market(const FromMarket& message);
     void tell(const home::Tell& tell);
+    void gone_back(const JobId& id);
     void finish_terminals(const JobId& id);
     std::string summary(const HomeJob& job) const;
     TerminalOutlet outlet();
@@ -100,6 +101,7 @@ class Agent {
     void send_ahead(Cell& cell, const guest::Do& effect);
     void ahead_round(const GuestKey& key);
     void ahead_broken(const GuestKey& key, const std::string& why);
+    void send_checkpoint(const guest::Do& effect, const Cell& cell);
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);
     void cell_event(const GuestKey& key, const CellEvent& event);
     bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);

@@ -56,6 +56,7 @@ void Agent::to_home(const NodeName& home, const std::variant<GuestEvent, Expel>&
     GuestEvent event = std::get<GuestEvent>(message);
     if (Cell* c = cell({event.id, event.epoch})) {
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->output_end()[i];
+        event.input_end = c->input_end();
         if (event.state == GuestState::running) event.pid = c->pid();
     }
     if (const auto load = load_ ? load_->read(site_.cgroup_parent + "/" + GuestKey{event.id, event.epoch}.text())
@@ -82,11 +83,11 @@ Cell* Agent::cell(const GuestKey& key) {
 
 void Agent::carry_out(const guest::Do& effect) {
     using What = guest::Do::What;
-    if (effect.what == What::create_capsule) {
+    if (effect.what == What::create_capsule || effect.what == What::make_place) {
         const GuestJob* job = guest_.find(effect.key);
         if (!job) return;
         const auto it = cells_.insert_or_assign(effect.key, std::make_unique<Cell>(site_, *job)).first;
-        return it->second->create_capsule();
+        return job->kept ? it->second->make_place() : it->second->create_capsule();
     }
     Cell* c = cell(effect.key);
     if (!c) {  // a record without anything behind it (its directory was removed by hand)
@@ -95,11 +96,13 @@ void Agent::carry_out(const guest::Do& effect) {
         return;
     }
     switch (effect.what) {
-        case What::create_capsule: return;
+        case What::create_capsule:
+        case What::make_place: return;
         case What::start_job: return c->start_job();
-        case What::ready_criu: return c->ready_criu(effect.to_disk);
+        case What::ready_criu: return c->ready_criu(effect.to_disk, effect.to_keep);
         case What::send_ahead: return send_ahead(*c, effect);
         case What::dump_for_move:
+        case What::dump_to_keep:
         case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
         case What::ship:
             return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c, effect.other_epoch),
@@ -108,6 +111,11 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::undo_dump:
             transfers_->cancel_sending(effect.key);
             return c->undo_dump();
+        case What::go_on: return c->go_on();
+        case What::send_checkpoint: return send_checkpoint(effect, *c);
+        case What::drop_checkpoint:
+            transfers_->cancel_sending(effect.key);
+            return c->drop_image();
         case What::restore: return c->restore();
         case What::restore_local: return c->restore_local(cell({effect.key.id, effect.other_epoch}));
         case What::finish_restore: return c->finish_restore();
@@ -193,6 +201,22 @@ Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
         TRY_ASSIGN(cargo.pages, c.pages(to));
     }
     return cargo;
+}
+
+// Whole and sealed, while the job goes on.
+void Agent::send_checkpoint(const guest::Do& effect, const Cell& c) {
+    const auto take = [&]() -> Result<Transfers::Cargo> {
+        Transfers::Cargo cargo;
+        TRY_ASSIGN(cargo.image, c.open_sealed());
+        cargo.needs = c.needs();
+        return cargo;
+    };
+    transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, take(), [this, key = effect.key](const Result<Manifest>& sent) {
+        guest_step([&](Guest& g, guest::Outputs& out) {
+            if (sent) g.checkpoint_sent(key, out);
+            else g.checkpoint_failed(key, sent.error().message, out);
+        });
+    });
 }
 
 void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {

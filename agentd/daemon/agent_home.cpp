@@ -50,12 +50,14 @@ Status Agent::from_guest(const NodeName& node, const wire::Frame& f) {
 }
 
 // An exit counts when the whole output is here: it travels before the event, but a full disk may have refused it.
-void Agent::guest_event(const NodeName& node, const GuestEvent& event) {
+void Agent::guest_event(const NodeName& node, const GuestEvent& told) {
+    GuestEvent event = told;
+    event.heard = unix_now();
     const auto take = [this, node, event] {
         home_step([&](Home& h, home::Outputs& out) { h.guest_event(node, event, Loop::now(), out); });
     };
     const HomeJob* job = output_owner(node, event.id, event.epoch);
-    if (event.state == GuestState::exited && job && !terminals_->complete(event.id, event.output_end, take)) return;
+    if (event.state == GuestState::exited && job && !terminals_->complete(*job, event.output_end, take)) return;
     take();
     job = home_.find(event.id);
     if (event.state == GuestState::running && job && job->phase == JobPhase::running && job->at.node == node)
@@ -111,7 +113,21 @@ void Agent::from_market(const FromMarket& message) {
         if (note->settled && exit_waits_.contains(note->id)) finish_terminals(note->id);
         return;
     }
+    if (const auto* lost = std::get_if<NodeLost>(&message)) {
+        log_.notice("a node is lost", {{"node", lost->node}});
+        return home_step([&](Home& h, home::Outputs& out) { h.node_lost(lost->node, Loop::now(), out); });
+    }
     if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
+}
+
+// Where its output goes on, and what is said there; both follow from what is on disk by now.
+void Agent::gone_back(const JobId& id) {
+    uint64_t output_end[2], input_end = 0;
+    if (!terminals_->lengths(id, output_end, input_end)) return;
+    home_step([&](Home& h, home::Outputs& out) { h.spliced(id, output_end, input_end, out); });
+    after_commit([this, id] {
+        if (const HomeJob* job = home_.find(id)) terminals_->splice(*job);
+    });
 }
 
 void Agent::tell(const home::Tell& tell) {

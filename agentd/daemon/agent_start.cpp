@@ -147,6 +147,11 @@ Status Agent::begin(std::function<void()> on_ready) {
     transfers.received = [this](const GuestKey& key, const Manifest& m, MoveForm form) -> Status {
         Cell* c = cell(key);
         if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
+        if (c->job().kept) {  // need not run here
+            TRY(c->keep(m));
+            guest_step([&](Guest& g, guest::Outputs& out) { g.image_received(key, static_cast<int64_t>(m.bytes()), form, out); });
+            return {};
+        }
         TRY(can_take(site_.machine, m.machine));
         TRY(c->seal(m));
         if (form != MoveForm::stop_and_copy && !site_.pages_possible) return fail("this node cannot take memory past an image");
@@ -299,8 +304,10 @@ Status Agent::recover_home() {
     }
     // This node as its own guest is always there.
     home_step([&](Home& h, home::Outputs& out) { h.guest_up(config_.node, Loop::now(), out); });
-    for (const auto& [seq, job] : home_.jobs())
+    for (const auto& [seq, job] : home_.jobs()) {
         if (job.phase == JobPhase::finished) finish_terminals(job.id);
+        else terminals_->splice(job);
+    }
     return {};
 }
 

@@ -400,7 +400,10 @@ Guest::Found Cell::adopt() {
             text && std::sscanf(text->c_str(), "%d %lu", &id.pid, &id.start_ticks) == 2)
             if (auto capsule = Capsule::reconnect(dir_fd_.get(), id)) capsule_ = std::move(*capsule);
     }
-    if (const auto sealed = open_sealed()) found.image_complete = read_manifest(sealed->get()).has_value();
+    if (const auto sealed = open_sealed()) {
+        found.image_complete = read_manifest(sealed->get()).has_value();
+        if (job_.kept) read_ends(sealed->get());
+    }
     if (!capsule_) return found;
     found.capsule_alive = true;
     if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"job", key_.text()}, {"error", made.error()}});
@@ -413,6 +416,8 @@ Guest::Found Cell::adopt() {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
     }
+    // A checkpoint that was on its way.
+    if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
     has_job_ = found.job_alive || found.exited;
     find_port(found.held_by_dump);
     connect(capsule_->take_connection());

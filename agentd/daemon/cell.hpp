@@ -83,7 +83,13 @@ class Cell {
     // guest::Do, one by one.
     void create_capsule();
     void start_job();
-    void ready_criu(bool to_disk);
+    void ready_criu(bool to_disk, bool to_keep);
+    // For the image of a checkpoint, and when it is here.
+    void make_place();
+    Status keep(const Manifest& manifest);
+    // As undo_dump, and the image stays.
+    void go_on();
+    void drop_image();
     // Memory ahead of a dump, to that destination. worth_ahead: how much the job has, if some of it is to go before it is
     // stopped; else 0. ahead_round: what to send next, the job running; null when it is time to stop it. Without success,
     // or after drop_ahead(), all goes after the stop.
@@ -116,6 +122,7 @@ class Cell {
     void winch(uint16_t rows, uint16_t cols);
     // Lengths of the output streams of a job that has exited.
     const uint64_t* output_end() const { return output_end_; }
+    uint64_t input_end() const { return input_end_; }
 
     // Its image: made (a dump) or being received; the directory, and the end of it.
     Result<Fd> image() const { return image_fd_ ? duplicate(image_fd_.get()) : open_sealed(); }
@@ -163,6 +170,8 @@ class Cell {
     void write_pages();
     void finish_image(const ImageFile* pages);
     void read_pages();
+    void read_ends(int image);
+    bool fits_memory() const;
     void load_image();
     Status find_page_file();
     Status find_page_file(int directory, const Manifest& manifest);
@@ -210,6 +219,7 @@ class Cell {
 
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
+    bool to_keep_ = false, image_stays_ = false;  // a checkpoint is made; it is, and the job goes on
     bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;
@@ -230,7 +240,6 @@ class Cell {
     void pages_are_whole();
     void pages_failed(const std::string& why);
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
-    void drop_image();
 
     struct Ahead {
         Epoch to;  // for whom
@@ -276,6 +285,7 @@ class Cell {
     std::optional<int32_t> exited_;
     bool exit_told_ = false;
     uint64_t input_taken_ = 0, input_limit_ = 0;
+    uint64_t input_end_ = 0;  // of a checkpoint
     std::string input_;  // from input_at_ on, not yet given to the capsule
     uint64_t input_at_ = 0;
     bool input_eof_ = false, input_eof_sent_ = false;

@@ -76,8 +76,9 @@ void Cell::look_soon() {
     look_ = site_.loop->after(look_after, [this] { look(); });
 }
 
-void Cell::ready_criu(bool to_disk) {
-    to_disk_ = to_disk;
+void Cell::ready_criu(bool to_disk, bool to_keep) {
+    to_keep_ = to_keep;
+    to_disk_ = to_disk || (to_keep && !fits_memory());
     limit_ = site_.loop->after(ready_limit, [this] { criu_failed("CRIU did not get ready within 20 s"); });
     plan_ = Plan::asked;
     if (!client_) return criu_failed("its capsule does not answer");
@@ -265,11 +266,12 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
     facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && job_group_ && job_group_->entry().v2 >= 0;
-    facts.post_copy_possible = facts.pages_possible && !to_disk_;
+    const bool all_here = to_disk_ || to_keep_;  // nothing stays in the job
+    facts.post_copy_possible = facts.pages_possible && !all_here;
     facts.ahead_possible = facts.post_copy_possible && site_.ahead_possible &&
                            facts.reserved_bytes <= ahead_reserved_max(facts.memory_bytes);
     facts.own_network = job_.spec.net == NetMode::own;
-    facts.policy = to_disk_ ? MovePolicy::safe : job_.spec.move;
+    facts.policy = all_here ? MovePolicy::safe : job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
     facts.ahead = facts.pages_possible ? ahead_facts() : std::nullopt;
     return facts;
@@ -281,7 +283,7 @@ Status Cell::plan_dump(double link_bytes_per_s) {
     const MovePlan plan = plan_move(facts);
     forecast_ = plan.forecast;
     form_ = plan.forecast.form;
-    const bool written_by_us = to_disk_ && form_ != MoveForm::stop_and_copy;
+    const bool written_by_us = (to_disk_ || to_keep_) && form_ != MoveForm::stop_and_copy;
     return room_for_image(dump_room_bytes(facts, form_) + (written_by_us ? facts.memory_bytes : 0));
 }
 
@@ -351,7 +353,7 @@ void Cell::drained(const CapsuleClient::Event& e) {
         dump_trouble_ = e.trouble();
         return undo_dump();
     }
-    if (to_disk_) return write_pages();
+    if (to_disk_ || to_keep_) return write_pages();
     dump_is_complete(form_ != MoveForm::stop_and_copy, image_bytes(image_fd_.get()));
 }
 
@@ -368,6 +370,11 @@ void Cell::finish_dump() {
     // Its agentd died while it was held; or CRIU, let go on, would serve the memory itself.
     if (!criu_ || form_ != MoveForm::stop_and_copy) return kill_capsule();
     if (auto sent = criu_.answer(true); !sent) kill_capsule();
+}
+
+void Cell::go_on() {
+    image_stays_ = true;
+    undo_dump();
 }
 
 void Cell::undo_dump() {
@@ -393,9 +400,9 @@ void Cell::undone() {
     close_criu();
     if (helpers_in_ && client_) (void)client_.helpers_leave();
     helpers_in_ = false;
-    drop_image();
+    if (!std::exchange(image_stays_, false)) drop_image();
     update_watch();
-    if (dump_again_) return ready_criu(to_disk_);
+    if (dump_again_) return ready_criu(to_disk_, to_keep_);
     tell(why.empty() ? CellEvent::Kind::dump_undone : CellEvent::Kind::dump_failed, why);
 }
 

@@ -4,6 +4,7 @@
 // from there, where the image lies without a copy of it, and checks it before the job may run.
 #include <fcntl.h>
 #include <sys/sendfile.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -57,6 +58,40 @@ void Cell::finish_image(const ImageFile* pages) {
         return undo_dump();
     }
     dump_is_complete(false, manifest.bytes());
+}
+
+// ---------------------------------------------------------------------------------------------------- checkpoints
+
+// A copy of all its memory beside it, for as long as it is on its way to its home: if that would be tight, on the disk.
+bool Cell::fits_memory() const {
+    struct statvfs fs {};
+    if (!cgroup_ || ::fstatvfs(site_.ram.get(), &fs) != 0) return false;
+    const auto held = cgroup_->memory_bytes();
+    return held && static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2 >= static_cast<uint64_t>(*held);
+}
+
+void Cell::make_place() {
+    to_disk_ = true;
+    auto images = create_image(site_.images.get(), key_.text());
+    if (!images) return tell(CellEvent::Kind::capsule_failed, images.error().message);
+    image_fd_ = std::move(*images);
+    tell(CellEvent::Kind::capsule_ready);
+}
+
+Status Cell::keep(const Manifest& manifest) {
+    TRY(seal(manifest));
+    read_ends(image_fd_.get());
+    image_fd_.reset();
+    return {};
+}
+
+// How far its streams had come.
+void Cell::read_ends(int image) {
+    souk_residue r;
+    const auto file = open_at(image, SOUK_RESIDUE_NAME, O_RDONLY);
+    if (!file || ::pread(file->get(), &r, sizeof r, 0) != sizeof r) return;
+    for (int i = 0; i < SOUK_STREAMS; ++i) output_end_[i] = r.out[i].end;
+    input_end_ = r.input_offset + r.input_len;
 }
 
 // Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is dropped.

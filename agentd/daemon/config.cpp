@@ -49,6 +49,7 @@ Status check(Config& c) {
         return fail("node: '" + c.node + "' is no node name (a letter, then letters, digits or -; 32 at most)");
     if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
     if (c.address.empty()) c.address = c.listen;
+    c.home.address = c.address;
     const size_t slash = c.cgroup.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size())
         return fail("cgroup: needs ROOT/NODE");
@@ -87,6 +88,7 @@ Result<Config> load_config(const std::string& path) {
         {"frames", text(c.frames)},
         {"on_market", boolean(c.on_market)},
         {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000)},
+        {"checkpoint_every_s", seconds(c.home.checkpoint_every, 0, 31'536'000)},
         {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400)},
     };
     TRY(settings::load(path, keys));

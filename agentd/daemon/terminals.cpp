@@ -32,8 +32,10 @@ void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
     const auto opened = open(job.id);
     if (!opened) return outlet_.trouble(job.id, opened.error().message);
     Job& j = **opened;
+    const uint64_t at = data.offset + job.splice.shift[stream];
     const bool crowded = j.spool->end(stream) - j.spool->begin(stream) >= output_bytes_max_;
-    const Status taken = crowded ? Status(fail("its output waits for a terminal")) : j.spool->append(stream, data.offset, data.data);
+    Status taken = crowded ? Status(fail("its output waits for a terminal")) : mark(job, j);
+    if (taken) taken = j.spool->append(stream, at, data.data);
     if (!taken) {
         // Not acknowledged, so the capsule still has it, and the job blocks once its window is full. Asked for again.
         if (!j.retry.waiting()) {
@@ -44,7 +46,7 @@ void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
         }
         return;
     }
-    outlet_.ack(job, {job.id, data.epoch, data.stream, j.spool->end(stream)});
+    outlet_.ack(job, {job.id, data.epoch, data.stream, j.spool->end(stream) - job.splice.shift[stream]});
     for (Session& s : j.sessions) pump_session(j, s);
     check_complete(j);
 }
@@ -52,9 +54,10 @@ void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
 void Terminals::input_taken(const HomeJob& job, const wire::StdioInputAck& ack) {
     Job* j = find(job.id);
     if (!j) j = &jobs_[job.id.seq];
-    if (ack.offset > j->input_base) {
-        j->input.erase(0, std::min<uint64_t>(ack.offset - j->input_base, j->input.size()));
-        j->input_base = ack.offset;
+    const uint64_t offset = ack.offset + job.splice.input_shift;
+    if (offset > j->input_base) {
+        j->input.erase(0, std::min<uint64_t>(offset - j->input_base, j->input.size()));
+        j->input_base = offset;
     }
     for (Session& s : j->sessions) s.session->send(wire::InputAck{j->input_base});
 }
@@ -64,35 +67,69 @@ void Terminals::send_input(const HomeJob& job, const Job& j, size_t skip) {
     do {
         const size_t n = std::min(j.input.size() - skip, wire::stdio_bytes_max);
         const bool last = skip + n == j.input.size();
-        outlet_.input(job, {job.id, job.epoch, j.input_base + skip, j.input.substr(skip, n), last && j.input_eof});
+        outlet_.input(job, {job.id, job.epoch, j.input_base + skip - job.splice.input_shift, j.input.substr(skip, n), last && j.input_eof});
         skip += n;
     } while (skip < j.input.size());
 }
 
 void Terminals::send_waiting_input(const HomeJob& job, const Job& j) {
-    if (!j.input.empty() || j.input_eof) send_input(job, j, 0);
+    const bool known = j.input_base >= job.splice.input_shift;  // else its capsule says it first
+    if (known && (!j.input.empty() || j.input_eof)) send_input(job, j, 0);
 }
 
 void Terminals::resync(const HomeJob& job) {
     const auto opened = open(job.id);
     if (!opened) return outlet_.trouble(job.id, opened.error().message);
-    const Job& j = **opened;
-    outlet_.ack(job, {job.id, job.epoch, wire::Stream::out, j.spool->end(0)});
-    outlet_.ack(job, {job.id, job.epoch, wire::Stream::err, j.spool->end(1)});
+    Job& j = **opened;
+    if (auto marked = mark(job, j); !marked) {
+        outlet_.trouble(job.id, marked.error().message);
+        j.retry = loop_.after(disk_retry, [this, peer = job] {
+            if (find(peer.id)) resync(peer);
+        });
+        return;
+    }
+    outlet_.ack(job, {job.id, job.epoch, wire::Stream::out, j.spool->end(0) - job.splice.shift[0]});
+    outlet_.ack(job, {job.id, job.epoch, wire::Stream::err, j.spool->end(1) - job.splice.shift[1]});
     send_waiting_input(job, j);
 }
 
-bool Terminals::complete(const JobId& id, const uint64_t output_end[2], std::function<void()> on_complete) {
+bool Terminals::lengths(const JobId& id, uint64_t output_end[2], uint64_t& input_end) {
+    const auto opened = open(id);
+    if (!opened) return outlet_.trouble(id, opened.error().message), false;
+    for (int i = 0; i < 2; ++i) output_end[i] = (*opened)->spool->end(i);
+    input_end = (*opened)->input_base;
+    return true;
+}
+
+void Terminals::splice(const HomeJob& job) {
+    if (job.splice.text.empty()) return;
+    const auto opened = open(job.id);
+    if (!opened) return outlet_.trouble(job.id, opened.error().message);
+    if (auto marked = mark(job, **opened); !marked) return outlet_.trouble(job.id, marked.error().message);
+    pump(job.id);
+}
+
+// Its place in the stream says whether it has been written; cut off, the rest of it is.
+Status Terminals::mark(const HomeJob& job, Job& j) {
+    const Splice& s = job.splice;
+    const int stream = job.spec.tty ? 0 : 1;
+    if (s.text.empty() || j.spool->end(stream) >= s.at + s.text.size()) return {};
+    return j.spool->append(stream, s.at, s.text);
+}
+
+bool Terminals::complete(const HomeJob& job, const uint64_t output_end[2], std::function<void()> on_complete) {
     if (output_end[0] == 0 && output_end[1] == 0) return true;
+    const JobId& id = job.id;
+    const uint64_t end[2] = {output_end[0] + job.splice.shift[0], output_end[1] + job.splice.shift[1]};
     const auto opened = open(id);
     if (!opened) {
         outlet_.trouble(id, opened.error().message);
         return true;  // it cannot be kept at all: the exit status at least is told
     }
     Job* j = *opened;
-    if (j->spool->end(0) >= output_end[0] && j->spool->end(1) >= output_end[1]) return true;
-    j->want_end[0] = output_end[0];
-    j->want_end[1] = output_end[1];
+    if (j->spool->end(0) >= end[0] && j->spool->end(1) >= end[1]) return true;
+    j->want_end[0] = end[0];
+    j->want_end[1] = end[1];
     j->on_complete = std::move(on_complete);
     return false;
 }
@@ -185,7 +222,7 @@ void Terminals::input(const HomeJob& job, const wire::Input& input) {
         const size_t before = j.input.size();
         j.input += fresh;
         j.input_eof = input.eof && j.input_base + j.input.size() == input.offset + input.data.size();
-        if (job.phase == JobPhase::running) send_input(job, j, before);
+        if (job.phase == JobPhase::running && j.input_base >= job.splice.input_shift) send_input(job, j, before);
     }
 }
 

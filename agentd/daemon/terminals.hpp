@@ -53,7 +53,11 @@ class Terminals {
     // The job runs at its owner (again): says what is safe, sends what input waits.
     void resync(const HomeJob& job);
     // Has every byte that the job wrote come? If not, the exit is held back: `on_complete` is called when it has.
-    bool complete(const JobId& id, const uint64_t output_end[2], std::function<void()> on_complete);
+    bool complete(const HomeJob& job, const uint64_t output_end[2], std::function<void()> on_complete);
+    // How long its streams are, and its input as far as it has been given; false if they cannot be opened.
+    bool lengths(const JobId& id, uint64_t output_end[2], uint64_t& input_end);
+    // It has gone back to a checkpoint (home.hpp, Splice): what says so is written, unless it is already.
+    void splice(const HomeJob& job);
 
     // Sessions of srun. Attached{} is the caller's to send; the first output follows from pump().
     Result<wire::Attached> attach(const HomeJob& job, const wire::Attach& request,
@@ -89,6 +93,7 @@ class Terminals {
     };
 
     Result<Job*> open(const JobId& id);
+    static Status mark(const HomeJob& job, Job& j);
     Job* find(const JobId& id);
     void send_input(const HomeJob& job, const Job& j, size_t skip);
     void send_waiting_input(const HomeJob& job, const Job& j);

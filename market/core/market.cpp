@@ -140,6 +140,8 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     Node& node = node_of(name);
     if (node.connected) agent_lost(name, now);
     node.connected = true;
+    written_off_.erase(name);
+    for (const NodeName& lost : written_off_) lost_notes_.push_back({name, NodeLost{lost}});
     if (node.record.address != address) {
         node.record.address = address;
         if (node.record.has_report) unsaved_nodes_.insert(name);
@@ -322,6 +324,7 @@ void Market::send_notes(Nanos now, Outputs& out) {
             out.send.push_back({node.record.node, note});
         }
     }
+    for (Send& lost : std::exchange(lost_notes_, {})) out.send.push_back(std::move(lost));
 }
 
 }  // namespace souk::market

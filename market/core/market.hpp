@@ -198,6 +198,8 @@ class Market {
     // Replaces all limits of user `of`.
     Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
                                    Nanos now);
+    // It will not come back: every home goes on without what is there. Kept until the node is connected again.
+    Result<std::string> write_off(const NodeName& name, uint32_t uid);
 
     // What a job would get that is submitted now; after solve(), as what came in since is not decided yet. Errors: no
     // quote can be given now, and why.
@@ -390,6 +392,8 @@ class Market {
     Machines machines_;
     std::set<NodeName> touched_nodes_, unsaved_nodes_, noting_nodes_;
     std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
+    std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
+    std::vector<Send> lost_notes_;    // to be sent
     std::set<std::pair<Nanos, JobId>> alarms_;
     Nanos settle_end_ = Nanos::never();
     bool settling_ = false;

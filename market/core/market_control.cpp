@@ -123,6 +123,17 @@ Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     return "job " + id.text() + " is released";
 }
 
+Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
+    if (uid != root_uid) return fail("only root may say that a node is lost");
+    const auto it = nodes_.find(name);
+    if (it == nodes_.end()) return fail("no such node: " + name);
+    if (it->second.connected) return fail("node " + name + " is connected: pvdctl market off empties it");
+    written_off_.insert(name);
+    for (const auto& [other, node] : nodes_)
+        if (node.connected) lost_notes_.push_back({other, NodeLost{name}});
+    return "node " + name + " is lost: its jobs go on from their checkpoints";
+}
+
 const char* Market::provider_state(const Node& node, Nanos now) const {
     const ProviderReport& r = node.record.report;
     if (!node.connected) return now < node.lost_at + options_.grace ? "disconnected" : "lost";

@@ -47,6 +47,7 @@ struct JobStats {
     Nanos longest_pause;   // of its migrations: frozen at the source until running at the destination
     int64_t image_bytes = 0;
     LastMove last_move;
+    uint32_t resumes = 0;  // times that it went back to a checkpoint
     Nanos cpu_time;        // that it used, as the nodes measured it, summed over all places
     bool operator==(const JobStats&) const = default;
 };
@@ -68,6 +69,9 @@ struct JobReport {
     std::string cannot_move;   // why, while it runs; empty: as far as is known it can
     Ipv4 address;              // of a job with a network of its own
     int32_t pid = 0;           // of its first process, on `where`, while it runs
+    NodeName checkpoint_node;  // where its last checkpoint lies; empty: it has none
+    Nanos checkpoint_taken;    // Unix time
+    int64_t checkpoint_bytes = 0;
     JobStats stats;
     std::vector<NodeName> places;  // where it ran, in order
     bool cancelled = false;
@@ -142,7 +146,13 @@ struct Directory {
     bool operator==(const Directory&) const = default;
 };
 
+// Market to agents: this node will not come back (an operator's word).
+struct NodeLost {
+    NodeName node;
+    bool operator==(const NodeLost&) const = default;
+};
+
 using ToMarket = std::variant<JobReport, ProviderReport, OrderFailed>;
-using FromMarket = std::variant<Order, JobNote, ProviderNote, Directory>;
+using FromMarket = std::variant<Order, JobNote, ProviderNote, Directory, NodeLost>;
 
 }  // namespace souk

@@ -2,6 +2,7 @@
 #include "market/daemon/replies.hpp"
 
 #include <sys/wait.h>
+#include <time.h>
 
 #include <iterator>
 #include <map>
@@ -72,6 +73,11 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
     w.field("image_bytes", s.image_bytes);
+    if (s.resumes > 0) w.field("resumes", s.resumes);
+    if (!r.checkpoint_node.empty()) {
+        w.field("checkpoint_node", r.checkpoint_node).field("checkpoint_bytes", r.checkpoint_bytes);
+        w.field("checkpoint_age_s", std::max<int64_t>(0, ::time(nullptr) - r.checkpoint_taken.ns / 1'000'000'000));
+    }
     if (r.address) w.field("address", r.address.text());
     if (r.phase == JobPhase::running) {
         if (r.pid > 0) w.field("pid", r.pid);
@@ -232,6 +238,13 @@ Result<std::string> release(const Context& c) {
     return done(c, id, c.market.release(id, c.uid));
 }
 
+Result<std::string> node_lost(const Context& c) {
+    TRY_ASSIGN(const std::string line, c.market.write_off(c.args[1], c.uid));
+    JsonWriter w;
+    w.begin_object().field("node", c.args[1]).field("message", line).end_object();
+    return w.take();
+}
+
 Result<std::string> account(const Context& c) { return account_reply(c.market, c.args[0], c.uid); }
 
 Result<std::string> receipts(const Context& c) {
@@ -257,6 +270,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"account", {1, account}}, {"receipts", {any_args, receipts}},
         {"prices", {2, prices}},
         {"user-show", {1, user_show}}, {"user-limit", {any_args, user_limit}},
+        {"node", {2, node_lost}},
     };
     return all;
 }

@@ -22,14 +22,15 @@ GuestCommand take(const Pb__GuestCommand& m, Check& c) {
     GuestCommand v;
     v.id = c.job(m.id);
     v.epoch = c.epoch("epoch", m.epoch);
-    v.verb = c.one_of("verb", m.verb, GuestVerb::query, GuestVerb::signal);
+    v.verb = c.one_of("verb", m.verb, GuestVerb::query, GuestVerb::checkpoint);
     v.new_epoch = c.epoch("new_epoch", m.new_epoch);
     v.dest = c.node_or_none("dest", m.dest);
     v.dest_address = c.address("dest_address", m.dest_address);
-    const bool needs_spec = v.verb == GuestVerb::start || v.verb == GuestVerb::prepare;
+    const bool needs_spec = v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep;
     if (m.spec || needs_spec) v.spec = take_spec(m.spec, c);
-    if (v.verb == GuestVerb::ship && (v.dest.empty() || v.dest_address.empty())) c.bad("dest", "missing");
-    if ((v.verb == GuestVerb::ship || v.verb == GuestVerb::restore_here) && v.new_epoch <= v.epoch)
+    const bool sends = v.verb == GuestVerb::ship || v.verb == GuestVerb::checkpoint;
+    if (sends && (v.dest.empty() || v.dest_address.empty())) c.bad("dest", "missing");
+    if ((sends || v.verb == GuestVerb::restore_here) && v.new_epoch <= v.epoch)
         c.bad("new_epoch", "not newer than the epoch");
     v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
     v.cpus = c.cpus("cpus", m.cpus);
@@ -51,6 +52,7 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.cpu_time = v.cpu_time.ns;
     m.stdout_end = v.output_end[0];
     m.stderr_end = v.output_end[1];
+    m.input_end = v.input_end;
     m.cannot_move = fill_line(v.cannot_move, a);
     m.pid = v.pid;
     if (v.state == GuestState::dumping) m.forecast = fill_forecast(v.forecast, a);
@@ -74,6 +76,7 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.cpu_time = c.span("cpu_time", m.cpu_time);
     v.output_end[0] = c.count("stdout_end", m.stdout_end);
     v.output_end[1] = c.count("stderr_end", m.stderr_end);
+    v.input_end = c.count("input_end", m.input_end);
     return v;
 }
 

@@ -25,6 +25,9 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.address = v.address.n;
     m.pid = v.pid;
     m.stands = v.stands;
+    m.checkpoint_node = fill_string(v.checkpoint_node, a);
+    m.checkpoint_taken = v.checkpoint_taken.ns;
+    m.checkpoint_bytes = v.checkpoint_bytes;
     m.comment = fill_line(v.comment, a);
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
@@ -51,6 +54,9 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.address = {m.address};
     v.pid = c.in("pid", m.pid, 0, INT32_MAX);
     v.stands = m.stands;
+    v.checkpoint_node = c.node_or_none("checkpoint_node", m.checkpoint_node);
+    v.checkpoint_taken = c.time("checkpoint_taken", m.checkpoint_taken);
+    v.checkpoint_bytes = c.in<int64_t>("checkpoint_bytes", m.checkpoint_bytes, 0, bytes_max);
     v.comment = clean(m.comment);
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);
@@ -174,6 +180,9 @@ Directory take(const Pb__Directory& m, Check& c) {
     return v;
 }
 
+void fill(const NodeLost& v, Pb__NodeLost& m, Arena& a) { m.node = fill_string(v.node, a); }
+NodeLost take(const Pb__NodeLost& m, Check& c) { return {c.node("node", m.node)}; }
+
 template <class Union, class T>
 Result<Union> as(std::string_view bytes) {
     TRY_ASSIGN(T message, unpack<T>(bytes));
@@ -189,6 +198,7 @@ SOUK_WIRE_CODEC(Order, Pb__Order, pb__order)
 SOUK_WIRE_CODEC(JobNote, Pb__JobNote, pb__job_note)
 SOUK_WIRE_CODEC(ProviderNote, Pb__ProviderNote, pb__provider_note)
 SOUK_WIRE_CODEC(Directory, Pb__Directory, pb__directory)
+SOUK_WIRE_CODEC(NodeLost, Pb__NodeLost, pb__node_lost)
 
 FrameType type_of(const ToMarket& message) {
     return std::visit([]<class T>(const T&) { return frame_type<T>; }, message);
@@ -218,6 +228,7 @@ Result<FromMarket> unpack_from_market(FrameType type, std::string_view bytes) {
         case FrameType::job_note: return as<FromMarket, JobNote>(bytes);
         case FrameType::provider_note: return as<FromMarket, ProviderNote>(bytes);
         case FrameType::directory: return as<FromMarket, Directory>(bytes);
+        case FrameType::node_lost: return as<FromMarket, NodeLost>(bytes);
         default: return fail("frame type " + std::to_string(static_cast<int>(type)) + " is not one of the market's");
     }
 }

@@ -185,6 +185,7 @@ Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {
     m->last_pause = stats.last_move.pause.ns;
     m->last_total = stats.last_move.total.ns;
     m->cpu_time = stats.cpu_time.ns;
+    m->resumes = stats.resumes;
     return m;
 }
 
@@ -200,6 +201,7 @@ JobStats take_stats(const Pb__JobStats* m, Check& c) {
     stats.image_bytes = c.in<int64_t>("image_bytes", m->image_bytes, 0, bytes_max);
     stats.last_move = {take_forecast(m->forecast, c), c.span("last_pause", m->last_pause), c.span("last_total", m->last_total)};
     stats.cpu_time = c.span("cpu_time", m->cpu_time);
+    stats.resumes = m->resumes;
     return stats;
 }
 
@@ -233,6 +235,8 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     m->tcp = static_cast<uint32_t>(spec.tcp);
     m->net = static_cast<uint32_t>(spec.net);
     m->address = spec.address.n;
+    m->checkpoint_every = spec.checkpoint_every.ns;
+    m->restart = spec.restart;
     m->cols = spec.cols;
     return m;
 }
@@ -284,6 +288,8 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     spec.net = c.one_of("net", m->net, NetMode::host, NetMode::own);
     if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep)) c.bad("tcp", "connections go along with a network of its own, and only with that");
     spec.address = {m->address};
+    spec.checkpoint_every = c.span("checkpoint_every", m->checkpoint_every);
+    spec.restart = m->restart;
     spec.rows = c.cells("rows", m->rows);
     spec.cols = c.cells("cols", m->cols);
     return spec;

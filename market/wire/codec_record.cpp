@@ -5,6 +5,52 @@
 namespace souk::wire {
 namespace {
 
+Pb__Remnant* fill_remnant(const Remnant& r, Arena& a) {
+    auto* m = make(a, pb__remnant__init);
+    m->peer = fill_peer(r.peer, a);
+    m->epoch = r.epoch.n;
+    return m;
+}
+
+Remnant take_remnant(const char* field, const Pb__Remnant& m, Check& c) {
+    return {take_peer_or_none(field, m.peer, c), c.epoch(field, m.epoch)};
+}
+
+Pb__Checkpoint* fill_checkpoint(const Checkpoint& v, Arena& a) {
+    auto* m = make(a, pb__checkpoint__init);
+    m->at = fill_peer(v.at, a);
+    m->epoch = v.epoch.n;
+    m->taken = v.taken.ns;
+    m->bytes = v.bytes;
+    m->stdout_end = v.output_end[0];
+    m->stderr_end = v.output_end[1];
+    m->input_end = v.input_end;
+    return m;
+}
+
+Checkpoint take_checkpoint(const Pb__Checkpoint& m, Check& c) {
+    return {take_peer_or_none("checkpoint", m.at, c), c.epoch("checkpoint", m.epoch), c.time("checkpoint", m.taken),
+            c.in<int64_t>("checkpoint", m.bytes, 0, bytes_max),
+            {c.count("checkpoint", m.stdout_end), c.count("checkpoint", m.stderr_end)},
+            c.count("checkpoint", m.input_end)};
+}
+
+Pb__Splice* fill_splice(const Splice& v, Arena& a) {
+    auto* m = make(a, pb__splice__init);
+    m->due = v.due;
+    m->stdout_shift = v.shift[0];
+    m->stderr_shift = v.shift[1];
+    m->input_shift = v.input_shift;
+    m->at = v.at;
+    m->text = fill_string(v.text, a);
+    return m;
+}
+
+Splice take_splice(const Pb__Splice& m, Check& c) {
+    return {bool(m.due), {c.count("splice", m.stdout_shift), c.count("splice", m.stderr_shift)},
+            c.count("splice", m.input_shift), c.count("splice", m.at), std::string(m.text)};
+}
+
 void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.id = fill_id(v.id, a);
     m.spec = fill_spec(v.spec, a);
@@ -35,10 +81,11 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.n_remnants = v.remnants.size();
     m.remnants = a.array<Pb__Remnant*>(v.remnants.size());
     for (size_t i = 0; i < v.remnants.size(); ++i) {
-        m.remnants[i] = make(a, pb__remnant__init);
-        m.remnants[i]->peer = fill_peer(v.remnants[i].peer, a);
-        m.remnants[i]->epoch = v.remnants[i].epoch.n;
+        m.remnants[i] = fill_remnant(v.remnants[i], a);
     }
+    if (v.checkpoint != Checkpoint{}) m.checkpoint = fill_checkpoint(v.checkpoint, a);
+    if (v.saving != Remnant{}) m.saving = fill_remnant(v.saving, a);
+    if (v.splice != Splice{}) m.splice = fill_splice(v.splice, a);
 }
 
 HomeJob take(const Pb__HomeJob& m, Check& c) {
@@ -70,8 +117,10 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.settled = m.settled;
     v.token = m.token;
     for (size_t i = 0; i < m.n_remnants; ++i)
-        v.remnants.push_back({take_peer_or_none("remnants", m.remnants[i]->peer, c),
-                              c.epoch("remnants", m.remnants[i]->epoch)});
+        v.remnants.push_back(take_remnant("remnants", *m.remnants[i], c));
+    if (m.checkpoint) v.checkpoint = take_checkpoint(*m.checkpoint, c);
+    if (m.saving) v.saving = take_remnant("saving", *m.saving, c);
+    if (m.splice) v.splice = take_splice(*m.splice, c);
     return v;
 }
 
@@ -83,6 +132,7 @@ void fill(const GuestJob& v, Pb__GuestJob& m, Arena& a) {
     m.cpus = v.cpus;
     m.state = static_cast<uint32_t>(v.state);
     m.from_image = v.from_image;
+    m.kept = v.kept;
     m.image_bytes = v.image_bytes;
     m.wait_status = v.wait_status;
 }
@@ -95,6 +145,7 @@ GuestJob take(const Pb__GuestJob& m, Check& c) {
     v.cpus = c.cpus("cpus", m.cpus);
     v.state = c.one_of("state", m.state, GuestState::unknown, GuestState::filling);
     v.from_image = m.from_image;
+    v.kept = m.kept;
     v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
     v.wait_status = m.wait_status;
     return v;

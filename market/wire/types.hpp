@@ -30,6 +30,7 @@ enum class FrameType : uint16_t {
     job_note = 33,
     provider_note = 34,
     directory = 35,
+    node_lost = 36,
 
     // agentd to agentd: the home of a job and its guest
     guest_command = 48,    // home to guest
@@ -87,6 +88,7 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::order:
         case FrameType::job_note:
         case FrameType::provider_note:
+        case FrameType::node_lost:
         case FrameType::guest_event:
         case FrameType::expel:
         case FrameType::stdio_ack:

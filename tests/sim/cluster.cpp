@@ -19,7 +19,8 @@ const char* mutation_name(Mutation m) {
                                         "undelivered_after_send", "thaw_on_restart", "lose_exit_status",
                                         "restore_does_not_hold", "half_image_is_whole", "killed_too_early",
                                         "retained_is_killed", "filling_is_running", "lost_pages_unseen", "skip_receipt",
-                                        "torn_ledger_commit", "bill_frozen_time"};
+                                        "torn_ledger_commit", "bill_frozen_time", "half_checkpoint_is_whole",
+                                        "checkpoint_dropped_early", "lost_too_early", "forget_checkpoint"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -48,6 +49,9 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     const int64_t nodes = rng_.between(2, 4);
     for (int64_t i = 1; i <= (size_.nodes > 0 ? size_.nodes : nodes); ++i) names_.push_back("n" + std::to_string(i));
     for (const NodeName& name : names_) nodes_[name].name = name;
+    if (rng_.chance(0.6)) limits_.checkpoint_every = ms(2'000, 40'000);
+    if (rng_.chance(0.5)) death_chance_ = rng_.unit() * 0.3;
+    if (death_chance_ > 0 && rng_.chance(0.5)) provider_only_ = names_.back();
 }
 
 void Cluster::after(Nanos delay, Call call) {
@@ -72,8 +76,9 @@ bool Cluster::run_until(Nanos end) {
 
 void Cluster::submit_job() {
     Node& n = node(names_[rng_.below(names_.size())]);
-    if (!n.up) return;
+    if (!n.up || n.name == provider_only_) return;
     Submission s;
+    s.spec.restart = rng_.chance(0.3);
     s.spec.argv = {"/bin/job"};
     s.spec.path = "/bin/job";
     s.terms.max_price = Money::units(rng_.between(1, 100));
@@ -115,6 +120,40 @@ void Cluster::random_owner() {
     provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(!p.record().on_market, wall(), out); });
 }
 
+void Cluster::machine_dies(Node& n) {
+    if (n.dead) return;
+    ++counts_.deaths;
+    say("the machine ", n.name, " dies");
+    crash(n);
+    world_.machine_dies(n.name, now_);
+    n.dead = true;
+    n.for_good = n.name == provider_only_ && rng_.chance(0.5);
+    ++n.life;  // not the daemon's own return
+    if (n.for_good) return;
+    after(ms(1'000, 100'000), [this, name = n.name] {
+        Node& back = node(name);
+        back.dead = false;
+        if (!back.up) boot(back);
+    });
+}
+
+// To every home that hears him.
+void Cluster::operator_says_lost(const NodeName& lost) {
+    say("the operator says that ", lost, " is lost");
+    for (const NodeName& name : names_) {
+        Node& n = node(name);
+        if (!n.up || !n.market_up || name == lost) continue;
+        for (const auto& [seq, job] : n.home->jobs()) {
+            if (job.at.node == lost && job.phase != JobPhase::finished) {
+                world_.truths[job.id].destroyed = true;
+                world_.truths[job.id].ended.reset();  // and nobody has heard of it
+            }
+            if (job.step == MoveStep::release && job.to.node == lost) world_.stands_at(job.id, {job.at.node, {job.id, job.epoch}}, now_);
+        }
+        home_step(n, [&](Home& h, home::Outputs& out) { h.node_lost(lost, now_, out); });
+    }
+}
+
 void Cluster::random_fault() {
     const auto name = names_[rng_.below(names_.size())];
     const uint64_t what = rng_.below(20);
@@ -129,6 +168,8 @@ void Cluster::random_fault() {
             if (node(name).up && !node(name).market_up) connect_market(node(name));
         });
     }
+    if (what == 10 && rng_.chance(death_chance_)) machine_dies(node(name));
+    if (what == 11 && death_chance_ > 0 && (node(name).dead || mutation_ == Mutation::lost_too_early)) operator_says_lost(name);
     if (what == 9 && fail_chance_ > 0 && !world_.capsules.empty() && rng_.chance(0.3)) {
         auto it = world_.capsules.begin();
         std::advance(it, rng_.below(world_.capsules.size()));
@@ -186,10 +227,12 @@ void Cluster::book_step() {
 // Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock beside.
 void Cluster::check_charges() {
     const Nanos late = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
-    if (crash_chance_ > 0 || break_chance_ > 0 || outage_) return;
+    if (crash_chance_ > 0 || break_chance_ > 0 || outage_ || death_chance_ > 0) return;
     for (const auto& [id, job] : market_) {
         const JobStats& s = job.report.stats;
-        const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves;
+        if (world_.truths[id].went_back) continue;
+        const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
+        const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs;
         Nanos ran{world_.truths[id].frontier};
         for (const auto& [at, c] : world_.capsules)
             if (at.second.id == id) ran = std::max(ran, Nanos{world_.progress(c, now_)});
@@ -281,11 +324,14 @@ void Cluster::lift_budgets(Node& n) {
 
 // ------------------------------------------------------------------------------------------------------- the run
 
-bool Cluster::all_finished() const {
+bool Cluster::all_finished() {
     for (const auto& [name, n] : nodes_) {
+        if (n.for_good) continue;
         if (!n.up) return false;
-        for (const auto& [seq, job] : n.home->jobs())
-            if (job.phase != JobPhase::finished || !job.remnants.empty() || !job.settled) return false;
+        for (const auto& [seq, job] : n.home->jobs()) {
+            const bool remnants = std::any_of(job.remnants.begin(), job.remnants.end(), [&](const Remnant& r) { return !node(r.peer.node).for_good; });
+            if (job.phase != JobPhase::finished || remnants || !job.settled) return false;
+        }
     }
     return true;
 }
@@ -293,6 +339,7 @@ bool Cluster::all_finished() const {
 std::string Cluster::what_is_left() {
     std::string left;
     for (const auto& [name, n] : nodes_) {
+        if (n.for_good) continue;
         if (!n.up) left += name + " is down; ";
         if (!n.up) continue;
         for (const auto& [seq, job] : n.home->jobs()) {
@@ -302,18 +349,21 @@ std::string Cluster::what_is_left() {
                         std::to_string(static_cast<int>(job.step)) + "; ";
             else if (!job.settled) left += "job " + job.id.text() + " is not settled; ";
             for (const Remnant& r : job.remnants)
-                left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) + " on " + r.peer.node + "; ";
+                if (!node(r.peer.node).for_good) left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) + " on " + r.peer.node + "; ";
         }
         for (const auto& [key, job] : n.guest->all())
             left += name + " keeps " + key.text() + " " + guest_state_name(job.job.state) + "; ";
         for (const auto& [key, job] : n.guest_disk.durable)
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
-        if (n.home->jobs().size() > limits_.finished_max) left += name + " remembers too many finished jobs; ";
+        const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;  // with remnants on what is gone
+        if (n.home->jobs().size() > limits_.finished_max + more) left += name + " remembers too many finished jobs; ";
         if (n.home_disk.durable.size() != n.home->jobs().size())
             left += name + " has other jobs on disk than in memory; ";
     }
-    for (const auto& [at, c] : world_.capsules) left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
-    for (const auto& [at, i] : world_.images) left += "an image of " + at.second.text() + " on " + at.first + "; ";
+    for (const auto& [at, c] : world_.capsules)
+        if (!node(at.first).for_good) left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
+    for (const auto& [at, i] : world_.images)
+        if (!node(at.first).for_good) left += "an image of " + at.second.text() + " on " + at.first + "; ";
     return left;
 }
 
@@ -337,6 +387,7 @@ std::string Cluster::run() {
 
     say("everything is healed");
     faults_ = false;
+    limits_.checkpoint_every = {};
     for (const NodeName& name : names_) {
         Node& n = node(name);
         provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
@@ -349,6 +400,7 @@ std::string Cluster::run() {
             if (n.up && !n.provider->record().on_market)
                 provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
             lift_budgets(n);
+            if (n.for_good) operator_says_lost(name);
         }
         if (t > Nanos::from_s(150) && all_finished() && what_is_left().empty()) break;
         market_heal();
@@ -358,6 +410,7 @@ std::string Cluster::run() {
         counts_.moves += job.report.stats.migrations;
         counts_.freezes += job.report.stats.freezes;
         counts_.thaws += job.report.stats.thaws;
+        counts_.resumes += job.report.stats.resumes;
         counts_.failed_moves += job.report.stats.failed_moves;
         const Truth& t = world_.truths[id];
         ++(t.ended ? counts_.ended : t.cancelled ? counts_.cancelled : counts_.lost);

@@ -5,6 +5,8 @@
 //
 //   network  one connection from a home to each guest node: ordered within, delayed, broken at any moment with what is
 //            in flight in part lost, noticed late by its ends; a newer connection ends the older one at the guest
+//   machines die with all that runs on them and what lies in their memory; they come back late, or (one that is no
+//            home of jobs) never, and an operator may say that they are lost
 //   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a crash may fall
 //            before any output of a step
 //   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be killed, a job may exit
@@ -52,6 +54,10 @@ enum class Mutation : uint8_t {
     skip_receipt,            // one in ten is not written
     torn_ledger_commit,      // the market dies after a job's record and before its receipt
     bill_frozen_time,        // the clock of a job goes on while it is frozen
+    half_checkpoint_is_whole,  // a checkpoint of which a part has come counts
+    checkpoint_dropped_early,  // the last one goes before the next is whole
+    lost_too_early,          // a node is called lost while it lives
+    forget_checkpoint,       // a job's last checkpoint is not in its record
     count_
 };
 const char* mutation_name(Mutation m);
@@ -99,6 +105,7 @@ class Cluster {
 
     struct Counts {
         uint64_t faults = 0;
+        uint64_t checkpoints = 0, resumes = 0, deaths = 0;
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0, failed_moves = 0, jobs = 0,
                  ended = 0, cancelled = 0, lost = 0;
     };
@@ -157,6 +164,8 @@ class Cluster {
         bool market_up = false;
         uint64_t market_gen = 0;
         Nanos last_from_market, last_to_market;
+        bool dead = false;        // its machine, not only its daemon
+        bool for_good = false;    // it never comes back
     };
     struct MarketJob {
         JobReport report;
@@ -190,6 +199,9 @@ class Cluster {
     void submit_job();
     void random_fault();
     void random_owner();
+    void machine_dies(Node& n);
+    void operator_says_lost(const NodeName& name);
+    void gone_back(Node& n, const JobId& id);
     void random_user();
     void market_orders();
     void market_heal();
@@ -202,7 +214,7 @@ class Cluster {
     void market_restarts();
     void check_charges();
     std::string what_is_left();
-    bool all_finished() const;
+    bool all_finished();
 
     // fault_table.cpp: one move, one fault
     bool at_moment(Moment moment, const JobId& id) const;
@@ -221,6 +233,7 @@ class Cluster {
     void persist_guest(Node& n, const guest::Output& o);
     void settle_later(Node& n, Durable when);
     void check_end(const HomeJob& job);
+    void check_checkpoint(const Node& n, const HomeJob& job);
     void schedule_tick(Node& n);
     WallTime wall() const;
 
@@ -241,7 +254,8 @@ class Cluster {
     void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
                     std::function<void(Guest&, guest::Outputs&)> call);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, bool live);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, bool live, bool in_ram);
+    void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
     bool pages_come(const Image& image);
     void pages_ended(const Image& image, bool came);
@@ -264,6 +278,8 @@ class Cluster {
     std::map<std::pair<int64_t, uint64_t>, Call> events_;
     bool faults_ = true;
     double crash_chance_ = 0, break_chance_ = 0, fail_chance_ = 0, slow_chance_ = 0;
+    double death_chance_ = 0;
+    NodeName provider_only_;  // no home of jobs: it may die for good
     bool queue_while_down_ = true;
     // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that cannot be made, what fails
     // next, and what looks at each step.

@@ -12,7 +12,8 @@ namespace {
 const char* what_name(What w) {
     static const char* const names[] = {
         "create_capsule", "start_job", "ready_criu",    "send_ahead",     "dump_for_move", "dump_to_disk", "ship",
-        "finish_dump",    "undo_dump", "restore",       "restore_local",  "finish_restore", "kill_capsule", "remove", "signal"};
+        "finish_dump",    "undo_dump", "restore",       "restore_local",  "finish_restore", "kill_capsule", "remove", "signal",
+        "make_place", "dump_to_keep", "go_on", "send_checkpoint", "drop_checkpoint"};
     return names[static_cast<size_t>(w)];
 }
 }  // namespace
@@ -38,7 +39,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     say("  ", name, " does ", what_name(d.what), " ", key);
     uint64_t& token = n.work[key];
     const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump || d.what == What::remove ||
-                             d.what == What::undo_dump;
+                             d.what == What::undo_dump || d.what == What::go_on || d.what == What::drop_checkpoint;
     if (ends_others) token = ++next_event_;
     const uint64_t t = token;
     const Nanos delay = fault(slow_chance_) ? ms(1000, 30'000) : ms(1, 50);
@@ -69,10 +70,12 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         }
         case What::dump_for_move:
+        case What::dump_to_keep:
         case What::dump_to_disk: {
             const bool live = d.what == What::dump_for_move &&
                               (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
-            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, live); });
+            const bool in_ram = d.what != What::dump_to_disk;
+            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, live, in_ram); });
         }
         case What::ship: return do_ship(name, d, t);
         case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
@@ -87,6 +90,25 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 world_.drop_image(at, now_);
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
             });
+        case What::go_on:
+            return stage(name, key, t, delay, [=, this] {
+                world_.thaw(at, now_);
+                schedule_exit(name, key);
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
+            });
+        case What::make_place:
+            if (mutation_ == Mutation::checkpoint_dropped_early)
+                for (auto it = world_.images.begin(); it != world_.images.end();)
+                    it = it->first.first == name && it->first.second.id == key.id ? world_.images.erase(it) : std::next(it);
+            return stage(name, key, t, delay, [=, this] {
+                const bool fails = fault(fail_chance_);
+                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+                    if (fails) g.capsule_failed(key, "no place", o);
+                    else g.capsule_ready(key, o);
+                });
+            });
+        case What::send_checkpoint: return do_send_checkpoint(name, d, t);
+        case What::drop_checkpoint: return world_.drop_image(at, now_);
         case What::restore:
         case What::restore_local: {
             const World::At from{name, d.what == What::restore ? key : GuestKey{key.id, d.other_epoch}};
@@ -121,7 +143,7 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
 }
 
 // freeze, pages, whole: it may fail before each.
-void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, bool live) {
+void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, bool live, bool in_ram) {
     const World::At at{name, key};
     const auto failed = [=, this] {
         world_.thaw(at, now_);
@@ -139,7 +161,34 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, boo
         if (!now || !now->job || fails(name)) return failed();
         world_.make_image(at, now_, true);
         if (live) world_.images[at].form = MoveForm::pages_first;
+        world_.images[at].in_ram = in_ram;
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, 1 << 20, live, o); });
+    });
+}
+
+// The home keeps it on its disk.
+void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t t) {
+    const GuestKey key = d.key, to{d.key.id, d.other_epoch};
+    const Image* image = world_.complete_image({name, key});
+    const bool cut = fault(0.15), seen = fault(0.7);
+    Image sent = image ? *image : Image{};
+    sent.in_ram = false;
+    const World::At there{d.dest.node, to};
+    stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this] {
+        const auto failed = [=, this] {
+            tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.checkpoint_failed(key, "the transfer was cut", o); });
+        };
+        Node& end = node(there.first);
+        if (!sent.complete || !end.up || !end.guest->expects_image(to)) return failed();
+        const bool half = cut && mutation_ == Mutation::half_checkpoint_is_whole;
+        if (cut && !half) {
+            if (seen) guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_failed(to, "the transfer was cut", o); });
+            return failed();
+        }
+        world_.images[there] = sent;
+        world_.images[there].complete = !half;
+        guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, MoveForm::stop_and_copy, o); });
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.checkpoint_sent(key, o); });
     });
 }
 

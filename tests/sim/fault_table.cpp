@@ -75,6 +75,7 @@ void Cluster::strike(Victim victim, const JobId& id) {
 char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, std::string& failure) {
     faults_ = false;
     form_ = form;
+    limits_.checkpoint_every = {};
     outage_ = rng_.chance(0.5) ? Nanos::from_ms(50) : Nanos::from_s(90);  // longer than transfer_patience
     names_ = {home, source, destination};
     nodes_.clear();

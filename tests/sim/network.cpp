@@ -9,7 +9,7 @@ namespace souk::sim {
 namespace {
 const char* verb_name(GuestVerb v) {
     static const char* const names[] = {"?", "query", "start", "prepare", "prepare_dump", "ship", "freeze", "commit",
-                                        "resume", "release", "restore_here", "drop", "kill", "signal"};
+                                        "resume", "release", "restore_here", "drop", "kill", "signal", "keep", "checkpoint"};
     return names[static_cast<size_t>(v)];
 }
 constexpr size_t queue_max = 256;
@@ -17,7 +17,7 @@ constexpr size_t queue_max = 256;
 
 // An epoch is bound for ever by the first start or prepare that carries it, and each new one is above all others.
 void Cluster::check_epoch(const GuestCommand& c, const NodeName& guest) {
-    if (c.verb != GuestVerb::start && c.verb != GuestVerb::prepare) return;
+    if (c.verb != GuestVerb::start && c.verb != GuestVerb::prepare && c.verb != GuestVerb::keep) return;
     auto& bound = epochs_[c.id];
     const auto it = bound.find(c.epoch.n);
     if (it == bound.end()) {

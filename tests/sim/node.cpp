@@ -103,7 +103,9 @@ void Cluster::crash(Node& n) {
         }
     }
     const NodeName name = n.name;
-    after(outage_ ? *outage_ : faults_ ? ms(10, 5000) : ms(10, 100), [this, name] { boot(node(name)); });
+    after(outage_ ? *outage_ : faults_ ? ms(10, 5000) : ms(10, 100), [this, name] {
+        if (!node(name).dead && !node(name).up) boot(node(name));
+    });
 }
 
 // One commit takes all that waits.
@@ -114,7 +116,10 @@ void Cluster::settle_later(Node& n, Durable when) {
         if (on.life != life) return;
         on.home_disk.settle_all();
         on.guest_disk.settle_all();
-        for (const guest::ToHome& m : std::exchange(on.after_erase, {})) to_home(on, m.home, m.message);
+        for (const guest::ToHome& m : std::exchange(on.after_erase, {})) {
+            const auto* e = std::get_if<GuestEvent>(&m.message);
+            if (!e || !on.guest->find({e->id, e->epoch})) to_home(on, m.home, m.message);
+        }
     });
 }
 
@@ -124,6 +129,9 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
             (p->job.step == MoveStep::kill_old || p->job.step == MoveStep::release))
             return;
         HomeJob job = p->job;
+        if (mutation_ == Mutation::forget_checkpoint) job.checkpoint = {};
+        if (job.phase == JobPhase::finished) check_checkpoint(n, job);
+        counts_.checkpoints += job.checkpoint.epoch.n > 0 && job.checkpoint.epoch == job.last_epoch;
         if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch)
             --job.last_epoch.n;
         n.home_disk.put(job.id, job, p->when);
@@ -132,6 +140,27 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
         n.home_disk.put(e->id, std::nullopt, Durable::now);
     }
+}
+
+// A job that had a checkpoint cannot be lost with its node.
+void Cluster::check_checkpoint(const Node& n, const HomeJob& job) {
+    const auto before = n.home_disk.durable.find(job.id);
+    const Truth& t = world_.truths[job.id];
+    if (before == n.home_disk.durable.end() || t.ended || t.cancelled || before->second.phase == JobPhase::finished) return;
+    const Checkpoint& c = before->second.checkpoint;
+    if (c.epoch.n > 0 && world_.complete_image({c.at.node, {job.id, c.epoch}}) && before->second.epoch != c.epoch)
+        world_.fail(job.id, "is called lost, and there is a checkpoint of it");
+}
+
+void Cluster::gone_back(Node& n, const JobId& id) {
+    const HomeJob* job = n.home->find(id);
+    if (!job || !job->splice.due) return;
+    const Checkpoint& c = job->checkpoint;
+    const World::At checkpoint{c.at.node, {id, c.epoch}};
+    say("  job ", id.text(), " goes back");
+    world_.go_back(id, c.epoch.n == 0 ? nullptr : &checkpoint);
+    const uint64_t none[2] = {0, 0};
+    home_step(n, [&](Home& h, home::Outputs& out) { h.spliced(id, none, 0, out); });
 }
 
 // What the home node holds for the job's end must be what happened.
@@ -174,6 +203,8 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
                     }
                 }
             }
+            if (const auto* back = std::get_if<home::GoneBack>(&o)) gone_back(n, back->id);
+            if (!n.up) return;
             const auto* m = std::get_if<home::ToMarketMsg>(&o);
             const auto* refused = m ? std::get_if<OrderFailed>(&m->message) : nullptr;
             if (refused && !nodes_.contains(refused->node))

@@ -81,7 +81,7 @@ void World::thaw(const At& at, Nanos now) {
     begin(at, now);
 }
 
-void World::make_image(const At& at, Nanos now, bool complete) { images[at] = {complete, progress(capsules[at], now), MoveForm::stop_and_copy, {}, {}, 0, 0}; }
+void World::make_image(const At& at, Nanos now, bool complete) { images[at] = {complete, progress(capsules[at], now), false, MoveForm::stop_and_copy, {}, {}, 0, 0}; }
 
 void World::restore(const At& at, const Image& image) {
     Capsule& c = capsules[at];
@@ -137,6 +137,41 @@ void World::destroy(const At& at, Nanos now) {
     Truth& t = truths[at.second.id];
     if ((c->job || !t.ran) && (!c->filling || c->pages_in) && progress(*c, now) >= t.frontier) t.destroyed = true;
     kill_capsule(at, now);
+}
+
+void World::machine_dies(const NodeName& node, Nanos now) {
+    for (auto& [at, c] : capsules)
+        if (at.first == node) destroy(at, now);
+    for (auto it = images.begin(); it != images.end();) {
+        const bool gone = it->first.first == node && it->second.in_ram;
+        if (gone && it->second.progress >= truths[it->first.second.id].frontier) truths[it->first.second.id].destroyed = true;
+        it = gone ? images.erase(it) : std::next(it);
+    }
+}
+
+void World::stands_at(const JobId& id, const At& source, Nanos now) {
+    Truth& t = truths[id];
+    const Capsule* c = capsule(source);
+    const Image* image = complete_image(source);
+    if (progressing(id)) return fail(id, "is called lost while it runs");
+    t.went_back = true;
+    t.ended.reset();
+    if (c && c->alive && c->job) t.frontier = progress(*c, now);
+    else if (image) t.frontier = image->progress;
+    else t.destroyed = true;
+}
+
+void World::go_back(const JobId& id, const At* checkpoint) {
+    Truth& t = truths[id];
+    if (progressing(id)) return fail(id, "goes back while a copy of it runs");
+    const Image* image = checkpoint ? complete_image(*checkpoint) : nullptr;
+    if (checkpoint && !image) return fail(id, "goes back to a checkpoint that is not there");
+    if (image && image->progress > t.frontier) return fail(id, "goes back to what has not been");
+    t.frontier = image ? image->progress : 0;
+    t.ran = image != nullptr;
+    t.destroyed = false;
+    t.went_back = true;
+    t.ended.reset();
 }
 
 void World::remove(const At& at, Nanos now) {

@@ -10,6 +10,7 @@
 //   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point; a
 //             copy
 //             that lacks memory, and an image without it, are none
+//   back      a job goes back only when no copy of it runs, to a checkpoint that is there, and from then on stands there
 //   ended     a job that ended by itself never makes progress again
 #pragma once
 
@@ -41,6 +42,7 @@ struct Capsule {
 struct Image {
     bool complete = false;
     int64_t progress = 0;
+    bool in_ram = false;  // gone with its machine
     // Else it is nothing without the frozen job there, in this life of its daemon and this order to send it.
     MoveForm form = MoveForm::stop_and_copy;
     NodeName source;
@@ -52,6 +54,7 @@ struct Image {
 struct Truth {
     bool ran = false, cancelled = false;
     bool destroyed = false;         // its PID 1 was killed from outside while it held the newest state
+    bool went_back = false;         // to a checkpoint, or to its beginning
     bool program_error = false;     // it can nowhere be executed
     int64_t work = 0;               // progress at which it ends by itself
     int64_t frontier = 0;           // the farthest that it ever came
@@ -80,6 +83,12 @@ class World {
     void destroy(const At& at, Nanos now);                 // PID 1 killed from outside
     void remove(const At& at, Nanos now);                  // image and directory
     void drop_image(const At& at, Nanos now);
+    // Whatever runs there ends, and images in memory with it.
+    void machine_dies(const NodeName& node, Nanos now);
+    // Its home says that it goes on from that checkpoint (none: anew).
+    // It was let run elsewhere, and that is lost: the copy at its source is the job.
+    void stands_at(const JobId& id, const At& source, Nanos now);
+    void go_back(const JobId& id, const At* checkpoint);
 
     Capsule* capsule(const At& at);
     const Image* complete_image(const At& at) const;

@@ -301,6 +301,8 @@ struct Street {
                 stand(copy, c.id);
                 copies.erase({node, c.id, c.epoch.n});
                 return event(node, c, GuestState::unknown);
+            case GuestVerb::keep:  // no job here has checkpoints
+            case GuestVerb::checkpoint:
             case GuestVerb::signal: return;
         }
     }

@@ -102,7 +102,7 @@ struct Bench {
     std::string text() const {
         static const char* const verbs[] = {"?",      "query",  "start",  "prepare", "prepare_dump", "ship",
                                             "freeze", "commit", "resume", "release", "restore_here", "drop",
-                                            "kill",   "signal"};
+                                            "kill",   "signal", "keep",   "checkpoint"};
         std::string s;
         const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
         for (const auto& o : out) {

@@ -109,7 +109,7 @@ struct Node {
         ck_assert_text(output, wanted);
     }
     void dumped(Cell& c) {
-        c.ready_criu(false);
+        c.ready_criu(false, false);
         await(c, Kind::criu_ready);
         c.dump(0);
         await(c, Kind::froze);
@@ -134,7 +134,7 @@ struct Node {
     }
     Cell& held_copy_of(Cell& source) {
         Cell& copy = add(2);
-        copy.ready_criu(false);
+        copy.ready_criu(false, false);
         await(copy, Kind::criu_ready);
         dumped(source);
         ship(source, copy);
@@ -237,7 +237,7 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
         // souk-init serves one connection: another one ends the cell's, before or after it has read what was asked.
         Fd other;
         if (i % 2 == 0) other = std::move(*Capsule::connect(directory.get()));
-        c.ready_criu(false);
+        c.ready_criu(false, false);
         if (i % 2 == 1) other = std::move(*Capsule::connect(directory.get()));
         n.await(c, Kind::criu_ready);
         c.dump(0);

@@ -84,13 +84,53 @@ struct Bench {
     static std::string effect_name(What w) {
         static const char* const names[] = {"create", "start", "criu", "ahead", "dump-move", "dump-disk",
                                             "ship",   "finish-dump", "undo",   "restore",   "restore-local",
-                                            "run",    "kill",        "remove", "signal"};
+                                            "run",    "kill",        "remove", "signal",    "place",
+                                            "dump-keep", "go-on",    "send",   "drop-checkpoint"};
         return names[static_cast<size_t>(w)];
     }
     GuestState state() const { return g.find(key) ? g.find(key)->state : GuestState::unknown; }
 };
 
 }  // namespace
+
+START_TEST(a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted) {
+    const auto dumped = [] {
+        Bench b;
+        b.running().command(GuestVerb::checkpoint);
+        ck_assert_text(b.text(), "criu");
+        ck_assert_text(b.criu_ready().text(), "dump-keep");
+        ck_assert_text(b.dump_held().text(), "go-on");
+        return b;
+    };
+    Bench b = dumped();
+    ck_assert_text(b.undone().text(), "send >running");
+    ck_assert_text(b.end([](Guest& m, guest::Outputs& o) { m.checkpoint_sent(key, o); }).text(), "drop-checkpoint");
+    Bench failed = dumped();
+    failed.undone().end([](Guest& m, guest::Outputs& o) { m.checkpoint_failed(key, "cut", o); });
+    ck_assert_text(failed.text(), "drop-checkpoint >running(cut)");
+    Bench frozen = dumped();
+    ck_assert_text(frozen.undone().command(GuestVerb::freeze).text(), "drop-checkpoint criu/disk");
+    Bench at_once = dumped();
+    ck_assert_text(at_once.command(GuestVerb::freeze).text(), "");
+    ck_assert_text(at_once.undone().text(), "drop-checkpoint criu/disk");
+}
+END_TEST
+
+START_TEST(a_kept_checkpoint_is_a_frozen_job_that_never_ran_here) {
+    Bench b;
+    b.g.set_accepting(false, "off the market", b.out);
+    ck_assert_text(b.command(GuestVerb::keep).text(), "p:starting place");
+    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert_text(b.text(), ">prepared");
+    b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, MoveForm::stop_and_copy, o); });
+    ck_assert_text(b.text(), "P:frozen >frozen");
+    ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
+    Bench early;
+    early.command(GuestVerb::keep).end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert_text(early.command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(early.gone().text(), "remove E >unknown");
+}
+END_TEST
 
 START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     Bench b;
@@ -528,7 +568,8 @@ START_TEST(a_candidate_that_is_killed_leaves_nothing) {
 }
 END_TEST
 
-UNIT_SUITE(guest, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
+UNIT_SUITE(guest, a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted,
+           a_kept_checkpoint_is_a_frozen_job_that_never_ran_here, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
            a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
            refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
            a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,

@@ -57,7 +57,7 @@ struct Dice {
     }
     JobStats stats() {
         return {u32(), u32(), u32(), u32(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}, up_to(int64_t{1} << 60),
-                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}, {up_to(INT64_MAX / 10)}};
+                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}, u32(), {up_to(INT64_MAX / 10)}};
     }
     MoveForecast forecast() {
         return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)},
@@ -73,6 +73,8 @@ struct Dice {
         s.net = any(NetMode::host, NetMode::own);
         s.tcp = s.net == NetMode::own ? TcpPolicy::keep : any(TcpPolicy::close, TcpPolicy::refuse);
         s.address = {u32()};
+        s.checkpoint_every = {up_to(INT64_MAX / 10)};
+        s.restart = flag();
         s.path = "/bin/" + bytes(20, 1);
         s.cwd = "/" + bytes(20, 1);
         s.umask = static_cast<uint32_t>(rng.below(01000));
@@ -116,8 +118,8 @@ SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line()};
 SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
-            d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.stats(), d.places(),
-            d.flag(), d.i32(), d.line()};
+            d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
+            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.stats(), d.places(), d.flag(), d.i32(), d.line()};
 END
 SAMPLE(ProviderReport)
     return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),
@@ -140,9 +142,11 @@ SAMPLE(Directory)
     v.peers.resize(r.below(50));
     for (auto& peer : v.peers) peer = {d.node(), d.address()};
     return v;
-    END SAMPLE(GuestCommand) GuestCommand v{d.id(),
+END
+SAMPLE(NodeLost) return {d.node()}; END
+SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                             d.epoch(),
-                                            d.any(GuestVerb::query, GuestVerb::signal),
+                                            d.any(GuestVerb::query, GuestVerb::checkpoint),
                                             {},
                                             d.node(),
                                             d.address(),
@@ -151,14 +155,14 @@ SAMPLE(Directory)
                                             static_cast<int32_t>(r.between(1, 65'536)),
                                             static_cast<int32_t>(r.between(1, 64))};
     v.new_epoch = {v.epoch.n + 1 + r.below(9)};
-    if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || d.flag()) v.spec = d.spec();
+    if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep || d.flag()) v.spec = d.spec();
     return v;
 END
 SAMPLE(GuestEvent)
     GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
                  static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
                  d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), {d.up_to(INT64_MAX / 10)},
-                 {d.counter(), d.counter()}};
+                 {d.counter(), d.counter()}, d.counter(), {}};
     if (v.state == GuestState::dumping) v.forecast = d.forecast();
     return v;
 END
@@ -205,13 +209,15 @@ SAMPLE(HomeJob)
             d.any(JobPhase::waiting, JobPhase::finished), d.peer(), d.epoch(), d.peer(), d.epoch(), d.epoch(),
             d.any(MoveStep::none, MoveStep::release), d.flag(), d.counter(), d.flag(), d.stats(), d.places(), d.line(),
             d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, {d.up_to(money_max.micro)}, d.flag(), r.next(), {},
-            {d.up_to(INT64_MAX / 10)}};
+            {d.up_to(INT64_MAX / 10)},
+            {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
+            {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()}};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     return v;
 END
 SAMPLE(GuestJob)
     return {{d.id(), d.epoch()}, d.spec(), d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)),
-            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
+            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
 END
 
 }  // namespace souk::unit

@@ -15,7 +15,7 @@ namespace {
 
 struct Verb {
     const char *name, *alias;
-    // What it takes: J a job, N a node, n a node that may be left out, a an account that may be left out, v "verify".
+    // What it takes: J a job, N a node, l "lost", n a node that may be left out, a an account that may be left out, v "verify".
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -31,6 +31,7 @@ constexpr Verb verbs[] = {
     {"freeze", nullptr, "J", true, nullptr},
     {"thaw", nullptr, "Jn", true, nullptr},
     {"release", nullptr, "J", false, nullptr},
+    {"node", nullptr, "lN", false, nullptr},
     {"account", nullptr, "a", false, accounts_text},
     {"receipts", nullptr, "", false, receipts_text},
     {"prices", nullptr, "", false, prices_text},
@@ -60,6 +61,9 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOp
         const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
         if (takes[i] == 'v') {
             if (word != "verify") return fail("ledger: 'verify' is what can be done");
+        } else if (takes[i] == 'l') {
+            if (word != "lost") return fail("node: 'lost' is what can be said of it");
+            question.args.emplace_back(word);
         } else if (takes[i] == 'a' && !word.empty()) {
             question.args.emplace_back(word);
         } else if ((takes[i] == 'n' || takes[i] == 'a') && word.empty()) {
@@ -119,6 +123,7 @@ int run(int argc, char** argv) {
          "  freeze ID           freeze a job\n"
          "  thaw ID [NODE]      let a frozen job run (there)\n"
          "  release ID          the job is the market's again\n"
+         "  node lost NAME      it will not come back: its jobs go on from their checkpoints\n"
          "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it "
          "paid\n"
          "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"

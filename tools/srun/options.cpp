@@ -33,6 +33,16 @@ Result<Nanos> parse_run_time(std::string_view text) {
     return parse_span(text, 3'600, hours_max, "hours");
 }
 
+Result<Nanos> parse_time(std::string_view text) {
+    const char unit = text.empty() ? ' ' : text.back();
+    const int64_t seconds = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (seconds == 0 || error != std::errc{} || end + 1 != text.data() + text.size() || n < 1 || n > 1'000'000)
+        return fail("'" + std::string(text) + "' is not a time such as 90s, 10m or 2h");
+    return Nanos::from_s(n * seconds);
+}
+
 Status check_strategy(std::string_view text) {
     const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
         return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != '\'' && c != '"';
@@ -166,6 +176,18 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  TRY_ASSIGN(o.runtime, parse_run_time(t));
                  return {};
              }},
+            {0, "checkpoint-every", "TIME",
+             "write down the running job so often (90s, 10m, 2h): if its node is lost, it goes on from there",
+             [&o](const char* t) -> Status {
+                 o.form_given = true;
+                 TRY_ASSIGN(o.checkpoint_every, parse_time(t));
+                 return {};
+             }},
+            {0, "restart", nullptr, "if its node is lost and there is no checkpoint, begin anew",
+             [&o](const char*) -> Status {
+                 o.form_given = o.restart = true;
+                 return {};
+             }},
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
             {'J', "job", "ID", "change the terms of this job", set_text(change)},
             {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
@@ -215,7 +237,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         o.job = change.empty() ? attach : change;
         if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
-            return usage("--detach, --name, --move, --net and --tcp are only for a new job");
+            return usage("--detach, --name, --move, --net, --tcp, --checkpoint-every and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
         return Parsed::go;

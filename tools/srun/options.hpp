@@ -22,7 +22,9 @@ struct SrunOptions {
     MovePolicy move = MovePolicy::automatic;
     TcpPolicy tcp = TcpPolicy::close;
     NetMode net = NetMode::host;
-    bool form_given = false, tcp_given = false;  // one of the three; that
+    Nanos checkpoint_every;  // 0: as the node is configured
+    bool restart = false;
+    bool form_given = false, tcp_given = false;  // one of these; tcp
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos runtime;  // --quote

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node dies for good: its job goes on from its last checkpoint, its output says where, and nothing of it runs twice."""
+import os
+import re
+import signal
+import subprocess
+
+
+import programs
+from conftest import alive, read_text, until
+from test_crash import Absence
+
+
+def at_n2(market, *options):
+    """A chain job of n1 that runs on n2."""
+    job = market.srun(*options, "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+    market.until_runs(job.id)
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    return job
+
+
+def checkpoint(market, job):
+    """Waits for a checkpoint that was made from now on."""
+    epoch = newest_image(market, job)
+    return until("a checkpoint lies at its home", lambda: newest_image(market, job) > epoch and
+                 market.job(job.id).get("checkpoint_node") == "n1", 60)
+
+
+def images(market, job, node="n1"):
+    directory = f"{market.run_dir}/state/{node}/images"
+    return [n for n in os.listdir(directory) if n.startswith(job.id + ".")] if os.path.isdir(directory) else []
+
+
+def newest_image(market, job):
+    return max([int(n.split(".")[2]) for n in images(market, job) if not n.endswith(".part")], default=0)
+
+
+def lose(market, name, job):
+    """The node's daemon and its capsule of the job die, and the daemon stays away: only within an Absence."""
+    agent = market.daemon(name)["pid"]
+    os.kill(agent, signal.SIGKILL)
+    until("the agent is dead", lambda: not alive(agent))
+    for _, _, pids in market.capsules(job.id, name):
+        for pid in pids:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+    until("its capsule is dead", lambda: not market.capsules(job.id, name))
+    until("the market knows", lambda: not [p for p in market.providers() if p["node"] == name and p["connected"]])
+
+
+def check_spliced(job, again):
+    """The chain until the node was lost, and behind it the chain from the checkpoint on, `again` bytes of it once more."""
+    text = bytes(job.out).decode()
+    end = int(text.splitlines()[-1].split()[1])
+    wanted = programs.chain_text(end)  # that of a job that nothing befell
+    assert len(text) == len(wanted) + again
+    cut = len(os.path.commonprefix([text, programs.chain_text(end + 1000)]))
+    assert 0 < again < cut and text[cut:] == wanted[cut - again:]
+
+
+def test_a_job_whose_node_dies_for_good_goes_on_from_its_checkpoint_elsewhere(market):
+    job = at_n2(market, "--checkpoint-every", "1s")
+    checkpoint(market, job)
+    before = job.lines()
+    job.printed(before + 20)
+    with Absence(market):
+        lose(market, "n2", job)
+        market.tool("marketctl", "node", "lost", "n2")
+        market.tool("marketctl", "release", job.id)
+        moved = market.until_runs(job.id)
+        assert moved["where"] in ("n1", "n3") and moved["resumes"] == 1
+        job.printed(job.lines() + 20)
+        mark = until("the mark", lambda: [t for t in job.told if "goes on from its checkpoint" in t])
+    assert len(mark) == 1
+    again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
+    market.until_up()
+    checkpoint(market, job)  # of the new epoch
+    job.process.stdin.close()
+    assert job.wait() == 7
+    check_spliced(job, again)
+    until("no image of it is left", lambda: not [i for n in ("n1", "n2", "n3") for i in images(market, job, n)])
+
+
+def test_checkpoints_take_the_place_of_one_another_and_the_output_is_that_of_a_job_without(market):
+    job = at_n2(market, "--checkpoint-every", "1s")
+    for _ in range(3):
+        checkpoint(market, job)
+        assert len(images(market, job)) <= 3  # the last, the one before while it is dropped, the next
+    seen = market.job(job.id)
+    assert seen["checkpoint_bytes"] > 100_000 and seen["checkpoint_age_s"] < 60 and "resumes" not in seen
+    market.tool("marketctl", "move", job.id, "n3")
+    market.until_job(job.id, "has moved", lambda j: j["migrations"] >= 2)
+    checkpoint(market, job)
+    job.process.stdin.close()
+    assert job.wait() == 7
+    programs.check_chain(job.out)
+    until("no image of it is left", lambda: not images(market, job))
