@@ -244,7 +244,7 @@ bool Timer::waiting() const { return core_ != nullptr && core_->timers().waiting
 
 LoopOptions LoopOptions::for_many_peers() {
     LoopOptions options;
-    options.ring = {.sq_entries = 1024, .cq_entries = 16 * 1024, .buffers = 1024, .buffer_bytes = 4 * 1024};
+    options.ring = {.sq_entries = 1024, .cq_entries = 16 * 1024, .buffers = 1024, .buffers_first = 16, .buffer_bytes = 4 * 1024};
     options.completions_per_iteration = 4 * 1024;
     return options;
 }

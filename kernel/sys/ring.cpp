@@ -55,7 +55,7 @@ Status Ring::set_up(const RingOptions& options) {
 }
 
 Status Ring::set_up_buffers(const RingOptions& options) {
-    MUST(std::has_single_bit(options.buffers) && options.buffers <= 32768);
+    MUST(std::has_single_bit(options.buffers) && options.buffers <= 32768 && options.buffers_first > 0);
     buffer_count_ = options.buffers;
     buffer_bytes_ = options.buffer_bytes;
     const size_t head = (buffer_count_ * sizeof(io_uring_buf) + page - 1) / page * page;
@@ -71,11 +71,17 @@ Status Ring::set_up_buffers(const RingOptions& options) {
     if (const int ret = io_uring_register_buf_ring(&ring_, &reg, 0); ret < 0)
         return fail_errno("registering receive buffers with io_uring", -ret);
     io_uring_buf_ring_init(buffer_ring_);
-    for (unsigned i = 0; i < buffer_count_; ++i)
-        io_uring_buf_ring_add(buffer_ring_, buffers_ + size_t{i} * buffer_bytes_, buffer_bytes_,
-                              static_cast<uint16_t>(i), io_uring_buf_ring_mask(buffer_count_), static_cast<int>(i));
-    io_uring_buf_ring_advance(buffer_ring_, static_cast<int>(buffer_count_));
+    publish(options.buffers_first);
     return {};
+}
+
+void Ring::publish(unsigned count) {
+    const unsigned first = published_;
+    published_ = std::max(first, std::min(count, buffer_count_));
+    for (unsigned i = first; i < published_; ++i)
+        io_uring_buf_ring_add(buffer_ring_, buffers_ + size_t{i} * buffer_bytes_, buffer_bytes_, static_cast<uint16_t>(i),
+                              io_uring_buf_ring_mask(buffer_count_), static_cast<int>(i - first));
+    io_uring_buf_ring_advance(buffer_ring_, static_cast<int>(published_ - first));
 }
 
 Ring::~Ring() {

@@ -18,7 +18,8 @@ namespace souk {
 struct RingOptions {
     unsigned sq_entries = 128;
     unsigned cq_entries = 1024;
-    unsigned buffers = 64;             // a power of two
+    unsigned buffers = 64;             // at most; a power of two
+    unsigned buffers_first = 64;       // at the start: all are touched in turn, so more cost memory also when little comes
     unsigned buffer_bytes = 16 * 1024;
     unsigned first_rung = 0;           // where on the ladder of set-up flags to begin
 };
@@ -46,6 +47,9 @@ class Ring {
     // The received bytes of a completion with IORING_CQE_F_BUFFER; valid until its buffer is given back.
     ByteView buffer(const io_uring_cqe& cqe) const;
     void give_back(const io_uring_cqe& cqe);
+    // A receive found none: twice as many from now on, up to RingOptions::buffers.
+    void more_buffers() { publish(2 * published_); }
+    unsigned buffers_published() const { return published_; }
 
     unsigned setup_flags() const { return ring_.flags; }
 
@@ -53,13 +57,14 @@ class Ring {
     Ring() = default;
     Status set_up(const RingOptions& options);
     Status set_up_buffers(const RingOptions& options);
+    void publish(unsigned count);
 
     io_uring ring_{};
     bool open_ = false;
     io_uring_buf_ring* buffer_ring_ = nullptr;
     size_t map_bytes_ = 0;
     uint8_t* buffers_ = nullptr;
-    unsigned buffer_count_ = 0;
+    unsigned buffer_count_ = 0, published_ = 0;
     unsigned buffer_bytes_ = 0;
 };
 

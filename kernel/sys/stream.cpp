@@ -118,6 +118,7 @@ void StreamObject::received(const io_uring_cqe& cqe, bool more) {
         if (!paused_ && held_.empty()) end_of_input();
     } else if (cqe.res == -ENOBUFS) {
         ++core_.stats().buffer_shortages;  // armed again once this iteration has given buffers back
+        core_.ring().more_buffers();
     } else if (cqe.res != -ECANCELED && cqe.res != -EINTR && cqe.res != -EAGAIN) {
         broken(fail_errno("receive", -cqe.res).value());
     }

@@ -189,6 +189,7 @@ END_TEST
 START_TEST(a_paused_stream_delivers_nothing_and_holds_its_peer_back) {
     LoopOptions options;
     options.ring.buffers = 8;
+    options.ring.buffers_first = 1;
     options.ring.buffer_bytes = 4096;
     Loop loop = open_loop(options);
     Fd ours, theirs;
@@ -431,6 +432,18 @@ START_TEST(a_thousand_connections_echo_over_tcp) {
 }
 END_TEST
 
+START_TEST(receive_buffers_are_given_out_as_they_are_missed_and_no_more_than_there_are) {
+    const auto opened = Ring::open({.buffers = 8, .buffers_first = 3});
+    OK(opened);
+    Ring& ring = **opened;
+    ck_assert_uint_eq(ring.buffers_published(), 3);
+    for (const unsigned now : {6u, 8u, 8u}) {
+        ring.more_buffers();
+        ck_assert_uint_eq(ring.buffers_published(), now);
+    }
+}
+END_TEST
+
 START_TEST(a_file_is_synced_while_the_loop_goes_on_and_what_cannot_be_says_so) {
     const TempDir dir;
     const Fd file = *open_at(dir.fd.get(), "file", O_RDWR | O_CREAT, 0600);
@@ -519,6 +532,7 @@ UNIT_SUITE(loop,
            a_lingering_stream_ends_at_its_limit_when_the_peer_never_reads,
            objects_close_in_their_own_callbacks_and_slots_are_reused_without_crosstalk,
            a_thousand_connections_echo_over_tcp,
+           receive_buffers_are_given_out_as_they_are_missed_and_no_more_than_there_are,
            a_file_is_synced_while_the_loop_goes_on_and_what_cannot_be_says_so,
            a_loop_that_is_full_refuses_and_goes_on,
            a_loop_may_go_with_everything_under_way);
