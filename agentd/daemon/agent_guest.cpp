@@ -154,7 +154,7 @@ void Agent::open_ahead() {
     };
     h.state = [this](uint64_t number, const wire::PagesState& state) { peers_->want_pages(number, state); };
     h.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
-    ahead_ = std::make_unique<AheadLinks>(loop_, config_.node, config_.address, std::move(h));
+    ahead_ = std::make_unique<AheadLinks>(loop_, BulkIdentity{config_.node, config_.address}, std::move(h));
 }
 
 // To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in another form; only a

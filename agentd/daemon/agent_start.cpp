@@ -174,7 +174,7 @@ Status Agent::begin(std::function<void()> on_ready) {
         peers_->receive_raw(number, std::move(on_bytes));
     };
     transfers.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
-    transfers_ = std::make_unique<Transfers>(loop_, config_.node, config_.address, std::move(transfers));
+    transfers_ = std::make_unique<Transfers>(loop_, BulkIdentity{config_.node, config_.address}, std::move(transfers));
     open_ahead();
 
     MarketLink::Handlers market;

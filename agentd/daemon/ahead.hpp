@@ -11,6 +11,7 @@
 #include <string>
 
 #include "agentd/core/guest.hpp"
+#include "agentd/daemon/bulk_sender.hpp"
 #include "checkpoint/pages.hpp"
 #include "kernel/sys/loop.hpp"
 #include "market/wire/channel.hpp"
@@ -35,7 +36,7 @@ class AheadLinks {
         std::function<void(uint64_t connection, const wire::PagesState&)> state;
         std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
     };
-    AheadLinks(Loop& loop, NodeName node, std::string address, Handlers handlers);
+    AheadLinks(Loop& loop, BulkIdentity own, Handlers handlers);
 
     // Connects; `round` or `refused` follows. bytes: what the job has now.
     void open(const GuestKey& from, const GuestKey& to, const Peer& dest, uint64_t bytes);
@@ -51,14 +52,10 @@ class AheadLinks {
 
   private:
     struct Sending {
-        GuestKey to;
-        uint64_t bytes = 0;
-        Connect connecting;
-        std::unique_ptr<wire::Channel> channel;
         AheadSource* source = nullptr;  // while a round is sent
         bool accepted = false;
-        Watch writable;
-        Timer stall, again, limit;  // limit: of a round
+        Timer limit;  // of a round
+        std::unique_ptr<BulkSender> link;
     };
     struct Receiving {
         GuestKey key;
@@ -66,17 +63,13 @@ class AheadLinks {
         std::unique_ptr<PageSections> sections;
         bool failed = false;
     };
-    void connected(const GuestKey& from, Result<Fd> socket);
     void heard(const GuestKey& from, const wire::Frame& frame);
-    void pump(const GuestKey& from);
-    Status pump_some(const GuestKey& from, Sending& s);
     void end(const GuestKey& from, const std::string& why);
     Status section(uint64_t connection, const PageRange& range, std::string_view bytes);
     void receive(uint64_t connection, ByteView bytes);
 
     Loop& loop_;
-    NodeName node_;
-    std::string address_;
+    BulkIdentity own_;
     Handlers handlers_;
     std::map<GuestKey, Sending> sending_;
     std::map<uint64_t, Receiving> receiving_;

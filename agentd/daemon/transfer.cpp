@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/transfer.hpp"
 
-#include <poll.h>
-
 namespace souk {
 namespace {
 
-constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20);
-constexpr size_t slice_bytes = 1 << 20;
+constexpr Nanos stall_limit = Nanos::from_s(20);
 constexpr uint64_t rate_from_bytes = 16 << 20;  // less says nothing about a link
 
 }  // namespace
 
-Transfers::Transfers(Loop& loop, NodeName node, std::string address, Handlers handlers)
-    : loop_(loop), node_(std::move(node)), address_(std::move(address)), handlers_(std::move(handlers)) {}
+Transfers::Transfers(Loop& loop, BulkIdentity own, Handlers handlers)
+    : loop_(loop), own_(std::move(own)), handlers_(std::move(handlers)) {}
 
 // ------------------------------------------------------------------------------------------------------- source
 
@@ -27,43 +24,22 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
         s.cargo = std::move(*cargo);
         TRY_ASSIGN(ImageReader reader, ImageReader::open(s.cargo.image.get(), s.cargo.needs));
         s.reader = std::make_unique<ImageReader>(std::move(reader));
-        TRY_ASSIGN(const Address address, Address::parse(dest.address));
-        TRY_ASSIGN(s.connecting, loop_.connect(address, connect_limit, [this, from](Result<Fd> socket) { connected(from, std::move(socket)); }));
+        const wire::ImageBegin first{to.id, to.epoch, from.epoch, own_.node, s.cargo.form};
+        BulkSender::Handlers handlers;
+        handlers.frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
+        handlers.piece = [this, from] { return next_piece(sending_.at(from)); };
+        handlers.sent = [this, from](size_t bytes) { piece_left(sending_.at(from), bytes); };
+        // Behind an image the next word is the destination's, and the home's patience the limit.
+        handlers.idle = [this, from] {
+            if (const Sending& idle = sending_.at(from); idle.cargo.pages) idle.link->not_waiting();
+        };
+        handlers.ended = [this, from](const std::string& why) { end_sending(from, why); };
+        s.link = std::make_unique<BulkSender>(loop_, own_, dest, wire::FrameType::image_begin, wire::pack(first),
+                                              std::move(handlers));
         return {};
     };
     // The caller is in the middle of its own step: a failure is told after it.
     if (auto begun = begin(); !begun) loop_.defer([this, from, why = begun.error().message] { end_sending(from, why); });
-}
-
-void Transfers::connected(const GuestKey& from, Result<Fd> socket) {
-    const auto it = sending_.find(from);
-    if (it == sending_.end()) return;
-    if (!socket) return end_sending(from, socket.error().message);
-    (void)set_no_delay(socket->get());
-    wire::ChannelHandlers handlers;
-    handlers.on_frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
-    handlers.on_closed = [this, from](const Error& e) { end_sending(from, e.message); };
-    wire::ChannelOptions options;
-    options.side = wire::Side::connector;
-    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
-    if (!channel) return end_sending(from, channel.error().message);
-    Sending& s = it->second;
-    s.channel = std::move(*channel);
-    wire::Hello hello;
-    hello.role = wire::Role::image;
-    hello.node = node_;
-    hello.address = address_;
-    (void)s.channel->send(wire::FrameType::hello, wire::pack(hello));
-    const wire::ImageBegin begin{s.to.id, s.to.epoch, from.epoch, node_, s.cargo.form};
-    (void)s.channel->send(wire::FrameType::image_begin, wire::pack(begin));
-    s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination does not answer"); });
-}
-
-// One slice: what the connection takes now, up to a bound; the rest when it is writable, or when others had their turn.
-void Transfers::pump(const GuestKey& from) {
-    const auto it = sending_.find(from);
-    if (it == sending_.end()) return;
-    if (const Status pumped = pump_some(from, it->second); !pumped) end_sending(from, pumped.error().message);
 }
 
 // The image, and then what is wanted of the pages.
@@ -77,29 +53,9 @@ Result<std::string_view> Transfers::next_piece(Sending& s) {
     return s.cargo.pages->piece();
 }
 
-Status Transfers::pump_some(const GuestKey& from, Sending& s) {
-    s.stall = loop_.after(stall_limit, [this, from] { end_sending(from, "the destination takes no more of the image"); });
-    for (size_t slice = 0; slice < slice_bytes;) {
-        TRY_ASSIGN(const std::string_view piece, next_piece(s));
-        if (piece.empty()) {
-            s.writable.close();
-            if (s.cargo.pages) s.stall.cancel();  // the next word is the destination's, and the home's patience the limit
-            return {};
-        }
-        const bool image = !s.image_sent;
-        TRY_ASSIGN(const size_t sent, s.channel->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()}));
-        if (sent == 0) {
-            if (s.writable) return s.writable.set_events(POLLOUT), Status{};
-            TRY_ASSIGN(s.writable, loop_.watch(s.channel->fd(), POLLOUT, [this, from](short) { pump(from); }));
-            return {};
-        }
-        if (image) s.reader->sent(sent);
-        else s.cargo.pages->sent(sent);
-        slice += sent;
-    }
-    if (s.writable) s.writable.set_events(0);
-    s.again = loop_.after(Nanos{}, [this, from] { pump(from); });
-    return {};
+void Transfers::piece_left(Sending& s, size_t bytes) {
+    if (s.image_sent) s.cargo.pages->sent(bytes);
+    else s.reader->sent(bytes);
 }
 
 void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
@@ -107,7 +63,7 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
     if (it == sending_.end()) return;
     if (f.type == wire::FrameType::welcome) {
         it->second.began = Loop::now();
-        return pump(from);
+        return it->second.link->pump();
     }  // hello and begin have left together
     if (f.type == wire::FrameType::image_result) {
         const auto result = wire::unpack<wire::ImageResult>(f.body);
@@ -118,16 +74,16 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
         const auto state = wire::unpack<wire::PagesState>(f.body);
         return state ? wanted(from, *state) : end_sending(from, state.error().message);
     }
-    const auto text = f.type == wire::FrameType::error ? wire::unpack<wire::ErrorText>(f.body) : Result<wire::ErrorText>(fail("an unexpected frame"));
-    end_sending(from, text ? text->text : text.error().message);
+    end_sending(from, BulkSender::refusal(f));
 }
 
 void Transfers::wanted(const GuestKey& from, const wire::PagesState& state) {
-    const auto& pages = sending_.at(from).cargo.pages;
+    const Sending& s = sending_.at(from);
+    const auto& pages = s.cargo.pages;
     if (!pages) return end_sending(from, "the destination wants pages that are in the image");
     for (const PageRange& wish : state.wishes) pages->wish(wish);
     if (state.restored) pages->acknowledged(state.put);
-    pump(from);
+    s.link->pump();
 }
 
 void Transfers::end_sending(const GuestKey& from, const std::string& why) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "agentd/core/guest.hpp"
+#include "agentd/daemon/bulk_sender.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/stream.hpp"
 #include "kernel/sys/loop.hpp"
@@ -37,7 +38,7 @@ class Transfers {
         std::function<void(uint64_t connection, const wire::PagesState&)> want;
         std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
     };
-    Transfers(Loop& loop, NodeName node, std::string address, Handlers handlers);
+    Transfers(Loop& loop, BulkIdentity own, Handlers handlers);
 
     // What is to be sent: the image directory, and what is not in it.
     struct Cargo {
@@ -66,16 +67,13 @@ class Transfers {
   private:
     struct Sending {
         GuestKey to;
-        Connect connecting;
-        std::unique_ptr<wire::Channel> channel;
-        Watch writable;
         Cargo cargo;
         std::unique_ptr<ImageReader> reader;
         bool image_sent = false;
         NodeName node;
         Nanos began;  // to send
-        Timer stall, again;
         Done done;
+        std::unique_ptr<BulkSender> link;
     };
     struct Receiving {
         GuestKey key;
@@ -85,12 +83,10 @@ class Transfers {
         Timer stall;
     };
 
-    void connected(const GuestKey& from, Result<Fd> socket);
     void sender_frame(const GuestKey& from, const wire::Frame& frame);
     void wanted(const GuestKey& from, const wire::PagesState& state);
-    void pump(const GuestKey& from);
-    Status pump_some(const GuestKey& from, Sending& s);
     Result<std::string_view> next_piece(Sending& s);
+    void piece_left(Sending& s, size_t bytes);
     void end_sending(const GuestKey& from, const std::string& why);
     void sent(const GuestKey& from);
     Status begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin);
@@ -103,8 +99,7 @@ class Transfers {
     uint64_t receiving_pages(const GuestKey& key) const;
 
     Loop& loop_;
-    NodeName node_;
-    std::string address_;
+    BulkIdentity own_;
     Handlers handlers_;
     std::map<GuestKey, Sending> sending_;
     std::map<NodeName, double> rates_;  // of nodes that an image went to

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/bulk_sender.hpp"
+
+#include <poll.h>
+
+namespace souk {
+namespace {
+constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20);
+constexpr size_t slice_bytes = 1 << 20;
+}  // namespace
+
+BulkSender::BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, wire::FrameType first, std::string body,
+                       Handlers handlers)
+    : loop_(loop), handlers_(std::make_shared<const Handlers>(std::move(handlers))) {
+    wire::Hello hello;
+    hello.role = wire::Role::image;
+    hello.node = own.node;
+    hello.address = own.address;
+    const auto begin = [&]() -> Status {
+        TRY_ASSIGN(const Address address, Address::parse(dest.address));
+        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this, hello, first, body](Result<Fd> socket) {
+            connected(std::move(socket), hello, first, body);
+        }));
+        return {};
+    };
+    // The owner is in the middle of its own step: a failure is told after it.
+    if (auto begun = begin(); !begun) again_ = loop_.after(Nanos{}, [this, why = begun.error().message] { end(why); });
+}
+
+// The owner drops this object, and with it perhaps where `why` stands.
+void BulkSender::end(const std::string& why) {
+    const auto handlers = handlers_;
+    handlers->ended(std::string(why));
+}
+
+void BulkSender::expect(const char* otherwise) {
+    stall_ = loop_.after(stall_limit, [this, otherwise] { end(otherwise); });
+}
+
+void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello, wire::FrameType first, const std::string& body) {
+    if (!socket) return end(socket.error().message);
+    (void)set_no_delay(socket->get());
+    wire::ChannelHandlers handlers;
+    handlers.on_frame = [this](const wire::Frame& f) {
+        const auto kept = handlers_;
+        kept->frame(f);
+    };
+    handlers.on_closed = [this](const Error& e) { end(e.message); };
+    wire::ChannelOptions options;
+    options.side = wire::Side::connector;
+    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    if (!channel) return end(channel.error().message);
+    channel_ = std::move(*channel);
+    (void)channel_->send(wire::FrameType::hello, wire::pack(hello));
+    (void)channel_->send(first, body);
+    expect("the destination does not answer");
+}
+
+void BulkSender::pump() {
+    if (const Status pumped = pump_some(); !pumped) end(pumped.error().message);
+}
+
+// One slice: what the connection takes now, up to a bound; the rest when it is writable, or when others had their turn.
+Status BulkSender::pump_some() {
+    expect("the destination takes no more of what is sent");
+    for (size_t slice = 0; slice < slice_bytes;) {
+        TRY_ASSIGN(const std::string_view piece, handlers_->piece());
+        if (piece.empty()) {
+            writable_.close();
+            handlers_->idle();
+            return {};
+        }
+        TRY_ASSIGN(const size_t sent, channel_->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()}));
+        if (sent == 0) {
+            if (writable_) return writable_.set_events(POLLOUT), Status{};
+            TRY_ASSIGN(writable_, loop_.watch(channel_->fd(), POLLOUT, [this](short) { pump(); }));
+            return {};
+        }
+        handlers_->sent(sent);
+        slice += sent;
+    }
+    if (writable_) writable_.set_events(0);
+    pump_soon();
+    return {};
+}
+
+void BulkSender::pump_soon() {
+    again_ = loop_.after(Nanos{}, [this] { pump(); });
+}
+
+std::string BulkSender::refusal(const wire::Frame& f) {
+    if (f.type != wire::FrameType::error) return "an unexpected frame";
+    const auto text = wire::unpack<wire::ErrorText>(f.body);
+    return text ? text->text : text.error().message;
+}
+
+}  // namespace souk

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// BulkSender: the source's end of a connection of role `image` to another agentd: made and greeted, a first frame that says
+// what comes, and then bytes as fast as the connection takes them, in slices, so that nothing else is held up. It ends with
+// one `ended`: no connection, a silent or broken peer, or bytes that cannot be had; after that nothing is called. May be
+// dropped at any time, in its own callbacks too. Owned by Transfers (images) and AheadLinks (memory ahead of them).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agentd/core/messages.hpp"
+#include "kernel/sys/loop.hpp"
+#include "market/wire/channel.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+
+// Who sends: as its hello says.
+struct BulkIdentity {
+    NodeName node;
+    std::string address;
+};
+
+class BulkSender {
+  public:
+    struct Handlers {
+        std::function<void(const wire::Frame&)> frame;  // the destination's words, its welcome among them
+        std::function<Result<std::string_view>()> piece;  // what is next; empty: nothing for now, `pump` again
+        std::function<void(size_t bytes)> sent;           // so much of it has left
+        std::function<void()> idle;                       // there was none
+        std::function<void(const std::string& why)> ended;
+    };
+    // Connects. first: the frame that follows the hello.
+    BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, wire::FrameType first, std::string body,
+               Handlers handlers);
+    BulkSender(const BulkSender&) = delete;
+
+    // Sends what there is, now or soon. A peer that takes nothing for 20 s ends it, as does one that says nothing to the
+    // first frame or to what was sent; not_waiting: nothing of it is awaited any more.
+    void pump();
+    void pump_soon();
+    void not_waiting() { stall_.cancel(); }
+
+    // Why an error frame, or one that nobody expects, ends the connection.
+    static std::string refusal(const wire::Frame& frame);
+
+  private:
+    void connected(Result<Fd> socket, const wire::Hello& hello, wire::FrameType first, const std::string& body);
+    Status pump_some();
+    void end(const std::string& why);
+    void expect(const char* otherwise);
+
+    Loop& loop_;
+    std::shared_ptr<const Handlers> handlers_;  // one may drop this object while it runs
+    Connect connecting_;
+    std::unique_ptr<wire::Channel> channel_;
+    Watch writable_;
+    Timer stall_, again_;
+};
+
+}  // namespace souk
