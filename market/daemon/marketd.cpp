@@ -67,43 +67,31 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     return daemon;
 }
 
+namespace {
+// All records of one kind, into the machine: how many there are.
+template <class Record>
+Result<size_t> load_all(const StateDb& db, std::string_view kind, market::Market& market) {
+    TRY_ASSIGN(const auto rows, db.load(kind));
+    for (const auto& row : rows) {
+        TRY_ASSIGN(auto record, wire::unpack<Record>(row.value));
+        market.load(std::move(record));
+    }
+    return rows.size();
+}
+}  // namespace
+
 Status Marketd::load() {
-    TRY_ASSIGN(const auto meta_rows, db_.load(kind_meta));
-    for (const auto& row : meta_rows) {
-        TRY_ASSIGN(const auto meta, wire::unpack<market::MetaRecord>(row.value));
-        market_.load(meta);
-    }
-    TRY_ASSIGN(const auto node_rows, db_.load(kind_node));
-    for (const auto& row : node_rows) {
-        TRY_ASSIGN(auto node, wire::unpack<market::NodeRecord>(row.value));
-        market_.load(std::move(node));
-    }
-    TRY_ASSIGN(const auto job_rows, db_.load(kind_job));
-    for (const auto& row : job_rows) {
-        TRY_ASSIGN(auto job, wire::unpack<market::JobRecord>(row.value));
-        market_.load(std::move(job));
-    }
-    TRY_ASSIGN(const auto account_rows, db_.load(kind_account));
-    for (const auto& row : account_rows) {
-        TRY_ASSIGN(auto account, wire::unpack<market::AccountRecord>(row.value));
-        market_.load(std::move(account));
-    }
-    TRY_ASSIGN(const auto user_rows, db_.load(kind_user));
-    for (const auto& row : user_rows) {
-        TRY_ASSIGN(auto user, wire::unpack<market::UserRecord>(row.value));
-        market_.load(std::move(user));
-    }
-    TRY_ASSIGN(const auto price_rows, db_.load(kind_price));
-    for (const auto& row : price_rows) {
-        TRY_ASSIGN(auto price, wire::unpack<market::PriceRecord>(row.value));
-        market_.load(std::move(price));
-    }
+    TRY(load_all<market::MetaRecord>(db_, kind_meta, market_));
+    TRY_ASSIGN(const size_t nodes, load_all<market::NodeRecord>(db_, kind_node, market_));
+    TRY_ASSIGN(const size_t jobs, load_all<market::JobRecord>(db_, kind_job, market_));
+    TRY(load_all<market::AccountRecord>(db_, kind_account, market_));
+    TRY(load_all<market::UserRecord>(db_, kind_user, market_));
+    TRY(load_all<market::PriceRecord>(db_, kind_price, market_));
     TRY_ASSIGN(book_, ReceiptBook::open(db_));
     TRY_ASSIGN(finished_, FinishedJobs::open(db_));
     market_.set_calendar(calendar());
     market_.started(Loop::now());
-    if (!job_rows.empty() || !node_rows.empty())
-        log_.info("records read", {{"jobs", job_rows.size()}, {"nodes", node_rows.size()}});
+    if (jobs + nodes > 0) log_.info("records read", {{"jobs", jobs}, {"nodes", nodes}});
     return {};
 }
 
