@@ -34,6 +34,7 @@ namespace souk {
 struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
     std::string kernel_facts;          // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
+    Fd reaper{};                       // criu_reaper.c, for CRIUs that restore
 };
 // CRIU in the private prefix, else the system's. Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);
@@ -117,6 +118,9 @@ class CriuSession {
 
 // CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200 characters. Pure.
 std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
+
+// Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were just ending. Pure.
+bool criu_trouble_passes(std::string_view error);
 
 // After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets its first expiry to
 // 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto, images/timerfd.proto.

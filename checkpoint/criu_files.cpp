@@ -95,6 +95,12 @@ Result<int> arm_expired_timerfds(int images) {
     return static_cast<int>(places.size());
 }
 
+bool criu_trouble_passes(std::string_view error) {
+    // criu/seize.c, collect_threads. Of a process whose first thread has ended for good, kernel/sys/movable tells before.
+    return error.find("Zombies with threads are not supported") != error.npos ||
+           error.find("Zombie thread not supported") != error.npos;
+}
+
 std::string criu_error_lines(std::string_view log, size_t lines_max) {
     constexpr size_t line_bytes_max = 200;
     std::string out;

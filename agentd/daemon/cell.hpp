@@ -163,6 +163,7 @@ class Cell {
     void criu_event(const CriuEvent& e);
     void criu_failed(const std::string& why);
     void criu_ended_badly(const CriuEvent& e);
+    bool try_again(const CriuEvent& e);
     void runs_without_criu();
     void close_criu();
     void held_after_dump();
@@ -264,7 +265,13 @@ class Cell {
     uint64_t pages_acknowledged_ = 0;
     bool looked_ = false;
     bool restore_late_ = false;  // when it is told to run
-    bool dump_again_ = false;  // with all of its memory in the image
+    // A dump that is begun once more.
+    enum class Again : uint8_t {
+        no,
+        with_all_memory,  // in the image
+        as_before,        // what kept the one before was of a moment
+    } again_ = Again::no;
+    int dump_tries_ = 0;
     double link_bytes_per_s_ = 0;
     bool filling_ = false;  // runs without all of its memory
 

@@ -73,7 +73,7 @@ Result<AheadSource*> Cell::ahead_round() {
 }
 
 std::optional<AheadFacts> Cell::ahead_facts() const {
-    if (!ahead_ || dump_again_) return std::nullopt;
+    if (!ahead_ || again_ != Again::no) return std::nullopt;
     const RoundFacts& r = ahead_->round;
     const double link = r.took.ns > 0 ? static_cast<double>(r.sent_bytes) / static_cast<double>(r.took.ns) * 1e9 : 0;
     return AheadFacts{r.sent_bytes, r.took, r.left_bytes, link};

@@ -28,6 +28,8 @@ constexpr Nanos ready_limit = Nanos::from_s(20);
 // After the word that a job runs: what need not be told with it.
 constexpr Nanos drop_after = Nanos::from_ms(20), look_after = Nanos::from_ms(20);
 constexpr Nanos last_steps = Nanos::from_ms(500);  // of a restored job from CRIU's last word to its own code
+constexpr Nanos dump_again_after = Nanos::from_ms(10);     // twice as long each time
+constexpr int dump_tries_max = 5;
 constexpr uint64_t image_slack_bytes = 2 << 20;
 
 // Of all files there now.
@@ -143,7 +145,7 @@ void Cell::close_criu() {
 
 // Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no use).
 void Cell::criu_failed(const std::string& why) {
-    const Plan plan = std::exchange(dump_again_, false) ? Plan::dumping : plan_;
+    const Plan plan = std::exchange(again_, Again::no) != Again::no ? Plan::dumping : plan_;
     close_criu();
     if (plan == Plan::dumping && client_) (void)client_.undrain();  // CRIU may have died while it held
     if (helpers_in_ && client_) (void)client_.helpers_leave();
@@ -171,7 +173,8 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
                 criu_ = CriuSession();
                 return;
             }
-            return criu_failed(e.message);
+            if (!try_again(e)) criu_failed(e.message);
+            return;
         case Decided::to_die:  // what was dumped dies with its capsule; the image is the job
             close_criu();
             return kill_capsule();
@@ -183,6 +186,22 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
             limit_ = site_.loop->after(last_steps, [this] { runs_without_criu(); });
             return;
     }
+}
+
+// A dump that CRIU has refused for what lasts a moment only; the job has gone on.
+bool Cell::try_again(const CriuEvent& e) {
+    if (plan_ != Plan::dumping || e.kind != CriuEventKind::failed || !criu_trouble_passes(e.message)) return false;
+    if (dump_tries_ >= dump_tries_max) return false;
+    const Nanos wait{dump_again_after.ns << dump_tries_++};
+    close_criu();
+    (void)client_.helpers_leave();
+    helpers_in_ = false;
+    mend_connections();
+    open_port();
+    update_watch();
+    again_ = Again::as_before;
+    limit_ = site_.loop->after(wait, [this] { ready_criu(to_disk_, to_keep_); });
+    return true;
 }
 
 // Told to run, with its CRIU killed at that moment. If it runs, its end, if any, will tell.
@@ -208,7 +227,7 @@ void Cell::criu_event(const CriuEvent& e) {
     switch (e.kind) {
         case CriuEventKind::ready:
             limit_.cancel();
-            if (dump_again_) return dump(link_bytes_per_s_);
+            if (again_ != Again::no) return dump(link_bytes_per_s_);
             if (has_job_) return tell(CellEvent::Kind::criu_ready);  // else it has been told
             return begin_restore();
         case CriuEventKind::pre_dump: {
@@ -265,7 +284,7 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
     }
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
-    facts.pages_possible = site_.pages_possible && !locked && !dump_again_ && job_group_ && job_group_->entry().v2 >= 0;
+    facts.pages_possible = site_.pages_possible && !locked && again_ != Again::with_all_memory && job_group_ && job_group_->entry().v2 >= 0;
     const bool all_here = to_disk_ || to_keep_;  // nothing stays in the job
     facts.post_copy_possible = facts.pages_possible && !all_here;
     facts.ahead_possible = facts.post_copy_possible && site_.ahead_possible &&
@@ -299,6 +318,7 @@ Status Cell::room_for_image(uint64_t bytes) const {
 
 void Cell::dump(double link_bytes_per_s) {
     link_bytes_per_s_ = link_bytes_per_s;
+    if (again_ == Again::no) dump_tries_ = 0;
     const auto refuse = [&](const std::string& why) {
         plan_ = Plan::dumping;
         criu_failed(why);
@@ -306,7 +326,7 @@ void Cell::dump(double link_bytes_per_s) {
     if (!criu_) return refuse("CRIU is not ready");
     if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error().message);
     plan_ = Plan::dumping;
-    dump_again_ = false;
+    again_ = Again::no;
     DumpOptions options;
     options.root = root_;
     options.terminal = terminal_;
@@ -330,7 +350,7 @@ void Cell::held_after_dump() {
     }
     // Between plan_dump's look and the stop it has locked a file: once more, with all of its memory.
     if (form_ != MoveForm::stop_and_copy && image_has_locks(image_fd_.get())) {
-        dump_again_ = true;
+        again_ = Again::with_all_memory;
         return undo_dump();
     }
     if (auto listed = list_ahead(); !listed) {
@@ -402,7 +422,7 @@ void Cell::undone() {
     helpers_in_ = false;
     if (!std::exchange(image_stays_, false)) drop_image();
     update_watch();
-    if (dump_again_) return ready_criu(to_disk_, to_keep_);
+    if (again_ != Again::no) return ready_criu(to_disk_, to_keep_);
     tell(why.empty() ? CellEvent::Kind::dump_undone : CellEvent::Kind::dump_failed, why);
 }
 

@@ -22,7 +22,7 @@ namespace {
 struct StatLine {
     std::string name;
     char state = '?';
-    pid_t parent = 0;
+    pid_t parent = 0, session = 0;
     int threads = 0;
     uint64_t start_ticks = 0, reserved_bytes = 0, resident_pages = 0;
 };
@@ -32,16 +32,17 @@ bool parse_stat(const std::string& text, StatLine& out) {
     const auto open = text.find('('), close = text.rfind(')');
     if (open == std::string::npos || close == std::string::npos || close < open) return false;
     out.name = text.substr(open + 1, close - open - 1);
-    long parent;
+    long parent, session;
     unsigned long start, reserved, pages;
     const int n = std::sscanf(text.c_str() + close + 1,
-                              " %c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu",
-                              &out.state, &parent, &out.threads, &start, &reserved, &pages);
+                              " %c %ld %*d %ld %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu",
+                              &out.state, &parent, &session, &out.threads, &start, &reserved, &pages);
     out.parent = static_cast<pid_t>(parent);
+    out.session = static_cast<pid_t>(session);
     out.start_ticks = start;
     out.reserved_bytes = reserved;
     out.resident_pages = pages;
-    return n == 6;
+    return n == 7;
 }
 
 // In the new process, before its exec: system calls only. Moves what souk-init gets to fds 3 and 4.
@@ -155,14 +156,28 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
         const auto text = read_file(proc.get(), name + "/stat");
         StatLine line;
         if (text && parse_stat(*text, line))  // else it ended meanwhile
-            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.reserved_bytes, line.resident_pages});
+            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.reserved_bytes, line.resident_pages,
+                                 line.session});
     }
     if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
     return processes;
 }
 
+namespace {
+using ByPid = std::map<pid_t, const CapsuleProcess*>;
+
+// A session is restored by its leader, which forks who belongs to it; where that has ended, only the root can adopt them
+// (CRIU criu/pstree.c, prepare_pstree_ids).
+bool session_can_be_made(const CapsuleProcess& p, const ByPid& by_pid, pid_t root) {
+    const CapsuleProcess* parent = by_pid.at(p.parent);
+    if (p.session == 0 || p.parent == root || p.session == p.pid || p.session == parent->session) return true;
+    while (parent->pid != p.session && parent->pid != root && by_pid.contains(parent->parent)) parent = by_pid.at(parent->parent);
+    return parent->pid == p.session;
+}
+}  // namespace
+
 Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
-    std::map<pid_t, const CapsuleProcess*> by_pid;
+    ByPid by_pid;
     for (const CapsuleProcess& p : processes) by_pid[p.pid] = &p;
     if (!by_pid.contains(root)) return fail("cannot move: the job's root process is gone");
     for (const CapsuleProcess& p : processes) {
@@ -173,9 +188,13 @@ Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
             above = by_pid[at]->parent;
         }
         // Parent 0: it came in from outside (CRIU, a helper). A zombie of PID 1 is about to be reaped.
-        if (at == root || above == 0 || (p.state == 'Z' && p.parent == 1)) continue;
-        return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name +
-                    ") has left the job's process tree and would be left behind; end it or start it in the foreground");
+        if (above == 0 || (p.state == 'Z' && p.parent == 1)) continue;
+        const char* why = nullptr;
+        if (at != root)
+            why = "has left the job's process tree and would be left behind; end it or start it in the foreground";
+        else if (p.pid != root && !session_can_be_made(p, by_pid, root))
+            why = "is in a session whose leader has ended, and its parent is not the job's first process";
+        if (why) return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name + ") " + why);
     }
     return {};
 }

@@ -66,10 +66,11 @@ struct CapsuleProcess {
     int threads = 0;
     uint64_t reserved_bytes = 0;  // of its address space
     uint64_t resident_pages = 0;
+    pid_t session = 0;  // the process that leads it; 0: not known here
 };
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);
-// Whether everything in the capsule is below the job's root, but PID 1 and what came from outside. The error names the
-// process that is not: it would be left behind. Pure.
+// Whether everything in the capsule is below the job's root, but PID 1 and what came from outside, and in a session that
+// CRIU can make again. The error names the process that is not: it would be left behind, or not restored. Pure.
 Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root);
 
 }  // namespace souk

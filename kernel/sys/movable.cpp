@@ -2,13 +2,17 @@
 #include "kernel/sys/movable.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstdlib>
 
 namespace souk {
 namespace {
@@ -37,6 +41,29 @@ bool traced(int proc, pid_t pid) {
     if (!status) return false;
     const size_t line = status->find("\nTracerPid:\t");
     return line != std::string::npos && status->compare(line + 12, 2, "0\n") != 0;
+}
+
+// A thread that is not about to end: no SIGKILL waits for it, and the kernel has not begun to end it.
+bool thread_lives(int proc, const std::string& directory) {
+    constexpr unsigned exiting = 4;  // include/linux/sched.h, PF_EXITING
+    const auto status = read_file(proc, directory + "/status"), stat = read_file(proc, directory + "/stat");
+    if (!status || !stat) return false;
+    const size_t pending = status->find("\nSigPnd:\t"), name_end = stat->rfind(')');
+    if (pending == std::string::npos || name_end == std::string::npos) return false;
+    char state = 'X';
+    unsigned flags = 0;  // proc(5): state parent group session terminal its-group flags
+    if (std::sscanf(stat->c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) return false;
+    const uint64_t signals = std::strtoull(status->c_str() + pending + 9, nullptr, 16);
+    return state != 'Z' && state != 'X' && (flags & exiting) == 0 && (signals >> (SIGKILL - 1) & 1) == 0;
+}
+
+// A process that CRIU does not take: its first thread has ended and another goes on. (All of them end one by one too.)
+bool goes_on_headless(int proc, const CapsuleProcess& p) {
+    if (p.state != 'Z' || p.threads < 2) return false;
+    const std::string directory = std::to_string(p.pid) + "/task";
+    const auto names = list_dir(proc, directory);
+    return names && std::any_of(names->begin(), names->end(),
+                                [&](const std::string& name) { return thread_lives(proc, directory + "/" + name); });
 }
 
 // "0100007F:1F90" of the kernel's tables: 32-bit words as they lie in memory.
@@ -105,7 +132,10 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t f
     size_t files = 0;
     TcpTables connections;
     for (const CapsuleProcess& p : processes) {
-        if (p.pid == 1 || p.parent == 0 || p.state == 'Z') continue;  // souk-init, and who came from outside
+        if (p.pid == 1 || p.parent == 0) continue;  // souk-init, and who came from outside
+        if (goes_on_headless(proc.get(), p))
+            return fail("cannot move: the first thread of " + named(p) + " has ended, and others go on");
+        if (p.state == 'Z') continue;
         if (traced(proc.get(), p.pid)) return fail("cannot move: " + named(p) + " is being traced");
         const std::string directory = std::to_string(p.pid) + "/fd";
         const auto names = list_dir(proc.get(), directory);

@@ -470,6 +470,80 @@ def test_locks_that_come_and_go_refuse_no_move(market, tmp_path, form):
     assert lines == [str(20 * i) for i in range(1, len(lines) + 1)]
 
 
+LEAVERS = """
+#include <pthread.h>
+#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *work(void *p) { return memset(p, 1, 96 << 20); }
+static void *wait_for_ever(void *p) { for (;;) pause(); return p; }
+int main(void) {
+    pthread_t t[3];
+    pthread_create(&t[0], 0, work, malloc(96 << 20));
+    pthread_join(t[0], 0);
+    for (int i = 0; i < 3; ++i) pthread_create(&t[i], 0, wait_for_ever, 0);
+    return 0;
+}
+"""
+
+
+@forms(2)
+def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
+    # For some milliseconds of each of them the first thread has ended, and another gives their memory back.
+    compiled(tmp_path, LEAVERS, "-pthread")
+    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"), "bash", tmp_path, stdin=subprocess.PIPE)
+    job.printed(1)
+    for _ in range(4):
+        move_about(market, job, form)
+    *lines, end = check_ended(market, job)
+    assert end == "end" and set(lines) == {"0"}
+
+
+DAEMON = """
+import os, select, sys, time
+def daemonize(work):
+    if os.fork(): return os.wait()
+    os.setsid()
+    if os.fork(): os._exit(0)
+    work()
+def above(pid): return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1:4]  # parent, group, session
+def write():
+    daemonize(lambda: (print(*above(os.getpid())[1:], file=open("second", "w")), time.sleep(10**6)))  # one of its own
+    reader, writer = os.pipe()
+    if os.fork():
+        me = above(os.getpid())
+        with os.fdopen(writer, "w", buffering=1) as f:
+            for i in range(10**9):
+                assert above(os.getpid()) == me, (me, above(os.getpid()))
+                print(i, file=f)
+                time.sleep(0.005)
+    with os.fdopen(reader) as f, open("daemon", "w", buffering=1) as out:
+        for line in f: out.write(line)
+daemonize(write)
+i = 0
+while not select.select([0], [], [], 0.02)[0]:
+    print(i, flush=True)
+    i += 1
+"""
+
+
+@forms(1)
+def test_daemons_that_forked_twice_go_along(market, tmp_path, form):
+    """One that was left by its parent is the first process's, on every node; so is one that such a one left."""
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    job = market.srun("--move", form, "-p", 50, "bash", "-c", 'cd "$1"; exec /usr/bin/python3 daemon.py', "bash", tmp_path,
+                      stdin=subprocess.PIPE)
+    job.printed(3)
+    until("both daemons have begun", lambda: read_text(tmp_path / "daemon") and read_text(tmp_path / "second"))
+    move_about(market, job, form)
+    assert not market.job(job.id).get("cannot_move")
+    lines = read_text(tmp_path / "daemon").count("\n")
+    until("the daemon goes on", lambda: read_text(tmp_path / "daemon").count("\n") > lines + 3)
+    assert check_ended(market, job) == [str(i) for i in range(job.lines())]
+    written = read_text(tmp_path / "daemon").splitlines()
+    assert written[:-1] == [str(i) for i in range(len(written) - 1)]
+
+
 def on_terminal(market, form, between, *command):
     """Moves a job that stands on a terminal, and between the moves types into it."""
     t = Terminal(market, "-v", "--move", form, "-p", 50, *command)
@@ -556,34 +630,3 @@ def test_a_program_with_io_uring_is_refused_and_goes_on(market, tmp_path):
     job = market.srun("-p", 50, program)
     job.printed(3)
     check_refused(market, job, "io_uring")
-
-
-DAEMON = """
-import os, sys, time
-def daemonize():
-    if os.fork(): return
-    os.setsid()
-    if os.fork(): os._exit(0)
-    with open("daemon", "w", buffering=1) as f:
-        for i in range(10**9):
-            print(i, file=f)
-            time.sleep(0.01)
-daemonize()
-for i in range(10**9):
-    print(i, flush=True)
-    time.sleep(0.02)
-"""
-
-
-def test_a_daemon_that_forked_twice_moves_once_and_is_then_named_and_goes_on_where_it_is(market, tmp_path):
-    (tmp_path / "daemon.py").write_text(DAEMON)
-    job = market.srun("-p", 50, "bash", "-c", 'cd "$1"; exec /usr/bin/python3 daemon.py', "bash", tmp_path)
-    job.printed(3)
-    until("the daemon writes", lambda: read_text(tmp_path / "daemon"))
-    market.until_runs(job.id)
-    market.tool("marketctl", "--hold", "move", job.id, "n2")
-    market.until_runs(job.id, "n2")
-    check_refused(market, job, r"python3.* has left the job's process tree")
-    lines = read_text(tmp_path / "daemon").count("\n")
-    until("the daemon goes on", lambda: read_text(tmp_path / "daemon").count("\n") > lines + 3)
-    assert read_text(tmp_path / "daemon").startswith("".join(f"{i}\n" for i in range(lines)))

@@ -257,6 +257,44 @@ START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
 }
 END_TEST
 
+START_TEST(a_process_whose_first_thread_has_ended_is_named) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::python(R"(
+import ctypes, os, sys, threading, time
+if os.fork(): print(os.wait()); sys.exit()
+def work():
+    while open(f'/proc/{os.getpid()}/stat').read().rsplit(')', 1)[1].split()[0] != 'Z': time.sleep(0.001)
+    os.write(1, b'up\n')
+    input()
+    os._exit(0)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).syscall(ctypes.c_long(60), 0))"));
+    ck_assert_msg(rig.until([&] { return output.text[0] == "up\n"; }, 5), "%s", output.text[1].c_str());
+    const Status headless = check_movable(rig.capsule, rig.root, TcpPolicy::close);
+    ck_assert(!headless.has_value());
+    const std::string& why = headless.error().message;
+    ck_assert_msg(why.starts_with("cannot move: the first thread of process ") && why.ends_with(" has ended, and others go on"), "%s", why.c_str());
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return rig.ended(); }));
+}
+END_TEST
+
+START_TEST(a_daemon_that_another_than_the_root_has_adopted_is_named) {
+    // pid, parent, state, name, threads, bytes, pages, session
+    const std::vector<CapsuleProcess> below_root = {{1, 0, 'S', "souk-init", 1, 0, 0, 1}, {2, 1, 'S', "root", 1, 0, 0, 2},
+                                                    {9, 2, 'S', "daemon", 1, 0, 0, 7},    {10, 9, 'S', "worker", 1, 0, 0, 7},
+                                                    {11, 9, 'S', "leader", 1, 0, 0, 11},  {12, 9, 'S', "older", 1, 0, 0, 2}};
+    ck_assert(check_movable(below_root, 2).has_value());
+    std::vector<CapsuleProcess> adopted = below_root;
+    adopted.push_back({20, 11, 'S', "lost", 1, 0, 0, 19});
+    ck_assert_text(check_movable(adopted, 2).error().message,
+                   "cannot move: process 20 (lost) is in a session whose leader has ended, and its parent is not the job's "
+                   "first process");
+}
+END_TEST
+
 START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     // Any cgroup v2 mount; a group of our own at its top.
@@ -347,7 +385,8 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name, the_peer_of_a
            an_answer_that_finds_the_socket_full_of_output_comes_later,
            a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one, what_the_root_leaves_behind_ends_with_it,
            a_terminal_has_a_size_echo_signals_and_job_control, signals_reach_the_root_the_foreground_or_the_whole_job,
-           a_daemon_stays_below_the_root_and_what_does_not_is_named,
+           a_daemon_stays_below_the_root_and_what_does_not_is_named, a_daemon_that_another_than_the_root_has_adopted_is_named,
+           a_process_whose_first_thread_has_ended_is_named,
            freezing_the_job_s_own_group_leaves_souk_init_awake, a_process_inside_cannot_command_souk_init,
            a_capsule_that_is_gone_is_not_taken_for_another_process);
 
