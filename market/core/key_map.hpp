@@ -97,4 +97,37 @@ class KeyMap {
     std::vector<Shard> shards_ = std::vector<Shard>(256);
 };
 
+// From a key to what its owner keeps elsewhere, at an address that does not change.
+template <class T>
+class KeyTable {
+  public:
+    // Null: no such key.
+    T* find(uint64_t key) const {
+        const uint32_t i = index_.find(key);
+        return i == KeyMap::none ? nullptr : all_[i];
+    }
+    // The key must not be there.
+    void insert(uint64_t key, T& one) {
+        if (free_.empty()) {
+            free_.push_back(static_cast<uint32_t>(all_.size()));
+            all_.push_back(nullptr);
+        }
+        index_.insert(key, free_.back());
+        all_[free_.back()] = &one;
+        free_.pop_back();
+    }
+    void erase(uint64_t key) {
+        const uint32_t i = index_.find(key);
+        if (i == KeyMap::none) return;
+        index_.erase(key);
+        all_[i] = nullptr;
+        free_.push_back(i);
+    }
+
+  private:
+    KeyMap index_;
+    std::vector<T*> all_;
+    std::vector<uint32_t> free_;
+};
+
 }  // namespace souk::market

@@ -73,11 +73,11 @@ void Market::started(Nanos now) {
             finished_.emplace(job->record.finish_seq, job->id());
             if (meta_.finished_retired) continue;
             meta_.retired += job->record.account.amount;
-            unsaved_.insert(job->id());  // to be stored among the finished
+            unsaved_.insert(*job);  // to be stored among the finished
             continue;
         }
         job->key = {next_key_++};
-        job_names_.emplace(job->key.n, job->id());
+        job_by_key_.insert(job->key.n, *job);
         job->ordered_at = now;
         set_bid(*job, now);
         claim(*job);
@@ -111,19 +111,19 @@ Node& Market::node_of(const NodeName& name) {
         it->second.record.node = name;
         it->second.record.report.node = name;
         it->second.key = {next_key_++};
-        node_names_.emplace(it->second.key.n, name);
+        node_by_key_.insert(it->second.key.n, it->second);
     }
     return it->second;
 }
 
 void Market::touch(Job& job) {
-    touched_.insert(job.id());
+    touched_.insert(job);
     dirty_ = true;
 }
 
 void Market::touch(Node& node) {
-    touched_nodes_.insert(node.record.node);
-    noting_nodes_.insert(node.record.node);
+    touched_nodes_.insert(node);
+    noting_nodes_.insert(node);
     dirty_ = true;
 }
 
@@ -140,16 +140,17 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     Node& node = node_of(name);
     if (node.connected) agent_lost(name, now);
     node.connected = true;
+    supply_.reset();
     written_off_.erase(name);
     for (const NodeName& lost : written_off_) lost_notes_.push_back({name, NodeLost{lost}});
     if (node.record.address != address) {
         node.record.address = address;
-        if (node.record.has_report) unsaved_nodes_.insert(name);
+        if (node.record.has_report) unsaved_nodes_.insert(node);
     }
     node.noted = {};
     node.noted_at = {INT64_MIN / 2};
     touch(node);
-    for (const JobId& id : node.jobs) touch(jobs_.at(id));
+    for (const auto& [id, job] : node.jobs) touch(*job);
     // Its jobs are believed when it reports them; one that it does not report any more it has lost.
     for (auto it = jobs_.lower_bound({name, 0}); it != jobs_.end() && it->first.home == name; ++it) {
         Job& job = it->second;
@@ -167,12 +168,12 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
     if (it == nodes_.end() || !it->second.connected) return;
     Node& node = it->second;
     node.connected = false;
+    supply_.reset();
     node.lost_at = now;
     touch(node);
-    for (const JobId& id : node.jobs) {
-        Job& job = jobs_.at(id);
-        touch(job);
-        set_alarm(job);
+    for (const auto& [id, job] : node.jobs) {
+        touch(*job);
+        set_alarm(*job);
     }
     for (auto job = jobs_.lower_bound({name, 0}); job != jobs_.end() && job->first.home == name; ++job) {
         if (job->second.phase() == JobPhase::finished) continue;
@@ -203,7 +204,10 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     // What is free beside its jobs; by 64 MB, so that a breath of the owner's programs decides nothing.
     const int64_t beside = r.free_mb + node.used_mb;
     node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
-    if (terms_changed) unsaved_nodes_.insert(name);
+    if (terms_changed) {
+        unsaved_nodes_.insert(node);
+        supply_.reset();
+    }
     const int kind = machines_.kind_of(r.machine);
     if (!machines_.take_the_same(std::exchange(node.machine, kind), kind)) {
         for (auto& [id, job] : jobs_)
@@ -212,7 +216,7 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     const auto known = solver_.provider(node.key);
     if (terms_changed || !known || known->memory_mb != memory_of(node)) {
         touch(node);
-        for (const JobId& id : node.jobs) touch(jobs_.at(id));
+        for (const auto& [id, job] : node.jobs) touch(*job);
     }
     return {};
 }
@@ -255,8 +259,8 @@ Nanos Market::next_call() const {
 }
 
 void Market::flush(Nanos now, Outputs& out) {
-    for (const JobId& id : std::exchange(unsaved_, {})) {
-        Job& job = jobs_.at(id);
+    for (Job* const one : unsaved_.take()) {
+        Job& job = *one;
         const JobRecord& r = job.record;
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting || r.account.amount.micro > 0 ||
                                  r.account.rest > 0 || r.hold != Hold::none || r.cancel || r.order;
@@ -264,7 +268,7 @@ void Market::flush(Nanos now, Outputs& out) {
         job.stored = true;
         out.store.push_back(r);
     }
-    for (const NodeName& name : std::exchange(unsaved_nodes_, {})) out.store.push_back(nodes_.at(name).record);
+    for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);
     for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
         if (limited_.contains(uid)) out.store.push_back(users_.at(uid).record);
         else out.store.push_back(EraseUser{uid});
@@ -286,16 +290,18 @@ void Market::forget_finished() {
     while (finished_.size() > options_.finished_recent) {
         const auto it = jobs_.find(finished_.begin()->second);
         if (it->second.in_solver) solver_.remove_job(it->second.key);
-        job_names_.erase(it->second.key.n);
-        touched_.erase(it->first);
+        job_by_key_.erase(it->second.key.n);
+        touched_.erase(it->second);
+        pending_.erase(it->second);
         jobs_.erase(it);
         finished_.erase(finished_.begin());
     }
 }
 
 void Market::send_notes(Nanos now, Outputs& out) {
-    for (const JobId& id : std::exchange(noted_, {})) {
-        Job& job = jobs_.at(id);
+    for (Job* const one : noted_.take()) {
+        Job& job = *one;
+        const JobId& id = job.id();
         const Node* home = find_node(id.home);
         if (!home || !home->connected) continue;
         const bool settled = job.phase() == JobPhase::finished;
@@ -306,10 +312,8 @@ void Market::send_notes(Nanos now, Outputs& out) {
         job.noted_price = job.record.price;
         out.send.push_back({id.home, JobNote{id, job.record.price, cost(job, now), std::move(text), settled}});
     }
-    for (const NodeName& name : std::exchange(noting_nodes_, {})) {
-        const Node& node = nodes_.at(name);
-        noted_later_.insert({node.connected ? std::max(now, node.noted_at + note_pace) : now, name});
-    }
+    for (const Node* const node : noting_nodes_.take())
+        noted_later_.insert({node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});
     for (; !noted_later_.empty() && noted_later_.begin()->first <= now; noted_later_.erase(noted_later_.begin())) {
         Node& node = nodes_.at(noted_later_.begin()->second);
         if (!node.connected || !node.record.has_report) continue;

@@ -31,11 +31,14 @@
 #include <vector>
 
 #include "market/core/account.hpp"
+#include "market/core/key_map.hpp"
 #include "market/core/machines.hpp"
+#include "market/core/marked.hpp"
 #include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/quote.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/supply.hpp"
 #include "market/core/users.hpp"
 
 namespace souk::market {
@@ -123,7 +126,9 @@ struct Job {
     NodeName lies_on;                  // the node that runs it or keeps its image
     int32_t claim_cpus = 0;
     int64_t claim_mb = 0;
-    bool in_solver = false, unsaved = false, stored = false, note_due = false;
+    bool in_solver = false, stored = false, note_due = false;
+    bool displaced = false;            // its comment says by whom, and is kept until it runs
+    uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
     Nanos alarm = Nanos::never();
     Money bid;                         // per CPU-hour: its maximum price, or less while it paces itself
     Nanos bid_until = Nanos::never();  // then it is reckoned anew
@@ -138,12 +143,16 @@ struct Node {
     int machine = 0;              // its kind
     bool connected = false;
     Nanos lost_at;                // when it was last connected
-    std::set<JobId> jobs;         // that claim room here, or whose image lies here
+    std::map<JobId, Job*> jobs;   // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
-    bool in_solver = false, unsaved = false, note_due = false;
+    bool in_solver = false;
+    uint32_t touched = 0, unsaved = 0, noting = 0;  // marks of the Market's lists
+    uint64_t gives_room = 0, seen = 0;              // by will_give_room, in a search of that number
     ProviderNote noted;
     Nanos noted_at{INT64_MIN / 2};
     int64_t room_mb = 0;          // what its newest report left to jobs, those that were there included
+
+    const NodeName& id() const { return record.node; }
 };
 
 struct MarketOptions {
@@ -264,7 +273,7 @@ class Market {
     void forget_finished();
     void job_alarm(Job& job, Nanos now);
     void set_alarm(Job& job);
-    void list_at(const Job& job, const NodeName& node, bool add);
+    void list_at(Job& job, const NodeName& node, bool add);
     Result<Job*> job_to_report(const JobReport& report);
     void claim(Job& job);
     bool in_transit(const Job& job) const;
@@ -332,6 +341,7 @@ class Market {
     JobSpec spec_of(const Job& job, const Wish& wish) const;
     bool cannot_leave(const Job& job) const;
     bool may_run_at(const Job& job, const NodeName& node) const;
+    bool may_run_at(const Job& job, const Node& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
     std::vector<ProviderKey> barred(const Job& job) const;
     void sync_jobs();
@@ -339,8 +349,8 @@ class Market {
     void take_changes(std::span<const Change> changes);
     void place(Nanos now, Outputs& out);
     bool place_one(Job& job, Nanos now, Outputs& out);
-    NodeName target_of(const Job& job) const;
-    bool will_give_room(const NodeName& node, std::set<NodeName>& seen) const;
+    const Node* target_of(const Job& job) const;
+    bool will_give_room(Node& node);
     void break_cycle(const Job& blocked, Nanos now, Outputs& out);
     bool fits(const Job& job, const Node& node) const;
     void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now, Outputs& out);
@@ -352,6 +362,7 @@ class Market {
     // market_comment.cpp
     std::string why_waiting(const Job& job, const Solver& solver) const;
     std::string why_no_provider(const Job& job) const;
+    const Supply& supply() const;
     std::string pinned_comment(const Job& job) const;
     void refresh_comments(Nanos now);
 
@@ -383,14 +394,19 @@ class Market {
     bool meta_unsaved_ = false;
     std::map<JobId, Job> jobs_;
     std::map<NodeName, Node> nodes_;
-    std::map<uint64_t, JobId> job_names_;        // by key
-    std::map<uint64_t, NodeName> node_names_;    // by key
+    KeyTable<Job> job_by_key_;                   // the unfinished ones
+    KeyTable<Node> node_by_key_;
     uint64_t next_key_ = 1;
     std::map<uint64_t, JobId> finished_;         // by finish_seq
-    std::set<JobId> touched_, unsaved_, noted_, pending_;
-    std::set<JobId> displaced_;                  // their comment says by whom, and is kept until they run
+    Marked<Job, &Job::touched> touched_;
+    Marked<Job, &Job::unsaved> unsaved_;
+    Marked<Job, &Job::noted> noted_;
+    Marked<Job, &Job::pending> pending_;
     Machines machines_;
-    std::set<NodeName> touched_nodes_, unsaved_nodes_, noting_nodes_;
+    Marked<Node, &Node::touched> touched_nodes_;
+    Marked<Node, &Node::unsaved> unsaved_nodes_;
+    Marked<Node, &Node::noting> noting_nodes_;
+    uint64_t room_round_ = 0, room_search_ = 0;  // will_give_room: what it found holds for a round, what it did not for a search
     std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
     std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
     std::vector<Send> lost_notes_;    // to be sent
@@ -411,7 +427,7 @@ class Market {
     std::vector<JobKey> price_rest_;    // still to be reckoned, one by one
     JobKey price_reckoned_;             // the last that was
     Nanos price_round_at_{INT64_MIN / 2};
-    mutable NodeName roomy_;  // a node that could hold what was last asked for
+    mutable std::optional<Supply> supply_;  // none: it may have changed
     std::set<JobKey> asked_;  // what the question under way was about
     int stale_answers_ = 0;   // in a row, that did not fit any more
     bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false, own_once_ = false;

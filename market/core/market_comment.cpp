@@ -6,42 +6,33 @@
 
 namespace souk::market {
 
+const Supply& Market::supply() const {
+    if (supply_) return *supply_;
+    supply_.emplace();
+    for (const auto& [name, node] : nodes_) {
+        const ProviderReport& r = node.record.report;
+        if (usable(node)) supply_->add({r.cpus, r.memory_mb, r.reserve});
+    }
+    return *supply_;
+}
+
 // What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
 std::string Market::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
-    const auto holds = [&](const Node& node) {
-        const ProviderReport& r = node.record.report;
-        return usable(node) && r.cpus >= t.cpus && r.memory_mb >= t.memory_mb && r.reserve <= job.bid;
-    };
-    if (const Node* node = find_node(roomy_); node && holds(*node)) return {};  // mostly: then not all are looked at
-    int32_t cpus = 0;
-    int64_t memory = 0;
-    bool any = false, both = false;
-    std::optional<Money> least_reserve;
-    for (const auto& [name, node] : nodes_) {
-        if (!usable(node)) continue;
-        const ProviderReport& r = node.record.report;
-        any = true;
-        cpus = std::max(cpus, r.cpus);
-        memory = std::max(memory, r.memory_mb);
-        if (r.cpus < t.cpus || r.memory_mb < t.memory_mb) continue;
-        both = true;
-        if (!least_reserve || r.reserve < *least_reserve) least_reserve = r.reserve;
-        if (!holds(node)) continue;
-        roomy_ = name;
-        return {};
-    }
-    if (!any) return "no provider is on the market";
+    const Supply& all = supply();
+    const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
+    if (least_reserve && *least_reserve <= job.bid) return {};
+    if (all.empty()) return "no provider is on the market";
+    const int32_t cpus = all.most_cpus();
+    const int64_t memory = all.most_memory_mb();
     if (t.cpus > cpus)
         return "needs " + std::to_string(t.cpus) + " CPUs; no provider has more than " + std::to_string(cpus);
     if (t.memory_mb > memory)
         return "needs " + std::to_string(t.memory_mb) + " MB; no provider offers more than " + std::to_string(memory);
-    if (!both)
+    if (!least_reserve)
         return "no provider has both " + std::to_string(t.cpus) + " CPUs and " + std::to_string(t.memory_mb) + " MB";
-    if (*least_reserve > job.bid)
-        return (job.bid < t.max_price ? "what its budget bids now, " : "its price ") + format_money(job.bid) + " is below every reservation price; " +
-               format_money(*least_reserve) + " is the least";
-    return {};
+    return (job.bid < t.max_price ? "what its budget bids now, " : "its price ") + format_money(job.bid) +
+           " is below every reservation price; " + format_money(*least_reserve) + " is the least";
 }
 
 // Why a job that is free to run has no place.
@@ -49,7 +40,7 @@ std::string Market::why_waiting(const Job& job, const Solver& solver) const {
     std::string impossible = why_no_provider(job);
     if (!impossible.empty()) return impossible;
     const auto bid = solver.winning_bid(job.key);
-    if (displaced_.contains(job.id())) {  // by whom stays true; what would win it back is as of now
+    if (job.displaced) {  // by whom stays true; what would win it back is as of now
         const std::string by_whom = job.comment.substr(0, job.comment.find("; "));
         return bid ? by_whom + "; " + format_money(*bid) + " would win it back" : by_whom;
     }
@@ -95,12 +86,12 @@ std::string Market::comment(const Job& job) const {
     if (in_transit(job) && !job.record.cancel) return job.record.order ? job.record.order->reason : job.comment;
     if (!pinned.empty()) return pinned;
     if (settling_) return job.phase() == JobPhase::running ? "" : "the market has just started and waits for its nodes";
-    const NodeName target = target_of(job);
+    const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
-    if (target.empty()) return running ? job.comment : why_waiting(job, solver_);
-    if (running && target == job.record.report.where) return job.comment;
+    if (!target) return running ? job.comment : why_waiting(job, solver_);
+    if (running && target->id() == job.record.report.where) return job.comment;
     if (!has_room(job)) return "waits until another job of its user has stopped";
-    return "waits for room on " + target + (job.comment.empty() ? "" : " (" + job.comment + ")");
+    return "waits for room on " + target->id() + (job.comment.empty() ? "" : " (" + job.comment + ")");
 }
 
 // What would win a place changes with every bid of others: brought up to date once a second, a bounded number at once.
@@ -115,7 +106,7 @@ void Market::refresh_comments(Nanos now) {
     for (size_t scanned = 0; scanned < scan_max && refreshed < refresh_max && it != jobs_.end(); ++scanned, ++it) {
         const JobPhase phase = it->second.phase();
         if (phase != JobPhase::waiting && phase != JobPhase::frozen) continue;
-        noted_.insert(it->first);
+        noted_.insert(it->second);
         ++refreshed;
     }
     comments_due_ = it != jobs_.end();

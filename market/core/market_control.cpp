@@ -46,8 +46,8 @@ Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
     if (uid != root_uid && uid != job->record.report.uid) return fail("job " + id.text() + " belongs to another user");
     if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
     job->record.cancel = true;
-    unsaved_.insert(id);
-    noted_.insert(id);
+    unsaved_.insert(*job);
+    noted_.insert(*job);
     touch(*job);
     const Node* home = find_node(id.home);
     if (!home || !home->connected)
@@ -65,7 +65,7 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
     job->once.reset();
     if (!hold) job->once = name;
     job->comment = "moved by the operator";
-    unsaved_.insert(id);
+    unsaved_.insert(*job);
     touch(*job);
     if (job->phase() == JobPhase::running && job->record.report.where == name && !in_transit(*job)) {
         job->once.reset();
@@ -85,8 +85,8 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     const bool still = (phase == JobPhase::waiting || phase == JobPhase::frozen) && !job->record.order;
     if (!hold && !still) job->once = NodeName{};
     job->comment = "frozen by the operator";
-    displaced_.erase(id);
-    unsaved_.insert(id);
+    job->displaced = false;
+    unsaved_.insert(*job);
     touch(*job);
     if (still) return "job " + id.text() + " is " + phase_name(phase) + (hold ? " and is held" : " already");
     return "job " + id.text() + " is being frozen" + (hold ? " and held" : "");
@@ -105,7 +105,7 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
     job->once.reset();
     job->stuck.active = false;
     for (auto& [node, bar] : job->bars) bar.active = false;
-    unsaved_.insert(id);
+    unsaved_.insert(*job);
     touch(*job);
     if (running) return "job " + id.text() + " runs on " + job->record.report.where;
     return "job " + id.text() + " goes on where its bid wins a place";
@@ -118,7 +118,7 @@ Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     job->record.hold_node.clear();
     job->once.reset();
     job->comment.clear();
-    unsaved_.insert(id);
+    unsaved_.insert(*job);
     touch(*job);
     return "job " + id.text() + " is released";
 }
@@ -171,6 +171,11 @@ std::string Market::audit() const {
         if (cpus != node.used_cpus || mb != node.used_mb) return name + " counts its guests' room wrong";
     }
     if (std::string users = audit_users(); !users.empty()) return users;
+    if (supply_) {
+        const Supply known = *supply_;
+        supply_.reset();
+        if (!(supply() == known)) return "what providers hold has changed unseen";
+    }
     if (ledger_.sum().micro != 0) return "the ledger's balances add up to " + format_money(ledger_.sum());
     if (paid != earned) return "paid " + format_money(paid) + " and earned " + format_money(earned) + " differ";
     return {};

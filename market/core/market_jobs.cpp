@@ -41,10 +41,10 @@ NodeName Market::heading_for(const Job& job) const {
     }
 }
 
-void Market::list_at(const Job& job, const NodeName& name, bool add) {
+void Market::list_at(Job& job, const NodeName& name, bool add) {
     if (name.empty()) return;
     Node& node = node_of(name);
-    if (add) node.jobs.insert(job.id());
+    if (add) node.jobs.emplace(job.id(), &job);
     else node.jobs.erase(job.id());
     touch(node);
 }
@@ -167,7 +167,7 @@ Result<Job*> Market::job_to_report(const JobReport& report) {
     job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
     job.record.tab.cpu = report.stats.cpu_time;
     job.key = {next_key_++};
-    job_names_.emplace(job.key.n, report.id);
+    job_by_key_.insert(job.key.n, job);
     return &job;
 }
 
@@ -175,7 +175,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     if (report.id.home != node) return fail("node " + node + " reports job " + report.id.text() + " of another home");
     TRY_ASSIGN(Job* const found, job_to_report(report));
     Job& job = *found;
-    noted_.insert(job.id());
+    noted_.insert(job);
     if (job.record.finish_seq > 0) {  // its account is closed: say so again
         job.note_due = true;
         dirty_ = true;
@@ -214,11 +214,11 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
             job.record.hold = Hold::at_node;
             job.record.hold_node = report.where;
         }
-        displaced_.erase(job.id());
+        job.displaced = false;
     }
     claim(job);
     touch(job);
-    unsaved_.insert(job.id());
+    unsaved_.insert(job);
     set_alarm(job);
     return {};
 }
@@ -237,10 +237,10 @@ void Market::finish(Job& job, Nanos now) {
     claim(job);
     touch(job);
     set_alarm(job);
-    pending_.erase(job.id());
-    displaced_.erase(job.id());
-    unsaved_.insert(job.id());
-    noted_.insert(job.id());
+    pending_.erase(job);
+    job.displaced = false;
+    unsaved_.insert(job);
+    noted_.insert(job);
     job.note_due = true;
 }
 

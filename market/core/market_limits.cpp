@@ -221,8 +221,7 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
         const auto changes = solver.solve(*now);
         d.changes.insert(d.changes.end(), changes.begin(), changes.end());
         for (const Change& change : changes)
-            if (const auto id = job_names_.find(change.job.n); id != job_names_.end())
-                due.insert(jobs_.at(id->second).user->record.uid);
+            if (const Job* const job = job_by_key_.find(change.job.n)) due.insert(job->user->record.uid);
     };
     solve();
     for (int round = 0; round == 0 || d.again; ++round) {
@@ -247,8 +246,8 @@ void Market::decide(std::optional<Nanos> now) {
         Job& job = *held.first;
         job.user->held += (held.second != Job::Held::none) - (job.held != Job::Held::none);
         job.held = held.second;
-        noted_.insert(job.id());
-        pending_.insert(job.id());
+        noted_.insert(job);
+        pending_.insert(job);
     }
     take_changes(d.changes);
     if (!now) dirty_ = dirty_ || d.again;  // and then the program is asked
@@ -258,7 +257,7 @@ void Market::decide(std::optional<Nanos> now) {
 // Beside what its user really runs now.
 bool Market::has_room(const Job& job) const {
     const User& user = *job.user;
-    return user.claiming.contains(job.id()) || user.lets(user.claiming.size(), user.cpus, job.record.report.terms.cpus);
+    return user.lets(user.claiming.size(), user.cpus, job.record.report.terms.cpus) || user.claiming.contains(job.id());
 }
 
 // Why the limits keep it from running; empty if they do not.

@@ -52,9 +52,9 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     r.tab.add(r.price, span, cost, now + calendar_);
     r.billed = ran;
     if (r.tab.to - r.tab.from >= receipt_max) close_tab(job);
-    unsaved_.insert(job.id());
-    unsaved_nodes_.insert(r.payee);
-    noting_nodes_.insert(r.payee);
+    unsaved_.insert(job);
+    unsaved_nodes_.insert(payee);
+    noting_nodes_.insert(payee);
     return ran;
 }
 
@@ -80,7 +80,7 @@ void Market::close_tab(Job& job) {
     next.to = r.tab.to;
     next.cpu = cpu;
     r.tab = next;
-    unsaved_.insert(job.id());
+    unsaved_.insert(job);
 }
 
 // Records of a market that kept no receipts: what each job has cost and each provider earned is brought forward.
@@ -170,9 +170,9 @@ bool Market::set_price(Job& job, Money price, Nanos now) {
     account_until(job, run_time(job, now), now);
     if (job.record.tab.to - job.record.tab.from >= receipt_min) close_tab(job);
     job.record.price = price;
-    unsaved_.insert(job.id());
-    noted_.insert(job.id());
-    noting_nodes_.insert(job.record.report.where);
+    unsaved_.insert(job);
+    noted_.insert(job);
+    noting_nodes_.insert(node_of(job.record.report.where));
     set_alarm(job);
     return true;
 }
@@ -180,21 +180,19 @@ bool Market::set_price(Job& job, Money price, Nanos now) {
 // Everybody who runs where the solver has it pays what the solver says; one on its way out pays what it paid. False: its
 // price is what it was.
 bool Market::take_price(const Payment& p, Nanos now) {
-    const auto id = job_names_.find(p.job.n);
-    const auto node = node_names_.find(p.provider.n);
-    if (id == job_names_.end() || node == node_names_.end()) return false;
-    Job& job = jobs_.at(id->second);
-    if (job.phase() != JobPhase::running || job.record.report.where != node->second) return false;
+    Job* const job = job_by_key_.find(p.job.n);
+    const Node* const node = node_by_key_.find(p.provider.n);
+    if (!job || !node || job->phase() != JobPhase::running || job->record.report.where != node->id()) return false;
     // Since it was reckoned the bid or the reserve may have changed.
-    const Money least = std::min(nodes_.at(node->second).record.report.reserve, job.bid);
-    return set_price(job, std::clamp(p.price, least, job.bid), now);
+    const Money least = std::min(node->record.report.reserve, job->bid);
+    return set_price(*job, std::clamp(p.price, least, job->bid), now);
 }
 
 // The jobs whose prices take an integral each: after the one that was reckoned last, in turn.
 void Market::list_price_rest(std::vector<JobKey> all) {
     std::erase_if(all, [this](JobKey key) {  // on its way it pays what it was told
-        const auto id = job_names_.find(key.n);
-        return id == job_names_.end() || in_transit(jobs_.at(id->second));
+        const Job* const job = job_by_key_.find(key.n);
+        return !job || in_transit(*job);
     });
     std::rotate(all.begin(), std::upper_bound(all.begin(), all.end(), price_reckoned_), all.end());
     price_rest_ = std::move(all);
@@ -246,12 +244,11 @@ ProviderNote Market::prices(const Node& node) const {
     note.earned = std::max(Money{}, node.record.earned);  // what is taken back may for a moment be more
     __int128 weighted = 0;
     int64_t cpus = 0;
-    for (const JobId& id : node.jobs) {
-        const Job& job = jobs_.at(id);
-        if (job.phase() != JobPhase::running || job.record.report.where != node.record.node) continue;
+    for (const auto& [id, job] : node.jobs) {
+        if (job->phase() != JobPhase::running || job->record.report.where != node.id()) continue;
         ++note.guests;
-        cpus += job.claim_cpus;
-        weighted += static_cast<__int128>(job.record.price.micro) * job.claim_cpus;
+        cpus += job->claim_cpus;
+        weighted += static_cast<__int128>(job->record.price.micro) * job->claim_cpus;
     }
     if (cpus > 0) note.current_price.micro = static_cast<int64_t>(weighted / cpus);
     if (const auto next = solver_.next_price(node.key)) note.next_price = *next;
@@ -264,10 +261,10 @@ Surplus Market::surplus() const {
     for (const auto& [id, job] : jobs_) {
         const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
         const auto worth = spec && spec->state == JobState::running ? solver_.worth(job.key) : std::nullopt;
-        const auto place = worth ? node_names_.find(spec->place.n) : node_names_.end();
-        if (place == node_names_.end()) continue;
+        const Node* const place = worth ? node_by_key_.find(spec->place.n) : nullptr;
+        if (!place) continue;
         consumers += static_cast<__int128>((*worth - job.record.price).micro) * spec->cpus;
-        providers += static_cast<__int128>((job.record.price - nodes_.at(place->second).record.report.reserve).micro) * spec->cpus;
+        providers += static_cast<__int128>((job.record.price - place->record.report.reserve).micro) * spec->cpus;
     }
     const auto money = [](__int128 sum) { return Money{static_cast<int64_t>(std::clamp<__int128>(sum, INT64_MIN / 4, INT64_MAX / 4))}; };
     return {money(consumers), money(providers), money(consumers) + money(providers)};

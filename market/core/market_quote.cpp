@@ -76,11 +76,11 @@ Quote Market::try_out(const QuoteRequest& q, Money bid, Nanos now) const {
     for (const Change& change : d.changes)
         quote.displaced += change.kind == ChangeKind::freeze && change.other == guest.key;
     const auto spec = trial.job(guest.key);
-    const auto at = spec ? node_names_.find(spec->place.n) : node_names_.end();
-    quote.runs = spec && spec->state == JobState::running && at != node_names_.end();
+    const Node* const at = spec ? node_by_key_.find(spec->place.n) : nullptr;
+    quote.runs = spec && spec->state == JobState::running && at;
     if (quote.runs) {
-        const Node& node = nodes_.at(at->second);
-        quote.node = at->second;
+        const Node& node = *at;
+        quote.node = node.id();
         quote.speed = node.record.report.speed;
         quote.price = trial.price(guest.key).value_or(node.record.report.reserve);
         quote.others_first = !fits(guest, node) || !user.lets(user.claiming.size(), user.cpus, q.terms.cpus);

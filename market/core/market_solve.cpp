@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market, fourth part: what the solver is told, and from its answer to orders. See market.hpp.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "kernel/base/check.hpp"
@@ -42,8 +43,12 @@ bool Market::cannot_leave(const Job& job) const {
 
 bool Market::may_run_at(const Job& job, const NodeName& name) const {
     const Node* node = find_node(name);
-    const auto bar = job.bars.find(name);
-    return node && usable(*node) && (bar == job.bars.end() || !bar->second.active) && machine_takes(job, *node).has_value();
+    return node && may_run_at(job, *node);
+}
+
+bool Market::may_run_at(const Job& job, const Node& node) const {
+    const auto bar = job.bars.find(node.id());
+    return usable(node) && (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
 }
 
 std::vector<ProviderKey> Market::barred(const Job& job) const {
@@ -116,8 +121,8 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
 }
 
 void Market::sync_nodes() {
-    for (const NodeName& name : std::exchange(touched_nodes_, {})) {
-        Node& node = nodes_.at(name);
+    for (Node* const one : touched_nodes_.take()) {
+        Node& node = *one;
         const ProviderReport& r = node.record.report;
         if (!node.record.has_report && node.jobs.empty() && !node.in_solver) continue;
         ProviderSpec spec;
@@ -152,13 +157,11 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
 }
 
 void Market::sync_jobs() {
-    for (const JobId& id : std::exchange(touched_, {})) {
-        const auto it = jobs_.find(id);
-        if (it == jobs_.end()) continue;
-        Job& job = it->second;
+    for (Job* const one : touched_.take()) {
+        Job& job = *one;
         if (job.phase() == JobPhase::finished) {
             if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
-            job_names_.erase(job.key.n);
+            job_by_key_.erase(job.key.n);
             unlist(job);
             continue;
         }
@@ -172,48 +175,42 @@ void Market::sync_jobs() {
         const JobSpec spec = spec_of(job, w);
         if (job.in_solver) MUST(solver_.change_job(job.key, spec));
         else job.in_solver = solver_.add_job(job.key, spec);
-        noted_.insert(id);
-        if (!r.where.empty()) noting_nodes_.insert(r.where);
-        pending_.insert(id);
+        noted_.insert(job);
+        if (!r.where.empty()) noting_nodes_.insert(node_of(r.where));
+        pending_.insert(job);
     }
 }
 
 void Market::take_changes(std::span<const Change> changes) {
     const Names called = names();
     for (const Change& change : changes) {
-        const auto it = job_names_.find(change.job.n);
-        if (it == job_names_.end()) continue;
-        Job& job = jobs_.at(it->second);
+        Job* const found = job_by_key_.find(change.job.n);
+        if (!found) continue;
+        Job& job = *found;
         job.comment = solver_.reason(change, called);
         const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
-        if (change.kind == ChangeKind::freeze && by_somebody) displaced_.insert(job.id());
-        else displaced_.erase(job.id());
-        pending_.insert(job.id());
-        noted_.insert(job.id());
+        job.displaced = change.kind == ChangeKind::freeze && by_somebody;
+        pending_.insert(job);
+        noted_.insert(job);
     }
     prices_due_ = true;
 }
 
 Names Market::names() const {
     return {[this](JobKey k) {
-                const auto it = job_names_.find(k.n);
-                return it == job_names_.end() ? std::string("?") : it->second.text();
+                const Job* const job = job_by_key_.find(k.n);
+                return job ? job->id().text() : std::string("?");
             },
             [this](ProviderKey k) {
-                const auto it = node_names_.find(k.n);
-                return it == node_names_.end() ? std::string("?") : it->second;
+                const Node* const node = node_by_key_.find(k.n);
+                return node ? node->id() : std::string("?");
             }};
 }
 
 // ---------------------------------------------------------------------------------------------- orders
 
-// Where the solver has it; empty: nowhere.
-NodeName Market::target_of(const Job& job) const {
-    const auto spec = solver_.job(job.key);
-    if (!spec || spec->state != JobState::running) return {};
-    const auto it = node_names_.find(spec->place.n);
-    return it == node_names_.end() ? NodeName{} : it->second;
-}
+// Where the solver has it; null: nowhere.
+const Node* Market::target_of(const Job& job) const { return node_by_key_.find(solver_.place(job.key).n); }
 
 void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now, Outputs& out) {
     Order order;
@@ -232,7 +229,7 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
     job.record.order = order;
     job.ordered_at = now;
     job.doubt_since = Nanos::never();
-    unsaved_.insert(job.id());
+    unsaved_.insert(job);
     claim(job);
     touch(job);
     set_alarm(job);
@@ -249,53 +246,59 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (!job.in_solver || in_transit(job)) return true;
-    const NodeName target = target_of(job);
+    const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
-    if (target.empty()) {
+    if (!target) {
         if (running && !cannot_leave(job)) issue(job, Order::Kind::suspend, {}, comment(job), now, out);
         return true;
     }
-    if ((running && job.record.report.where == target) || !may_run_at(job, target)) return true;
+    if ((running && job.record.report.where == target->id()) || !may_run_at(job, *target)) return true;
     if (!has_room(job)) {
-        pending_.insert(job.id());
+        pending_.insert(job);
         return true;
     }
-    if (!fits(job, nodes_.at(target))) return false;
-    issue(job, Order::Kind::run, target, job.comment, now, out);
+    if (!fits(job, *target)) return false;
+    issue(job, Order::Kind::run, target->id(), job.comment, now, out);
     return true;
 }
 
 void Market::place(Nanos now, Outputs& out) {
-    std::vector<Job*> order;
-    for (const JobId& id : std::exchange(pending_, {}))
-        if (const auto it = jobs_.find(id); it != jobs_.end() && it->second.phase() != JobPhase::finished)
-            order.push_back(&it->second);
+    std::vector<Job*> order = pending_.take_any_order();
+    std::erase_if(order, [](const Job* job) { return job->phase() == JobPhase::finished; });
     std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
         const JobReport &x = a->record.report, &y = b->record.report;
         if (a->bid != b->bid) return a->bid > b->bid;
-        return std::pair(x.submitted, x.id) < std::pair(y.submitted, y.id);
+        return std::tie(x.submitted, x.id) < std::tie(y.submitted, y.id);
     });
     std::vector<Job*> blocked;
     for (Job* job : order)
         if (!place_one(*job, now, out)) {
-            pending_.insert(job->id());
+            pending_.insert(*job);
             blocked.push_back(job);
         }
+    room_round_ = ++room_search_;
     for (const Job* job : blocked) break_cycle(*job, now, out);
 }
 
-// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out elsewhere has left.
-bool Market::will_give_room(const NodeName& name, std::set<NodeName>& seen) const {
-    if (!seen.insert(name).second) return false;
-    for (const JobId& id : nodes_.at(name).jobs) {
-        const Job& job = jobs_.at(id);
-        if (job.claims[0] != name && job.claims[1] != name) continue;
-        if (in_transit(job)) {
-            if (heading_for(job) != name) return true;
-            continue;
+// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out elsewhere has left. Orders
+// only send more on their way, so a yes holds for the whole round; that a node was seen says no until the search ends
+// with yes, or an order is given.
+bool Market::will_give_room(Node& node) {
+    if (node.gives_room >= room_round_) return true;
+    if (std::exchange(node.seen, room_search_) == room_search_) return false;
+    const NodeName& name = node.id();
+    for (const auto& [id, job] : node.jobs) {
+        if (job->claims[0] != name && job->claims[1] != name) continue;
+        bool leaves;
+        if (in_transit(*job)) {
+            leaves = heading_for(*job) != name;
+        } else {
+            const Node* const target = target_of(*job);
+            leaves = target && target != &node && will_give_room(node_of(target->id()));
         }
-        const NodeName target = target_of(job);
-        if (!target.empty() && target != name && will_give_room(target, seen)) return true;
+        if (!leaves) continue;
+        node.gives_room = room_round_;
+        return true;
     }
     return false;
 }
@@ -303,21 +306,24 @@ bool Market::will_give_room(const NodeName& name, std::set<NodeName>& seen) cons
 // Everybody in the way waits for a place that somebody in the same ring has: the least of those who are to leave is
 // frozen, and thawed at its new place when the others have moved on.
 void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
-    const NodeName wanted = target_of(blocked);
-    std::set<NodeName> seen;
-    if (wanted.empty() || will_give_room(wanted, seen)) return;
+    const Node* const wanted = target_of(blocked);
+    if (!wanted) return;
+    if (will_give_room(node_of(wanted->id()))) {
+        ++room_search_;
+        return;
+    }
     Job* least = nullptr;
-    for (const JobId& id : nodes_.at(wanted).jobs) {
-        Job& job = jobs_.at(id);
-        if (job.phase() != JobPhase::running || in_transit(job) || job.record.report.where != wanted) continue;
-        const NodeName target = target_of(job);
-        if (target.empty() || target == wanted || cannot_leave(job)) continue;
-        if (!least || job.bid < least->bid) least = &job;
+    for (const auto& [id, job] : wanted->jobs) {
+        if (job->phase() != JobPhase::running || in_transit(*job) || job->record.report.where != wanted->id()) continue;
+        const Node* const target = target_of(*job);
+        if (!target || target == wanted || cannot_leave(*job)) continue;
+        if (!least || job->bid < least->bid) least = job;
     }
     if (!least) return;
-    least->via = target_of(*least);
+    least->via = target_of(*least)->id();
     const std::string reason = "makes room for job " + blocked.id().text() + " on its way to " + least->via;
     issue(*least, Order::Kind::suspend, {}, reason, now, out);
+    ++room_search_;
 }
 
 // ---------------------------------------------------------------------------------------------- the whole step

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "market/core/allocator.hpp"
+#include "market/core/least_bids.hpp"
 #include "market/core/pricing.hpp"
 #include "market/core/pricing_integral.hpp"
 #include "market/core/share.hpp"
@@ -41,9 +42,6 @@ bool valid(const ProviderSpec& s) {
     return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 && s.cpus <= cpus_max &&
            s.memory_mb >= 0 && s.memory_mb <= memory_mb_max;
 }
-
-// The next whole unit: beats a bid whoever came first, and reads well.
-Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); }
 }  // namespace
 
 struct Solver::Impl {
@@ -60,6 +58,7 @@ struct Solver::Impl {
     uint64_t closed = UINT64_MAX;
     std::map<uint32_t, Money> alone;  // prices that were asked for one by one, of market.version() == priced_alone
     uint64_t priced_alone = UINT64_MAX;
+    LeastBids least_bids;
 
     const std::vector<Money>& current_prices() {
         if (priced == market.version()) return prices;
@@ -225,6 +224,12 @@ std::optional<ProviderSpec> Solver::provider(ProviderKey key) const {
     return impl_->market.machines()[m].spec;
 }
 
+ProviderKey Solver::place(JobKey key) const {
+    const uint32_t i = impl_->market.find_job(key);
+    const bool runs = i != Allocator::none && impl_->market.jobs()[i].state == JobState::running;
+    return runs ? impl_->market.place_of(i) : ProviderKey{};
+}
+
 size_t Solver::jobs() const { return impl_->market.job_count(); }
 size_t Solver::providers() const { return impl_->market.machine_count(); }
 
@@ -362,31 +367,17 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     if (i == Allocator::none) return std::nullopt;
     const auto& job = market.jobs()[i];
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
-    return least_bid(job.cpus, job.memory_mb, [&](ProviderKey place) { return market.barred(place, i); });
+    const auto& barred = market.details(i).barred;
+    return least_bid(job.cpus, job.memory_mb, barred ? std::span<const ProviderKey>(*barred) : std::span<const ProviderKey>());
 }
 
 std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
-    return least_bid(spec.cpus, spec.memory_mb, [&](ProviderKey place) {
-        return std::find(spec.barred.begin(), spec.barred.end(), place) != spec.barred.end();
-    });
+    return least_bid(spec.cpus, spec.memory_mb, spec.barred);
 }
 
-template <class Barred>
-std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb, Barred&& barred) const {
-    const Allocator& market = impl_->market;
+std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb, std::span<const ProviderKey> barred) const {
     if (impl_->algorithm != Algorithm::greedy_migration) return std::nullopt;
-    std::optional<Money> least;
-    market.machine_order().each([&](const MachineOrder::Entry& e) {
-        const auto& m = market.machines()[e.machine];
-        if (barred(m.key)) return true;
-        const auto [strongest, fits] = market.displaced(m, cpus, memory_mb, Rank::top());
-        if (!fits) return true;
-        Money bid = m.spec.reserve;
-        if (!strongest.is_top()) bid = std::max(bid, above(Money{-strongest.first}));
-        if (bid <= money_max && (!least || bid < *least)) least = bid;
-        return true;
-    });
-    return least;
+    return impl_->least_bids.find(impl_->market, cpus, memory_mb, barred);
 }
 
 std::optional<Money> Solver::next_price(ProviderKey key) const {

@@ -68,6 +68,8 @@ class Solver {
     // The job as the solver sees it now (state and place follow its own changes); nullopt: no such job.
     std::optional<JobSpec> job(JobKey key) const;
     std::optional<ProviderSpec> provider(ProviderKey key) const;
+    // Where it runs, or is to run, as job() has it; key 0: nowhere, or no such job.
+    ProviderKey place(JobKey key) const;
     size_t jobs() const;
     size_t providers() const;
     // The guests of a provider, in rank order.
@@ -125,8 +127,7 @@ class Solver {
     std::string reason(const Change& change, const Names& names) const;
 
   private:
-    template <class Barred>
-    std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb, Barred&& barred) const;
+    std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb, std::span<const ProviderKey> barred) const;
 
     struct Impl;
     std::unique_ptr<Impl> impl_;

@@ -2,9 +2,10 @@
 // clustersim: the cluster simulator (tests/sim/cluster.hpp) by seed, any number of them. A seed that fails is run again
 // with ever fewer of its faults, and the shortest of those runs is printed: its first line says how to have it again.
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 
+#include "kernel/base/json.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {
@@ -68,8 +69,14 @@ void show(uint64_t seed, Mutation mutation, ClusterSize size, const Cluster::Cou
     std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), shortest.failure.c_str());
 }
 
-int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size) {
-    const auto start = std::chrono::steady_clock::now();
+// Of this process: how fast it is does not depend on what else the machine does.
+double cpu_s() {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size, bool json) {
     Cluster::Counts sum;
     double virtual_s = 0;
     uint64_t failed = 0, done = 0;
@@ -85,14 +92,23 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size)
         ++failed;
         show(seed, mutation, size, c);
     }
-    const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double cpu = cpu_s();
+    if (json) {
+        JsonWriter w;
+        w.begin_object().field("seeds", done).field("failed", failed).field("nodes", size.nodes).field("jobs", size.jobs);
+        w.field("simulated_s", virtual_s).field("cpu_s", cpu).field("times_real_time", virtual_s / cpu);
+        w.field("events", sum.events).field("faults", sum.faults).field("moves", sum.moves);
+        w.field("events_per_s", static_cast<double>(sum.events) / cpu).end_object();
+        std::printf("%s\n", w.take().c_str());
+        return failed > 0 ? 1 : 0;
+    }
     const auto n = [](uint64_t v) { return static_cast<unsigned long>(v); };
-    std::printf("%lu seeds, %lu failed; %.1f simulated hours in %.1f s (%.0f times real time); %lu events, %lu faults "
-                "(%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu jobs: %lu ended, %lu "
-                "cancelled, %lu lost to their PID 1\n",
-                n(done), n(failed), virtual_s / 3600, real_s, virtual_s / real_s, n(sum.events), n(sum.faults),
-                n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes), n(sum.thaws),
-                n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost));
+    std::printf("%lu seeds, %lu failed; %.1f simulated hours in %.1f s of CPU time (%.0f times real time); %lu events, "
+                "%lu faults (%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu jobs: %lu "
+                "ended, %lu cancelled, %lu lost to their PID 1\n",
+                n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults), n(sum.crashes),
+                n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes), n(sum.thaws), n(sum.jobs), n(sum.ended),
+                n(sum.cancelled), n(sum.lost));
     return failed > 0 ? 1 : 0;
 }
 
@@ -100,12 +116,14 @@ int run_main(int argc, char** argv) {
     CLI::App app{"clustersim: the node agents and the market's books on virtual time, under faults by seed."};
     uint64_t seeds = 2000, from = 1;
     std::string bug;
+    bool json = false;
     ClusterSize size;
     app.add_option("--seeds", seeds, "how many (default 2000)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
     app.add_option("--from", from, "the first seed (default 1)");
     app.add_option("--nodes", size.nodes, "nodes of each cluster (default: 2 to 4, by the seed)")->check(CLI::Range(2, 1000));
     app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")->check(CLI::Range(1, 100'000));
     app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
+    app.add_flag("--json", json, "the last line as JSON");
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
@@ -125,7 +143,7 @@ int run_main(int argc, char** argv) {
         std::fprintf(stderr, "clustersim: --bug: there is no '%s'; there are %s\n", bug.c_str(), known.c_str());
         return 2;
     }
-    return simulate(from, seeds, Mutation{mutation}, size);
+    return simulate(from, seeds, Mutation{mutation}, size, json);
 }
 
 }  // namespace
