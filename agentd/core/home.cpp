@@ -18,7 +18,11 @@ void Home::load(HomeJob job) {
     next_seq_ = std::max(next_seq_, job.id.seq + 1);
     if (job.phase == JobPhase::finished && job.settled) finished_.push_back(job.id.seq);
     const uint64_t seq = job.id.seq;
-    if (job.phase != JobPhase::finished) volatile_[seq].cost_run = job.stats.run_time;
+    const Nanos ran_on = std::exchange(job.running_since, Nanos::never());
+    const bool may_run = job.phase == JobPhase::running || job.phase == JobPhase::starting;
+    if (may_run && job.boot == limits_.boot && limits_.boot != 0) volatile_[seq].unproven_since = ran_on;
+    else forget_stretch(job);
+    if (job.cost_run.ns < 0) job.cost_run = job.stats.run_time;
     jobs_.insert_or_assign(seq, std::move(job));
     reindex(seq);
 }
@@ -183,8 +187,10 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     r.stats.run_time = run_time(job, now);
     if (job.phase == JobPhase::running) {
         const auto clock = volatile_.find(job.id.seq);
-        r.stands = clock == volatile_.end() || clock->second.running_since == Nanos::never();
+        const bool unproven = clock != volatile_.end() && clock->second.unproven_since != Nanos::never();
+        r.stands = job.running_since == Nanos::never() && !unproven;
     }
+    if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting) r.stay_run = job.stay_run;
     r.places = job.places;
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;
@@ -241,7 +247,7 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     const bool new_price = job->price != note.price;
     job->cost = note.cost;
     job->price = note.price;
-    if (job->phase != JobPhase::finished) vol(*job).cost_run = run_time(*job, now);
+    job->cost_run = run_time(*job, now);
     if (new_price && job->terms.budget.micro > 0) persist(*job, out, Durable::later);  // so that it holds after a restart
     if (!note.comment.empty() && note.comment != job->comment) {
         job->comment = note.comment;
@@ -328,23 +334,6 @@ void Home::killed(HomeJob& job, const std::string& why, Nanos now, Outputs& out)
     go_back(job, text, now, out);
 }
 
-void Home::start_clock(const HomeJob& job, Nanos now) {
-    Volatile& v = vol(job);
-    if (v.running_since == Nanos::never()) v.running_since = now;
-}
-
-void Home::stop_clock(HomeJob& job, Nanos now) {
-    Volatile& v = vol(job);
-    if (v.running_since != Nanos::never()) job.stats.run_time += now - v.running_since;
-    v.running_since = Nanos::never();
-}
-
-Nanos Home::run_time(const HomeJob& job, Nanos now) const {
-    const auto it = volatile_.find(job.id.seq);
-    if (it == volatile_.end() || it->second.running_since == Nanos::never()) return job.stats.run_time;
-    return job.stats.run_time + (now - it->second.running_since);
-}
-
 void Home::add_place(HomeJob& job) const {
     constexpr size_t places_max = 64;
     if (!job.places.empty() && job.places.back() == job.at.node) return;
@@ -358,59 +347,6 @@ void Home::add_remnant(HomeJob& job, const Peer& peer, Epoch epoch) {
     if (std::find(job.remnants.begin(), job.remnants.end(), r) != job.remnants.end()) return;
     if (job.remnants.size() == remnants_max) job.remnants.erase(job.remnants.begin());
     job.remnants.push_back(r);
-}
-
-// --------------------------------------------------------------------------------------------------- budget
-
-std::string Home::budget_used_up(const HomeJob& job) {
-    return "its budget of " + format_money(job.terms.budget) + " is used up; a larger one (srun -J " + job.id.text() +
-           " -b MORE) wakes it";
-}
-
-// When its budget is to be looked at: while it runs, when what is left is little, and when nothing is. By the price and the
-// cost that the market last told: it freezes the job itself while it is there, so this node waits a moment longer then.
-Nanos Home::budget_due(const HomeJob& job) const {
-    constexpr Nanos market_lead = Nanos::from_s(2);
-    const auto it = volatile_.find(job.id.seq);
-    const Money budget = job.terms.budget;
-    if (it == volatile_.end() || job.cancelled || job.phase != JobPhase::running || budget.micro <= 0 || job.price.micro <= 0) return Nanos::never();
-    const Volatile& v = it->second;
-    if (v.running_since == Nanos::never()) return Nanos::never();
-    // Run time so far is that of the clock; both ends lie on it.
-    const auto when = [&](Money spent) {
-        const Nanos left = span_for(std::max(Money{}, spent - job.cost), job.price, job.terms.cpus);
-        return v.running_since + (v.cost_run - job.stats.run_time) + std::min(left, Nanos::from_s(1'000'000'000));
-    };
-    if (v.warned != budget) {
-        const Money share{static_cast<int64_t>(static_cast<__int128>(budget.micro) * limits_.warn_permille / 1000)};
-        return when(budget - std::min(budget, std::max(share, cost_of(job.price, job.terms.cpus, limits_.warn_span))));
-    }
-    return std::max(v.budget_again, when(budget) + (market_is_up_ ? market_lead : Nanos{}));
-}
-
-void Home::budget_ends(HomeJob& job, Nanos now, Outputs& out) {
-    constexpr Nanos pause = Nanos::from_s(30);
-    Volatile& v = vol(job);
-    if (v.warned != job.terms.budget) {
-        v.warned = job.terms.budget;
-        const Nanos ran = run_time(job, now) - v.cost_run;
-        const Nanos left = span_for(std::max(Money{}, job.terms.budget - job.cost), job.price, job.terms.cpus) - ran;
-        out.push_back(Tell{job.id, Tell::What::warning,
-                           "its budget of " + format_money(job.terms.budget) + " is used up in " +
-                               std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) + " s at its price of " +
-                               format_money(job.price) + "; then it is frozen (srun -J " + job.id.text() +
-                               " -b MORE gives it more)"});
-        return;
-    }
-    v.budget_again = now + pause;
-    freeze(job, now, out);
-}
-
-// What its node says is the whole of the present epoch's, since that node counts.
-void Home::tally_cpu(HomeJob& job, const GuestEvent& e) {
-    if (e.cpu_time.ns <= 0) return;
-    job.stats.cpu_time += e.cpu_time - (e.cpu_time < job.cpu_here ? Nanos{} : job.cpu_here);
-    job.cpu_here = e.cpu_time;
 }
 
 // --------------------------------------------------------------------------------------------------- index

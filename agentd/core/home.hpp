@@ -103,6 +103,12 @@ struct HomeJob {
     Checkpoint checkpoint; // the last whole one
     Remnant saving;        // the one that is being made; epoch 0: none
     Splice splice;
+    Nanos cost_run;        // its run time when it had cost `cost`; below 0: not known
+    Nanos stay_run{-1};    // when it came to where it is, likewise
+    // Its clock runs, by this machine's since its boot `boot`: the stretch that stats.run_time does not hold yet. On disk
+    // also of a job that was told to start.
+    Nanos running_since = Nanos::never();
+    uint64_t boot = 0;
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -142,6 +148,7 @@ class Home {
         Nanos warn_span = Nanos::from_s(60);
         Nanos checkpoint_every = {};  // of jobs that do not say; 0: never
         std::string address = {};     // of this node's own guests, where checkpoints come to
+        uint64_t boot = 0;            // of this machine, another after each; 0: not known, and a restart forgets stretches
     };
     Home(NodeName node, Limits limits);
 
@@ -178,6 +185,9 @@ class Home {
     Nanos tick(Nanos now, home::Outputs& out);
 
     const HomeJob* find(const JobId& id) const;
+    // What it has cost by the price that the market told last; exact where nothing has run since.
+    static Money cost(const HomeJob& job, Nanos now);
+    static Nanos run_time(const HomeJob& job, Nanos now);  // with the present stretch
     // The job that this user submitted with this token (a request that is sent again); newest first.
     const HomeJob* find_token(uint32_t uid, uint64_t token) const;
     const std::map<uint64_t, HomeJob>& jobs() const { return jobs_; }
@@ -197,7 +207,7 @@ class Home {
         Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
         MoveForecast forecast;                 // of that move, by its source
         Nanos running_at = Nanos::never();     // of a move: when the destination first said that it runs
-        Nanos running_since = Nanos::never();  // the stretch that stats.run_time does not hold yet
+        Nanos unproven_since = Nanos::never(); // it ran on since then, if its node says that it runs: this daemon was away
         std::optional<Order> pending;          // the newest order that came while a step was under way
         std::vector<int32_t> signals;          // that came while it could not take them
         bool source_ready = false, destination_ready = false;
@@ -205,7 +215,6 @@ class Home {
         std::string cannot_move;  // where it runs now
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
-        Nanos cost_run;           // its run time when it had cost HomeJob::cost
         Money warned;             // the budget of which it was said that it ends soon
         Nanos budget_again{INT64_MIN / 2};  // it was frozen for its budget, which may fail: not again before
         Nanos cpu_told;           // the CPU time that the market knows of
@@ -272,9 +281,11 @@ class Home {
     void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);
     static std::string budget_used_up(const HomeJob& job);
     static void tally_cpu(HomeJob& job, const GuestEvent& event);
-    void start_clock(const HomeJob& job, Nanos now);
-    void stop_clock(HomeJob& job, Nanos now);
-    Nanos run_time(const HomeJob& job, Nanos now) const;  // with the present stretch
+    void start_clock(HomeJob& job, Nanos now) const;
+    static void stop_clock(HomeJob& job, Nanos now);
+    static void forget_stretch(HomeJob& job);
+    static void fold_clock(HomeJob& job, Nanos now);
+    void prove_clock(HomeJob& job, const GuestEvent& event, Nanos now);
     void add_place(HomeJob& job) const;
     void arm_expel(const HomeJob& job, Nanos now);
     void send_signals(const HomeJob& job, home::Outputs& out);

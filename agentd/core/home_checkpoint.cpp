@@ -31,10 +31,11 @@ void Home::begin_checkpoint(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     v.save_at = Nanos::never();
     if (job.phase != JobPhase::running || job.cancelled || job.saving.epoch.n > 0) return;
-    if (v.running_since == Nanos::never()) return arm_checkpoint(job, now);
+    if (job.running_since == Nanos::never()) return arm_checkpoint(job, now);
     job.last_epoch = job.last_epoch.next();
     job.saving = {{node_, limits_.address}, job.last_epoch};
     v.save_limit = now + limits_.transfer_patience;
+    fold_clock(job, now);
     persist(job, out);
     send_with_spec(job, job.saving.peer, job.saving.epoch, GuestVerb::keep, out);
 }
@@ -115,6 +116,7 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
         job.step = MoveStep::none;
     }
     const Peer old = std::exchange(job.at, job.checkpoint.at);
+    job.stay_run = job.stats.run_time;
     add_remnant(job, old, job.epoch);
     send(old, job.id, job.epoch, GuestVerb::kill, out);
     if (from_checkpoint) job.epoch = job.checkpoint.epoch;

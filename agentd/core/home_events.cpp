@@ -80,6 +80,7 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
         v.pid_epoch = event.epoch;
     }
     if (moves_there) return candidate(*job, event, now, out);
+    prove_clock(*job, event, now);
     tally_cpu(*job, event);
     switch (job->phase) {
         case JobPhase::starting: return owner_starting(*job, event, now, out);
@@ -157,8 +158,9 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
     switch (e.state) {
         case GuestState::running: {
             Volatile& v = vol(job);
-            bool news = v.running_since == Nanos::never();  // it stood: from here on it is paid for
+            bool news = job.running_since == Nanos::never();  // it stood: from here on it is paid for
             start_clock(job, now);
+            if (news) persist(job, out, Durable::later);
             if (job.cancelled) return end_by_cancel(job, now, out);
             if (!e.why.empty() && job.saving.epoch.n > 0) saving_failed(job, e.why, now, out);
             if (v.cannot_move != e.cannot_move) {

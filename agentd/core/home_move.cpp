@@ -42,13 +42,18 @@ void Home::start(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.epoch = job.last_epoch = job.last_epoch.next();
     job.cpu_here = {};
     job.phase = JobPhase::starting;
+    job.stay_run = job.stats.run_time;
+    job.boot = limits_.boot;
     vol(job).deadline = now + limits_.step_patience;
-    persist(job, out);
+    HomeJob record = job;
+    record.running_since = now;  // for a daemon that comes back and finds it running
+    persist(record, out);
     send_with_spec(job, job.at, job.epoch, GuestVerb::start, out);
 }
 
 void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     end_saving(job, out);
+    fold_clock(job, now);
     Volatile& v = vol(job);
     job.from_frozen = job.phase == JobPhase::frozen;
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
@@ -68,6 +73,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
 
 void Home::freeze(HomeJob& job, Nanos now, Outputs& out) {
     end_saving(job, out);
+    fold_clock(job, now);
     job.phase = JobPhase::freezing;
     vol(job).expel_at = Nanos::never();
     vol(job).deadline = now + limits_.transfer_patience;
@@ -198,6 +204,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     job.comment.clear();
     v.cannot_move.clear();
     add_place(job);
+    job.stay_run = job.stats.run_time;
     const bool keep = same(old, old_epoch, job.checkpoint);  // it stays what there is to go back to
     if (!keep) add_remnant(job, old, old_epoch);
     start_clock(job, now);

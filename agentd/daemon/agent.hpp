@@ -86,6 +86,8 @@ class Agent {
     void tell(const home::Tell& tell);
     void gone_back(const JobId& id);
     void finish_terminals(const JobId& id);
+    std::string why_waits(const HomeJob& job) const;
+    void tell_waiting();
     std::string summary(const HomeJob& job) const;
     TerminalOutlet outlet();
 
@@ -143,7 +145,7 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_;
+    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;
@@ -154,6 +156,7 @@ class Agent {
     bool erase_waits_ = false;  // some Erase is not durable yet; what must come after it:
     std::vector<std::function<void()>> after_erase_;
     bool flush_due_ = false, commit_due_ = false;
+    bool outage_told_ = false;  // to those whose jobs wait
 };
 
 }  // namespace souk

@@ -138,6 +138,21 @@ void Agent::tell(const home::Tell& tell) {
     exit_waits_[tell.id] = loop_.after(bill_limit, [this, id = tell.id] { finish_terminals(id); });
 }
 
+// Of a job that does not run; empty: nothing is known.
+std::string Agent::why_waits(const HomeJob& job) const {
+    if (job.phase != JobPhase::waiting && job.phase != JobPhase::frozen) return {};
+    if (market_->connected()) return job.comment;
+    return "no connection to the market at " + market_->market() + " (" + market_->trouble() + "); until there is one, what runs goes on and nothing new begins";
+}
+
+void Agent::tell_waiting() {
+    for (const auto& [seq, job] : home_.jobs()) {
+        if (job.phase != JobPhase::waiting && job.phase != JobPhase::frozen) continue;
+        const std::string why = why_waits(job);
+        terminals_->tell(job.id, {home::Tell::What::comment, why.empty() ? "the market is there again" : why});
+    }
+}
+
 void Agent::finish_terminals(const JobId& id) {
     exit_waits_.erase(id);
     const HomeJob* job = home_.find(id);
@@ -156,7 +171,7 @@ std::string Agent::summary(const HomeJob& job) const {
     j.begin_object().field("id", job.id.text()).field("name", job.name);
     j.field("exit", !own_end ? 255 : WIFSIGNALED(job.wait_status) ? 128 + WTERMSIG(job.wait_status) : WEXITSTATUS(job.wait_status));
     j.field("signal", own_end && WIFSIGNALED(job.wait_status) ? WTERMSIG(job.wait_status) : 0);
-    j.field("why", job.why).field("cancelled", job.cancelled).field("value", job.terms.max_price).field("cost", job.cost);
+    j.field("why", job.why).field("cancelled", job.cancelled).field("value", job.terms.max_price).field("cost", home_.cost(job, Loop::now()));
     j.field("runtime_s", job.stats.run_time.seconds());
     j.key("places").begin_array();
     for (const NodeName& node : job.places) j.value(node);

@@ -26,6 +26,7 @@ namespace {
 
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr Nanos load_period = Nanos::from_s(1);
+constexpr Nanos outage_worth_telling = Nanos::from_s(1);  // a market that is started again takes less
 constexpr uint64_t trim_ticks = 30, look_ticks = 60;
 constexpr Nanos group_limit = Nanos::from_s(2), listen_patience = Nanos::from_s(2);
 
@@ -181,8 +182,16 @@ Status Agent::begin(std::function<void()> on_ready) {
     market.up = [this] {
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
+        outage_timer_.cancel();
+        if (std::exchange(outage_told_, false)) tell_waiting();
     };
-    market.down = [this] { home_step([](Home& h, home::Outputs&) { h.market_down(); }); };
+    market.down = [this] {
+        home_step([](Home& h, home::Outputs&) { h.market_down(); });
+        outage_timer_ = loop_.after(outage_worth_telling, [this] {
+            outage_told_ = true;
+            tell_waiting();
+        });
+    };
     market.tried = [this] {
         if (const auto told = std::exchange(on_ready_, nullptr)) told();
     };

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/config.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
+#include "kernel/sys/fd.hpp"
 #include "kernel/sys/settings.hpp"
 
 namespace souk {
@@ -39,6 +43,14 @@ Status check_network(const NetworkKeys& k, Config& c) {
     return {};
 }
 
+// The first half of what the kernel calls this boot; 0: it does not say.
+uint64_t boot_number() {
+    auto text = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id");
+    if (!text) return 0;
+    std::erase(*text, '-');
+    return std::strtoull(text->substr(0, 16).c_str(), nullptr, 16);
+}
+
 Status check(Config& c) {
     if (c.node.empty()) {
         char host[256] = {};
@@ -50,6 +62,7 @@ Status check(Config& c) {
     if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
     if (c.address.empty()) c.address = c.listen;
     c.home.address = c.address;
+    c.home.boot = boot_number();
     const size_t slash = c.cgroup.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size())
         return fail("cgroup: needs ROOT/NODE");

@@ -118,7 +118,8 @@ Status ToolSession::submit(wire::Submit request) {
     request.spec.gid = who_.gid;
     request.spec.groups = groups_;
     TRY_ASSIGN(const JobId id, agent_.submit(request, who_.uid));
-    reply(wire::Submitted{id});
+    const HomeJob* job = agent_.home_.find(id);
+    reply(wire::Submitted{id, job ? agent_.why_waits(*job) : std::string()});
     if (!request.attach) return {};
     wire::Attach from_start;
     from_start.id = id;
@@ -137,6 +138,7 @@ Status ToolSession::begin_attached(const JobId& id, const wire::Attach& request)
     TRY_ASSIGN(const wire::Attached answer, agent_.terminals_->attach(*job, request, shared_from_this()));
     attached_ = id;
     reply(answer);
+    if (const std::string why = agent_.why_waits(*job); !why.empty()) reply(wire::Notice{home::Tell::What::comment, why});
     agent_.terminals_->pump(id);
     if (job->phase == JobPhase::finished && !agent_.exit_waits_.contains(id)) agent_.finish_terminals(id);
     return {};

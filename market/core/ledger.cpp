@@ -79,9 +79,9 @@ void Tab::add(Money at_price, Nanos span, Money cost, Nanos now) {
     if (empty()) {
         from = std::max(to, now - std::max(span, Nanos{}));
         price = at_price;
-    } else if (at_price != price && run.ns + span.ns > 0 && run.ns >= 0 && span.ns > 0) {
+    } else if (at_price != price && run.ns + span.ns > 0 && run.ns >= 0) {
         const __int128 weighted = static_cast<__int128>(price.micro) * run.ns + static_cast<__int128>(at_price.micro) * span.ns;
-        price.micro = static_cast<int64_t>(weighted / (run.ns + span.ns));
+        price.micro = static_cast<int64_t>(std::max<__int128>(0, weighted) / (run.ns + span.ns));
     }
     to = std::max(from, now);
     run += span;

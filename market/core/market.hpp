@@ -282,6 +282,8 @@ class Market {
 
     // market_pay.cpp: run time and money
     void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
+    bool settle_move(Job& job, Nanos total, Nanos now);
+    void run_at(Job& job, const NodeName& node);
     Nanos account_until(Job& job, Nanos ran, Nanos now);
     void close_tab(Job& job);
     void open_ledger();

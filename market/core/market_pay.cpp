@@ -111,6 +111,29 @@ void Market::open_ledger() {
     }
 }
 
+// Whatever the solver says next: never above its bid, nor below the reserve if the bid covers that.
+void Market::run_at(Job& job, const NodeName& node) {
+    JobRecord& record = job.record;
+    record.payee = node;
+    const Node* at = find_node(node);
+    const Money least = std::min(at ? at->record.report.reserve : Money{}, job.bid);
+    record.price = std::clamp(record.price, least, job.bid);
+}
+
+// It came to where it is, and this market hears of it late: it was away, or the way to the home was. What it ran before
+// that is the former place's, and the rest the present one's. False: it is where it was.
+bool Market::settle_move(Job& job, Nanos total, Nanos now) {
+    JobRecord& record = job.record;
+    const JobReport& r = record.report;
+    const bool has_run = r.phase == JobPhase::running || r.phase == JobPhase::freezing || r.phase == JobPhase::moving ||
+                         r.phase == JobPhase::frozen || r.phase == JobPhase::finished;
+    if (!has_run || r.stay_run.ns < 0 || r.where.empty() || r.where == record.payee) return false;
+    account_until(job, std::clamp(r.stay_run + record.skew, record.billed, std::max(record.billed, total)), now);
+    close_tab(job);
+    run_at(job, r.where);
+    return true;
+}
+
 // After a report (`before`: the one that it replaced, `ran`: the run time that the market reckoned with until now).
 void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     JobRecord& record = job.record;
@@ -128,17 +151,16 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     // The terms of the stretch that is accounted are those that were in force.
     const JobTerms terms = r.terms;
     if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
-    job.run_base = account_until(job, complete ? sum : std::max(ran, sum), now);
-    if (complete) close_tab(job);
+    const Nanos total = complete ? sum : std::max(ran, sum);
+    const bool came = settle_move(job, total, now);
+    job.run_base = account_until(job, total, now);
+    if (complete && !(came && running && !r.stands)) close_tab(job);
     record.report.terms = terms;
     job.run_since = running && !r.stands ? now : Nanos::never();
     days_due_.insert(job.user->record.uid);
-    if (running) {  // whatever the solver says next: never above its bid, nor below the reserve if the bid covers that
+    if (running) {
         if (record.payee != r.where) close_tab(job);
-        record.payee = r.where;
-        const Node* at = find_node(r.where);
-        const Money least = std::min(at ? at->record.report.reserve : Money{}, job.bid);
-        record.price = std::clamp(record.price, least, job.bid);
+        run_at(job, r.where);
     }
     // A rest that it would be thawed for in vain counts as none.
     const bool none_left = record.account.amount >= terms.budget ||

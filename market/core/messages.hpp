@@ -73,6 +73,7 @@ struct JobReport {
     Nanos checkpoint_taken;    // Unix time
     int64_t checkpoint_bytes = 0;
     JobStats stats;
+    Nanos stay_run{-1};        // its run time when it came to `where`; below 0: not told
     std::vector<NodeName> places;  // where it ran, in order
     bool cancelled = false;
     int32_t wait_status = 0;   // as of waitpid, when finished

@@ -86,6 +86,10 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     if (v.checkpoint != Checkpoint{}) m.checkpoint = fill_checkpoint(v.checkpoint, a);
     if (v.saving != Remnant{}) m.saving = fill_remnant(v.saving, a);
     if (v.splice != Splice{}) m.splice = fill_splice(v.splice, a);
+    m.cost_run = v.cost_run.ns + 1;
+    m.stay_run = v.stay_run.ns + 1;
+    if (v.running_since != Nanos::never()) m.running_since = v.running_since.ns;
+    m.boot = v.boot;
 }
 
 HomeJob take(const Pb__HomeJob& m, Check& c) {
@@ -121,6 +125,10 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     if (m.checkpoint) v.checkpoint = take_checkpoint(*m.checkpoint, c);
     if (m.saving) v.saving = take_remnant("saving", *m.saving, c);
     if (m.splice) v.splice = take_splice(*m.splice, c);
+    v.cost_run = Nanos{c.span("cost_run", m.cost_run).ns - 1};
+    v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};
+    if (const Nanos since = c.span("running_since", m.running_since); since.ns > 0) v.running_since = since;
+    v.boot = m.boot;
     return v;
 }
 

@@ -83,9 +83,12 @@ Submit take(const Pb__Submit& m, Check& c) {
             bool(m.retry)};
 }
 
-void fill(const Submitted& v, Pb__Submitted& m, Arena& a) { m.id = fill_id(v.id, a); }
+void fill(const Submitted& v, Pb__Submitted& m, Arena& a) {
+    m.id = fill_id(v.id, a);
+    m.waits = fill_line(v.waits, a);
+}
 
-Submitted take(const Pb__Submitted& m, Check& c) { return {c.job(m.id)}; }
+Submitted take(const Pb__Submitted& m, Check& c) { return {c.job(m.id), clean(m.waits)}; }
 
 void fill(const Attach& v, Pb__Attach& m, Arena& a) {
     m.id = fill_id(v.id, a);

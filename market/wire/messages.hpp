@@ -138,6 +138,7 @@ struct Submit {
 };
 struct Submitted {
     JobId id;
+    std::string waits;  // why it will, as far as this node knows now
     bool operator==(const Submitted&) const = default;
 };
 // resume: the caller has each stream up to its offset and wants the rest; else it takes what is still kept.

@@ -40,6 +40,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
+    limits_.boot = 1;  // virtual time goes on
     // Seeds differ in kind, so that some see few faults and go deep, others see many.
     crash_chance_ = rng_.chance(0.3) ? 0 : rng_.unit() * 0.01;
     break_chance_ = rng_.chance(0.3) ? 0 : rng_.unit() * 0.03;

@@ -185,6 +185,7 @@ struct World {
         r.phase = JobPhase::running;
         r.where = order.node;
         r.to.clear();
+        r.stay_run = r.stats.run_time;
         r.places.push_back(order.node);
         job.run_since = now;
         tell(job);

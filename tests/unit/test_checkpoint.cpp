@@ -55,7 +55,7 @@ START_TEST(a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_di
     ck_assert_text(b.event("n1", 2, GuestState::prepared).text(), "checkpoint n2.1");
     ck_assert_text(b.event("n2", 1, GuestState::dumping).text(), "");
     ck_assert(b.job().phase == JobPhase::running);
-    ck_assert_text(b.event("n2", 1, GuestState::running).text(), "");
+    ck_assert_text(b.event("n2", 1, GuestState::running).text(), "p");
     ck_assert_text(kept(b, 2, 100, 10, 5).text(), "P");
     ck_assert(b.job().checkpoint.epoch == Epoch{2} && b.job().checkpoint.bytes == 77);
     ck_assert_text(b.wait(Nanos::from_s(60)).text(), "P keep n1.3");

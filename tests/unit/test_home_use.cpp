@@ -132,6 +132,133 @@ START_TEST(after_a_restart_of_home_a_budget_still_ends) {
 }
 END_TEST
 
+namespace {
+// It was at a price of 36 when the market was told last: what it cost then, and when its clock was at that.
+struct Restarted {
+    Bench before, after;
+    explicit Restarted(uint64_t boot) : before(with_budget()) {
+        before.wait(Nanos::from_s(30));
+        before.h.note({id, Money::units(36), {300'000}, "", false}, before.now, before.out);
+        HomeJob job = before.job();
+        Home::Limits limits = Bench::limits();
+        limits.boot = boot;
+        after.h = Home("n1", limits);
+        job.boot = 7;
+        after.h.load(job);
+        after.now = before.now + Nanos::from_s(70);
+        after.h.restarted(after.now, after.out);
+        after.out.clear();
+        after.h.market_up(after.now, after.out);
+    }
+};
+}  // namespace
+
+START_TEST(a_job_that_ran_on_while_its_home_was_away_has_run_all_that_time) {
+    Restarted r(7);
+    Bench& b = r.after;
+    // Until its node has said so, the market goes by its own clock.
+    ck_assert(b.reported() && b.reported()->phase == JobPhase::running && !b.reported()->stands);
+    ck_assert(b.reported()->stats.run_time == Nanos{0});
+    b.event("n2", 1, GuestState::running);
+    ck_assert(Home::run_time(b.job(), b.now) == Nanos::from_s(100));
+    ck_assert(b.h.cost(b.job(), b.now) == Money::units(1));
+    b.h.market_down();
+    ck_assert_text(b.wait(Nanos::from_ms(99'900)).text(), "");
+    ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
+}
+END_TEST
+
+START_TEST(a_job_that_does_not_run_any_more_when_its_home_is_back_has_run_for_the_cpu_time_that_its_node_measured) {
+    Restarted r(7);
+    Bench& b = r.after;
+    GuestEvent e;
+    e.id = id;
+    e.epoch = {1};
+    e.state = GuestState::exited;
+    e.cpu_time = Nanos::from_s(40);
+    b.out.clear();
+    b.h.guest_event("n2", e, b.now, b.out);
+    ck_assert(b.reported() && b.reported()->phase == JobPhase::finished);
+    ck_assert(b.reported()->stats.run_time == Nanos::from_s(40));
+    Restarted busy(7);  // never for longer than it can have been
+    e.cpu_time = Nanos::from_s(400);
+    busy.after.h.guest_event("n2", e, busy.after.now, busy.after.out);
+    ck_assert(busy.after.job().stats.run_time == Nanos::from_s(100));
+}
+END_TEST
+
+START_TEST(a_job_whose_home_died_before_it_heard_that_it_runs_has_run_since_it_was_told_to) {
+    Home::Limits limits = Bench::limits();
+    limits.boot = 7;
+    Bench b;
+    b.h = Home("n1", limits);
+    b.now = Nanos::from_s(5);
+    b.submit().run_on("n2");
+    HomeJob record = b.job();
+    for (const auto& o : b.out)
+        if (const auto* p = std::get_if<home::Persist>(&o)) record = p->job;
+    ck_assert(Home::run_time(b.job(), Nanos::from_s(9)) == Nanos{0});
+    for (const bool runs : {true, false}) {
+        Bench c;
+        c.h = Home("n1", limits);
+        c.h.load(record);
+        c.now = Nanos::from_s(65);
+        c.h.restarted(c.now, c.out);
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {1};
+        e.state = runs ? GuestState::running : GuestState::exited;
+        e.cpu_time = Nanos::from_s(20);
+        c.out.clear();
+        c.h.guest_event("n2", e, c.now, c.out);
+        ck_assert(c.reported() && c.reported()->stay_run == Nanos{0});
+        ck_assert(c.reported()->stats.run_time == Nanos::from_s(runs ? 60 : 20));
+    }
+}
+END_TEST
+
+START_TEST(after_a_boot_of_its_home_a_job_has_run_as_long_as_was_written_down) {
+    Restarted r(8);
+    Bench& b = r.after;
+    ck_assert(b.reported() && b.reported()->stands);
+    b.event("n2", 1, GuestState::running);
+    ck_assert(Home::run_time(b.job(), b.now) == Nanos{0});
+    ck_assert(b.h.cost(b.job(), b.now) == Money{300'000});
+}
+END_TEST
+
+START_TEST(what_ran_before_a_freeze_or_a_move_was_ordered_is_written_down_with_it) {
+    for (const bool move : {false, true}) {
+        Bench b;
+        b.running();
+        b.now += Nanos::from_s(50);
+        if (move) b.run_on("n3");
+        else b.suspend();
+        for (const auto& o : b.out)
+            if (const auto* p = std::get_if<home::Persist>(&o)) ck_assert(p->job.stats.run_time == Nanos::from_s(50));
+        b.now += Nanos::from_s(5);
+        b.event("n2", 1, GuestState::dumping);
+        ck_assert(b.job().stats.run_time == Nanos::from_s(55));
+    }
+}
+END_TEST
+
+START_TEST(the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is) {
+    Bench b;
+    b.running();
+    ck_assert(b.reported() && b.reported()->stay_run == Nanos{0});
+    b.now += Nanos::from_s(9);
+    b.run_on("n3").event("n2", 1, GuestState::dump_ready).event("n3", 2, GuestState::prepared);
+    b.event("n2", 1, GuestState::shipped);
+    b.now += Nanos::from_s(4);
+    b.event("n3", 2, GuestState::held).event("n2", 1, GuestState::killed).event("n3", 2, GuestState::running);
+    b.now += Nanos::from_s(6);
+    b.suspend().event("n3", 2, GuestState::frozen);
+    ck_assert(b.reported() && b.reported()->stay_run == Nanos::from_s(9));
+    ck_assert(b.reported()->stats.run_time == Nanos::from_s(15));
+}
+END_TEST
+
 START_TEST(cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons) {
     Bench b;
     b.running();
@@ -170,4 +297,10 @@ UNIT_SUITE(home_use,
            a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
            the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts,
            after_a_restart_of_home_a_budget_still_ends,
+           a_job_that_ran_on_while_its_home_was_away_has_run_all_that_time,
+           a_job_that_does_not_run_any_more_when_its_home_is_back_has_run_for_the_cpu_time_that_its_node_measured,
+           a_job_whose_home_died_before_it_heard_that_it_runs_has_run_since_it_was_told_to,
+           after_a_boot_of_its_home_a_job_has_run_as_long_as_was_written_down,
+           what_ran_before_a_freeze_or_a_move_was_ordered_is_written_down_with_it,
+           the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is,
            cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons);

@@ -101,6 +101,15 @@ struct Written {
 
 }  // namespace
 
+START_TEST(what_is_taken_back_at_another_price_changes_the_mean_that_a_receipt_states) {
+    Tab tab;
+    tab.add(Money::units(36), Nanos::from_s(100), Money::units(1), Nanos::from_s(1'000));
+    tab.add(Money::units(72), Nanos::from_s(-10), Money{-200'000}, Nanos::from_s(1'000));  // its home's clock was behind
+    ck_assert(tab.run == Nanos::from_s(90) && tab.amount == Money{800'000});
+    ck_assert(cost_of(tab.price, 1, tab.run) == tab.amount);
+}
+END_TEST
+
 START_TEST(a_run_at_one_place_is_one_receipt_and_neither_move_nor_freeze_is_in_it) {
     Alone w;
     w.run_for(s(100));
@@ -274,7 +283,8 @@ START_TEST(an_older_database_is_taken_over_and_a_newer_one_refused) {
 }
 END_TEST
 
-UNIT_SUITE(ledger, a_run_at_one_place_is_one_receipt_and_neither_move_nor_freeze_is_in_it,
+UNIT_SUITE(ledger, what_is_taken_back_at_another_price_changes_the_mean_that_a_receipt_states,
+           a_run_at_one_place_is_one_receipt_and_neither_move_nor_freeze_is_in_it,
            each_price_that_lasts_has_a_receipt_and_those_that_change_within_seconds_share_one,
            records_of_a_market_without_a_ledger_are_brought_forward, a_receipt_reads_back_from_its_text_and_nothing_else_does,
            the_hash_is_sha256, whatever_is_changed_in_the_book_is_named,

@@ -164,6 +164,59 @@ START_TEST(what_ran_while_the_market_was_away_is_billed_at_the_last_price) {
 }
 END_TEST
 
+START_TEST(a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.decide();  // the order leaves, and its answer finds nobody
+    w.restart();
+    w.now = w.jobs[a].done_at;
+    w.done(w.jobs[a]);
+    w.now += s(100);
+    World::stop_clock(w.jobs[a], w.now);  // a report has the sum until now
+    w.jobs[a].run_since = w.now;
+    w.connect("n1");
+    w.run_for(s(100));
+    ck_assert_text(format_money(w.cost(a)), "2");
+    ck_assert_text(format_money(w.market->find_node("n1")->record.earned), "1");  // and what runs since
+}
+END_TEST
+
+// The order of a move left, and its end finds nobody: 100 s at n1, 200 s at n2 until contact returns, 100 s more.
+START_TEST(a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.add_node("n2", 50, 18);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert(w.market->move(a, "n2", true, 0).has_value());
+    w.decide();
+    const Nanos at_n1 = w.run_time(w.jobs[a]);
+    w.restart();
+    w.now = w.jobs[a].done_at;
+    w.done(w.jobs[a]);
+    w.now += s(200);
+    w.connect("n1");
+    w.connect("n2");
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert(w.market->cancel(a, 0).has_value());
+    w.run_for(s(1));
+    std::map<NodeName, Nanos> ran;
+    std::map<NodeName, Money> paid;
+    for (const Receipt& r : w.receipts) {
+        ran[r.node] += r.run;
+        paid[r.node] += r.paid;
+    }
+    ck_assert(ran["n1"] == at_n1 && ran["n2"] == s(300));
+    ck_assert(paid["n1"] == cost_of(Money::units(36), 1, at_n1));
+    ck_assert_text(format_money(paid["n2"]), "1.5");
+}
+END_TEST
+
 START_TEST(a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer) {
     World w;
     w.add_node("n1", 100, 36);
@@ -366,6 +419,8 @@ UNIT_SUITE(market_money, many_prices_that_one_bid_changes_are_put_in_force_a_bou
            a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job,
            a_budget_that_is_lowered_below_the_cost_suspends_at_once,
            what_ran_while_the_market_was_away_is_billed_at_the_last_price,
+           a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it,
+           a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there,
            a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer,
            a_job_of_a_lost_provider_is_billed_during_the_grace_time_only,
            prices_that_take_long_come_in_pieces_and_are_not_left_behind,

@@ -119,7 +119,8 @@ SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
             d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
-            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.stats(), d.places(), d.flag(), d.i32(), d.line()};
+            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.stats(), {d.up_to(1'000'000) - 1}, d.places(),
+            d.flag(), d.i32(), d.line()};
 END
 SAMPLE(ProviderReport)
     return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),
@@ -185,7 +186,7 @@ END
 SAMPLE(AheadBegin) return {d.id(), d.epoch(), d.node(), d.counter()}; END
 SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
 SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()}; END
-SAMPLE(Submitted) return {d.id()}; END
+SAMPLE(Submitted) return {d.id(), d.line()}; END
 SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}}; END
 SAMPLE(Attached)
     return {d.id(), d.any(JobPhase::waiting, JobPhase::finished), d.flag(), d.counter(), {d.counter(), d.counter()}};
@@ -211,8 +212,10 @@ SAMPLE(HomeJob)
             d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, {d.up_to(money_max.micro)}, d.flag(), r.next(), {},
             {d.up_to(INT64_MAX / 10)},
             {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
-            {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()}};
+            {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
+            {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next()};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
+    if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
     return v;
 END
 SAMPLE(GuestJob)

@@ -73,6 +73,7 @@ int detach(const SrunOptions& options, const std::string& socket, const wire::Su
     const auto submitted = link->expect<wire::Submitted>(answer_max);
     if (!submitted) return failed(submitted.error());
     const std::string id = submitted->id.text();
+    if (!submitted->waits.empty() && !options.quiet) say("job " + id + " waits: " + submitted->waits);
     const std::string line = options.json ? "{\"id\":\"" + id + "\"}\n" : id + "\n";
     if (write(STDOUT_FILENO, line.data(), line.size()) < 0) return failed({0, "job " + id + " runs; stdout is closed"});
     return 0;
