@@ -209,7 +209,7 @@ void Home::market_up(Nanos now, Outputs& out) {
 void Home::market_down() {
     market_is_up_ = false;
     for (const auto& [seq, job] : jobs_)
-        if (job.terms.budget.micro > 0) reindex(seq);
+        if (job.terms.budget.micro > 0 || job.day_limit.micro > 0) reindex(seq);
 }
 
 void Home::order(const Order& order, Nanos now, Outputs& out) {
@@ -248,7 +248,9 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     job->cost = note.cost;
     job->price = note.price;
     job->cost_run = run_time(*job, now);
-    if (new_price && job->terms.budget.micro > 0) persist(*job, out, Durable::later);  // so that it holds after a restart
+    const bool new_day = job->day_limit != note.day_limit || job->day_cost != note.day_cost;
+    take_day(*job, note);
+    if ((new_price && job->terms.budget.micro > 0) || new_day) persist(*job, out, Durable::later);  // so that it holds after a restart
     if (!note.comment.empty() && note.comment != job->comment) {
         job->comment = note.comment;
         out.push_back(Tell{job->id, Tell::What::comment, job->comment});
@@ -287,7 +289,7 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& 
     ++job.stats.freezes;
     persist(job, out);
     out.push_back(Tell{job.id, Tell::What::frozen, "frozen on " + job.at.node});
-    if (vol(job).budget_again > now) out.push_back(Tell{job.id, Tell::What::comment, budget_used_up(job)});
+    if (vol(job).budget_again > now) out.push_back(Tell{job.id, Tell::What::comment, vol(job).spent});
     steady(job, now, out);
 }
 
@@ -361,7 +363,7 @@ void Home::reindex(uint64_t seq) {
         const HomeJob& job = it->second;
         const auto v = volatile_.find(seq);
         if (v != volatile_.end() && job.phase != JobPhase::finished)
-            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at, v->second.save_limit, budget_due(job)});
+            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at, v->second.save_limit, money_due(job)});
         if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
         if (job.step != MoveStep::none) need(job.to.node);
         if (job.saving.epoch.n > 0) need(job.saving.peer.node);

@@ -109,6 +109,9 @@ struct HomeJob {
     // also of a job that was told to start.
     Nanos running_since = Nanos::never();
     uint64_t boot = 0;
+    // Its user's limit of a day (0: none), the cost at which this job's share of what the market said is left of that is used
+    // up, and the one at which that is said.
+    Money day_limit = {}, day_cost = {}, day_warn = {};
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -216,7 +219,9 @@ class Home {
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
         Money warned;             // the budget of which it was said that it ends soon
-        Nanos budget_again{INT64_MIN / 2};  // it was frozen for its budget, which may fail: not again before
+        bool day_warned = false;  // of the end of its user's day
+        Nanos budget_again{INT64_MIN / 2};  // it was frozen for its budget or its user's day, which may fail: not again before
+        std::string spent;        // which of them, for people
         Nanos cpu_told;           // the CPU time that the market knows of
         Nanos save_at = Nanos::never();     // the next checkpoint is due
         Nanos save_limit = Nanos::never();  // of the one that is being made
@@ -277,9 +282,13 @@ class Home {
     void drop_checkpoint(HomeJob& job, home::Outputs& out);
     static bool same(const Peer& at, Epoch epoch, const Checkpoint& c) { return c.epoch.n > 0 && at.node == c.at.node && epoch == c.epoch; }
     void killed(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
-    Nanos budget_due(const HomeJob& job) const;
+    struct Dues { Nanos budget = Nanos::never(), day = Nanos::never(); };
+    Dues money_dues(const HomeJob& job) const;
+    Nanos money_due(const HomeJob& job) const { return std::min(money_dues(job).budget, money_dues(job).day); }
+    void money_ends(HomeJob& job, Nanos now, home::Outputs& out);
     void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);
-    static std::string budget_used_up(const HomeJob& job);
+    void day_ends(HomeJob& job, Nanos now, home::Outputs& out);
+    void take_day(HomeJob& job, const JobNote& note);
     static void tally_cpu(HomeJob& job, const GuestEvent& event);
     void start_clock(HomeJob& job, Nanos now) const;
     static void stop_clock(HomeJob& job, Nanos now);

@@ -60,49 +60,93 @@ Money Home::cost(const HomeJob& job, Nanos now) {
 
 // --------------------------------------------------------------------------------------------------- budget
 
-std::string Home::budget_used_up(const HomeJob& job) {
-    return "its budget of " + format_money(job.terms.budget) + " is used up; a larger one (srun -J " + job.id.text() +
-           " -b MORE) wakes it";
-}
-
-// When its budget is to be looked at: while it runs, when what is left is little, and when nothing is. By the price and the
-// cost that the market last told: it freezes the job itself while it is there, so this node waits a moment longer then.
-Nanos Home::budget_due(const HomeJob& job) const {
+// What there is to look at: while it runs, when what is left is little, and when nothing is. By the price and the cost that
+// the market last told: it freezes the job itself while it is there, so this node waits a moment longer then.
+Home::Dues Home::money_dues(const HomeJob& job) const {
     constexpr Nanos market_lead = Nanos::from_s(2);
     const auto it = volatile_.find(job.id.seq);
     const Money budget = job.terms.budget;
-    if (it == volatile_.end() || job.cancelled || job.phase != JobPhase::running || budget.micro <= 0 || job.price.micro <= 0) return Nanos::never();
+    Dues dues;
+    if (it == volatile_.end() || job.cancelled || job.phase != JobPhase::running || job.price.micro <= 0) return dues;
+    if (job.running_since == Nanos::never()) return dues;
     const Volatile& v = it->second;
-    if (job.running_since == Nanos::never()) return Nanos::never();
     // Run time so far is that of the clock; both ends lie on it.
     const auto when = [&](Money spent) {
         const Nanos left = span_for(std::max(Money{}, spent - job.cost), job.price, job.terms.cpus);
         return job.running_since + (job.cost_run - job.stats.run_time) + std::min(left, Nanos::from_s(1'000'000'000));
     };
-    if (v.warned != budget) {
+    const auto end = [&](Money spent) { return std::max(v.budget_again, when(spent) + (market_is_up_ ? market_lead : Nanos{})); };
+    if (budget.micro > 0 && v.warned != budget) {
         const Money share{static_cast<int64_t>(static_cast<__int128>(budget.micro) * limits_.warn_permille / 1000)};
-        return when(budget - std::min(budget, std::max(share, cost_of(job.price, job.terms.cpus, limits_.warn_span))));
+        dues.budget = when(budget - std::min(budget, std::max(share, cost_of(job.price, job.terms.cpus, limits_.warn_span))));
+    } else if (budget.micro > 0) {
+        dues.budget = end(budget);
     }
-    return std::max(v.budget_again, when(budget) + (market_is_up_ ? market_lead : Nanos{}));
+    if (job.day_limit.micro > 0) dues.day = v.day_warned ? end(job.day_cost) : when(job.day_warn);
+    return dues;
+}
+
+void Home::money_ends(HomeJob& job, Nanos now, Outputs& out) {
+    if (money_dues(job).budget <= now) budget_ends(job, now, out);
+    if (money_dues(job).day <= now) day_ends(job, now, out);
+}
+
+namespace {
+constexpr Nanos freeze_pause = Nanos::from_s(30);
 }
 
 void Home::budget_ends(HomeJob& job, Nanos now, Outputs& out) {
-    constexpr Nanos pause = Nanos::from_s(30);
     Volatile& v = vol(job);
+    const std::string budget = "its budget of " + format_money(job.terms.budget) + " is used up";
     if (v.warned != job.terms.budget) {
         v.warned = job.terms.budget;
         const Nanos ran = run_time(job, now) - job.cost_run;
         const Nanos left = span_for(std::max(Money{}, job.terms.budget - job.cost), job.price, job.terms.cpus) - ran;
         out.push_back(Tell{job.id, Tell::What::warning,
-                           "its budget of " + format_money(job.terms.budget) + " is used up in " +
-                               std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) + " s at its price of " +
-                               format_money(job.price) + "; then it is frozen (srun -J " + job.id.text() +
-                               " -b MORE gives it more)"});
+                           budget + " in " + std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) +
+                               " s at its price of " + format_money(job.price) + "; then it is frozen (srun -J " +
+                               job.id.text() + " -b MORE gives it more)"});
         return;
     }
-    v.budget_again = now + pause;
+    v.budget_again = now + freeze_pause;
+    v.spent = budget + "; a larger one (srun -J " + job.id.text() + " -b MORE) wakes it";
     freeze(job, now, out);
 }
+
+// ------------------------------------------------------------------------------------------------------- day
+
+// The market's word of the day of the job's user: how far this job may go by itself. Little is left when it lasts no longer
+// than warn_span, or is less than warn_permille of this job's part of the limit.
+void Home::take_day(HomeJob& job, const JobNote& note) {
+    if (job.phase == JobPhase::finished) return;
+    job.day_limit = note.day_limit;
+    job.day_cost = note.day_cost;
+    const Money rest = std::max(Money{}, note.day_cost - note.cost);
+    const __int128 part = note.day_left.micro > 0 ? static_cast<__int128>(note.day_limit.micro) * rest.micro / note.day_left.micro : 0;
+    const Money share{static_cast<int64_t>(std::min<__int128>(part * limits_.warn_permille / 1000, money_max.micro))};
+    const Money little = std::max(share, cost_of(note.price, job.terms.cpus, limits_.warn_span));
+    job.day_warn = job.day_cost - std::min(job.day_cost, little);
+    if (rest > little + little) vol(job).day_warned = false;  // another day, or a higher limit
+}
+
+void Home::day_ends(HomeJob& job, Nanos now, Outputs& out) {
+    Volatile& v = vol(job);
+    const std::string limit = format_money(job.day_limit);
+    if (!std::exchange(v.day_warned, true)) {
+        const Nanos ran = run_time(job, now) - job.cost_run;
+        const Nanos left = span_for(std::max(Money{}, job.day_cost - job.cost), job.price, job.terms.cpus) - ran;
+        out.push_back(Tell{job.id, Tell::What::warning,
+                           "the " + limit + " that its user may spend a day are used up in " +
+                               std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) +
+                               " s at the prices of now; then it is frozen until the next day (UTC), or a higher limit"});
+        return;
+    }
+    v.budget_again = now + freeze_pause;
+    v.spent = "its share of the " + limit + " that its user may spend a day is used up; the market wakes it";
+    freeze(job, now, out);
+}
+
+// ------------------------------------------------------------------------------------------------------- CPU time
 
 // What its node says is the whole of the present epoch's, since that node counts.
 void Home::tally_cpu(HomeJob& job, const GuestEvent& e) {

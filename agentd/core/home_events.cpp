@@ -356,7 +356,7 @@ Nanos Home::tick(Nanos now, Outputs& out) {
         if (v.deadline <= now) overdue(job, now, out);
         if (v.save_limit <= now) saving_failed(job, "it took too long", now, out);
         if (v.save_at <= now) begin_checkpoint(job, now, out);
-        if (budget_due(job) <= now) budget_ends(job, now, out);
+        if (money_due(job) <= now) money_ends(job, now, out);
     }
     return index_.next_due();
 }

@@ -310,7 +310,13 @@ void Market::send_notes(Nanos now, Outputs& out) {
         job.note_due = false;
         job.noted_comment = text;
         job.noted_price = job.record.price;
-        out.send.push_back({id.home, JobNote{id, job.record.price, cost(job, now), std::move(text), settled}});
+        JobNote note{id, job.record.price, cost(job, now), std::move(text), settled};
+        if (const auto limit = job.user->record.limits.spend_per_day; limit && job.noted_day.micro >= 0) {
+            note.day_limit = *limit;
+            note.day_left = job.user->day_left();
+            note.day_cost = job.noted_day;
+        }
+        out.send.push_back({id.home, std::move(note)});
     }
     for (const Node* const node : noting_nodes_.take())
         noted_later_.insert({node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});

@@ -122,6 +122,7 @@ struct Job {
     std::string comment;               // why it waits, or why it is where it is
     std::string noted_comment;
     Money noted_price;
+    Money noted_day{-1};               // the cost to which its user's limit of the day lets it run; below 0: no limit
     std::array<NodeName, 2> claims;    // nodes where its CPUs and memory count as taken
     NodeName lies_on;                  // the node that runs it or keeps its image
     int32_t claim_cpus = 0;
@@ -327,6 +328,7 @@ class Market {
     void spend(User& user, Money cost);
     void end_days(Nanos now);
     void reckon_days(Nanos now);
+    void share_day(User& user, Nanos now);
     std::string limit_comment(const Job& job) const { return limit_comment(*job.user, job, job.held); }
     std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
     std::string audit_users() const;
@@ -383,6 +385,7 @@ class Market {
     MarketOptions options_;
     Solver solver_;
     std::map<uint32_t, User> users_;
+    std::set<uint32_t> days_over_;  // what is left is too little to run for
     std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;  // limited_: who has any limit
     std::set<std::pair<Nanos, uint32_t>> day_ends_;
     PriceHistory history_;

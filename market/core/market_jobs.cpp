@@ -182,7 +182,10 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         return {};
     }
     const bool fresh = !std::exchange(job.reported, true);
-    if (fresh) job.doubt_since = Nanos::never();
+    if (fresh) {
+        job.doubt_since = Nanos::never();
+        job.note_due = true;  // what was on its way may be lost
+    }
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
     if (job.record.report.uid != job.user->record.uid) {  // a home that does not know it any more says no user

@@ -18,7 +18,7 @@ constexpr int64_t pace_per_step_ns = 600;
 constexpr Nanos prices_pace_min = Nanos::from_s(1);
 constexpr size_t changes_at_once = 128;
 // A receipt holds one price if that lasts for so long; a job that runs on has one at least so often.
-constexpr Nanos rest_min = Nanos::from_s(1);
+constexpr Nanos rest_min = Nanos::from_s(1), day_rest_min = Nanos::from_s(3);
 constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
 }  // namespace
 
@@ -166,6 +166,8 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     const bool none_left = record.account.amount >= terms.budget ||
                            (r.phase == JobPhase::frozen && record.account.left(record.price, terms.cpus, terms.budget) < rest_min);
     if (terms.budget.micro > 0 && none_left) record.out_of_budget = true;
+    if (r.phase == JobPhase::frozen && job.user->day_left() < cost_of(record.price, terms.cpus, day_rest_min))
+        days_over_.insert(job.user->record.uid);
 }
 
 // When a running job's budget is used up; never() if it has none.

@@ -126,6 +126,9 @@ struct JobNote {
     Money price, cost;
     std::string comment;  // why it waits or was moved
     bool settled = false;
+    // Its user's limit of a day (0: none), what is left of that, and the cost of this job at which its share of the rest is
+    // used up: the shares of all a user's jobs together are within the rest.
+    Money day_limit = {}, day_left = {}, day_cost = {};
     bool operator==(const JobNote&) const = default;
 };
 

@@ -50,6 +50,7 @@ struct User {
     std::map<Rank, Job*> order;   // the unfinished ones, the most valuable first
     size_t held = 0;              // of these, by `jobs` or `cpus`
     Nanos day_end = Nanos::never();  // when all is spent, if nothing changes
+    bool day_shared = false;         // its jobs' homes know of a limit of the day
 
     // What may still be charged today.
     Money day_left() const {

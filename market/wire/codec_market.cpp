@@ -148,10 +148,14 @@ void fill(const JobNote& v, Pb__JobNote& m, Arena& a) {
     m.cost = v.cost.micro;
     m.comment = fill_line(v.comment, a);
     m.settled = v.settled;
+    m.day_limit = v.day_limit.micro;
+    m.day_left = v.day_left.micro;
+    m.day_cost = v.day_cost.micro;
 }
 
 JobNote take(const Pb__JobNote& m, Check& c) {
-    return {c.job(m.id), c.price("price", m.price), c.amount("cost", m.cost), clean(m.comment), bool(m.settled)};
+    return {c.job(m.id), c.price("price", m.price), c.amount("cost", m.cost), clean(m.comment), bool(m.settled),
+            c.amount("day_limit", m.day_limit), c.amount("day_left", m.day_left), c.amount("day_cost", m.day_cost)};
 }
 
 void fill(const ProviderNote& v, Pb__ProviderNote& m, Arena&) {

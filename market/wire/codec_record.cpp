@@ -90,6 +90,9 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.stay_run = v.stay_run.ns + 1;
     if (v.running_since != Nanos::never()) m.running_since = v.running_since.ns;
     m.boot = v.boot;
+    m.day_limit = v.day_limit.micro;
+    m.day_cost = v.day_cost.micro;
+    m.day_warn = v.day_warn.micro;
 }
 
 HomeJob take(const Pb__HomeJob& m, Check& c) {
@@ -129,6 +132,9 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};
     if (const Nanos since = c.span("running_since", m.running_since); since.ns > 0) v.running_since = since;
     v.boot = m.boot;
+    v.day_limit = c.amount("day_limit", m.day_limit);
+    v.day_cost = c.amount("day_cost", m.day_cost);
+    v.day_warn = c.amount("day_warn", m.day_warn);
     return v;
 }
 

@@ -148,6 +148,32 @@ def test_a_job_that_ends_while_market_and_home_are_away_is_paid_for_and_its_outp
     exact_cost(market, job.id)
 
 
+def test_homes_keep_to_what_is_left_of_a_users_day_while_the_market_is_away(market):
+    spent = ask(market, "user", "show", "0")[0]["spent_today"]
+    limit = spent + decimal.Decimal("0.006")  # 10 s for two jobs at a price of 1, or a little more
+    market.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{limit:.6f}")
+    try:
+        jobs = [market.srun("--node", node, "-p", "40", *SPIN) for node in ("n1", "n2")]
+        for job in jobs:
+            market.until_runs(job.id)
+            job.said(rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend a day are used up in \d+ s")
+        with Outage(market):
+            for job in jobs:
+                job.said(rf"^srun: {job.id}: frozen on ")
+                job.said(f"its share of the {limit.normalize():f} that its user may spend a day is used up")
+        for job in jobs:
+            market.until_job(job.id, "says why", lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
+        shown = ask(market, "user", "show", "0")[0]
+        assert shown["spent_today"] <= limit and shown["spent_today"] > limit - decimal.Decimal("0.004"), shown
+    finally:
+        market.tool("marketctl", "user", "unlimit", "0")
+    for job in jobs:
+        market.until_runs(job.id)
+        market.tool("marketctl", "cancel", job.id)
+        job.wait()
+    settled(market)
+
+
 def test_every_daemon_restarted_in_turn_under_load_loses_nothing(market):
     jobs = [market.srun("--node", f"n{i + 1}", "-p", 50 + i, *programs.chain_job(), stdin=subprocess.PIPE) for i in range(3)]
     for job in jobs:

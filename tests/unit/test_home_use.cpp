@@ -259,6 +259,63 @@ START_TEST(the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is) 
 }
 END_TEST
 
+namespace {
+// At a price of 36 it has cost 1 of the 10 of a day, 2 of which are left, and half of these are its own: 100 s.
+Bench with_day() {
+    Bench b;
+    b.submit();
+    b.h.market_up(b.now, b.out);
+    Order o{id, ++b.seq, Order::Kind::run, "n2", "n2:1", Money::units(36), ""};
+    b.h.order(o, b.now, b.out);
+    b.event("n2", 1, GuestState::running);
+    b.now += Nanos::from_s(100);
+    b.out.clear();
+    b.h.note({id, Money::units(36), Money::units(1), "", false, Money::units(10), Money::units(2), Money::units(2)}, b.now, b.out);
+    return b;
+}
+}  // namespace
+
+START_TEST(a_terminal_hears_that_its_users_day_ends_and_a_home_keeps_to_its_share_while_the_market_is_away) {
+    Bench b = with_day();
+    ck_assert_text(b.text(), "p");  // so that it holds after a restart
+    b.h.market_down();
+    ck_assert_text(warnings(b.wait(Nanos::from_ms(39'900))), "");
+    ck_assert_text(warnings(b.wait(Nanos::from_ms(101))),
+                   "the 10 that its user may spend a day are used up in 59 s at the prices of now; then it is frozen until the "
+                   "next day (UTC), or a higher limit");
+    ck_assert_text(b.wait(Nanos::from_ms(59'899)).text(), "");
+    ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
+    b.event("n2", 1, GuestState::frozen);
+    const auto* tell = std::get_if<home::Tell>(&b.out[2]);
+    ck_assert(tell && tell->text == "its share of the 10 that its user may spend a day is used up; the market wakes it");
+}
+END_TEST
+
+START_TEST(the_newest_word_of_a_day_counts_and_a_market_that_is_there_freezes_first) {
+    Bench b = with_day();
+    b.h.market_down();
+    Bench c = b.again();  // forgets the stretch, which is not on disk in this bench, and not the share
+    c.event("n2", 1, GuestState::running);
+    (void)warnings(c.wait(Nanos::from_s(50)));
+    ck_assert_text(c.wait(Nanos::from_ms(50'001)).text(), "P freeze n2.1");
+    b.h.market_up(b.now, b.out);
+    ck_assert(warnings(b.wait(Nanos::from_s(50))) != "");
+    const auto told = [&](int64_t left, int64_t most) {
+        b.out.clear();
+        b.h.note({id, Money::units(36), {1'500'000}, "", false, Money::units(20), Money::units(left), Money::units(most)}, b.now, b.out);
+    };
+    told(12, 8);  // of 20 a day now: 650 s, and a warning of its own, when 650 * 20 / 12 / 10 s are left
+    ck_assert_text(warnings(b.wait(Nanos::from_ms(541'500))), "");
+    ck_assert(warnings(b.wait(Nanos::from_ms(300))) != "");
+    ck_assert_text(b.wait(Nanos::from_ms(110'000)).text(), "");  // a moment for the market
+    ck_assert_text(b.wait(Nanos::from_ms(300)).text(), "P freeze n2.1");
+    Bench free = with_day();
+    free.h.note({id, Money::units(36), Money::units(1), "", false}, free.now, free.out);
+    ck_assert_text(warnings(free.wait(Nanos::from_s(1'000))), "");
+    ck_assert_text(free.text(), "");
+}
+END_TEST
+
 START_TEST(cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons) {
     Bench b;
     b.running();
@@ -303,4 +360,6 @@ UNIT_SUITE(home_use,
            after_a_boot_of_its_home_a_job_has_run_as_long_as_was_written_down,
            what_ran_before_a_freeze_or_a_move_was_ordered_is_written_down_with_it,
            the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is,
+           a_terminal_hears_that_its_users_day_ends_and_a_home_keeps_to_its_share_while_the_market_is_away,
+           the_newest_word_of_a_day_counts_and_a_market_that_is_there_freezes_first,
            cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons);

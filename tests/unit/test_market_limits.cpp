@@ -249,6 +249,85 @@ START_TEST(a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_
 }
 END_TEST
 
+// Method: random prices, jobs that come and go; after each step what every home may let its jobs spend by itself, all of
+// it together, is within what is left of the day.
+START_TEST(the_shares_of_a_day_that_homes_keep_to_are_never_more_than_is_left_of_it) {
+    size_t shared = 0;
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+        Rng rng(seed);
+        Limited w;
+        w.add_node("n2", 90, 36, 8);
+        w.add_node("n3", 80, 18, 2);
+        w.run_for(s(4));
+        w.spend_at_most(3);
+        w.after_step = [&] {
+            Money spent, may;
+            for (const auto& [id, job] : w.jobs) {
+                if (job.report.uid != alice || !w.market->find(id)) continue;
+                spent += w.cost(id);
+                if (job.report.phase != JobPhase::running || job.note.day_limit.micro == 0) continue;
+                may += std::max(Money{}, job.note.day_cost - w.cost(id));
+                ++shared;
+            }
+            ck_assert_msg(spent + may <= Money::units(3) + Money{8}, "seed %lu: %ld spent, %ld more may be", seed, spent.micro, may.micro);
+        };
+        std::vector<JobId> mine;
+        for (int i = 0; i < 60; ++i) {
+            const std::string home = "n" + std::to_string(rng.between(1, 3));
+            if (rng.chance(0.5)) mine.push_back(w.submit(home, rng.between(40, 90), Nanos::never(), 1, 10, {}, rng.chance(0.7) ? alice : bob));
+            if (!mine.empty() && rng.chance(0.2)) {
+                auto& job = w.jobs[mine[rng.below(mine.size())]];
+                if (job.report.phase == JobPhase::running && !job.doing) w.end(job);
+            }
+            w.run_for(Nanos::from_ms(rng.between(1, 4'000)));
+        }
+    }
+    ck_assert(shared > 10'000);
+}
+END_TEST
+
+START_TEST(what_a_home_that_is_cut_off_may_spend_is_kept_for_it) {
+    Limited w;
+    w.add_node("n2", 90, 36, 8);
+    w.run_for(s(4));
+    w.spend_at_most(10);
+    const JobId a = w.submit("n1", 50, Nanos::never(), 1, 10, {}, alice);
+    const JobId b = w.submit("n2", 50, Nanos::never(), 1, 10, {}, alice);
+    w.run_for(s(10));
+    const auto rest = [&](const JobId& id) { return w.jobs[id].note.day_cost - w.cost(id); };
+    ck_assert(rest(a) > Money{4'800'000} && rest(b) > Money{4'800'000} && rest(a) + rest(b) < Money::units(10));
+    w.disconnect("n2");
+    const JobId c = w.submit("n1", 50, Nanos::never(), 1, 10, {}, alice);
+    w.run_for(s(10));
+    ck_assert(rest(a) > Money{2'200'000} && rest(a) < Money{2'500'000} && rest(c) < Money{2'500'000});
+    ck_assert(rest(b) > Money{4'600'000} && rest(a) + rest(b) + rest(c) < Money{9'800'000});
+    w.limit(alice, {});
+    w.run_for(s(1));
+    ck_assert(w.jobs[a].note.day_limit.micro == 0 && w.jobs[b].note.day_limit.micro > 0);
+    w.connect("n2");
+    w.run_for(s(1));
+    ck_assert(w.jobs[b].note.day_limit.micro == 0);
+}
+END_TEST
+
+START_TEST(a_job_that_its_home_froze_at_its_share_is_not_thawed_for_a_moments_worth) {
+    Limited w;
+    w.spend_at_most(1);
+    const JobId a = w.job(alice, 50);
+    w.run_for(s(50));
+    const Nanos left = span_for(w.jobs[a].note.day_cost - w.cost(a), w.jobs[a].note.price, 1);
+    w.restart();  // it is silent from here on
+    w.now += left;
+    World::stop_clock(w.jobs[a], w.now);
+    w.jobs[a].report.phase = JobPhase::frozen;
+    w.connect("n1");
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "frozen");
+    ck_assert(w.comment(a).find("has spent the 1 of this day") != std::string::npos);
+    ck_assert(w.cost(a) <= Money::units(1) && w.cost(a) > Money{950'000});
+}
+END_TEST
+
 START_TEST(a_clock_that_is_set_back_gives_no_second_day) {
     Limited w;
     w.calendar = {5 * day_ns};
@@ -436,6 +515,9 @@ UNIT_SUITE_LONG(market_limits, 120, a_user_runs_no_more_jobs_at_once_than_its_li
                 all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_begins_anew,
                 a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment,
                 a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_counts,
+                the_shares_of_a_day_that_homes_keep_to_are_never_more_than_is_left_of_it,
+                what_a_home_that_is_cut_off_may_spend_is_kept_for_it,
+                a_job_that_its_home_froze_at_its_share_is_not_thawed_for_a_moments_worth,
                 a_clock_that_is_set_back_gives_no_second_day,
                 with_limits_the_allocation_is_that_of_one_pass_whatever_happened_before,
                 nobody_whom_its_limits_allow_to_run_envies_a_lesser_job);

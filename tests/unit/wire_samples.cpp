@@ -133,7 +133,8 @@ SAMPLE(Order)
     const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::abort);
     return {d.id(), d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)}, d.line()};
 END
-SAMPLE(JobNote) return {d.id(), {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(), d.flag()}; END
+SAMPLE(JobNote) return {d.id(), {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(), d.flag(),
+            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}}; END
 SAMPLE(ProviderNote)
     return {{d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
             static_cast<int32_t>(r.between(0, INT32_MAX))};
@@ -213,7 +214,8 @@ SAMPLE(HomeJob)
             {d.up_to(INT64_MAX / 10)},
             {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
             {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
-            {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next()};
+            {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next(),
+            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
     return v;
