@@ -172,6 +172,12 @@ class Allocator {
         flush();
         return order_;
     }
+    // The most CPUs and the most memory that a competing job needs; how many of them have bars.
+    std::pair<int32_t, int64_t> most_needed() {
+        flush();
+        return order_.most_needed();
+    }
+    size_t competing_with_bars() const { return competing_with_bars_; }
     const MachineOrder& machine_order() const { return machine_order_; }
     // The speed of the fastest accepting machine; 0 if there is none.
     int32_t speed_top() const;
@@ -259,6 +265,7 @@ class Allocator {
     std::vector<uint32_t> free_jobs_, free_machines_;
     KeyMap job_index_, machine_index_;
     JobOrder order_;
+    size_t competing_with_bars_ = 0;
     MachineOrder machine_order_;
     std::vector<uint32_t> staged_;
     Rules rules_;

@@ -39,6 +39,7 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
 void Allocator::enter_order(uint32_t j) {
     Job& job = jobs_[j];
     job.competing = job.staged = true;
+    competing_with_bars_ += job.bars;
     staged_.push_back(j);
     dirty_.push_back(j);
 }
@@ -49,6 +50,7 @@ void Allocator::leave_order(uint32_t j) {
     if (job.staged) flush();
     order_.erase(job.rank);
     job.competing = false;
+    competing_with_bars_ -= job.bars;
 }
 
 // Brings new jobs into the order: one by one, or all at once by sorting where they are many.

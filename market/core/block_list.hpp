@@ -5,7 +5,7 @@
 //
 // Entry has order(), its place in the total order; no two are equal. Summary is empty as Summary{}, and
 // widen(const Entry&) makes it cover one more. A summary may be too generous (erase and changes only widen it;
-// summarise() tightens it), never too strict.
+// summarise() tightens it), never too strict. loosen(), if it has that, is called when an entry goes.
 #pragma once
 
 #include <algorithm>
@@ -81,6 +81,7 @@ class BlockList {
         Block& block = blocks_[p.block];
         block.erase(block.begin() + static_cast<ptrdiff_t>(p.at));
         --size_;
+        if constexpr (requires { summaries_[0].loosen(); }) summaries_[p.block].loosen();
         if (!block.empty()) {
             lasts_[p.block] = block.back().order();
             return;

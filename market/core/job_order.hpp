@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "market/core/block_list.hpp"
 #include "market/core/rank.hpp"
@@ -59,6 +60,17 @@ class JobOrder {
         return nullptr;
     }
 
+    // The most that any of them needs.
+    std::pair<int32_t, int64_t> most_needed() {
+        std::pair<int32_t, int64_t> most{0, 0};
+        for (size_t b = 0; b < list_.blocks(); ++b) {
+            if (list_.summary(b).loose) list_.summarise(b);
+            most.first = std::max(most.first, list_.summary(b).cpus_max);
+            most.second = std::max(most.second, list_.summary(b).memory_max);
+        }
+        return most;
+    }
+
     // Every entry in rank order; visit returns false to stop.
     template <class Visit>
     void each(Visit&& visit) const {
@@ -91,13 +103,17 @@ class JobOrder {
   private:
     struct Summary {
         ClassKey bound_max = 0;
-        int64_t memory_min = INT64_MAX;
-        int32_t cpus_min = INT32_MAX;
+        int64_t memory_min = INT64_MAX, memory_max = 0;
+        int32_t cpus_min = INT32_MAX, cpus_max = 0;
+        bool loose = false;  // somebody has left
         void widen(const Entry& e) {
             bound_max = std::max(bound_max, e.bound);
             memory_min = std::min(memory_min, e.memory_mb);
             cpus_min = std::min(cpus_min, e.cpus);
+            memory_max = std::max(memory_max, e.memory_mb);
+            cpus_max = std::max(cpus_max, e.cpus);
         }
+        void loosen() { loose = true; }
     };
     BlockList<Entry, Summary, 256> list_;
 };

@@ -32,8 +32,10 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
         for (size_t i = m.guests.size();; --i) {
             if (step.bid > money_max) break;
             if (free_cpus >= cpus && (all.size() == first || step.memory_mb > all.back().memory_mb)) {
-                if (all.size() > first && all.back().bid == step.bid) all.back() = step;
-                else all.push_back(step);
+                if (all.size() > first && all.back().bid == step.bid)
+                    all.back() = step;
+                else
+                    all.push_back(step);
             }
             if (i == 0 || m.guests[i - 1].rank.is_top()) break;
             const Allocator::Guest& guest = m.guests[i - 1];
@@ -43,9 +45,8 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
         }
         return true;
     });
-    std::sort(all.begin(), all.end(), [](const Step& a, const Step& b) {
-        return a.bid != b.bid ? a.bid < b.bid : a.memory_mb > b.memory_mb;
-    });
+    std::sort(all.begin(), all.end(),
+              [](const Step& a, const Step& b) { return a.bid != b.bid ? a.bid < b.bid : a.memory_mb > b.memory_mb; });
     std::vector<Step> stairs;
     for (const Step& step : all)
         if (stairs.empty() || step.memory_mb > stairs.back().memory_mb) stairs.push_back(step);

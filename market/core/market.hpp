@@ -411,7 +411,7 @@ class Market {
     Marked<Node, &Node::touched> touched_nodes_;
     Marked<Node, &Node::unsaved> unsaved_nodes_;
     Marked<Node, &Node::noting> noting_nodes_;
-    uint64_t room_round_ = 0, room_search_ = 0;  // will_give_room: what it found holds for a round, what it did not for a search
+    uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
     std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
     std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
     std::vector<Send> lost_notes_;    // to be sent

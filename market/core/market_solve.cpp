@@ -280,9 +280,9 @@ void Market::place(Nanos now, Outputs& out) {
     for (const Job* job : blocked) break_cycle(*job, now, out);
 }
 
-// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out elsewhere has left. Orders
-// only send more on their way, so a yes holds for the whole round; that a node was seen says no until the search ends
-// with yes, or an order is given.
+// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out elsewhere has left.
+// Orders only send more on their way, so a yes holds for the whole round; that a node was seen says no until the search
+// ends with yes, or an order is given.
 bool Market::will_give_room(Node& node) {
     if (node.gives_room >= room_round_) return true;
     if (std::exchange(node.seen, room_search_) == room_search_) return false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "market/core/pricing_integral.hpp"
+#include "market/core/pricing_unit.hpp"
 
 namespace souk::market {
 
@@ -26,14 +27,8 @@ struct Class {
 
 // The classes in order if the market is ranked: one-CPU jobs, no bars, memory never in the way.
 std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
-    int64_t memory_max = 0;
-    bool simple = true;
-    market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-        simple = e.cpus == 1 && !market.jobs()[e.job].bars;
-        memory_max = std::max(memory_max, e.memory_mb);
-        return simple;
-    });
-    if (!simple) return std::nullopt;
+    const auto [cpus_max, memory_max] = market.most_needed();
+    if (cpus_max > 1 || market.competing_with_bars() > 0) return std::nullopt;
     std::vector<Class> classes;
     for (const EmptyMachine& p : empty_machines(market)) {
         if (p.cpus <= 0) continue;
@@ -114,6 +109,7 @@ std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) {
 std::vector<Money> critical_prices(Allocator& market, uint64_t* steps) {
     std::vector<bool> done;
     std::vector<Money> prices = closed_prices(market, done);
+    unit_prices(market, prices, done);
     const uint64_t placements = integral_prices(market, prices, done);
     if (steps) *steps = placements + static_cast<uint64_t>(std::count(done.begin(), done.end(), true));
     return prices;

@@ -30,10 +30,11 @@
 namespace souk::market {
 
 // Price per CPU-hour by job index; meaningless for jobs that do not run. O(jobs placed + classes) for one-CPU jobs
-// where memory does not bind and nobody is barred, else O(running jobs x jobs) of a nanosecond or two each.
+// where memory does not bind and nobody is barred, O(jobs placed x log + running jobs x speeds) with bars and pins
+// (pricing_unit.hpp), else O(running jobs x jobs) of some nanoseconds each.
 // `steps`, if given: how many jobs were looked at or placed, about what it cost (up to 100 ns each).
 std::vector<Money> critical_prices(Allocator& market, uint64_t* steps = nullptr);
-// Only what the closed form gives, in O(jobs placed + classes): `done` says whose.
+// Only what the quickest form gives, that of ranked jobs, in O(jobs placed + classes): `done` says whose.
 std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done);
 // The price of one running job alone; nullopt where the closed form gives all of them at once.
 std::optional<Money> critical_price_alone(Allocator& market, uint32_t job);

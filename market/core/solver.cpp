@@ -10,6 +10,7 @@
 #include "market/core/least_bids.hpp"
 #include "market/core/pricing.hpp"
 #include "market/core/pricing_integral.hpp"
+#include "market/core/pricing_unit.hpp"
 #include "market/core/share.hpp"
 
 namespace souk::market {
@@ -56,6 +57,7 @@ struct Solver::Impl {
     std::vector<Money> closed_prices;  // of market.version() == closed
     std::vector<bool> closed_done;
     uint64_t closed = UINT64_MAX;
+    bool closed_all = false;
     std::map<uint32_t, Money> alone;  // prices that were asked for one by one, of market.version() == priced_alone
     uint64_t priced_alone = UINT64_MAX;
     LeastBids least_bids;
@@ -69,19 +71,23 @@ struct Solver::Impl {
         priced = market.version();
         return prices;
     }
-    // What a closed form gives, and for whom.
-    void reckon_closed() {
-        if (closed == market.version()) return;
-        closed = market.version();
-        closed_done.assign(market.jobs().size(), true);
-        closed_prices = pricing == PricingRule::critical  ? souk::market::closed_prices(market, closed_done)
-                        : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
-                                                          : first_prices(market);
+    // What a closed form gives, and for whom: at first only where that is quick, for the ranked jobs.
+    void reckon_closed(bool all) {
+        if (closed != market.version()) {
+            closed = market.version();
+            closed_all = pricing != PricingRule::critical;
+            closed_done.assign(market.jobs().size(), true);
+            closed_prices = pricing == PricingRule::critical  ? souk::market::closed_prices(market, closed_done)
+                            : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
+                                                              : first_prices(market);
+        }
+        if (all && !std::exchange(closed_all, true)) unit_prices(market, closed_prices, closed_done);
     }
     std::optional<Money> price_at_once(uint32_t j) {
         constexpr size_t integrals_max = 8;
         if (priced == market.version()) return prices[j];
-        reckon_closed();
+        reckon_closed(false);
+        if (!closed_done[j]) reckon_closed(true);
         if (closed_done[j]) return closed_prices[j];
         if (priced_alone != market.version()) alone.clear();
         priced_alone = market.version();
@@ -310,7 +316,7 @@ std::optional<Money> Solver::price_at_once(JobKey key) const {
 }
 
 Solver::PriceStart Solver::start_prices() const {
-    impl_->reckon_closed();
+    impl_->reckon_closed(true);
     PriceStart start;
     const auto& jobs = impl_->market.jobs();
     for (uint32_t j = 0; j < jobs.size(); ++j) {
@@ -368,7 +374,8 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     const auto& job = market.jobs()[i];
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
     const auto& barred = market.details(i).barred;
-    return least_bid(job.cpus, job.memory_mb, barred ? std::span<const ProviderKey>(*barred) : std::span<const ProviderKey>());
+    using Keys = std::span<const ProviderKey>;
+    return least_bid(job.cpus, job.memory_mb, barred ? Keys(*barred) : Keys());
 }
 
 std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Supply: what a market's providers hold when they are empty, for the question whether any of them could take a job of so
-// many CPUs and megabytes, and for how little. Of the providers only those are kept that no other equals or surpasses in
-// all three (more CPUs, more memory, a lower reserve): a few, however many there are. Pure.
+// Supply: what a market's providers hold when they are empty, for the question whether any of them could take a job of
+// so many CPUs and megabytes, and for how little. Of the providers only those are kept that no other equals or
+// surpasses in all three (more CPUs, more memory, a lower reserve): a few, however many there are. Pure.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ class Supply {
         std::erase_if(best_, [&](const One& b) { return one.surpasses(b); });
         const auto key = [](const One& o) { return std::tuple(-o.cpus, -o.memory_mb, o.reserve); };
         best_.insert(std::upper_bound(best_.begin(), best_.end(), one,
-                                      [&](const One& a, const One& b) { return key(a) < key(b); }), one);
+                                      [&](const One& a, const One& b) { return key(a) < key(b); }),
+                     one);
     }
     bool empty() const { return best_.empty(); }
     int32_t most_cpus() const { return best_.empty() ? 0 : best_.front().cpus; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The Market machine alone, when 100,000 jobs come at once to 5,000 nodes: the step that decides them all, what it says
-// of each that waits, and once more after one bid has changed, which is what a list of all jobs costs then. Three kinds of
-// jobs: one CPU each and alike; up to 8 CPUs and as many megabytes as they like; so big that no node holds them. CPU
+// of each that waits, and once more after one bid has changed, which is what a list of all jobs costs then. Three kinds
+// of jobs: one CPU each and alike; up to 8 CPUs and as many megabytes as they like; so big that no node holds them. CPU
 // time, one thread, JSON on stdout. Usage: bench_market [JOBS [NODES]]
 #include <cstdio>
 #include <cstdlib>
@@ -25,9 +25,9 @@ double cpu_ms() {
 
 struct Shape {
     const char* name;
-    int32_t cpus;        // 1 to so many
-    int64_t memory_mb;   // 1 to so much; 0: not said
-    int32_t more_cpus;   // and so many more
+    int32_t cpus;       // 1 to so many
+    int64_t memory_mb;  // 1 to so much; 0: not said
+    int32_t more_cpus;  // and so many more
 };
 
 void must(const Status& status) {
@@ -95,7 +95,8 @@ int main(int argc, char** argv) {
     }
     JsonWriter w;
     w.begin_object().key("results").begin_array();
-    for (const Shape& shape : {Shape{"alike", 1, 0, 0}, Shape{"mixed needs", 8, 16'000, 0}, Shape{"too big", 8, 16'000, 16}})
+    for (const Shape& shape :
+         {Shape{"alike", 1, 0, 0}, Shape{"mixed needs", 8, 16'000, 0}, Shape{"too big", 8, 16'000, 16}})
         run(w, shape, jobs, nodes);
     w.end_array().end_object();
     std::printf("%s\n", w.take().c_str());

@@ -98,7 +98,8 @@ START_TEST(what_providers_hold_together_is_what_a_look_at_each_says) {
             for (int64_t mb = 0; mb <= 1'100; mb += 50) {
                 std::optional<Money> least;
                 for (const auto& one : all)
-                    if (one.cpus >= cpus && one.memory_mb >= mb && (!least || one.reserve < *least)) least = one.reserve;
+                    if (one.cpus >= cpus && one.memory_mb >= mb && (!least || one.reserve < *least))
+                        least = one.reserve;
                 ck_assert(supply.least_reserve(cpus, mb) == least);
                 ++(least ? some : none);
             }

@@ -6,6 +6,7 @@
 
 #include "kernel/base/rng.hpp"
 #include "market/core/pricing.hpp"
+#include "market/core/pricing_unit.hpp"
 #include "market/core/solver.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -305,6 +306,83 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
 }
 END_TEST
 
+// One CPU each and memory for all; bars, pinned and protected jobs, speeds and reserves as they come.
+void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
+    Rules rules;
+    if (rng.chance(0.3)) rules.min_stay = Nanos::from_s(5);
+    market.set_rules(rules);
+    const int64_t speeds = rng.between(1, 6), reserves = rng.chance(0.5) ? 1 : 25, job_mb = rng.chance(0.5) ? 0 : 100;
+    const double bars = rng.chance(0.3) ? 0 : rng.unit() * 0.6, pins = rng.unit() * 0.4;
+    const int64_t cpus = rng.between(1, 6);
+    for (uint64_t i = 1; i <= static_cast<uint64_t>(machines); ++i) {
+        ProviderSpec p;
+        p.speed = static_cast<int32_t>(20 * rng.between(1, speeds));
+        p.reserve = Money::units(rng.between(1, reserves));
+        p.cpus = static_cast<int32_t>(rng.between(1, cpus));
+        p.memory_mb = 100 * p.cpus + (rng.chance(0.5) ? 0 : rng.between(0, 150));
+        p.accepting = rng.chance(0.95);
+        market.add_provider(ProviderKey{i}, p);
+    }
+    uint64_t key = 1;
+    for (int64_t now = 0; now < 3; ++now) {
+        for (int64_t n = rng.between(1, 2 * machines * cpus / 2); n > 0; --n) {
+            JobSpec j;
+            j.value = Money::units(rng.between(0, 40));
+            j.memory_mb = rng.chance(0.98) ? rng.between(0, job_mb) : rng.between(0, 110);
+            j.arrival = Nanos::from_s(now);
+            while (rng.chance(bars) && j.barred.size() < 20)
+                j.barred.push_back(ProviderKey{static_cast<uint64_t>(rng.between(1, machines + 1))});
+            market.add_job(JobKey{key++}, j);
+        }
+        market.solve(Nanos::from_s(2 * now));
+        for (uint32_t j = 0; j < market.jobs().size(); ++j) {
+            const auto& job = market.jobs()[j];
+            if (!rng.chance(pins)) continue;
+            JobSpec s;
+            s.value = rng.chance(0.5) ? job.value : Money::units(rng.between(0, 40));
+            s.arrival = job.arrival();
+            if (market.details(j).barred) s.barred = *market.details(j).barred;
+            const bool runs = job.slot != Allocator::none;
+            s.pin = rng.chance(0.7) ? Pin::stay : runs ? Pin::free : Pin::frozen;
+            s.memory_mb = s.pin == Pin::stay && rng.chance(0.1) ? rng.between(0, 500) : job.memory_mb;
+            s.state = s.pin == Pin::stay || runs ? JobState::running : JobState::waiting;
+            const ProviderKey any{static_cast<uint64_t>(rng.between(1, machines))};
+            s.place = runs && rng.chance(0.7) ? market.place_of(j) : any;
+            market.change_job(j, s);
+        }
+    }
+    market.solve(Nanos::from_s(6));
+}
+
+START_TEST(where_each_job_needs_one_cpu_every_price_has_a_closed_form) {
+    Rng rng(321);
+    size_t given = 0, left = 0, with_bars = 0, not_competing = 0;
+    for (int round = 0; round < 1'500; ++round) {
+        Allocator market;
+        fill_with_units(market, rng, round % 100 == 99 ? 80 : rng.between(1, 12));
+        std::vector<bool> done;
+        auto closed = closed_prices(market, done);
+        unit_prices(market, closed, done);
+        const auto integral = critical_prices_by_integral(market);
+        const auto expected = round % 10 == 0 ? naive_integral(market) : integral;
+        for (size_t j = 0; j < market.jobs().size(); ++j) {
+            const auto& job = market.jobs()[j];
+            if (job.slot == Allocator::none) continue;
+            ++(done[j] ? given : left);
+            if (!done[j]) continue;
+            with_bars += job.bars;
+            not_competing += !job.competing;
+            ck_assert_msg(closed[j] == integral[j] && integral[j] == expected[j],
+                          "round %d job %d pays %s, by the integral %s", round, static_cast<int>(j),
+                          format_money(closed[j]).c_str(), format_money(integral[j]).c_str());
+        }
+    }
+    ck_assert_msg(given > 10'000 && with_bars > 3'000 && not_competing > 3'000 && left < given,
+                  "%zu were given (%zu with bars, %zu that do not compete), %zu were not", given, with_bars,
+                  not_competing, left);
+}
+END_TEST
+
 START_TEST(prices_that_were_kept_are_those_that_would_be_reckoned_anew) {
     for (const char* algorithm : {"greedy_migration", "proportional_share"})
         for (uint64_t seed = 1; seed <= 30; ++seed) {
@@ -448,6 +526,7 @@ UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at
            critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
            ranked_jobs_pay_the_formula_raised_to_the_reserve, the_closed_form_equals_the_integral_with_any_reserves,
            the_integral_is_what_its_definition_gives_in_markets_of_every_kind,
+           where_each_job_needs_one_cpu_every_price_has_a_closed_form,
            prices_that_were_kept_are_those_that_would_be_reckoned_anew,
            three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
            one_job_alone_pays_the_reserve_and_two_the_losing_bid,

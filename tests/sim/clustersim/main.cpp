@@ -95,7 +95,8 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
     const double cpu = cpu_s();
     if (json) {
         JsonWriter w;
-        w.begin_object().field("seeds", done).field("failed", failed).field("nodes", size.nodes).field("jobs", size.jobs);
+        w.begin_object().field("seeds", done).field("failed", failed);
+        w.field("nodes", size.nodes).field("jobs", size.jobs);
         w.field("simulated_s", virtual_s).field("cpu_s", cpu).field("times_real_time", virtual_s / cpu);
         w.field("events", sum.events).field("faults", sum.faults).field("moves", sum.moves);
         w.field("events_per_s", static_cast<double>(sum.events) / cpu).end_object();
@@ -106,9 +107,9 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
     std::printf("%lu seeds, %lu failed; %.1f simulated hours in %.1f s of CPU time (%.0f times real time); %lu events, "
                 "%lu faults (%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu jobs: %lu "
                 "ended, %lu cancelled, %lu lost to their PID 1\n",
-                n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults), n(sum.crashes),
-                n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes), n(sum.thaws), n(sum.jobs), n(sum.ended),
-                n(sum.cancelled), n(sum.lost));
+                n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
+                n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes), n(sum.thaws),
+                n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost));
     return failed > 0 ? 1 : 0;
 }
 

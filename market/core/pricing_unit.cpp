@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/pricing_unit.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "market/core/pricing_integral.hpp"
+
+namespace souk::market {
+namespace {
+
+using Wide = __int128;
+using Job = Allocator::Job;
+using Machine = Allocator::Machine;
+constexpr uint32_t none = UINT32_MAX;   // no place, no bid
+constexpr uint32_t never = UINT32_MAX;  // of times, which count the bids that have chosen
+
+// The competing jobs in rank order, and where the greedy from nothing puts them.
+class Base {
+  public:
+    struct Bid {
+        uint32_t job;
+        bool bars;
+        Money value;
+        Rank rank;
+        uint32_t place = none;
+        uint32_t taker = none;   // the first bid after it that takes its place when that is the hole
+        uint32_t slower = none;  // that takes the hole from there, on its way, out of places of that speed
+    };
+    struct Class {            // machines of one speed and reserve
+        uint32_t begin, end;  // of places
+        int32_t speed;
+        Money reserve;
+        uint32_t full = 0;  // when its last place was taken
+    };
+
+    explicit Base(Allocator& market) : market_(market), places_(empty_machines(market)) {}
+
+    // Lets everybody choose: until no place is left and the hole of a payer of rank `last` and all before is gone, as
+    // who comes then changes nothing. False: the market is not of that kind.
+    bool seat(const Rank& last) {
+        std::vector<int32_t> room;
+        for (const EmptyMachine& m : places_) room.push_back(std::max(m.cpus, 0));
+        for (const int32_t cpus : room) filled_.push_back(cpus > 0 ? never : 0);
+        open_.resize(places_.size() + 1);
+        std::iota(open_.begin(), open_.end(), 0U);
+        bool fits = true;
+        market_.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
+            const Job& job = market_.jobs()[e.job];
+            fits = e.cpus == 1 && (bids_.empty() || job.value <= bids_.back().value);
+            if (!fits) return false;
+            memory_max_ = std::max(memory_max_, e.memory_mb);
+            bids_.push_back({e.job, job.bars, job.value, e.rank});
+            choose(bids_.back(), room);
+            return first_open(0) < places_.size() || job.bars || bids_.back().place != none || e.rank <= last;
+        });
+        const auto suits = [&](const EmptyMachine& m) { return has_memory(m.cpus, m.memory_mb); };
+        return fits && std::all_of(places_.begin(), places_.end(), suits);
+    }
+    // Whether every job that may come to such a machine finds its memory there.
+    bool has_memory(int32_t cpus, int64_t memory_mb) const { return cpus <= 0 || memory_mb / cpus >= memory_max_; }
+
+    // What becomes of holes.
+    void reckon() {
+        for (uint32_t p = 0; p < places_.size(); ++p) {
+            const EmptyMachine& m = places_[p];
+            if (classes_.empty() || classes_.back().speed != m.speed || classes_.back().reserve != m.reserve)
+                classes_.push_back({p, p, m.speed, m.reserve});
+            classes_.back().end = p + 1;
+        }
+        for (Class& c : classes_)
+            for (uint32_t p = c.begin; p < c.end; ++p) c.full = std::max(c.full, filled_[p]);
+        highest_.assign(bids_.size() / width + 1, 0);
+        for (size_t b = 0; b < bids_.size(); ++b) highest_[b / width] = std::max(highest_[b / width], bids_[b].place);
+        for (uint32_t b = static_cast<uint32_t>(bids_.size()); b-- > 0;) {
+            Bid& bid = bids_[b];
+            if (bid.place == none) continue;
+            bid.taker = bid.slower = first_taker(bid.place, b + 1);
+            if (bid.taker == none) continue;
+            const Bid& next = bids_[bid.taker];
+            if (next.place != none && places_[next.place].speed == places_[bid.place].speed) bid.slower = next.slower;
+        }
+    }
+
+    // The first bid from `from` on that would take a hole at `place`.
+    uint32_t first_taker(uint32_t place, uint32_t from) const {
+        for (uint32_t b = from; b < bids_.size(); ++b) {
+            if (b % width == 0 && highest_[b / width] <= place) {
+                b += width - 1;
+                continue;
+            }
+            const Bid& bid = bids_[b];
+            if (bid.value < places_[place].reserve) return none;
+            if (bid.place != none && bid.place <= place) continue;
+            if (!bid.bars || !barred(place, bid.job)) return b;
+        }
+        return none;
+    }
+    bool barred(uint32_t place, uint32_t job) const {
+        return market_.barred(market_.machines()[places_[place].machine].key, job);
+    }
+
+    const std::vector<Bid>& bids() const { return bids_; }
+    const std::vector<EmptyMachine>& places() const { return places_; }
+    const std::vector<Class>& classes() const { return classes_; }
+    uint32_t filled(uint32_t place) const { return filled_[place]; }
+    int64_t memory_max() const { return memory_max_; }
+
+  private:
+    static constexpr uint32_t width = 64;
+
+    // The first place from `p` on that has not left. They leave for good when they are full, and when their reserve is
+    // above a bid, as the next ones are not higher.
+    uint32_t first_open(uint32_t p) {
+        while (open_[p] != p) p = open_[p] = open_[open_[p]];
+        return p;
+    }
+    void choose(Bid& bid, std::vector<int32_t>& room) {
+        for (uint32_t p = first_open(0); p < places_.size(); p = first_open(p + 1)) {
+            if (room[p] == 0 || places_[p].reserve > bid.value) {
+                open_[p] = p + 1;
+                continue;
+            }
+            if (bid.bars && barred(p, bid.job)) continue;
+            bid.place = p;
+            if (--room[p] == 0) filled_[p] = static_cast<uint32_t>(bids_.size());
+            return;
+        }
+    }
+
+    Allocator& market_;
+    std::vector<EmptyMachine> places_;
+    std::vector<Bid> bids_;
+    std::vector<Class> classes_;     // in the order of choice
+    std::vector<uint32_t> filled_;   // by place: how many bids had chosen when it was full; 0: from the start
+    std::vector<uint32_t> highest_;  // the last place in each stretch of bids
+    std::vector<uint32_t> open_;
+    int64_t memory_max_ = 0;
+};
+
+// What one job pays. Its bars are places that are none for it.
+class Payer {
+  public:
+    Payer(const Base& base, const Job& q, std::vector<uint32_t> barred)
+        : base_(base), q_(q), barred_(std::move(barred)) {
+        for (const uint32_t p : barred_) {  // when a class is full for it
+            const auto& classes = base_.classes();
+            const auto c = std::upper_bound(classes.begin(), classes.end(), p,
+                                            [](uint32_t place, const Base::Class& x) { return place < x.end; });
+            if (!full_.empty() && full_.back().first == c - classes.begin()) continue;
+            uint32_t full = 0;
+            for (uint32_t i = c->begin; i < c->end; ++i)
+                if (!is_barred(i)) full = std::max(full, base_.filled(i));
+            full_.emplace_back(c - classes.begin(), full);
+        }
+    }
+
+    // The sum over all steps of speed x bid that it had to beat. `own`: the speed that it has; `hole` as it begins,
+    // `taker` of that; `t` bids have chosen before.
+    Wide sum(int32_t own, uint32_t hole, uint32_t taker, uint32_t t) {
+        own_ = own;
+        int32_t within = std::max(speed_at(hole), base_speed(t));
+        Wide sum = static_cast<Wide>(own - within) * q_.value.micro;
+        while (within > 0) {
+            const uint32_t until = base_full(within);
+            if (until == never) break;
+            t = std::max(t, until);
+            const auto follow = [&] {
+                const Base::Bid& b = base_.bids()[taker];
+                hole = b.place;
+                taker = barred_.empty() ? b.slower : b.taker;
+            };
+            while (taker != none && taker + 1 <= t) follow();
+            if (speed_at(hole) >= within) {
+                if (taker == none) break;
+                t = taker + 1;
+                follow();
+            }
+            const int32_t left = std::max(speed_at(hole), base_speed(t));
+            sum += static_cast<Wide>(within - left) * base_.bids()[t - 1].value.micro;
+            within = left;
+        }
+        return sum;
+    }
+
+  private:
+    bool is_barred(uint32_t place) const { return std::binary_search(barred_.begin(), barred_.end(), place); }
+    int32_t speed_at(uint32_t place) const {
+        if (place == none || base_.places()[place].reserve > q_.value || is_barred(place)) return 0;
+        return std::min(own_, base_.places()[place].speed);
+    }
+    // When class `c` is full for it; 0: it is from the start, or asks too much.
+    uint32_t full(size_t c) const {
+        const Base::Class& cls = base_.classes()[c];
+        if (cls.reserve > q_.value) return 0;
+        if (barred_.empty()) return cls.full;
+        const auto known = std::lower_bound(full_.begin(), full_.end(), std::pair(static_cast<std::ptrdiff_t>(c), 0U));
+        return known != full_.end() && known->first == static_cast<std::ptrdiff_t>(c) ? known->second : cls.full;
+    }
+    // The best speed with room in the base after `t` bids, which never step back.
+    int32_t base_speed(uint32_t t) {
+        while (open_ < base_.classes().size() && full(open_) <= t) ++open_;
+        return open_ < base_.classes().size() ? std::min(own_, base_.classes()[open_].speed) : 0;
+    }
+    // When the base has no room at that speed any more, nor above; speeds never step up.
+    uint32_t base_full(int32_t speed) {
+        for (; above_ < base_.classes().size() && std::min(own_, base_.classes()[above_].speed) >= speed; ++above_)
+            full_above_ = std::max(full_above_, full(above_));
+        return full_above_;
+    }
+
+    const Base& base_;
+    const Job& q_;
+    const std::vector<uint32_t> barred_;                     // places, in order
+    std::vector<std::pair<std::ptrdiff_t, uint32_t>> full_;  // of classes with such places
+    int32_t own_ = 0;
+    size_t open_ = 0, above_ = 0;
+    uint32_t full_above_ = 0;
+};
+
+}  // namespace
+
+void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done) {
+    std::vector<uint32_t> payers;
+    Rank last = Rank::top();  // of those whose hole does not begin with a bid
+    for (const Machine& m : market.machines())
+        for (const auto& guest : m.guests) {
+            const Job& job = market.jobs()[guest.job];
+            if (done[guest.job] || job.cpus != 1) continue;
+            payers.push_back(guest.job);
+            if (!job.competing) last = std::max(last, job.rank);
+        }
+    if (payers.empty()) return;
+    Base base(market);
+    if (!base.seat(last)) return;
+    base.reckon();
+    const auto& bids = base.bids();
+    const auto& places = base.places();
+    std::vector<uint32_t> place_of(market.machines().size(), none);
+    for (uint32_t p = 0; p < places.size(); ++p) place_of[places[p].machine] = p;
+    const int32_t top = market.speed_top();
+    for (const uint32_t j : payers) {
+        const Job& q = market.jobs()[j];
+        const auto at =
+            std::partition_point(bids.begin(), bids.end(), [&](const Base::Bid& b) { return b.rank < q.rank; });
+        auto t = static_cast<uint32_t>(at - bids.begin());
+        uint32_t hole = none, taker = none;
+        if (q.competing) {
+            if (at != bids.end()) hole = at->place, taker = at->taker, ++t;
+        } else if (const uint32_t p = place_of[q.slot];
+                   p != none) {  // the room that it holds is what it would compete for
+            const int32_t cpus = places[p].cpus + 1;
+            if (!base.has_memory(cpus, places[p].memory_mb + q.memory_mb)) continue;
+            if (cpus > 0) hole = p, taker = base.first_taker(p, t);
+        }
+        if (!q.competing && q.memory_mb > base.memory_max()) continue;
+        std::vector<uint32_t> barred;
+        if (q.bars)
+            for (const ProviderKey key : *market.details(j).barred)
+                if (const uint32_t m = market.find_machine(key); m != Allocator::none && place_of[m] != none)
+                    barred.push_back(place_of[m]);
+        std::sort(barred.begin(), barred.end());
+        const Machine& own = market.machines()[q.slot];
+        Payer payer(base, q, std::move(barred));
+        prices[j] = bounded_price(payer.sum(std::min(own.spec.speed, top), hole, taker, t), top, own, q);
+        done[j] = true;
+    }
+}
+
+}  // namespace souk::market
