@@ -2,6 +2,7 @@
 #include "checkpoint/plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace souk {
 namespace {
@@ -29,6 +30,24 @@ bool another_round(const RoundFacts& f) {
     return span(ns) > ahead_left_goal;
 }
 
+uint64_t dirty_rate(uint64_t bytes, Nanos within) {
+    if (within.ns <= 0) return 0;
+    return static_cast<uint64_t>(static_cast<double>(bytes) / static_cast<double>(within.ns) * 1e9);
+}
+
+// As another_round() would have it: while some is sent, so much is written to anew.
+uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const DirtyFacts& dirty) {
+    const auto memory = static_cast<double>(memory_bytes);
+    const double falls = static_cast<double>(dirty.bytes_per_s) / link_bytes_per_s;
+    const double goal = link_bytes_per_s * ahead_left_goal.seconds();
+    double left = memory;
+    for (int round = 0; round < ahead_rounds_max; ++round) {
+        const double before = std::exchange(left, std::min(memory, left * falls));
+        if (left <= goal || left > before * ahead_falls_to) break;
+    }
+    return std::min(memory_bytes, std::max(static_cast<uint64_t>(left), dirty.left_bytes));
+}
+
 MovePlan plan_move(const MoveFacts& f) {
     const double link = f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
     const auto bytes = static_cast<double>(f.memory_bytes);
@@ -42,7 +61,9 @@ MovePlan plan_move(const MoveFacts& f) {
         objects + span(bytes * move_cost::lazy_ns_per_byte + table * move_cost::lazy_ns_per_table_byte);
     const Nanos whole = mapped + span(sending);
     // With its memory sent ahead: looked at, the rest brought, all put in place.
-    const double left = f.ahead ? static_cast<double>(f.ahead->left_bytes) : bytes * ahead_left_share;
+    const double left = f.ahead   ? static_cast<double>(f.ahead->left_bytes)
+                        : f.dirty ? static_cast<double>(expected_left(f.memory_bytes, link, *f.dirty))
+                                  : bytes * ahead_left_share;
     const double ahead_link = f.ahead && f.ahead->link_bytes_per_s > 0 ? f.ahead->link_bytes_per_s : link;
     const Nanos looked = mapped + span(bytes * move_cost::look_ns_per_byte);
     const Nanos placed = looked + span(bytes * move_cost::place_ns_per_byte + left / ahead_link * 1e9);
@@ -59,6 +80,9 @@ MovePlan plan_move(const MoveFacts& f) {
         MovePlan plan = after_rounds(f.ahead->took, false);
         plan.forecast.ahead_bytes = f.ahead->bytes;
         plan.forecast.ahead_time = f.ahead->took;
+        plan.forecast.ahead_rounds = static_cast<uint32_t>(f.ahead->rounds);
+        plan.forecast.left_bytes = f.ahead->left_bytes;
+        plan.forecast.dirty_bytes_per_s = f.ahead->dirty_bytes_per_s;
         return plan;
     }
     const bool may_run_early = f.post_copy_possible && f.policy != MovePolicy::safe;

@@ -27,6 +27,14 @@ struct AheadFacts {
     Nanos took;               // for all
     uint64_t left_bytes = 0;  // by the last look
     double link_bytes_per_s = 0;
+    int rounds = 0;
+    uint64_t dirty_bytes_per_s = 0;
+};
+
+// What rounds have shown of a job: how fast it writes to memory that it had left alone, and what it always writes to.
+struct DirtyFacts {
+    uint64_t bytes_per_s = 0;  // distinct bytes, while the first round went
+    uint64_t left_bytes = 0;   // however many rounds there were
 };
 
 struct MoveFacts {
@@ -40,6 +48,7 @@ struct MoveFacts {
     bool ahead_possible = false;      // and the kernel here tells what is written to
     bool own_network = false;         // others talk to it
     MovePolicy policy = MovePolicy::automatic;
+    std::optional<DirtyFacts> dirty;  // of an earlier move of this job
     std::optional<AheadFacts> ahead;
 };
 
@@ -75,6 +84,7 @@ inline constexpr double ahead_falls_to = 0.75;                   // of what was 
 inline constexpr int ahead_rounds_max = 10;
 inline constexpr uint64_t ahead_sends_max = 4;  // times its memory
 inline constexpr Nanos ahead_time_max = Nanos::from_s(120);  // for all rounds; for the first, by the link's rate
+inline constexpr Nanos dirty_rate_age_max = Nanos::from_s(600);  // a job changes what it does
 
 MovePlan plan_move(const MoveFacts& facts);
 
@@ -88,8 +98,13 @@ struct RoundFacts {
     uint64_t left_before = 0;  // to be sent in the last of them
     uint64_t left_bytes = 0;   // now
     Nanos took;                // for all of them
+    uint64_t dirty_bytes_per_s = 0;  // while the first of them went
 };
 bool another_round(const RoundFacts& facts);
+// Distinct bytes that are written to in a second, if so many were in that time.
+uint64_t dirty_rate(uint64_t bytes, Nanos within);
+// What rounds would leave of that much memory for the stop.
+uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const DirtyFacts& dirty);
 // Memory that the dump takes in the directory for images, or beside it.
 uint64_t dump_room_bytes(const MoveFacts& facts, MoveForm form);
 

@@ -197,6 +197,10 @@ class Cell {
     Status plan_dump(double link_bytes_per_s);
     std::optional<AheadFacts> ahead_facts() const;
     Status list_ahead();
+    void tell_froze();
+    void save_dirty() const;
+    void load_dirty();
+    std::optional<DirtyFacts> dirty() const;
     Result<std::vector<PageRange>> ranges_for(Epoch to) const;
     Status use_store();
     void place_store();
@@ -255,6 +259,11 @@ class Cell {
     std::unique_ptr<AheadStore> store_;  // destination: until all is in place
     Timer place_timer_;
     uint64_t store_put_ = 0;
+    struct Dirty {
+        DirtyFacts facts;
+        Nanos at = Nanos::never();  // when it was measured; never: it was not
+    } dirty_;
+    uint64_t dirty_expected_ = 0;  // what of it the plan of this move knew
     MoveForecast forecast_;
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;

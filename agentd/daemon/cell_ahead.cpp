@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "agentd/daemon/cell.hpp"
 #include "checkpoint/frozen_memory.hpp"
 #include "kernel/base/check.hpp"
@@ -15,6 +17,7 @@ namespace souk {
 namespace {
 constexpr Nanos still_limit = Nanos::from_ms(500);
 constexpr uint64_t slice_bytes = 1 << 20, store_slack_bytes = 64 << 20;
+constexpr const char* dirty_file_name = "dirty-rate.img";
 
 // Of the bytes of these pages, in this order.
 Result<std::string> digest_of(const std::vector<PageRange>& ranges, const std::map<pid_t, pid_t>& pids) {
@@ -37,6 +40,8 @@ Result<std::string> digest_of(const std::vector<PageRange>& ranges, const std::m
 
 uint64_t Cell::worth_ahead(double link_bytes_per_s, Epoch to) {
     drop_ahead();
+    const auto known = dirty();
+    dirty_expected_ = known ? known->bytes_per_s : 0;
     if (!criu_) return 0;  // dump() says so
     const auto facts = move_facts(link_bytes_per_s);
     if (!facts || !plan_move(*facts).ahead) return 0;  // dump() looks again, and says what is wrong
@@ -58,6 +63,7 @@ Result<AheadSource*> Cell::ahead_round() {
         a.round.left_before = std::exchange(a.round.left_bytes, a.source.left_bytes());
         a.round.sent_bytes = a.source.bytes_sent();
         a.round.took = stopped - a.began;
+        if (a.round.rounds == 1) a.round.dirty_bytes_per_s = dirty_rate(a.round.left_bytes, a.round.took);
         if (!another_round(a.round)) return false;
         TRY(a.source.mark());
         return true;
@@ -67,7 +73,10 @@ Result<AheadSource*> Cell::ahead_round() {
     a.longest_stop = std::max(a.longest_stop, Loop::now() - stopped);
     if (!more) return tl::unexpected(more.error());
     a.over = !*more;
-    if (a.over) return nullptr;
+    if (a.over) {
+        if (a.round.rounds > 0) dirty_ = {{a.round.dirty_bytes_per_s, a.round.left_bytes}, stopped};
+        return nullptr;
+    }
     ++a.round.rounds;
     return &a.source;
 }
@@ -76,7 +85,31 @@ std::optional<AheadFacts> Cell::ahead_facts() const {
     if (!ahead_ || again_ != Again::no) return std::nullopt;
     const RoundFacts& r = ahead_->round;
     const double link = r.took.ns > 0 ? static_cast<double>(r.sent_bytes) / static_cast<double>(r.took.ns) * 1e9 : 0;
-    return AheadFacts{r.sent_bytes, r.took, r.left_bytes, link};
+    return AheadFacts{r.sent_bytes, r.took, r.left_bytes, link, r.rounds, r.dirty_bytes_per_s};
+}
+
+// What the job has shown goes along, with its age: clocks differ.
+void Cell::save_dirty() const {
+    const auto fresh = dirty();
+    if (!fresh || form_ == MoveForm::stop_and_copy) return;
+    const std::string text = std::to_string(fresh->bytes_per_s) + " " + std::to_string(fresh->left_bytes) + " " +
+                             std::to_string((Loop::now() - dirty_.at).ns) + "\n";
+    const auto file = open_at(image_fd_.get(), dirty_file_name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (!file || ::write(file->get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+        (void)::unlinkat(image_fd_.get(), dirty_file_name, 0);  // it is not known there, then
+}
+
+void Cell::load_dirty() {
+    const auto text = read_file(image_fd_.get(), dirty_file_name, 256);
+    unsigned long rate, left;
+    long age;
+    if (text && std::sscanf(text->c_str(), "%lu %lu %ld", &rate, &left, &age) == 3 && age >= 0 && age <= dirty_rate_age_max.ns)
+        dirty_ = {{rate, left}, Loop::now() - Nanos{age}};
+}
+
+std::optional<DirtyFacts> Cell::dirty() const {
+    if (dirty_.at == Nanos::never() || Loop::now() - dirty_.at > dirty_rate_age_max) return std::nullopt;
+    return dirty_.facts;
 }
 
 // The job stands frozen, its image is there but for the list.
@@ -97,6 +130,8 @@ Status Cell::list_ahead() {
         return fail_errno(ahead_file_name, errno ? errno : ENOSPC);
     ahead_->rest = std::move(split.out);
     ahead_->listed = true;
+    forecast_.frozen_bytes = bytes_of(ahead_->rest);
+    tell_froze();  // again, with what is known now
     const RoundFacts& r = ahead_->round;
     site_.log->info("its memory went ahead", {{"job", key_.text()},
                                               {"rounds", std::to_string(r.rounds)},
@@ -140,6 +175,7 @@ void Cell::ahead_lost() {
 
 // The image says what of the store is to be used; without such a word nothing is.
 Status Cell::use_store() {
+    load_dirty();
     const auto file = form_ == MoveForm::stop_and_copy
                           ? Result<std::string>(fail(""))
                           : read_file(image_fd_.get(), ahead_file_name, ahead_file_bytes_max);

@@ -230,12 +230,7 @@ void Cell::criu_event(const CriuEvent& e) {
             if (again_ != Again::no) return dump(link_bytes_per_s_);
             if (has_job_) return tell(CellEvent::Kind::criu_ready);  // else it has been told
             return begin_restore();
-        case CriuEventKind::pre_dump: {
-            CellEvent event{};
-            event.kind = CellEvent::Kind::froze;
-            event.forecast = forecast_;
-            return site_.event(key_, std::move(event));
-        }
+        case CriuEventKind::pre_dump: return tell_froze();
         case CriuEventKind::dump_held: return held_after_dump();
         case CriuEventKind::dumped:
             close_criu();
@@ -292,6 +287,7 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
     facts.own_network = job_.spec.net == NetMode::own;
     facts.policy = all_here ? MovePolicy::safe : job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
+    facts.dirty = dirty();
     facts.ahead = facts.pages_possible ? ahead_facts() : std::nullopt;
     return facts;
 }
@@ -301,6 +297,7 @@ Status Cell::plan_dump(double link_bytes_per_s) {
     TRY_ASSIGN(const MoveFacts facts, move_facts(link_bytes_per_s));
     const MovePlan plan = plan_move(facts);
     forecast_ = plan.forecast;
+    forecast_.dirty_expected_bytes_per_s = dirty_expected_;
     form_ = plan.forecast.form;
     const bool written_by_us = (to_disk_ || to_keep_) && form_ != MoveForm::stop_and_copy;
     return room_for_image(dump_room_bytes(facts, form_) + (written_by_us ? facts.memory_bytes : 0));
@@ -336,6 +333,13 @@ void Cell::dump(double link_bytes_per_s) {
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }
 
+void Cell::tell_froze() {
+    CellEvent event{};
+    event.kind = CellEvent::Kind::froze;
+    event.forecast = forecast_;
+    site_.event(key_, std::move(event));
+}
+
 void Cell::held_after_dump() {
     if (job_group_) {
         if (auto frozen = job_group_->freeze(Nanos::from_s(1)); !frozen) {
@@ -357,6 +361,7 @@ void Cell::held_after_dump() {
         dump_trouble_ = listed.error().message;
         return undo_dump();
     }
+    save_dirty();
     if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
     if (!client_ || !client_.drain(image_fd_.get())) {
         dump_trouble_ = "its capsule does not answer";

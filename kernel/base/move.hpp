@@ -44,6 +44,11 @@ struct MoveForecast {
     Nanos total;  // from frozen at the source, or the first page sent ahead, until whole at the destination
     uint64_t ahead_bytes = 0;  // sent while it ran (pre-copy), as it was; 0: nothing
     Nanos ahead_time;          // how long that took
+    uint32_t ahead_rounds = 0;
+    uint64_t left_bytes = 0;    // that the last of these left for the stop, when the move was planned
+    uint64_t frozen_bytes = 0;  // that went after it stood still, as it was
+    uint64_t dirty_bytes_per_s = 0;           // distinct bytes that it wrote to, measured while the first round went
+    uint64_t dirty_expected_bytes_per_s = 0;  // as an earlier move measured it, for the plan; 0: not known
     bool operator==(const MoveForecast&) const = default;
 };
 

@@ -88,8 +88,12 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
         w.field("last_move", move_name(m.forecast)).field("last_pause_ms", m.pause.ms());
         w.field("last_total_ms", m.total.ms());
         w.field("forecast_pause_ms", m.forecast.pause.ms()).field("forecast_total_ms", m.forecast.total.ms());
-        if (m.forecast.ahead_bytes > 0)
+        if (m.forecast.dirty_expected_bytes_per_s > 0) w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
+        if (m.forecast.ahead_bytes > 0) {
             w.field("last_ahead_bytes", m.forecast.ahead_bytes).field("last_ahead_ms", m.forecast.ahead_time.ms());
+            w.field("last_ahead_rounds", m.forecast.ahead_rounds).field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
+            w.field("forecast_frozen_bytes", m.forecast.left_bytes).field("last_frozen_bytes", m.forecast.frozen_bytes);
+        }
     }
     w.key("places").begin_array();
     for (const NodeName& place : r.places) w.value(place);

@@ -163,13 +163,21 @@ Pb__MoveForecast* fill_forecast(const MoveForecast& forecast, Arena& arena) {
     m->total = forecast.total.ns;
     m->ahead_bytes = forecast.ahead_bytes;
     m->ahead_time = forecast.ahead_time.ns;
+    m->ahead_rounds = forecast.ahead_rounds;
+    m->left_bytes = forecast.left_bytes;
+    m->frozen_bytes = forecast.frozen_bytes;
+    m->dirty_bytes_per_s = forecast.dirty_bytes_per_s;
+    m->dirty_expected_bytes_per_s = forecast.dirty_expected_bytes_per_s;
     return m;
 }
 
 MoveForecast take_forecast(const Pb__MoveForecast* m, Check& c) {
     if (!m) return {};
     return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy), c.span("pause", m->pause), c.span("total", m->total),
-            c.count("ahead_bytes", m->ahead_bytes), c.span("ahead_time", m->ahead_time)};
+            c.count("ahead_bytes", m->ahead_bytes), c.span("ahead_time", m->ahead_time), m->ahead_rounds,
+            c.count("left_bytes", m->left_bytes), c.count("frozen_bytes", m->frozen_bytes),
+            c.count("dirty_bytes_per_s", m->dirty_bytes_per_s),
+            c.count("dirty_expected_bytes_per_s", m->dirty_expected_bytes_per_s)};
 }
 
 Pb__JobStats* fill_stats(const JobStats& stats, Arena& arena) {

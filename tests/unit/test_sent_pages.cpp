@@ -241,6 +241,40 @@ START_TEST(rounds_go_on_as_long_as_each_leaves_clearly_less) {
 }
 END_TEST
 
+START_TEST(what_an_earlier_move_measured_decides_whether_memory_goes_ahead) {
+    constexpr uint64_t mb = 1 << 20, memory = 512 * mb;
+    constexpr double link = 1024.0 * mb;
+    ck_assert_uint_eq(dirty_rate(100 * mb, Nanos::from_ms(500)), 200 * mb);
+    ck_assert_uint_eq(dirty_rate(100 * mb, Nanos{}), 0);
+    // A tenth of the link: rounds of a half second, 50 ms, and so on, until less than 5 ms are left.
+    const uint64_t slow = expected_left(memory, link, {102 * mb, 0});
+    ck_assert_uint_le(slow, 5 * mb + mb / 2);
+    ck_assert_uint_gt(slow, 4 * mb);
+    ck_assert_uint_eq(expected_left(memory, link, {102 * mb, 60 * mb}), 60 * mb);  // it always writes to these
+    ck_assert_uint_eq(expected_left(memory, link, {4096 * mb, 0}), memory);        // as fast as it is sent
+    ck_assert_uint_eq(expected_left(memory, link / 20, {102 * mb, 0}), memory);    // as slowly as it is sent
+    ck_assert_uint_eq(expected_left(memory, link, {0, 700 * mb}), memory);         // it had more then
+    MoveFacts f;
+    f.pages_possible = f.post_copy_possible = f.ahead_possible = true;
+    f.memory_bytes = memory;
+    f.link_bytes_per_s = link;
+    f.policy = MovePolicy::safe;
+    ck_assert(plan_move(f).ahead);
+    const Nanos unknown = plan_move(f).forecast.pause;
+    f.dirty = DirtyFacts{102 * mb, 10 * mb};
+    ck_assert(plan_move(f).ahead && plan_move(f).forecast.pause < unknown);
+    f.dirty = DirtyFacts{4096 * mb, memory};
+    ck_assert(!plan_move(f).ahead);
+    f.policy = MovePolicy::automatic;
+    ck_assert(!plan_move(f).ahead && plan_move(f).forecast.form == MoveForm::post_copy);
+    // After the rounds of this move only what they show counts.
+    f.ahead = AheadFacts{600 * mb, Nanos::from_s(1), 8 * mb, link, 3, 50 * mb};
+    const MoveForecast after = plan_move(f).forecast;
+    ck_assert(after.left_bytes == 8 * mb && after.ahead_rounds == 3 && after.dirty_bytes_per_s == 50 * mb);
+    ck_assert(after.pause < unknown);
+}
+END_TEST
+
 START_TEST(memory_goes_ahead_where_that_saves_a_pause) {
     MoveFacts f;
     f.pages_possible = f.post_copy_possible = f.ahead_possible = true;
@@ -270,7 +304,7 @@ START_TEST(memory_goes_ahead_where_that_saves_a_pause) {
         return plan_move(without).forecast.pause;
     }();
     // Once it has gone: the rest and the placing is what it stands still for, or only the rest's faults.
-    f.ahead = AheadFacts{600 << 20, Nanos::from_s(1), 8 << 20, 600e6};
+    f.ahead = AheadFacts{600 << 20, Nanos::from_s(1), 8 << 20, 600e6, 2, 0};
     const MovePlan safe = plan(MovePolicy::safe), any = plan(MovePolicy::automatic);
     ck_assert(!safe.ahead && safe.forecast.form == MoveForm::pages_first && safe.forecast.pause < before);
     ck_assert(!any.ahead && any.forecast.form == MoveForm::post_copy && any.forecast.pause < safe.forecast.pause);
@@ -481,6 +515,7 @@ UNIT_SUITE(sent_pages, only_private_memory_without_a_file_is_sent_ahead,
            ranges_are_split_by_what_was_sent_and_written_down_so,
            the_store_gives_the_newest_of_each_page_and_only_what_it_has,
            rounds_go_on_as_long_as_each_leaves_clearly_less, memory_goes_ahead_where_that_saves_a_pause,
+           what_an_earlier_move_measured_decides_whether_memory_goes_ahead,
            an_idle_process_is_sent_once_and_a_busy_one_as_far_as_it_rests,
            memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent,
            a_process_that_tracks_its_own_memory_is_not_disturbed);

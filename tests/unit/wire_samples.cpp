@@ -61,7 +61,7 @@ struct Dice {
     }
     MoveForecast forecast() {
         return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)},
-                counter(), {up_to(INT64_MAX / 10)}};
+                counter(), {up_to(INT64_MAX / 10)}, u32(), counter(), counter(), counter(), counter()};
     }
     JobSpec spec() {
         JobSpec s;

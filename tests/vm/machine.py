@@ -235,6 +235,11 @@ def end_ahead(kind):
         pass
 
 
+def forget_end(kind):
+    if os.path.exists(f"/var/tmp/end-{kind}"):
+        os.unlink(f"/var/tmp/end-{kind}")
+
+
 def ahead_of(market, id):
     """What the sources say of this job's moves with memory sent ahead: a dict of numbers each."""
     text = "\n".join(read_text(f"{market.run_dir}/{n}/log") for n in ("n1", "n2", "n3"))
@@ -246,14 +251,22 @@ def test_jobs_move_with_their_memory_sent_ahead(market):
     """Each kind; the memory that goes while it stands still is counted, not timed. (The market compares what
     was sent ahead with the frozen job's memory each time: --check-ahead.)"""
     told = []
-    for kind, how, times in (("idle", "safe", 1), ("busy", "safe", 2), ("changing", "auto", 2)):
+    # A job whose processes come and go leaves so much that the plan of its next move may do without.
+    for kind, how, times in (("idle", "safe", 1), ("busy", "safe", 2), ("changing", "auto", 1), ("changing", "auto", 1)):
+        forget_end(kind)
         job = market.srun("-p", 50, "--move", how, "/usr/bin/python3", "-c", AHEAD, kind)
         job.printed(1)
         need(moved(market, job, times) == times, f"{kind}: it ended")
         last, rounds = market.job(job.id), ahead_of(market, job.id)
         need(last["failed_moves"] == 0 and last["last_move"].startswith("pre-copy"), f"{kind}: {last}")
         need(len(rounds) == times, f"{kind}: {rounds}")
-        need(last["last_ahead_bytes"] > 20 << 20, f"{kind}: {last} {rounds}")
+        need(last["last_ahead_bytes"] > (0 if kind == "changing" else 20 << 20), f"{kind}: {last} {rounds}")
+        # Prediction and truth, as marketctl job shows them; what the first move measured, the second planned with.
+        shown = {k: last[k] for k in ("last_ahead_bytes", "last_ahead_rounds", "last_frozen_bytes")}
+        need(tuple(shown.values()) == tuple(rounds[-1][k] for k in ("sent_bytes", "rounds", "left_bytes")), f"{kind}: {last} {rounds}")
+        need(("forecast_dirty_bytes_per_s" in last) == (times > 1), f"{kind}: {last}")
+        if kind == "busy":
+            need(0 < last["last_dirty_bytes_per_s"] and 0 < last["forecast_frozen_bytes"] < last["last_ahead_bytes"], f"busy: {last}")
         used, left = sum(r["used_bytes"] for r in rounds), sum(r["left_bytes"] for r in rounds)
         if kind == "idle":
             need(left * 8 < used, f"idle: {rounds}")
@@ -267,8 +280,7 @@ def test_jobs_move_with_their_memory_sent_ahead(market):
 
 
 def test_a_daemon_that_dies_while_memory_goes_ahead_costs_a_move_not_the_job(market):
-    if os.path.exists("/var/tmp/end-busy"):
-        os.unlink("/var/tmp/end-busy")
+    forget_end("busy")
     job = market.srun("-p", 50, "--move", "safe", "/usr/bin/python3", "-c", AHEAD, "busy")
     job.printed(1)
     where = market.until_runs(job.id)["where"]
