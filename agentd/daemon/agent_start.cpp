@@ -149,8 +149,12 @@ Status Agent::begin(std::function<void()> on_ready) {
         Cell* c = cell(key);
         if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
         if (c->job().kept) {  // need not run here
-            TRY(c->keep(m));
-            guest_step([&](Guest& g, guest::Outputs& out) { g.image_received(key, static_cast<int64_t>(m.bytes()), form, out); });
+            c->keep(m, [this, key, form, bytes = static_cast<int64_t>(m.bytes())](const Status& kept) {
+                guest_step([&](Guest& g, guest::Outputs& out) {
+                    if (kept) g.image_received(key, bytes, form, out);
+                    else if (g.expects_image(key)) g.image_failed(key, "keep its image: " + kept.error().message, out);
+                });
+            });
             return {};
         }
         TRY(can_take(site_.machine, m.machine));

@@ -86,7 +86,9 @@ class Cell {
     void ready_criu(bool to_disk, bool to_keep);
     // For the image of a checkpoint, and when it is here.
     void make_place();
-    Status keep(const Manifest& manifest);
+    // `done` once: when all of it is on the disk under its name, or why it is not. The loop goes on meanwhile; a cell that is
+    // removed before that says nothing.
+    void keep(const Manifest& manifest, std::function<void(const Status&)> done);
     // As undo_dump, and the image stays.
     void go_on();
     void drop_image();
@@ -211,6 +213,15 @@ class Cell {
     GuestJob job_;
     GuestKey key_;
     std::string dir_;
+    struct Keeping {
+        Manifest manifest;
+        std::function<void(const Status&)> done;
+        Sync sync;
+        size_t next = 0;  // file
+    };
+    void keep_next();
+    void end_keeping(const Status& kept);
+    std::unique_ptr<Keeping> keeping_;  // a checkpoint that came, until it is on the disk
     Fd dir_fd_, image_fd_;
     std::optional<Cgroup> cgroup_, job_group_;  // the capsule; below it the job, which a dump freezes
     std::optional<Capsule> capsule_;

@@ -60,6 +60,7 @@ Status Cell::seal(const Manifest& manifest) {
 
 void Cell::drop_image() {
     drop_.cancel();
+    keeping_.reset();
     image_fd_.reset();
     (void)remove_image(site_.ram.get(), key_.text());
     (void)remove_image(site_.images.get(), key_.text());

@@ -78,11 +78,31 @@ void Cell::make_place() {
     tell(CellEvent::Kind::capsule_ready);
 }
 
-Status Cell::keep(const Manifest& manifest) {
-    TRY(seal(manifest));
-    read_ends(image_fd_.get());
-    image_fd_.reset();
-    return {};
+void Cell::keep(const Manifest& manifest, std::function<void(const Status&)> done) {
+    keeping_ = std::make_unique<Keeping>(Keeping{manifest, std::move(done), {}, 0});
+    keep_next();
+}
+
+// One file after the other; sealing it then has nothing left to write but the manifest and the names.
+void Cell::keep_next() {
+    Keeping& k = *keeping_;
+    const auto sync = [&](const std::string& name) -> Status {
+        TRY_ASSIGN(const Fd file, open_at(image_fd_.get(), name, O_RDONLY | O_NOFOLLOW));
+        TRY_ASSIGN(k.sync, site_.loop->sync(file.get(), 0, 0, [this](const Status& synced) { synced ? keep_next() : end_keeping(synced); }));
+        return {};
+    };
+    if (k.next == k.manifest.files.size()) return end_keeping(seal(k.manifest));
+    if (const Status begun = sync(k.manifest.files[k.next++].name); !begun) end_keeping(begun);
+}
+
+void Cell::end_keeping(const Status& kept) {
+    const auto ended = std::move(keeping_);
+    if (kept) {
+        read_ends(image_fd_.get());
+        image_fd_.reset();
+    }
+    const Status copy = kept;
+    ended->done(copy);
 }
 
 // How far its streams had come.

@@ -51,6 +51,14 @@ std::optional<int> parse_daemon_arguments(const char* program, const char* about
     return std::nullopt;
 }
 
+std::string descriptors_lacking(uint64_t needed, std::string_view what_for) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max >= needed) return {};
+    const std::string number = std::to_string(needed);
+    return "no more than " + std::to_string(limit.rlim_max) + " files may be open (hard limit), and " + std::string(what_for) + " need " +
+           number + ": LimitNOFILE=" + number + " in its unit, or ulimit -Hn " + number;
+}
+
 Result<EndSignals> watch_end_signals(Loop& loop, std::function<void(std::string_view signal)> on_end) {
     raise_descriptor_limit();
     sigset_t ends;

@@ -24,6 +24,9 @@ struct DaemonArguments {
 std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc, char** argv,
                                           DaemonArguments& into);
 
+// One line if a daemon that raises its limit of open files as far as it may cannot have so many; else empty.
+std::string descriptors_lacking(uint64_t needed, std::string_view what_for);
+
 // Blocks the signals that end a daemon, ignores those that must not, and takes as many file descriptors as this process
 // may have. `on_end` is called on the loop with the signal's name. The two live as long as the loop runs.
 struct EndSignals {

@@ -22,6 +22,7 @@ struct MarketConfig {
     std::vector<std::string> solver_program;  // speaks the solver's text protocol; empty: the own solver
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
     Nanos hello_patience = Nanos::from_s(5);
+    int64_t agent_queue_mb = 64;              // what waits for one agent; an agent that lets it pass this starts afresh
     Nanos keepalive = Nanos::from_s(10);      // a silent agent is asked after this long, and given up after three times
 };
 

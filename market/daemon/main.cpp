@@ -42,7 +42,15 @@ int run(int argc, char** argv) {
         std::fprintf(stderr, "marketd: %s\n", config.error().message.c_str());
         return 2;
     }
-    if (arguments.check_only) return 0;
+    // A descriptor for each agent and each tool, and some for the daemon itself.
+    constexpr uint64_t beside = 1'024;
+    const std::string lacking = descriptors_lacking(config->market.nodes_max + beside,
+                                                    std::to_string(config->market.nodes_max) + " agents (nodes_max)");
+    if (arguments.check_only) {
+        if (!lacking.empty()) std::fprintf(stderr, "marketd: %s\n", lacking.c_str());
+        return 0;
+    }
+    if (!lacking.empty()) log.warning("not all agents can connect", {{"why", lacking}});
     if (const Status served = serve(log, *config); !served) {
         std::fprintf(stderr, "marketd: %s\n", served.error().message.c_str());
         return 1;

@@ -17,8 +17,6 @@ namespace {
 constexpr size_t tools_max = 256;             // connections of marketctl at one time
 constexpr size_t greeting_max = 4'096;        // TCP connections that have not said who they are
 constexpr Nanos commit_pause = Nanos::from_s(1);
-// Orders and notes to one agent; a queue above it belongs to an agent that does not read. It starts afresh.
-constexpr size_t agent_queue_bytes_max = 64 << 20;
 constexpr size_t tool_queue_bytes_max = wire::json_bytes_max + 64 * 1024;
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -144,7 +142,7 @@ void Marketd::accept(Fd socket, bool local) {
     options.side = wire::Side::acceptor;
     options.first_frame_limit = config_.hello_patience;
     options.keepalive = local ? Nanos{0} : config_.keepalive;
-    options.send_queue_bytes_max = local ? tool_queue_bytes_max : agent_queue_bytes_max;
+    options.send_queue_bytes_max = local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
     if (!channel) return refused("open", "a connection was not taken", channel.error().message);
     c.channel = std::move(*channel);

@@ -77,6 +77,7 @@ Status Channel::may_send(FrameType type, size_t body_bytes) {
 Status Channel::send(FrameType type, std::string_view body) {
     TRY(may_send(type, body.size()));
     TRY_ASSIGN(Bytes wire, transport_->seal(encode_frame(type, body)));
+    given_ += wire.size();
     return stream_.send(std::move(wire));
 }
 
@@ -103,6 +104,7 @@ void Channel::received(ByteView wire) {
     Bytes reply;
     auto clear = transport_->open(wire, reply);
     if (!clear) return end(clear.error());
+    given_ += reply.size();
     if (!reply.empty())
         if (Status sent = stream_.send(std::move(reply)); !sent) return end(sent.error());
     decode(*clear);
@@ -202,6 +204,19 @@ void Channel::end_telling(const Error& error) {
     end(copy);
 }
 
+// By looks a keepalive apart, not by time alone, as with pings.
+bool Channel::stalls(Nanos now) {
+    const uint64_t taken = given_ - stream_.queued();
+    if (stream_.queued() == 0 || taken != taken_ || took_ == Nanos{}) {
+        taken_ = taken;
+        took_ = now;
+        stalls_ = 0;
+        return false;
+    }
+    if (now >= took_ + Nanos{options_.keepalive.ns * (stalls_ + 1)}) ++stalls_;
+    return stalls_ > pings_max;
+}
+
 void Channel::watch_silence(Nanos at) {
     keepalive_timer_ = loop_.at(at, [this] {
         const Nanos now = Loop::now();
@@ -215,6 +230,9 @@ void Channel::watch_silence(Nanos at) {
             ++unanswered_;
             (void)send(frame_ping, std::string_view());
         }
+        if (stalls(now))
+            return end(Error{ETIMEDOUT, "the peer has read nothing for " + std::to_string((now - took_).ns / 1'000'000'000) + " s, and " +
+                                            std::to_string(stream_.queued()) + " bytes wait for it"});
         watch_silence((silent >= options_.keepalive ? now : heard_) + options_.keepalive);
     });
 }

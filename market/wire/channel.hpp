@@ -2,7 +2,7 @@
 // Channel: frames over a connected socket, on the event loop. Owned by whoever handles the connection, as a
 // unique_ptr that may be dropped at any time, inside the channel's own callbacks too; after that none is called.
 // It ends with one on_closed: the peer left, the socket broke, the first frame did not come in time, the peer
-// fell silent, or sent what is no frame (then it is told so in an error frame first).
+// fell silent, reads nothing of what waits for it, or sent what is no frame (then it is told so in an error frame first).
 #pragma once
 
 #include <functional>
@@ -26,10 +26,11 @@ struct ChannelHandlers {
 struct ChannelOptions {
     Side side = Side::acceptor;
     Nanos first_frame_limit = Nanos::from_s(5);
-    // Ping a peer of which nothing came for that long, give it up after three pings without answer; 0: never (local
-    // sockets).
+    // Ping a peer of which nothing came for that long, give it up after three pings without answer, or when it has taken
+    // nothing of what is queued for it for as long as that takes; 0: never (local sockets, where a reader may be stopped).
     Nanos keepalive = Nanos{0};
-    size_t send_queue_bytes_max = 4 << 20;           // at least a frame of the biggest type that is sent here
+    size_t send_queue_bytes_max = 4 << 20;           // at least a frame of the biggest type that is sent here; send() fails
+                                                     // above it: the owner ends a connection whose peer does not read
     Nanos linger = Nanos::from_s(2);                 // for last words, when closed by finish() or refuse()
 };
 
@@ -77,6 +78,7 @@ class Channel {
     void end(const Error& error);
     void end_telling(const Error& error);
     void watch_silence(Nanos at);
+    bool stalls(Nanos now);
 
     Loop& loop_;
     std::shared_ptr<ChannelHandlers> handlers_;
@@ -91,6 +93,9 @@ class Channel {
     Bytes held_;               // clear bytes that were not decoded yet when reading was paused
     Nanos heard_;              // when anything came last
     unsigned unanswered_ = 0;  // pings since
+    uint64_t given_ = 0, taken_ = 0;  // bytes to the stream in all; by the peer, when that was looked at last
+    Nanos took_;               // when that had grown
+    unsigned stalls_ = 0;      // looks since
     bool* gone_ = nullptr;     // set true by the destructor, for the callback on the stack
 };
 

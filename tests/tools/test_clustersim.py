@@ -21,7 +21,8 @@ def test_seeds_that_pass_are_counted():
 def test_a_seed_that_fails_is_shown_with_few_of_its_faults_and_always_the_same():
     first, second = (clustersim("--seeds", "40", "--bug", "reuse_epoch").stdout for _ in range(2))
     shown = re.findall(r"^seed (\d+) fails, also with (\d+) of its (\d+) faults:$", first, re.M)
-    assert shown and all(int(few) < int(all_of_them) for _, few, all_of_them in shown)
+    assert shown and all(int(few) <= int(all_of_them) for _, few, all_of_them in shown)
+    assert any(int(few) < int(all_of_them) for _, few, all_of_them in shown)  # one may need each of a few
     assert all(re.search(rf"^seed {seed}: job ", first, re.M) for seed, _, _ in shown)
     assert first.splitlines()[:-1] == second.splitlines()[:-1]  # the last line has the time
 

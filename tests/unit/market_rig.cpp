@@ -146,8 +146,9 @@ int MarketRig::run_other(const std::string& text, std::string& stderr_text) cons
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-MarketPeer MarketRig::connect_tcp() const {
+MarketPeer MarketRig::connect_tcp(int receive_bytes) const {
     Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (receive_bytes > 0) ck_assert(::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes) == 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(port));

@@ -3,6 +3,8 @@
 // the protocol to it. Every wait has a limit; the daemon and the directory go with the rig.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -27,6 +29,12 @@ class MarketPeer {
     void send(const T& message) {
         const Bytes frame = wire::encode_frame(wire::frame_type<T>, wire::pack(message));
         send_raw(text_of(frame));
+    }
+    // The same, unless the market has closed the connection.
+    template <class T>
+    void send_if_open(const T& message) {
+        const Bytes frame = wire::encode_frame(wire::frame_type<T>, wire::pack(message));
+        (void)::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
     }
     // The next frame, with its body; nothing when the market has closed the connection. Fails the test after 10 s.
     std::optional<std::pair<wire::FrameType, std::string>> next();
@@ -64,7 +72,7 @@ class MarketRig {
     int run_other(const std::string& config, std::string& stderr_text) const;
     std::string config(const std::string& listen, const std::string& state, const std::string& socket) const;
 
-    MarketPeer connect_tcp() const;
+    MarketPeer connect_tcp(int receive_bytes = 0) const;  // of the socket's buffer; 0: the kernel's choice
     MarketPeer connect_unix() const;
     // A connection that has said hello and been welcomed.
     MarketPeer agent(const std::string& node) const;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames: the decoder as a pure function of bytes (any split gives the same frames), and channels over real sockets.
+#include <sys/socket.h>
+
 #include "market/wire/frame.hpp"
 
 #include <memory>
@@ -316,6 +318,33 @@ START_TEST(a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up) {
 }
 END_TEST
 
+// One end talks all the while; what it is sent it reads slowly, or not at all.
+START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slowly_is_not) {
+    for (const bool reads : {true, false}) {
+        Loop loop = open_loop();
+        auto [ours, peer] = pair_of_sockets();
+        End server;
+        server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
+        write_all(peer.get(), wire_of(FrameType::hello, "h"));
+        UNTIL(loop, server.frames.size() == 1);
+        for (int i = 0; i < 48; ++i) OK(server.channel->send(FrameType::ctl_reply, std::string(64 * 1024, 'x')));
+        std::string taken(32 * 1024, 0);
+        Timer talk;
+        std::function<void()> turn = [&] {
+            if (!server.closed.empty()) return;
+            write_all(peer.get(), raw_header(0, 0xff01, 0));
+            if (reads) (void)::recv(peer.get(), taken.data(), taken.size(), MSG_DONTWAIT);
+            talk = loop.after(Nanos::from_ms(2), turn);
+        };
+        turn();
+        const Nanos start = Loop::now();
+        UNTIL(loop, !server.closed.empty() || (reads && Loop::now() - start > Nanos::from_ms(150)));
+        if (reads) ck_assert_text(server.closed, "");
+        else ck_assert_msg(server.closed.starts_with("the peer has read nothing for 0 s, and "), "%s", server.closed.c_str());
+    }
+}
+END_TEST
+
 START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
     Loop loop = open_loop();
     for (int when = 0; when < 3; ++when) {
@@ -352,4 +381,5 @@ UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on,
            a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_resumed,
            garbage_is_answered_with_one_line_and_the_end, a_silent_opening_and_a_torn_frame_end_the_connection,
-           a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up, a_channel_may_be_dropped_in_its_own_callbacks);
+           a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up,
+           a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slowly_is_not, a_channel_may_be_dropped_in_its_own_callbacks);

@@ -174,6 +174,53 @@ START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
 }
 END_TEST
 
+namespace {
+int64_t most_memory_kb(pid_t pid) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("VmHWM:")) return std::atoll(line.c_str() + 6);
+    return -1;
+}
+}  // namespace
+
+// A hundred agents that do what they should, and one with a small window that asks and asks and never reads.
+START_TEST(a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody) {
+    UNIT_SKIP_IF(impossible());
+    MarketRig m("agent_queue_mb = 2\n");
+    std::vector<MarketPeer> good;
+    for (int i = 0; i < 100; ++i) good.push_back(m.agent("g" + std::to_string(i)));
+    for (uint64_t seq = 1; seq <= 3'000; ++seq) good[0].send(job("g0", seq, 10));
+    (void)m.ask_until("status", {}, "\"wait\":3000");
+    const int64_t before = most_memory_kb(m.pid);
+    MarketPeer deaf = m.connect_tcp(4'096);
+    wire::Hello hello;
+    hello.role = wire::Role::agent;
+    hello.node = "deaf";
+    hello.address = "0.0.0.0:7071";
+    deaf.send(hello);
+    for (uint64_t i = 1; i <= 300; ++i) {  // more than 100 MB of answers
+        deaf.send_if_open(wire::CtlRequest{i, 0, "list-jobs", {}, {}});
+        if (i % 10 != 0) continue;
+        MarketPeer& other = good[i / 10];
+        other.send(wire::CtlRequest{i, 0, "status", {}, {}});
+        ck_assert(other.expect<wire::CtlReply>().request == i);
+    }
+    std::ifstream file(m.dir + "/log");
+    const std::string log{std::istreambuf_iterator<char>(file), {}};
+    const size_t at = log.find("agent lost");
+    ck_assert_msg(at != std::string::npos, "%s", log.c_str());
+    ck_assert(log.find("node=deaf", at) != std::string::npos && log.find("the send queue of 2097152 bytes is full", at) != std::string::npos);
+    ck_assert_msg(most_memory_kb(m.pid) - before < 24'000, "marketd grew from %ld to %ld kB", before, most_memory_kb(m.pid));
+    MarketPeer again = m.agent("deaf");  // and gets everything anew
+    again.send(wire::CtlRequest{7, 0, "status", {}, {}});
+    ck_assert(again.expect<wire::CtlReply>().request == 7);
+    for (MarketPeer& g : good) {
+        g.send(wire::CtlRequest{7, 0, "status", {}, {}});
+        ck_assert(g.expect<wire::CtlReply>().request == 7);
+    }
+}
+END_TEST
+
 START_TEST(a_list_of_any_length_comes_in_bounded_parts) {
     UNIT_SKIP_IF(impossible());
     constexpr uint64_t count = 30'000;
@@ -378,6 +425,7 @@ END_TEST
 UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_records, a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
            a_second_market_on_the_same_port_or_directory_says_so_and_ends,
            an_unknown_key_or_a_bad_value_is_refused_with_its_line, garbage_ends_its_own_connection_and_nothing_else,
+           a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody,
            a_list_of_any_length_comes_in_bounded_parts, a_newer_connection_of_a_node_replaces_the_older,
            who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
            a_program_that_speaks_the_text_protocol_can_be_the_solver,

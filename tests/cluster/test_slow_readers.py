@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tools that never read what agentd sends them: they cost a bounded amount of its memory, and delay nobody else."""
+import os
+import re
+import socket
+import struct
+
+from conftest import read_text
+
+DEAF, AHEAD_MB = 24, 1  # so much agentd sends ahead of each terminal
+MB = 1 << 20
+
+
+def field(number, value):
+    if isinstance(value, bytes):
+        return bytes([number << 3 | 2, len(value)]) + value
+    out = bytes([number << 3])
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def frame(kind, body):
+    return struct.pack("<IHH", len(body), kind, 0) + body
+
+
+def attach(path, home, seq):
+    s = socket.socket(socket.AF_UNIX)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(path)
+    hello = struct.pack("<BI", 1 << 3 | 5, 0x4B554F53) + field(2, 2)
+    s.sendall(frame(1, hello) + frame(82, field(1, field(1, home.encode()) + field(2, seq))))
+    return s
+
+
+def memory_mb(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", read_text(f"/proc/{pid}/status"))[1]) / 1024
+
+
+def test_terminals_that_never_read_cost_a_bounded_amount_of_memory_and_delay_nobody(market):
+    agent = market.daemon("n1")
+    program = f"import os,sys; sys.stdin.readline(); [os.write(1, b'%07d' % i * 146 + b'\\n') for i in range({16 * 1024})]"
+    job = market.srun("-p", "40", "/usr/bin/python3", "-c", program, stdin=-1)
+    market.until_runs(job.id)
+    path = f"{market.run_dir}/n1/agentd.sock"
+    home, seq = job.id.split(".")
+    deaf = [attach(path, home, int(seq)) for _ in range(DEAF)]
+    try:
+        for s in deaf:  # it has answered, and is left alone from here on
+            s.settimeout(20)
+            assert s.recv(8)
+        before = memory_mb(agent["pid"])
+        job.process.stdin.write(b"go\n")
+        job.process.stdin.close()
+        job.printed(12 * 1024)
+        grown = memory_mb(agent["pid"]) - before
+        assert grown < DEAF * AHEAD_MB * 2 + 16, f"{grown:.0f} MB more"
+        other = market.srun("--node", "n1", "-p", "50", "echo", "quick")
+        assert other.wait() == 0 and bytes(other.out) == b"quick\n"
+        assert job.wait() == 0
+        assert bytes(job.out) == b"".join(b"%07d" % i * 146 + b"\n" for i in range(16 * 1024))
+    finally:
+        for s in deaf:
+            s.close()
+    assert market.daemon("n1")["pid"] == agent["pid"] and os.path.exists(path)
