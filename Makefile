@@ -107,7 +107,7 @@ demo: all            ## the story: a market of three machines on this host
 
 fuzzers: $(FUZZERS)
 
-bench-build: bins $(BENCHES)
+bench-build: bins $(BENCHES) $(BUILD)/bench/count_sync.so
 
 bench: all           ## every figure, with its peer: table and JSON
 	@$(MAKE) --no-print-directory bench-build
@@ -152,6 +152,10 @@ $(SIM): $(SIM_OBJS) $(LIB)
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/bench/%.so: tests/bench/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) -std=gnu11 -O2 -Wall -Werror -shared -fPIC -D_GNU_SOURCE -o $@ $<
 
 # Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its FUZZ_SOURCES line.
 $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)

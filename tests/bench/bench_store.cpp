@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a market's records cost: job events a second through a real marketd on one core, with how many of them one commit
-// carries and the CPU time of each, beside this disk's fdatasync; then the start of a market with many live and many
-// finished jobs in its database, its memory, and how long it takes to find a finished one. JSON on stdout.
+// and one fdatasync call of marketd carry (count_sync.c), the time in these and the CPU time of each, beside this disk's
+// fdatasync; then the start of a market with many live and many finished jobs in its database, its memory, and how long it
+// takes to find a finished one. JSON on stdout.
 // Usage: bench_store [JOBS of each kind [SECONDS of events [DIRECTORY to fill with such a database, and no more]]]
 #include <cstdio>
 
@@ -97,6 +98,7 @@ void job_events(JsonWriter& w, double seconds) {
     fleet.churn();
     const auto wait = [&](double s) { value(loop.run_until([] { return false; }, Nanos{static_cast<int64_t>(s * 1e9)})); };
     wait(2);
+    const MarketProcess::Syncs before = market.syncs();
     const double cpu = market.cpu_s(), commits = market.number("commits");
     const uint64_t sent = fleet.sent(), ended = fleet.settled();
     const Nanos from = Loop::now();
@@ -106,6 +108,10 @@ void job_events(JsonWriter& w, double seconds) {
     w.field("event_cpu_us", (market.cpu_s() - cpu) / events * 1e6);
     w.field("events_cpu_share", (market.cpu_s() - cpu) / span);
     w.field("events_per_commit", events / (market.number("commits") - commits));
+    const MarketProcess::Syncs after = market.syncs();
+    const auto calls = static_cast<double>(after.calls - before.calls), sync_us = static_cast<double>(after.ns - before.ns) / 1e3;
+    w.field("events_per_fdatasync", events / calls).field("fdatasyncs_per_s", calls / span);
+    w.field("event_fdatasync_us", sync_us / events).field("fdatasync_us", sync_us / calls);
     w.field("write_fdatasync_ms", market.sync_ms());
 }
 

@@ -98,6 +98,9 @@ class MarketProcess {
             stay_on(true);
             const int log = ::open((dir + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
             ::dup2(log, 2);
+            const std::string counter = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "count_sync.so";
+            ::setenv("LD_PRELOAD", counter.c_str(), 1);
+            ::setenv("SOUK_SYNC_COUNT", (dir + "/syncs").c_str(), 1);
             ::execl(program.c_str(), "marketd", "--config", (dir + "/m.toml").c_str(), nullptr);
             ::_exit(127);
         }
@@ -137,6 +140,15 @@ class MarketProcess {
     }
     // CPU time that it has used, in seconds.
     double cpu_s() const { return std::atof(file_text("/proc/" + std::to_string(pid) + "/schedstat").c_str()) / 1e9; }
+
+    // Its fdatasync and fsync calls until now, and the time in them (count_sync.c).
+    struct Syncs { uint64_t calls = 0, ns = 0; };
+    Syncs syncs() const {
+        Syncs s;
+        std::ifstream file(dir + "/syncs", std::ios::binary);
+        if (!file.read(reinterpret_cast<char*>(&s), sizeof s)) fatal("nobody counts the syncs of marketd");
+        return s;
+    }
 
     // The median of writing a page and fdatasync, where its records are: what no commit can be faster than.
     double sync_ms() const {
