@@ -101,7 +101,7 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::start_job: return c->start_job();
         case What::ready_criu: return c->ready_criu(effect.to_disk, effect.to_keep);
         case What::send_ahead: return send_ahead(*c, effect);
-        case What::dump_for_move:
+        case What::dump_for_move: transfers_->reach(effect.key, effect.dest); [[fallthrough]];
         case What::dump_to_keep:
         case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
         case What::ship:
@@ -237,6 +237,7 @@ void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
 void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
     using Kind = CellEvent::Kind;
     if (e.kind == Kind::removed) return loop_.defer([this, key] { cells_.erase(key); });
+    if (e.kind == Kind::dump_failed || e.kind == Kind::gone) transfers_->forget_reached(key);
     if (!e.why.empty() && e.kind != Kind::movable) log_.info("guest", {{"job", key.text()}, {"why", e.why}});
     guest_step([&](Guest& g, guest::Outputs& out) {
         switch (e.kind) {

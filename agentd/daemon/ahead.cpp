@@ -27,8 +27,8 @@ void AheadLinks::open(const GuestKey& from, const GuestKey& to, const Peer& dest
     };
     handlers.ended = [this, from](const std::string& why) { end(from, why); };
     const wire::AheadBegin first{to.id, to.epoch, own_.node, bytes};
-    s.link = std::make_unique<BulkSender>(loop_, own_, dest, wire::FrameType::ahead_begin, wire::pack(first),
-                                          std::move(handlers));
+    s.link = std::make_unique<BulkSender>(loop_, own_, dest, std::move(handlers));
+    s.link->begin(wire::FrameType::ahead_begin, wire::pack(first));
 }
 
 // An older agentd refuses the frame that it does not know, with an error.

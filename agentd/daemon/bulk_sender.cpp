@@ -9,22 +9,21 @@ constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20
 constexpr size_t slice_bytes = 1 << 20;
 }  // namespace
 
-BulkSender::BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, wire::FrameType first, std::string body,
-                       Handlers handlers)
+BulkSender::BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, Handlers handlers)
     : loop_(loop), handlers_(std::make_shared<const Handlers>(std::move(handlers))) {
     wire::Hello hello;
     hello.role = wire::Role::image;
     hello.node = own.node;
     hello.address = own.address;
-    const auto begin = [&]() -> Status {
+    const auto connect = [&]() -> Status {
         TRY_ASSIGN(const Address address, Address::parse(dest.address));
-        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this, hello, first, body](Result<Fd> socket) {
-            connected(std::move(socket), hello, first, body);
+        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this, hello](Result<Fd> socket) {
+            connected(std::move(socket), hello);
         }));
         return {};
     };
     // The owner is in the middle of its own step: a failure is told after it.
-    if (auto begun = begin(); !begun) again_ = loop_.after(Nanos{}, [this, why = begun.error().message] { end(why); });
+    if (auto begun = connect(); !begun) again_ = loop_.after(Nanos{}, [this, why = begun.error().message] { end(why); });
 }
 
 // The owner drops this object, and with it perhaps where `why` stands.
@@ -37,7 +36,14 @@ void BulkSender::expect(const char* otherwise) {
     stall_ = loop_.after(stall_limit, [this, otherwise] { end(otherwise); });
 }
 
-void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello, wire::FrameType first, const std::string& body) {
+void BulkSender::begin(wire::FrameType first, std::string body) {
+    if (channel_)
+        (void)channel_->send(first, body);
+    else
+        first_ = {first, std::move(body)};
+}
+
+void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello) {
     if (!socket) return end(socket.error().message);
     (void)set_no_delay(socket->get());
     wire::ChannelHandlers handlers;
@@ -52,7 +58,7 @@ void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello, wire::Fr
     if (!channel) return end(channel.error().message);
     channel_ = std::move(*channel);
     (void)channel_->send(wire::FrameType::hello, wire::pack(hello));
-    (void)channel_->send(first, body);
+    if (first_) (void)channel_->send(first_->first, first_->second);
     expect("the destination does not answer");
 }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// BulkSender: the source's end of a connection of role `image` to another agentd: made and greeted, a first frame that says
-// what comes, and then bytes as fast as the connection takes them, in slices, so that nothing else is held up. It ends with
+// BulkSender: the source's end of a connection of role `image` to another agentd: made and greeted, then, at once or later, a
+// frame that says what comes, and then bytes as fast as the connection takes them, in slices, so that nothing else is held up. It ends with
 // one `ended`: no connection, a silent or broken peer, or bytes that cannot be had; after that nothing is called. May be
 // dropped at any time, in its own callbacks too. Owned by Transfers (images) and AheadLinks (memory ahead of them).
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "agentd/core/messages.hpp"
 #include "kernel/sys/loop.hpp"
@@ -31,11 +33,12 @@ class BulkSender {
         std::function<void()> idle;                       // there was none
         std::function<void(const std::string& why)> ended;
     };
-    // Connects. first: the frame that follows the hello.
-    BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, wire::FrameType first, std::string body,
-               Handlers handlers);
+    // Connects, and says hello.
+    BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, Handlers handlers);
     BulkSender(const BulkSender&) = delete;
 
+    // Once: what follows the hello. Bytes may follow it from the welcome on.
+    void begin(wire::FrameType first, std::string body);
     // Sends what there is, now or soon. A peer that takes nothing for 20 s ends it, as does one that says nothing to the
     // first frame or to what was sent; not_waiting: nothing of it is awaited any more.
     void pump();
@@ -46,7 +49,7 @@ class BulkSender {
     static std::string refusal(const wire::Frame& frame);
 
   private:
-    void connected(Result<Fd> socket, const wire::Hello& hello, wire::FrameType first, const std::string& body);
+    void connected(Result<Fd> socket, const wire::Hello& hello);
     Status pump_some();
     void end(const std::string& why);
     void expect(const char* otherwise);
@@ -54,6 +57,7 @@ class BulkSender {
     Loop& loop_;
     std::shared_ptr<const Handlers> handlers_;  // one may drop this object while it runs
     Connect connecting_;
+    std::optional<std::pair<wire::FrameType, std::string>> first_;  // until there is a connection
     std::unique_ptr<wire::Channel> channel_;
     Watch writable_;
     Timer stall_, again_;

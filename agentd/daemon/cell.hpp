@@ -182,6 +182,8 @@ class Cell {
     void drained(const CapsuleClient::Event& e);
     void loaded(const CapsuleClient::Event& e);
     void begin_restore();
+    void begin_early();
+    void restore_is_held();
     void undone();
     void feed_input();
     void wait_for_output();
@@ -285,6 +287,7 @@ class Cell {
     uint64_t pages_acknowledged_ = 0;
     bool looked_ = false;
     bool restore_late_ = false;  // when it is told to run
+    bool early_ = false;         // CRIU was begun before souk-init was ready
     // A dump that is begun once more.
     enum class Again : uint8_t {
         no,

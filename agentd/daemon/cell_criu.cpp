@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, second part: dumps and restores. The order of each is what keeps the job whole whoever dies in between:
+// Cell, second part: CRIU and dumps; restores are in cell_restore.cpp. The order of each is what keeps the job whole
+// whoever dies in between:
 //   dump:    helpers enter, CRIU ready | dump, held at post-dump, the job's control group frozen (so that a dead agentd
-//            leaves it standing), stdio drained into the image, manifest | let CRIU kill, end the capsule
-//            or: group thawed, stdio undrained, CRIU refused: the job goes on
+//            leaves it standing), stdio drained into the image, manifest | end the capsule (v1: let CRIU kill
+//            first), or: group thawed, stdio undrained, CRIU refused: the job goes on
 //   restore: stdio made, helpers enter, CRIU ready | manifest checked, stdio loaded, restore, held at post-restore |
 //            let it run | or: end the capsule
 #include <fcntl.h>
@@ -241,8 +242,8 @@ void Cell::criu_event(const CriuEvent& e) {
             return;
         case CriuEventKind::restore_held:
             root_ = e.root;
-            if (restore_late_) return finish_restore();
-            return sink_ ? pages_may_come() : tell(CellEvent::Kind::restore_held);
+            if (awaited_) return;  // souk-init is not ready
+            return restore_is_held();
         case CriuEventKind::restored:
             root_ = e.root;
             has_job_ = true;
@@ -393,8 +394,10 @@ void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
 
 void Cell::finish_dump() {
     decided_ = Decided::to_die;
-    // Its agentd died while it was held; or CRIU, let go on, would serve the memory itself.
-    if (!criu_ || form_ != MoveForm::stop_and_copy) return kill_capsule();
+    // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU, which, if its memory is not
+    // in the image, would serve that itself. (Without CRIU: its agentd died while it was held.)
+    const bool dies_frozen = group_frozen_ && job_group_->entry().v2 >= 0;
+    if (!criu_ || form_ != MoveForm::stop_and_copy || dies_frozen) return kill_capsule();
     if (auto sent = criu_.answer(true); !sent) kill_capsule();
 }
 
@@ -430,58 +433,6 @@ void Cell::undone() {
     update_watch();
     if (again_ != Again::no) return ready_criu(to_disk_, to_keep_);
     tell(why.empty() ? CellEvent::Kind::dump_undone : CellEvent::Kind::dump_failed, why);
-}
-
-void Cell::restore() {
-    plan_ = Plan::restoring;
-    if (!criu_ || !client_) return criu_failed("CRIU is not there");
-    if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found) return criu_failed(found.error().message);
-    if (auto used = use_store(); !used) return criu_failed(used.error().message);
-    load_image();
-}
-
-void Cell::load_image() {
-    if (!criu_ || !client_) return criu_failed("CRIU is not there");
-    if (auto listening = expect_faults(); !listening) return criu_failed(listening.error().message);
-    if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
-    awaited_ = true;
-    update_watch();
-}
-
-void Cell::loaded(const CapsuleClient::Event& e) {
-    if (plan_ != Plan::restoring) return;
-    awaited_ = false;
-    if (e.value != 0) return criu_failed("load what waits at its stdio: " + e.trouble());
-    stdio_keys_ = stdio_keys(e.residue);
-    begin_restore();
-}
-
-// When CRIU is ready and the image is complete, whichever comes last. Locks of files that both nodes share are the source's
-// as long as it is held, and CRIU would wait for them: such a job is restored when it is told to run. Should that fail, the
-// source's image is the job.
-void Cell::begin_restore() {
-    if (!stdio_keys_ || criu_.phase() != CriuPhase::ready) return;
-    if (!restore_late_ && image_has_locks(image_fd_.get())) {
-        restore_late_ = true;
-        return tell(CellEvent::Kind::restore_held);
-    }
-    RestoreOptions options;
-    options.keys = *std::exchange(stdio_keys_, std::nullopt);
-    options.lazy = sink_.has_value();
-    options.tcp = job_.spec.tcp;
-    if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
-}
-
-void Cell::finish_restore() {
-    // It has ended since it held the job; that has been told.
-    if (!criu_) return criu_failed("CRIU is not there");
-    if (restore_late_ && criu_.phase() == CriuPhase::ready) return begin_restore();
-    decided_ = Decided::to_run;
-    filling_ = sink_ && !pages_here_;
-    (void)client_.restored();
-    update_watch();
-    open_port();  // before CRIU lets its connections speak
-    if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
 }
 
 }  // namespace souk

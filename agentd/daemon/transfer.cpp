@@ -14,8 +14,37 @@ Transfers::Transfers(Loop& loop, BulkIdentity own, Handlers handlers)
 
 // ------------------------------------------------------------------------------------------------------- source
 
+void Transfers::reach(const GuestKey& from, const Peer& dest) {
+    if (sending_.contains(from)) return;
+    Sending& s = sending_[from];
+    s.node = dest.node;
+    s.address = dest.address;
+    s.link = connect(from, dest);
+}
+
+void Transfers::forget_reached(const GuestKey& from) {
+    if (const auto it = sending_.find(from); it != sending_.end() && !it->second.begun) sending_.erase(it);
+}
+
+std::unique_ptr<BulkSender> Transfers::connect(const GuestKey& from, const Peer& dest) {
+    BulkSender::Handlers handlers;
+    handlers.frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
+    handlers.piece = [this, from] { return next_piece(sending_.at(from)); };
+    handlers.sent = [this, from](size_t bytes) { piece_left(sending_.at(from), bytes); };
+    // Behind an image the next word is the destination's, and the home's patience the limit.
+    handlers.idle = [this, from] {
+        if (const Sending& idle = sending_.at(from); idle.cargo.pages) idle.link->not_waiting();
+    };
+    handlers.ended = [this, from](const std::string& why) { end_sending(from, why); };
+    return std::make_unique<BulkSender>(loop_, own_, dest, std::move(handlers));
+}
+
 void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done) {
-    Sending& s = sending_[from] = Sending{};
+    const auto old = sending_.find(from);
+    const bool reached = old != sending_.end() && !old->second.begun && old->second.node == dest.node &&
+                         old->second.address == dest.address;
+    Sending& s = reached ? old->second : sending_[from] = Sending{};
+    s.begun = true;
     s.to = to;
     s.node = dest.node;
     s.done = std::move(done);
@@ -25,17 +54,11 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
         TRY_ASSIGN(ImageReader reader, ImageReader::open(s.cargo.image.get(), s.cargo.needs));
         s.reader = std::make_unique<ImageReader>(std::move(reader));
         const wire::ImageBegin first{to.id, to.epoch, from.epoch, own_.node, s.cargo.form};
-        BulkSender::Handlers handlers;
-        handlers.frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
-        handlers.piece = [this, from] { return next_piece(sending_.at(from)); };
-        handlers.sent = [this, from](size_t bytes) { piece_left(sending_.at(from), bytes); };
-        // Behind an image the next word is the destination's, and the home's patience the limit.
-        handlers.idle = [this, from] {
-            if (const Sending& idle = sending_.at(from); idle.cargo.pages) idle.link->not_waiting();
-        };
-        handlers.ended = [this, from](const std::string& why) { end_sending(from, why); };
-        s.link = std::make_unique<BulkSender>(loop_, own_, dest, wire::FrameType::image_begin, wire::pack(first),
-                                              std::move(handlers));
+        if (!s.link) s.link = connect(from, dest);
+        s.link->begin(wire::FrameType::image_begin, wire::pack(first));
+        if (!s.welcomed) return {};
+        s.began = Loop::now();
+        s.link->pump_soon();
         return {};
     };
     // The caller is in the middle of its own step: a failure is told after it.
@@ -62,9 +85,12 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
     if (f.type == wire::FrameType::welcome) {
-        it->second.began = Loop::now();
-        return it->second.link->pump();
-    }  // hello and begin have left together
+        Sending& s = it->second;
+        s.welcomed = true;
+        s.began = Loop::now();
+        return s.begun ? s.link->pump() : s.link->not_waiting();
+    }
+    if (!it->second.begun) return end_sending(from, BulkSender::refusal(f));
     if (f.type == wire::FrameType::image_result) {
         const auto result = wire::unpack<wire::ImageResult>(f.body);
         if (result && result->ok) return sent(from);
@@ -91,7 +117,7 @@ void Transfers::end_sending(const GuestKey& from, const std::string& why) {
     if (it == sending_.end()) return;
     const auto done = std::move(it->second.done);
     sending_.erase(it);
-    done(fail("send the image: " + why));
+    if (done) done(fail("send the image: " + why));  // else send() connects anew
 }
 
 void Transfers::sent(const GuestKey& from) {

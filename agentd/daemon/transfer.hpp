@@ -50,6 +50,9 @@ class Transfers {
     // `done` gets the manifest of what went out when the destination has all of it, checked; else why not. Once.
     using Done = std::function<void(const Result<Manifest>&)>;
     void send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done);
+    // While the image is made: connects for the next send(), which does it itself if this comes to nothing.
+    void reach(const GuestKey& from, const Peer& dest);
+    void forget_reached(const GuestKey& from);  // nothing will be sent
     // What the newest transfer of some size to that node made; 0: there was none.
     double bytes_per_s(const NodeName& node) const;
     // No more word about it.
@@ -69,8 +72,9 @@ class Transfers {
         GuestKey to;
         Cargo cargo;
         std::unique_ptr<ImageReader> reader;
-        bool image_sent = false;
+        bool begun = false, welcomed = false, image_sent = false;
         NodeName node;
+        std::string address;
         Nanos began;  // to send
         Done done;
         std::unique_ptr<BulkSender> link;
@@ -83,6 +87,7 @@ class Transfers {
         Timer stall;
     };
 
+    std::unique_ptr<BulkSender> connect(const GuestKey& from, const Peer& dest);
     void sender_frame(const GuestKey& from, const wire::Frame& frame);
     void wanted(const GuestKey& from, const wire::PagesState& state);
     Result<std::string_view> next_piece(Sending& s);
