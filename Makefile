@@ -96,7 +96,7 @@ check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under faults
 	$(SIM) --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1)
 
-chaos: bins  ## FAULTS (20) moves with a fault in each: dead daemons and CRIUs, cut links, no room (root)
+chaos: bins  ## FAULTS (20; 200 each night) moves with a fault in each: dead daemons and CRIUs, cut links, no room, damaged images (root)
 	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
 
 check-vm: all        ## two stock Debian kernels in machines of their own, under QEMU's emulation

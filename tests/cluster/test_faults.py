@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Moves of 4 MB to 1 GB in each form, with a fault at any moment of each: a dead daemon, a dead CRIU, a cut network, no room
-for images. The job goes on in exactly one place and ends as if nothing had been. A job that may only move whole (safe) also
+for images; and images of frozen jobs with a bit flipped or an end cut off, which are neither run nor given up. The job goes on in exactly one place and ends as if nothing had been. A job that may only move whole (safe) also
 appends the number of each of its steps to a file: each stands there once, in order.
 SOUK_FAULTS=300: so many; without it this file is not collected (make chaos). SOUK_FAULT_SEED=N: the seed of the first; each has the next one."""
 import os
@@ -13,13 +13,14 @@ import time
 
 
 from conftest import BIN, read_text, until
+from test_ledger import settled
 
 NODES = ["n1", "n2", "n3"]
 COUNT = int(os.environ.get("SOUK_FAULTS", 12))
 FIRST = int(os.environ.get("SOUK_FAULT_SEED", 0))
 # The CRIU of a source that is killed may take the job with it, so that is for the long form.
 FAULTS = ["source", "destination", "home", "market", *(["criu of the source"] if COUNT > 15 else []), "criu of the destination", "link of the source",
-          "link of the destination", "link of the home", "room"]
+          "link of the destination", "link of the home", "room", "image: a bit flipped", "image: cut short"]
 SIZES = [4, 12, 32, 96] if COUNT <= 15 else [4, 8, 16, 48, 96, 160, 256, 512, 1024]
 STEPS = 4000 if COUNT <= 15 else 6000
 _by_hand = {}
@@ -191,6 +192,58 @@ def one_round(market, seed, directory):
             assert status or len(ran) == STEPS
         assert [j["id"] for j in market.list_jobs()].count(id) == 1
         until("nothing is left of it", lambda: not nothing_of(market, id), 20)
+        settled(market)  # the books, to the micro-unit
+    except BaseException as e:
+        logs = "\n".join(f"{p}\n{t[-2500:]}" for p, t in market.logs())
+        raise AssertionError(f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
+    return said
+
+
+def damage(path, how, r):
+    """Flips one bit of a file or cuts its end off; what undoes that."""
+    with open(path, "rb") as f:
+        before = f.read()
+    at = r.randrange(len(before))
+    bit = 1 << r.randrange(8)
+    after = before[:at] if how == "cut short" else before[:at] + bytes([before[at] ^ bit]) + before[at + 1:]
+    with open(path, "wb") as f:
+        f.write(after)
+
+    def undo():
+        with open(path, "wb") as f:
+            f.write(before)
+    return undo, f"{os.path.basename(path)} ({len(before)} bytes) {how} at {at}"
+
+
+def image_round(market, seed):
+    """A frozen job whose image is damaged stays frozen, on every node that is to thaw it, and goes on when it is whole again."""
+    r = random.Random(seed)
+    how, size = FAULTS[seed % len(FAULTS)].split(": ")[1].removeprefix("a bit "), r.choice(SIZES[:4])
+    market.until_up()
+    job = market.srun("--node", r.choice(NODES), "-p", 50, *work(size))
+    id = job.id
+    said = f"seed {seed}: image {how}, {size} MB, {id}"
+    try:
+        job.printed(1)
+        market.tool("marketctl", "--hold", "freeze", id)
+        where = market.until_job(id, "is frozen", lambda j: j["status"] == "suspend")["where"]
+        base = f"{market.run_dir}/state/{where}/images"
+        image, = [f"{base}/{n}" for n in os.listdir(base) if n.startswith(id + ".")]
+        files = sorted(n for n in os.listdir(image) if os.path.getsize(f"{image}/{n}"))
+        undo, what = damage(f"{image}/{r.choice(files)}", how, r)
+        said += f", {what}"
+        for there in r.sample(NODES, 2):
+            failed = market.job(id)["failed_moves"]
+            market.tool("marketctl", "--hold", "thaw", id, there)
+            market.until_job(id, "is refused", lambda j: j["failed_moves"] > failed and j["status"] == "suspend" and "going_to" not in j)
+            market.tool("marketctl", "--hold", "freeze", id)
+            assert not market.processes(id, "testload")
+        undo()
+        market.tool("marketctl", "release", id)
+        assert job.wait(90) == 0, job.words[-5:]
+        assert bytes(job.out) == unmoved(size)
+        until("nothing is left of it", lambda: not nothing_of(market, id), 20)
+        settled(market)
     except BaseException as e:
         logs = "\n".join(f"{p}\n{t[-2500:]}" for p, t in market.logs())
         raise AssertionError(f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
@@ -202,7 +255,8 @@ def test_a_fault_in_the_middle_of_a_move_neither_loses_nor_doubles_a_job(market,
     for seed in range(FIRST, FIRST + COUNT):
         began = time.monotonic()
         try:
-            print(one_round(market, seed, tmp_path), f"{time.monotonic() - began:.1f} s", flush=True)
+            done = image_round(market, seed) if FAULTS[seed % len(FAULTS)].startswith("image") else one_round(market, seed, tmp_path)
+            print(done, f"{time.monotonic() - began:.1f} s", flush=True)
         except AssertionError as e:
             if COUNT <= 15:
                 raise

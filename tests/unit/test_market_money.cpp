@@ -217,6 +217,46 @@ START_TEST(a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_fo
 }
 END_TEST
 
+// Method: the wall clock is set back and forth at random, by seconds to months, while jobs run, move and end.
+START_TEST(a_wall_clock_that_is_set_charges_nothing_and_loses_nothing) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        Rng rng(seed);
+        World w;
+        w.calendar = Nanos::from_s(1'700'000'000);
+        w.restart();
+        w.add_node("n1", 100, 36);
+        w.add_node("n2", 90, 36);
+        w.run_for(s(4));
+        std::vector<JobId> ids;
+        for (int i = 0; i < 40; ++i) {
+            const int64_t most = rng.chance(0.3) ? 10'000'000 : 1'000;
+            w.calendar = std::max(Nanos::from_s(1'000'000'000), w.calendar + s(rng.between(-most, most)));
+            w.market->set_calendar(w.calendar);
+            if (rng.chance(0.5)) ids.push_back(w.submit("n1", 100, s(rng.between(1, 200))));
+            if (rng.chance(0.2) && !ids.empty())
+                (void)w.market->move(ids[rng.below(ids.size())], rng.chance(0.5) ? "n1" : "n2", false, 0);
+            w.run_for(s(rng.between(1, 60)));
+        }
+        w.run_for(s(20'000));
+        for (const JobId& id : ids) {
+            ck_assert_text(w.where(id), "finished");
+            Nanos ran;
+            Money paid;
+            for (const Receipt& r : w.receipts)
+                if (r.job == id) {
+                    ck_assert(r.to >= r.from);
+                    ran += r.run;
+                    paid += r.paid;
+                }
+            ck_assert(ran == w.jobs[id].report.stats.run_time);
+            ck_assert_int_eq(paid.micro, w.jobs[id].note.cost.micro);
+            // To the micro-unit, whatever the prices were: both nodes ask 36, a contest up to the bid of 100.
+            ck_assert(paid >= cost_of(Money::units(36), 1, ran) && paid <= cost_of(Money::units(100), 1, ran));
+        }
+    }
+}
+END_TEST
+
 START_TEST(a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer) {
     World w;
     w.add_node("n1", 100, 36);
@@ -421,6 +461,7 @@ UNIT_SUITE(market_money, many_prices_that_one_bid_changes_are_put_in_force_a_bou
            what_ran_while_the_market_was_away_is_billed_at_the_last_price,
            a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it,
            a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there,
+           a_wall_clock_that_is_set_charges_nothing_and_loses_nothing,
            a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer,
            a_job_of_a_lost_provider_is_billed_during_the_grace_time_only,
            prices_that_take_long_come_in_pieces_and_are_not_left_behind,
