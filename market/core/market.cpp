@@ -302,7 +302,7 @@ void Market::send_notes(Nanos now, Outputs& out) {
     for (Job* const one : noted_.take()) {
         Job& job = *one;
         const JobId& id = job.id();
-        const Node* home = find_node(id.home);
+        const Node* home = home_of(job);
         if (!home || !home->connected) continue;
         const bool settled = job.phase() == JobPhase::finished;
         std::string text = settled ? "" : comment(job);

@@ -103,12 +103,15 @@ struct Backoff {
     std::string why;
 };
 
+struct Node;
+
 // One job as the market sees it.
 struct Job {
     enum class Held : uint8_t { none, jobs, cpus };  // by which limit of its user
     JobRecord record;
     JobKey key;
     User* user = nullptr;
+    mutable const Node* home = nullptr;  // once known (Market::home_of)
     Rank listed;                       // its key in User::order
     bool is_listed = false;
     Held held = Held::none;
@@ -244,6 +247,11 @@ class Market {
     }
     const Job* find(const JobId& id) const;
     const Node* find_node(const NodeName& name) const;
+    // Null: it was never connected, and nobody has named it.
+    const Node* home_of(const Job& job) const {
+        if (!job.home) job.home = find_node(job.id().home);
+        return job.home;
+    }
     const SolverOptions& solver_options() const { return solver_.options(); }
     bool settling() const { return settling_; }
     Totals totals(Nanos now) const;

@@ -55,7 +55,7 @@ std::string Market::pinned_comment(const Job& job) const {
     const JobRecord& r = job.record;
     const bool running = job.phase() == JobPhase::running, frozen = job.phase() == JobPhase::frozen;
     const std::string& where = r.report.where;
-    const Node* home = find_node(job.id().home);
+    const Node* home = home_of(job);
     if (r.cancel && home && home->connected) return "is being cancelled";
     if (r.cancel) return "cancelled as soon as " + job.id().home + " is back";
     if (!home || !home->connected)

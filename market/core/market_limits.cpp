@@ -141,7 +141,7 @@ void Market::share_day(User& user, Nanos now) {
     if ((limited && day_is_spent(user)) || (!limited && !user.day_shared)) return;
     user.day_shared = limited;
     const auto reachable = [this](const Job& job) {
-        const Node* home = find_node(job.id().home);
+        const Node* home = home_of(job);
         return home && home->connected;
     };
     __int128 open = static_cast<__int128>(user.day_left().micro) * hour_ns, rate = 0;

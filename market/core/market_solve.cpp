@@ -238,7 +238,7 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
 
 // Gives the order that brings a job where the solver has it. False: it waits for others to leave.
 bool Market::place_one(Job& job, Nanos now, Outputs& out) {
-    const Node* home = find_node(job.id().home);
+    const Node* home = home_of(job);
     if (!job.reported || !home || !home->connected) return true;
     if (job.record.cancel) {
         const bool sent = job.record.order && job.record.order->kind == Order::Kind::abort;

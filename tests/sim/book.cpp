@@ -53,12 +53,16 @@ void Book::hears(JobReport report, Nanos now) {
 }
 
 void Book::store(const StoreOp& op) {
-    if (const auto* job = std::get_if<JobRecord>(&op)) jobs_[job->report.id] = *job;
+    if (const auto* job = std::get_if<JobRecord>(&op)) {
+        jobs_[job->report.id] = *job;
+        stored_now_.push_back(job->report.id);
+    }
     if (const auto* node = std::get_if<NodeRecord>(&op)) nodes_[node->node] = *node;
     if (const auto* account = std::get_if<AccountRecord>(&op)) accounts_[account->holder] = *account;
     if (const auto* meta = std::get_if<MetaRecord>(&op)) meta_ = *meta;
     if (const auto* receipt = std::get_if<Receipt>(&op)) {
         if (bug_ == Bug::skip_receipt && rng_.chance(0.1)) return;
+        stored_now_.push_back(receipt->job);
         Sum& sum = receipts_[receipt->job];
         sum.paid += receipt->paid;
         sum.run += receipt->run;
@@ -67,6 +71,7 @@ void Book::store(const StoreOp& op) {
 
 Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say) {
     Outputs out;
+    stored_now_.clear();
     market_->solve(now, out);
     const bool torn = bug_ == Bug::torn_commit && rng_.chance(0.05);  // it dies between one record and the next
     for (const StoreOp& op : out.store)

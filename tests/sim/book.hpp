@@ -31,6 +31,9 @@ class Book {
     void restart(Nanos now);
     // Decides, stores, checks. What it has to say to homes is handed to `say`. Returns when it wants to be called again.
     Nanos step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say);
+    // Whose record or receipts it stored in the last step; in a step that looked at all jobs this is not all of them.
+    const std::vector<JobId>& stored_now() const { return stored_now_; }
+    bool looked_at_all() const { return steps_unchecked_ == 0; }
     // All run time that a job was charged for so far.
     Nanos charged(const JobId& id) const;
 
@@ -51,6 +54,7 @@ class Book {
     std::map<market::Holder, market::AccountRecord> accounts_;
     market::MetaRecord meta_;
     size_t steps_unchecked_ = 0;
+    std::vector<JobId> stored_now_;
     struct Sum {
         Money paid;
         Nanos run;

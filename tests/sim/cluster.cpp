@@ -96,9 +96,7 @@ void Cluster::submit_job() {
 
 void Cluster::random_user() {
     if (market_.empty()) return;
-    auto it = market_.begin();
-    std::advance(it, rng_.below(market_.size()));
-    const JobId id = it->first;
+    const JobId id = *market_order_[rng_.below(market_order_.size())];
     Node& n = node(id.home);
     const uint64_t what = rng_.below(20);
     home_step(n, [&](Home& h, home::Outputs& out) {
@@ -225,22 +223,29 @@ void Cluster::book_step() {
     });
 }
 
-// Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock beside.
+// Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock
+// beside. Whoever was charged is looked at in that step; everybody when the book looks at all.
 void Cluster::check_charges() {
-    const Nanos late = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
     if (crash_chance_ > 0 || break_chance_ > 0 || outage_ || death_chance_ > 0) return;
-    for (const auto& [id, job] : market_) {
-        const JobStats& s = job.report.stats;
-        if (world_.truths[id].went_back) continue;
-        const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
-        const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs;
-        Nanos ran{world_.truths[id].frontier};
-        for (const auto& [at, c] : world_.capsules)
-            if (at.second.id == id) ran = std::max(ran, Nanos{world_.progress(c, now_)});
-        if (book_.charged(id) > ran + Nanos{(stops + 1) * late.ns})
-            world_.fail(id, "ran for " + std::to_string(ran.seconds()) + " s and is charged for " +
-                                std::to_string(book_.charged(id).seconds()));
+    if (book_.looked_at_all()) {
+        for (const auto& [id, job] : market_) check_charge(id, job);
+        return;
     }
+    for (const JobId& id : book_.stored_now())
+        if (const auto job = market_.find(id); job != market_.end()) check_charge(id, job->second);
+}
+
+void Cluster::check_charge(const JobId& id, const MarketJob& job) {
+    const Nanos late = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
+    const JobStats& s = job.report.stats;
+    if (world_.truths[id].went_back) return;
+    const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
+    const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs;
+    Nanos ran{world_.truths[id].frontier};
+    for (const auto* c : world_.capsules.of(id)) ran = std::max(ran, Nanos{world_.progress(c->second, now_)});
+    if (book_.charged(id) > ran + Nanos{(stops + 1) * late.ns})
+        world_.fail(id, "ran for " + std::to_string(ran.seconds()) + " s and is charged for " +
+                            std::to_string(book_.charged(id).seconds()));
 }
 
 void Cluster::connect_market(Node& n) {
@@ -253,7 +258,12 @@ void Cluster::connect_market(Node& n) {
 }
 
 void Cluster::market_hears(const JobReport& report) {
-    MarketJob& job = market_[report.id];
+    const auto [known, is_new] = market_.try_emplace(report.id);
+    if (is_new)
+        market_order_.insert(std::lower_bound(market_order_.begin(), market_order_.end(), report.id,
+                                              [](const JobId* a, const JobId& b) { return *a < b; }),
+                             &known->first);
+    MarketJob& job = known->second;
     job.report = report;
     book_.hears(report, now_);
     book_step();
@@ -298,11 +308,10 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
 
 void Cluster::market_orders() {
     if (market_.empty()) return;
-    auto it = market_.begin();
-    std::advance(it, rng_.below(market_.size()));
-    if (it->second.report.phase == JobPhase::finished) return;
+    const JobId& id = *market_order_[rng_.below(market_order_.size())];
+    if (market_.at(id).report.phase == JobPhase::finished) return;
     const uint64_t what = rng_.below(100);
-    market_send(it->first, what < 70 ? Order::Kind::run : what < 99 ? Order::Kind::suspend : Order::Kind::abort);
+    market_send(id, what < 70 ? Order::Kind::run : what < 99 ? Order::Kind::suspend : Order::Kind::abort);
 }
 
 // Healed: what waits or is frozen is told to run, until it has ended.

@@ -155,6 +155,7 @@ class Cluster {
         std::unique_ptr<Home> home;
         std::unique_ptr<Guest> guest;
         std::optional<Provider> provider;
+        std::map<NodeName, Link> links;  // to guest nodes
         Disk<JobId, HomeJob> home_disk;
         Disk<GuestKey, GuestJob> guest_disk;
         std::vector<guest::ToHome> after_erase;
@@ -213,6 +214,7 @@ class Cluster {
     void book_step();
     void market_restarts();
     void check_charges();
+    void check_charge(const JobId& id, const MarketJob& job);
     std::string what_is_left();
     bool all_finished();
 
@@ -238,7 +240,8 @@ class Cluster {
     WallTime wall() const;
 
     // network.cpp
-    Link& link(const NodeName& home, const NodeName& guest) { return links_[{home, guest}]; }
+    Link& link(const NodeName& home, const NodeName& guest) { return link(node(home), guest); }
+    static Link& link(Node& home, const NodeName& guest) { return home.links[guest]; }
     void to_guest(Node& home, const Peer& peer, const GuestCommand& command);
     void to_home(Node& guest, const NodeName& home, const std::variant<GuestEvent, Expel>& message);
     void transmit(Node& home, const NodeName& guest, const GuestCommand& command);
@@ -295,8 +298,8 @@ class Cluster {
     Nanos book_at_ = Nanos::never();
     std::map<NodeName, Node> nodes_;
     std::vector<NodeName> names_;
-    std::map<std::pair<NodeName, NodeName>, Link> links_;
     std::map<JobId, MarketJob> market_;
+    std::vector<const JobId*> market_order_;  // its keys
     std::map<JobId, std::map<uint64_t, std::pair<NodeName, GuestVerb>>> epochs_;
     uint64_t order_seq_ = 0;
     std::deque<std::string> trace_;

@@ -31,14 +31,14 @@ void Cluster::check_epoch(const GuestCommand& c, const NodeName& guest) {
 
 void Cluster::to_guest(Node& home, const Peer& peer, const GuestCommand& c) {
     check_epoch(c, peer.node);
-    Link& l = link(home.name, peer.node);
+    Link& l = link(home, peer.node);
     if (l.state == Link::State::up) return transmit(home, peer.node, c);
     if (queue_while_down_ && l.queue.size() < queue_max) l.queue.push_back(c);
     if (l.state == Link::State::down) connect(home.name, peer.node);
 }
 
 void Cluster::transmit(Node& home, const NodeName& guest, const GuestCommand& c) {
-    Link& l = link(home.name, guest);
+    Link& l = link(home, guest);
     const uint64_t gen = l.home_gen;
     l.last_guest = std::max(l.last_guest + Nanos{1}, now_ + (fault(slow_chance_) ? ms(100, 3000) : ms(0, 5)));
     say(home.name, " -> ", guest, " ", verb_name(c.verb), " ", GuestKey{c.id, c.epoch});
@@ -104,7 +104,7 @@ void Cluster::break_link(const NodeName& home, const NodeName& guest) {
 
 void Cluster::keep_connected(Node& home) {
     for (const NodeName& guest : home.home->guests_needed())
-        if (link(home.name, guest).state == Link::State::down) connect(home.name, guest);
+        if (link(home, guest).state == Link::State::down) connect(home.name, guest);
 }
 
 void Cluster::connect(const NodeName& home, const NodeName& guest) {

@@ -91,16 +91,16 @@ void Cluster::crash(Node& n) {
     for (const auto& [at, c] : world_.capsules)
         if (at.first == n.name && c.restored) held.push_back(at);
     for (const auto& at : held) world_.kill_job(at, now_);
-    for (auto& [ends, l] : links_) {
-        if (ends.first == n.name) {  // what it sent is still on its way
-            l.state = Link::State::down;
-            l.home_gen = 0;
-            l.queue.clear();
-        }
-        if (ends.second == n.name) {
-            l.guest_gen = 0;
-            if (ends.first != n.name && l.state == Link::State::up) break_link(ends.first, n.name);
-        }
+    for (auto& [guest, l] : n.links) {  // what it sent is still on its way
+        l.state = Link::State::down;
+        l.home_gen = 0;
+        l.queue.clear();
+    }
+    for (auto& [home, other] : nodes_) {
+        const auto l = other.links.find(n.name);
+        if (l == other.links.end()) continue;
+        l->second.guest_gen = 0;
+        if (home != n.name && l->second.state == Link::State::up) break_link(home, n.name);
     }
     const NodeName name = n.name;
     after(outage_ ? *outage_ : faults_ ? ms(10, 5000) : ms(10, 100), [this, name] {

@@ -21,8 +21,8 @@ const Image* World::complete_image(const At& at) const {
 }
 
 bool World::progressing(const JobId& id) const {
-    return std::any_of(capsules.begin(), capsules.end(),
-                       [&](const auto& c) { return c.first.second.id == id && c.second.progressing(); });
+    const auto& of_job = capsules.of(id);
+    return std::any_of(of_job.begin(), of_job.end(), [](const auto* c) { return c->second.progressing(); });
 }
 
 // The copy at `at` has just become able to make progress.
@@ -35,7 +35,7 @@ void World::begin(const At& at, Nanos now) {
     Truth& t = truths[id];
     t.ran = true;
     int copies = 0;
-    for (const auto& [where, other] : capsules) copies += where.second.id == id && other.progressing();
+    for (const auto* other : capsules.of(id)) copies += other->second.progressing();
     if (copies > 1) fail(id, "two copies make progress, the second as " + at.second.text() + " on " + at.first);
     if (t.ended) fail(id, "makes progress on " + at.first + " after its own end");
     if (c.base != t.frontier)
@@ -55,10 +55,12 @@ void World::stop(const At& at, Nanos now) {
 void World::check(const JobId& id, Nanos now) {
     const Truth& t = truths[id];
     if (!t.ran || t.ended || t.cancelled || t.destroyed) return;
-    for (const auto& [where, c] : capsules)
-        if (where.second.id == id && c.alive && c.job && !c.filling && progress(c, now) >= t.frontier) return;
-    for (const auto& [where, image] : images)
-        if (where.second.id == id && image.complete && image.form == MoveForm::stop_and_copy && image.progress == t.frontier) return;
+    for (const auto* copy : capsules.of(id))
+        if (const Capsule& c = copy->second; c.alive && c.job && !c.filling && progress(c, now) >= t.frontier) return;
+    for (const auto* copy : images.of(id)) {
+        const Image& image = copy->second;
+        if (image.complete && image.form == MoveForm::stop_and_copy && image.progress == t.frontier) return;
+    }
     fail(id, "is lost: no copy and no image of it is left");
 }
 

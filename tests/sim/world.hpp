@@ -14,9 +14,11 @@
 //   ended     a job that ended by itself never makes progress again
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agentd/core/guest.hpp"
 
@@ -61,11 +63,53 @@ struct Truth {
     std::optional<int32_t> ended;   // its own end
 };
 
+// Capsules, or images: a map by node, and which of them are of one job.
+template <class T>
+class Copies {
+  public:
+    using At = std::pair<NodeName, GuestKey>;
+    using Map = std::map<At, T>;
+    using Entry = typename Map::value_type;
+
+    auto begin() { return all_.begin(); }
+    auto end() { return all_.end(); }
+    auto begin() const { return all_.begin(); }
+    auto end() const { return all_.end(); }
+    bool empty() const { return all_.empty(); }
+    size_t size() const { return all_.size(); }
+    auto find(const At& at) { return all_.find(at); }
+    auto find(const At& at) const { return all_.find(at); }
+    T& operator[](const At& at) {
+        const auto [it, is_new] = all_.try_emplace(at);
+        if (is_new) of_job_[at.second.id].push_back(&*it);
+        return it->second;
+    }
+    auto erase(typename Map::iterator it) {
+        const auto job = of_job_.find(it->first.second.id);
+        std::erase(job->second, &*it);
+        if (job->second.empty()) of_job_.erase(job);
+        return all_.erase(it);
+    }
+    void erase(const At& at) {
+        if (const auto it = all_.find(at); it != all_.end()) erase(it);
+    }
+    // Those of one job, on all nodes.
+    const std::vector<const Entry*>& of(const JobId& id) const {
+        static const std::vector<const Entry*> none;
+        const auto it = of_job_.find(id);
+        return it == of_job_.end() ? none : it->second;
+    }
+
+  private:
+    Map all_;
+    std::map<JobId, std::vector<const Entry*>> of_job_;
+};
+
 class World {
   public:
     using At = std::pair<NodeName, GuestKey>;
-    std::map<At, Capsule> capsules;
-    std::map<At, Image> images;
+    Copies<Capsule> capsules;
+    Copies<Image> images;
     std::map<JobId, Truth> truths;
     std::string failure;
 

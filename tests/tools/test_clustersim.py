@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """clustersim: seeds that pass say so, one that fails is shown with the fewest faults that it fails with."""
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,12 @@ def test_seeds_that_pass_are_counted():
     assert done.returncode == 0, done.stdout
     assert re.match(r"20 seeds, 0 failed; [\d.]+ simulated hours", done.stdout)
     assert done.stdout.count("\n") == 1
+
+
+def test_its_speed_is_told_as_json():
+    done = json.loads(clustersim("--seeds", "3", "--json", "--nodes", "5", "--jobs", "20").stdout)
+    assert done["seeds"] == 3 and done["failed"] == 0 and done["jobs"] == 20 and done["events"] > 1000
+    assert abs(done["times_real_time"] - done["simulated_s"] / done["cpu_s"]) < 1e-6 * done["times_real_time"]
 
 
 def test_a_seed_that_fails_is_shown_with_few_of_its_faults_and_always_the_same():
