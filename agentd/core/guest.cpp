@@ -40,6 +40,14 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     if (event.state == GuestState::dumping) event.forecast = e.forecast;
     event.error = e.error;
     event.program_error = e.program_error;
+    event.leased = leased(e);
+    event.lapsed = e.stands || (event.state == GuestState::frozen && e.job.lapsed);
+    // Stopped in the middle of a dump: as what stands.
+    if (e.over && e.dump != Entry::Dump::held && runs(e)) {
+        event.state = GuestState::dumping;
+        event.lapsed = true;
+        event.why = stands_still;
+    }
     out.push_back(ToHome{event.id.home, std::move(event), false});
 }
 
@@ -109,12 +117,17 @@ void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
     for (const auto& [key, e] : jobs_) expel(e, out);
 }
 
-void Guest::home_up(const NodeName& home, Outputs& out) const {
+void Guest::home_up(const NodeName& home, Outputs& out) {
+    need_beat(home);
     for (const auto& [key, e] : jobs_) {
         if (key.id.home != home || e.ending != Ending::none) continue;
         tell(e, out);
         expel(e, out);
     }
+}
+
+void Guest::home_down(const NodeName& home) {
+    std::erase_if(jobs_, [&](const auto& j) { return j.first.id.home == home && j.second.job.state == GuestState::failed; });
 }
 
 void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
@@ -165,6 +178,7 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     e.job.from_image = c.verb != GuestVerb::start;
     e.job.kept = kept;
     const Entry& entry = jobs_.emplace(key, std::move(e)).first->second;
+    if (leased(entry)) need_beat(key.id.home);
     // A capsule without a record is ended at the next start, and the home node asks again.
     out.push_back(Persist{entry.job, Durable::later});
     effect(entry, kept ? What::make_place : What::create_capsule, out);
@@ -175,6 +189,10 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
 void Guest::drive(Entry& e, Outputs& out) const {
     if (!runs(e) || e.ending != Ending::none || e.undoing) return;
     if (e.dump == Entry::Dump::making || e.criu == Entry::Criu::coming) return;
+    if (e.over && !e.kill_asked && e.dump == Entry::Dump::none && e.criu == Entry::Criu::none) {
+        stand(e);
+        return tell(e, out);
+    }
     const bool held = e.dump == Entry::Dump::held;
     if (e.dump == Entry::Dump::ahead && !e.kill_asked) {  // called off if something else is wanted by now
         if (e.want != Want::ship || e.ahead_epoch != e.ship_epoch) undo(e, out);
@@ -211,6 +229,7 @@ void Guest::drive(Entry& e, Outputs& out) const {
 // prepare_dump, freeze. Silent while under way: its end is told.
 void Guest::want(Entry& e, Want want, Outputs& out) const {
     if (!runs(e)) return tell(e, out);
+    if (e.over) return on_resume(e, out);  // when it runs again, the home node says it again
     e.why.clear();
     e.want = want;
     drive(e, out);
@@ -227,7 +246,7 @@ void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
     const Want wanted = std::exchange(e.want, Want::run);
     if (wanted != Want::run) e.why = std::move(why);
     now_running(e, out);
-    e.why.clear();
+    if (!e.stands) e.why.clear();
 }
 
 // The job goes on, so its image is not the job.
@@ -255,7 +274,7 @@ void Guest::undo(Entry& e, Outputs& out, What how) const {
     e.undoing = true;
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
-    e.shipping = e.ship_again = e.image_lost = e.live = e.retained = false;
+    e.shipping = e.ship_again = e.image_lost = e.live = e.retained = e.stands = false;
     take_back_shipped(e, out);
     effect(e, how, out);
 }
@@ -301,7 +320,7 @@ void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) 
 // The candidate owns the job. What is held here dies, and its complete image stays until the home node drops it; without
 // an image it stays itself. A job that is not held has gone on since: refused, and the home node takes the decision back.
 void Guest::on_commit(Entry& e, Outputs& out) const {
-    if (!runs(e) || e.dump != Entry::Dump::held) return tell(e, out);
+    if (!runs(e) || e.dump != Entry::Dump::held || e.stands) return tell(e, out);
     if (e.live || e.image_lost) {
         e.retained = true;
         e.why.clear();
@@ -314,14 +333,19 @@ void Guest::on_commit(Entry& e, Outputs& out) const {
 
 void Guest::on_resume(Entry& e, Outputs& out) const {
     if (!runs(e)) return tell(e, out);
+    if (still_over(e, out)) return;
     e.want = Want::run;
     e.why.clear();
     if (e.dump == Entry::Dump::none && e.criu == Entry::Criu::none && !e.undoing) return now_running(e, out);
     drive(e, out);
 }
 
-void Guest::on_release(Entry& e, Outputs& out) const {
-    if (e.job.state != GuestState::held || e.releasing) return tell(e, out);
+void Guest::on_release(Entry& e, Outputs& out) {
+    if (e.job.state != GuestState::held) return tell(e, out);
+    if (e.releasing) return still_over(e, out) ? void() : tell(e, out);
+    e.release_waits = !may_begin(e);
+    if (e.release_waits) return need_beat(e.job.key.id.home);
+    keep_lease(e, out);
     e.releasing = true;
     GuestJob told = e.job;  // `held` on disk means: was told to run
     if (!e.whole) told.state = GuestState::filling;
@@ -340,7 +364,7 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
             return tell(e, out);
         default: break;
     }
-    if (e.dump == Entry::Dump::making || e.undoing) {
+    if ((e.dump == Entry::Dump::making || e.undoing) && !e.over) {
         e.kill_asked = true;
         return;
     }

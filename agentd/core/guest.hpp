@@ -19,7 +19,8 @@
 // undone.
 //
 // A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in memory as `failed`
-// until it is dropped: a second `start` that was under way when the home node heard of it must not start it again.
+// until it is dropped, or the home's connection ends: a second `start` that was under way when the home node heard of it must
+// not start it again.
 //
 // A dump may leave the memory in the job (`live`): then the source goes on standing frozen after the commit, until the
 // home node drops it, and no image of it is the job. A destination that runs before its memory is whole is not the job
@@ -31,7 +32,13 @@
 // After a crash of the daemon, the capsules go on: the shell loads the records and says what it found of each
 // (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
 //
-// What the shell owes: effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
+// A job of another home's has a lease (lease.hpp). tick() sends a beat to each such home in time; each answer gives every job
+// of it a new deadline (keep_lease), which the capsule's PID 1 keeps, whatever becomes of the daemon. Shortly before it the
+// job is frozen to disk, like one that its home wants frozen; at it (`lapsed`) what still runs is stopped and stands, as
+// if found so after a crash. Then it goes on only by a word that its home sends after it has answered a beat: an older one,
+// long on its way, may be of before the home let the job go on elsewhere.
+//
+// What the shell owes: tick() after each step, with a clock that runs on while the machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
 // on for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's
 // `remove`; `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node
 // ends its older one unread, then `home_up`; at start, what lies here without a record is ended and removed.
@@ -65,6 +72,7 @@ struct GuestJob {
     GuestState state = GuestState::starting;
     bool from_image = false;  // came by prepare or keep, not by start
     bool kept = false;        // a checkpoint: nothing of it runs here
+    bool lapsed = false;      // frozen because its lease was over
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool operator==(const GuestJob&) const = default;
@@ -75,7 +83,8 @@ struct Persist { GuestJob job; Durable when = Durable::now; };
 struct Erase { GuestKey key; };  // durable `later`
 // after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown,
 // and would never ask again for a record that a crash has brought back.
-struct ToHome { NodeName home; std::variant<GuestEvent, Expel> message; bool after_erase = false; };
+using HomeWord = std::variant<GuestEvent, Expel, Beat>;
+struct ToHome { NodeName home; HomeWord message; bool after_erase = false; };
 // Effects. Each ends with one call of the Guest's `effect_*` for the same key.
 struct Do {
     enum class What : uint8_t {
@@ -100,6 +109,7 @@ struct Do {
         go_on,            // as undo_dump, and the image stays -> dump_undone
         send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
         drop_checkpoint,  // its image, on its way or not; of no more use
+        keep_lease,       // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
@@ -107,6 +117,8 @@ struct Do {
     int32_t signal = 0;
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
     bool to_keep = false;  // ready_criu: for a dump_to_keep
+    Nanos until = {};      // keep_lease
+    bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
@@ -114,7 +126,8 @@ using Outputs = std::vector<Output>;
 
 class Guest {
   public:
-    explicit Guest(size_t jobs_max = 4096) : jobs_max_(jobs_max) {}
+    // can_stop: jobs here can be stopped whole (they have control groups), so that leases can be kept.
+    explicit Guest(size_t jobs_max = 4096, bool can_stop = true) : jobs_max_(jobs_max), can_stop_(can_stop) {}
 
     // After a crash: one record, and what the shell found of it.
     struct Found {
@@ -122,6 +135,7 @@ class Guest {
         bool job_alive = false;      // the job's root lives
         bool held_by_dump = false;   // its control group stands frozen: a dump was under way
         bool image_complete = false; // a whole image lies here
+        bool lapsed = false;         // it stands because its lease was over, not for a dump
         bool exited = false;
         int32_t wait_status = 0;
     };
@@ -129,9 +143,19 @@ class Guest {
 
     void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out);
     // A fresh connection from a home node: everything of its jobs here is told, also what it may have forgotten.
-    void home_up(const NodeName& home, guest::Outputs& out) const;
+    void home_up(const NodeName& home, guest::Outputs& out);
+    // Its connection has ended, and no other has come: no command of before can arrive any more.
+    void home_down(const NodeName& home);
     // The owner's word: while off, nothing new starts, and every running guest is told to leave.
     void set_accepting(bool accepting, std::string why, guest::Outputs& out);
+
+    // Leases. Beats that are due, and jobs to be frozen; returns when it wants to be called again.
+    Nanos tick(Nanos now, guest::Outputs& out);
+    void beat_answered(const NodeName& home, const Beat& beat, Nanos now, guest::Outputs& out);
+    // After a crash: until when it may run, as PID 1 of its capsule keeps it.
+    void lease_found(const GuestKey& key, Nanos until);
+    // Its deadline has passed, and nothing of it runs.
+    void lapsed(const GuestKey& key, guest::Outputs& out);
 
     // Ends of effects.
     void capsule_ready(const GuestKey& key, guest::Outputs& out);
@@ -196,6 +220,12 @@ class Guest {
         bool shipped_kept = false;   // `shipped` is, or will soon be, on disk
         bool live = false;           // held, and its memory is not in the image
         bool retained = false;       // the candidate owns the job; this is kept in case it fails
+        Nanos until = Nanos::never();  // it may run; never: no deadline was given
+        bool lapsing = false;        // it comes near: is being frozen to disk, once
+        bool over = false;           // it has passed
+        bool stands = false;         // and so the job was stopped (`held`, but by no dump)
+        bool renewed = false;        // its home has answered since; what it says from then on counts
+        bool start_waits = false, release_waits = false;  // for the home's next answer
         bool whole = true;           // all its memory is here
         std::optional<int32_t> early_exit;  // came before the end of the start or release
         MoveForecast forecast;  // of the dump that is under way
@@ -208,6 +238,7 @@ class Guest {
         bool program_error = false;
     };
 
+    static constexpr const char* stands_still = "it stands still since its lease was over";
     // The job exists here and is, but for a dump, running.
     static bool runs(const Entry& e) {
         return e.job.state == GuestState::running || e.job.state == GuestState::dump_ready ||
@@ -236,16 +267,36 @@ class Guest {
     void died(Entry& e, std::string why, guest::Outputs& out) const;
     void recovered_run(Entry& e, const Found& found, guest::Outputs& out);
 
+    // guest_lease.cpp
+    bool leased(const Entry& e) const { return can_stop_ && e.job.spec.lease.ns > 0; }
+    bool may_begin(const Entry& e) const;
+    bool in_lease(const Entry& e) const;
+    void keep_lease(Entry& e, guest::Outputs& out) const;
+    void lapse(Entry& e, guest::Outputs& out) const;
+    void stand(Entry& e) const;
+    void answered(Entry& e, guest::Outputs& out);
+    bool still_over(Entry& e, guest::Outputs& out) const;
+    void need_beat(const NodeName& home);
+
+    void start_now(Entry& e, guest::Outputs& out) const;
     void on_start(const GuestCommand& c, guest::Outputs& out);
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void on_restore_here(Entry& source, const GuestCommand& c, guest::Outputs& out);
     void on_commit(Entry& e, guest::Outputs& out) const;
     void on_resume(Entry& e, guest::Outputs& out) const;
-    void on_release(Entry& e, guest::Outputs& out) const;
+    void on_release(Entry& e, guest::Outputs& out);
     void on_kill(Entry& e, guest::Outputs& out) const;
     void on_drop(Entry& e, guest::Outputs& out);
 
     size_t jobs_max_;
+    // Of a home whose jobs here have leases.
+    struct Tie {
+        Nanos answered = Nanos::never();  // when the newest beat that it answered was sent; never: none
+        Nanos next_beat;
+    };
+    bool can_stop_;
+    std::map<NodeName, Tie> ties_;
+    Nanos clock_, lease_due_ = Nanos::never();  // as the shell last said; when tick() has something to do
     bool accepting_ = true;
     std::string why_not_;
     std::map<GuestKey, Entry> jobs_;

@@ -61,6 +61,11 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
         e.shipped_kept = kept == GuestState::shipped;
         e.job.state = GuestState::running;
         if (!found.held_by_dump) return take_back_shipped(e, out);
+        e.over = leased(e);  // nothing goes on before its home has answered
+        if (found.lapsed) {
+            take_back_shipped(e, out);
+            return stand(e);
+        }
         e.job.state = GuestState::dumping;
         e.dump = Entry::Dump::held;
         e.want = Want::keep;
@@ -84,12 +89,19 @@ void Guest::capsule_ready(const GuestKey& key, Outputs& out) {
         e->criu = Entry::Criu::coming;
         return effect(*e, What::ready_criu, out);
     }
-    // On disk first: a capsule that is found dead later may have run the job.
-    e->starting_job = true;
-    GuestJob told = e->job;
+    e->start_waits = !may_begin(*e);
+    if (e->start_waits) return need_beat(key.id.home);
+    start_now(*e, out);
+}
+
+// On disk first: a capsule that is found dead later may have run the job.
+void Guest::start_now(Entry& e, Outputs& out) const {
+    keep_lease(e, out);
+    e.starting_job = true;
+    GuestJob told = e.job;
     told.state = GuestState::running;
     out.push_back(Persist{std::move(told)});
-    effect(*e, What::start_job, out);
+    effect(e, What::start_job, out);
 }
 
 void Guest::capsule_failed(const GuestKey& key, std::string why, Outputs& out) {
@@ -101,8 +113,9 @@ void Guest::capsule_failed(const GuestKey& key, std::string why, Outputs& out) {
 
 void Guest::now_running(Entry& e, Outputs& out) const {
     e.job.state = GuestState::running;
+    if (e.over && !e.early_exit && !e.gone) stand(e);
     tell(e, out);
-    expel(e, out);
+    if (!e.stands) expel(e, out);
 }
 
 // It ran, and was ended from outside: nothing of it goes on.
@@ -185,6 +198,7 @@ void Guest::dump_held(const GuestKey& key, int64_t image_bytes, bool live, Outpu
     if (e->kill_asked) return drive(*e, out);
     if (e->to_disk && e->want == Want::freeze) {  // the image is the job, and on disk before what ran is killed
         e->job.state = GuestState::frozen;
+        e->job.lapsed = e->lapsing;
         out.push_back(Persist{e->job});
         return end_capsule(*e, Ending::to_frozen, What::finish_dump, out);
     }
@@ -340,6 +354,7 @@ void Guest::restore_running(const GuestKey& key, Outputs& out) {
     e->criu = Entry::Criu::none;
     if (!e->whole) {
         e->job.state = GuestState::filling;
+        if (e->over) return lapsed(key, out);
         return tell(*e, out);
     }
     e->job.state = GuestState::running;

@@ -28,6 +28,7 @@ void Home::load(HomeJob job) {
 }
 
 void Home::restarted(Nanos now, Outputs& out) {
+    began_ = now;
     for (auto& [seq, job] : jobs_) {
         const Reindex indexed(*this, seq);
         if (job.step == MoveStep::prepare || job.step == MoveStep::transfer)
@@ -64,6 +65,7 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     HomeJob job;
     job.id = {node_, next_seq_++};
     job.spec = std::move(s.spec);
+    job.spec.lease = limits_.lease;
     job.terms = std::move(s.terms);
     job.name = std::move(s.name);
     job.user = std::move(s.user);
@@ -363,7 +365,7 @@ void Home::reindex(uint64_t seq) {
         const HomeJob& job = it->second;
         const auto v = volatile_.find(seq);
         if (v != volatile_.end() && job.phase != JobPhase::finished)
-            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at, v->second.save_limit, money_due(job)});
+            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at, v->second.save_limit, money_due(job), lease_due(job)});
         if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
         if (job.step != MoveStep::none) need(job.to.node);
         if (job.saving.epoch.n > 0) need(job.saving.peer.node);

@@ -24,6 +24,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -100,6 +101,7 @@ struct HomeJob {
     uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
     std::vector<Remnant> remnants;
     Nanos cpu_here;        // the part of stats.cpu_time that the present epoch has used
+    bool leased = false, to_leased = false;  // the owner's node, the candidate's, keeps to the job's lease
     Checkpoint checkpoint; // the last whole one
     Remnant saving;        // the one that is being made; epoch 0: none
     Splice splice;
@@ -128,11 +130,12 @@ struct Persist { HomeJob job; Durable when = Durable::now; };
 struct Erase { JobId id; };
 struct ToMarketMsg { ToMarket message; };
 struct ToGuest { Peer peer; GuestCommand command; };
+struct Answer { NodeName node; Beat beat; };  // on the connection that it came on
 // For whoever is attached to the job, and for the log.
 struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning } what; std::string text; };
 // The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it due.
 struct GoneBack { JobId id; };
-using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Tell, GoneBack>;
+using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Answer, Tell, GoneBack>;
 using Outputs = std::vector<Output>;
 }  // namespace home
 
@@ -152,6 +155,7 @@ class Home {
         Nanos checkpoint_every = {};  // of jobs that do not say; 0: never
         std::string address = {};     // of this node's own guests, where checkpoints come to
         uint64_t boot = 0;            // of this machine, another after each; 0: not known, and a restart forgets stretches
+        Nanos lease = Nanos::from_s(600);  // of jobs from now on, on other nodes (lease.hpp); 0: none
     };
     Home(NodeName node, Limits limits);
 
@@ -178,6 +182,7 @@ class Home {
     // The command never left this node (no connection could be made): the step goes back if it can.
     void undelivered(const NodeName& node, const GuestCommand& command, Nanos now, home::Outputs& out);
     void expel(const NodeName& node, const Expel& expel, Nanos now, home::Outputs& out);
+    void beat(const NodeName& node, const Beat& beat, Nanos now, home::Outputs& out);
 
     // It will not come back, or not with what it had: an operator's word. Nothing that ran there may run any more.
     void node_lost(const NodeName& node, Nanos now, home::Outputs& out);
@@ -194,6 +199,9 @@ class Home {
     // The job that this user submitted with this token (a request that is sent again); newest first.
     const HomeJob* find_token(uint32_t uid, uint64_t token) const;
     const std::map<uint64_t, HomeJob>& jobs() const { return jobs_; }
+    // When whatever of it was told to run on another node is sure to stand still, if nothing more is heard from there; never()
+    // if that is not known or leads to nothing.
+    Nanos lease_due(const HomeJob& job) const;
     // Guests that the home needs a connection to now.
     std::vector<NodeName> guests_needed() const;
     bool needs_guest(const NodeName& node) const { return !index_.of_guest(node).empty(); }
@@ -226,6 +234,7 @@ class Home {
         Nanos save_at = Nanos::never();     // the next checkpoint is due
         Nanos save_limit = Nanos::never();  // of the one that is being made
         std::string save_trouble;           // why the last one failed
+        Nanos lease_told = Nanos::never();  // its lease is over, and nothing could be done: counted from that beat
     };
 
     HomeJob* mutable_job(const JobId& id);
@@ -286,6 +295,11 @@ class Home {
     Dues money_dues(const HomeJob& job) const;
     Nanos money_due(const HomeJob& job) const { return std::min(money_dues(job).budget, money_dues(job).day); }
     void money_ends(HomeJob& job, Nanos now, home::Outputs& out);
+    // home_lease.cpp
+    void note_lease(HomeJob& job, const NodeName& node, const GuestEvent& event, Nanos now, home::Outputs& out);
+    Nanos heard_from(const NodeName& node) const;
+    void lease_over(HomeJob& job, Nanos now, home::Outputs& out);
+    void node_gone(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);
     void day_ends(HomeJob& job, Nanos now, home::Outputs& out);
     void take_day(HomeJob& job, const JobNote& note);
@@ -319,6 +333,9 @@ class Home {
     std::map<uint64_t, Volatile> volatile_;
     HomeIndex index_;
     std::vector<uint64_t> finished_;             // settled, oldest first
+    std::map<NodeName, Nanos> heard_;            // when its last beat was answered, or from when on it counts
+    Nanos began_;                                // this process
+    std::set<NodeName> silent_;                  // not heard from since a lease there was over
 };
 
 }  // namespace souk

@@ -120,6 +120,7 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
     add_remnant(job, old, job.epoch);
     send(old, job.id, job.epoch, GuestVerb::kill, out);
     if (from_checkpoint) job.epoch = job.checkpoint.epoch;
+    job.leased = false;
     job.phase = from_checkpoint ? JobPhase::frozen : JobPhase::waiting;
     job.cpu_here = {};
     job.splice.due = true;
@@ -174,12 +175,16 @@ void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
             else
                 take_back(job, why, job.step == MoveStep::release, now, out);
         }
-        if (job.at.node != node) continue;
-        if (job.step == MoveStep::kill_old)
-            source_is_off(job, now, out);
-        else if (job.step != MoveStep::release && job.phase != JobPhase::waiting)
-            go_back(job, why, now, out);
+        if (job.at.node == node) node_gone(job, why, now, out);
     }
+}
+
+// Its owner's node, for certain.
+void Home::node_gone(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
+    if (job.step == MoveStep::kill_old)
+        source_is_off(job, now, out);
+    else if (job.step != MoveStep::release && job.phase != JobPhase::waiting)
+        go_back(job, why, now, out);
 }
 
 }  // namespace souk

@@ -65,6 +65,7 @@ void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) 
 }
 
 void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
+    silent_.erase(node);
     HomeJob* job = mutable_job(event.id);
     const Reindex indexed(*this, event.id.seq);
     if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
@@ -79,6 +80,7 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
         v.pid = event.pid;
         v.pid_epoch = event.epoch;
     }
+    note_lease(*job, node, event, now, out);
     if (moves_there) return candidate(*job, event, now, out);
     prove_clock(*job, event, now);
     tally_cpu(*job, event);
@@ -150,6 +152,14 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             if (e.state != GuestState::running) return owner_running(job, e, now, out);
             persist(job, out, Durable::later);  // its node says it again
             return steady(job, now, out);
+        case GuestState::dumping:  // it has run there, and its lease was over before this node heard of it
+        case GuestState::frozen:
+            job.phase = JobPhase::running;
+            job.comment.clear();
+            add_place(job);
+            persist(job, out);
+            vol(job).deadline = Nanos::never();
+            return owner_running(job, e, now, out);
         default: return;
     }
 }
@@ -161,6 +171,7 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             bool news = job.running_since == Nanos::never();  // it stood: from here on it is paid for
             start_clock(job, now);
             if (news) persist(job, out, Durable::later);
+            if (std::exchange(v.lease_told, Nanos::never()) != Nanos::never()) job.comment.clear();
             if (job.cancelled) return end_by_cancel(job, now, out);
             if (!e.why.empty() && job.saving.epoch.n > 0) saving_failed(job, e.why, now, out);
             if (v.cannot_move != e.cannot_move) {
@@ -192,7 +203,10 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
                 return report(job, now, out);
             }
             [[fallthrough]];
-        default: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);  // left over from a move given up
+        default:  // left over from a move given up, or its lease was over
+            stop_clock(job, now);
+            report(job, now, out);
+            return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
     }
 }
 
@@ -236,6 +250,7 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             start_clock(job, now);
             persist(job, out);
             return steady(job, now, out);
+        case GuestState::exited: return ended(job, e, now, out);  // it went on, and that was not heard
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed: return go_back(job, "its image on " + job.at.node + " is lost", now, out);
@@ -289,12 +304,18 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
 
 void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
-        case GuestState::retained:
         case GuestState::frozen:
+            // Not by the decision: it had gone on since, and its image is newer than what was moved.
+            if (e.lapsed) return take_back(job, "the source was not held", true, now, out);
+            [[fallthrough]];
+        case GuestState::retained:
         case GuestState::killed:
         case GuestState::exited:
         case GuestState::failed:
         case GuestState::unknown: return source_is_off(job, now, out);
+        case GuestState::dumping:
+            if (e.lapsed) return take_back(job, "the source was not held", false, now, out);
+            return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
             start_clock(job, now);
@@ -335,8 +356,10 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
                 case GuestState::running: return arrived(job, now, out);
                 case GuestState::exited:
                 case GuestState::killed:  // it has run there, so the image of before is not the job any more
-                    arrived(job, now, out);
-                    return owner_running(job, e, now, out);
+                case GuestState::dumping:  // until its lease was over
+                case GuestState::frozen:
+                    arrived(job, now, out);  // and it may be under way elsewhere by now
+                    return guest_event(NodeName(job.at.node), e, now, out);
                 case GuestState::failed:
                 case GuestState::unknown: return take_back(job, why, true, now, out);
                 default: return;
@@ -357,6 +380,7 @@ Nanos Home::tick(Nanos now, Outputs& out) {
         if (v.save_limit <= now) saving_failed(job, "it took too long", now, out);
         if (v.save_at <= now) begin_checkpoint(job, now, out);
         if (money_due(job) <= now) money_ends(job, now, out);
+        if (lease_due(job) <= now) lease_over(job, now, out);
     }
     return index_.next_due();
 }

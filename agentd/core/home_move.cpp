@@ -12,6 +12,8 @@ using namespace home;
 
 void Home::take(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     const bool run = order.kind == Order::Kind::run;
+    if (run && silent_.contains(order.node) && order.node != job.at.node)
+        return fail_order(job, order.node, "node " + order.node + " is not heard from", out);
     if (run && job.phase == JobPhase::waiting) return start(job, order, now, out);
     if (run && (job.phase == JobPhase::frozen || job.at.node != order.node)) return move(job, order, now, out);
     if (!run && job.phase == JobPhase::running) return freeze(job, now, out);
@@ -32,6 +34,7 @@ void Home::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, Gue
     c.epoch = epoch;
     c.verb = verb;
     c.spec = job.spec;
+    if (peer.node == node_) c.spec.lease = {};  // one daemon is both
     c.memory_mb = job.terms.memory_mb;
     c.cpus = job.terms.cpus;
     out.push_back(ToGuest{peer, std::move(c)});
@@ -41,6 +44,7 @@ void Home::start(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.at = {order.node, order.address};
     job.epoch = job.last_epoch = job.last_epoch.next();
     job.cpu_here = {};
+    job.leased = false;
     job.phase = JobPhase::starting;
     job.stay_run = job.stats.run_time;
     job.boot = limits_.boot;
@@ -59,6 +63,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
     job.to = {order.node, order.address};
     job.to_epoch = job.last_epoch = job.last_epoch.next();
+    job.to_leased = false;
     job.step = MoveStep::prepare;
     v.source_ready = job.from_frozen;
     v.destination_ready = false;
@@ -184,6 +189,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     const Peer old = std::exchange(job.at, std::exchange(job.to, Peer{}));
     const Epoch old_epoch = std::exchange(job.epoch, job.to_epoch);
+    job.leased = std::exchange(job.to_leased, false);
     job.cpu_here = {};
     job.step = MoveStep::none;
     job.phase = JobPhase::running;

@@ -46,6 +46,7 @@ struct JobSpec {
     Ipv4 address;                   // own: given by its home
     Nanos checkpoint_every;         // while it runs; 0: as its home's node is configured
     bool restart = false;           // its node is lost, and there is no checkpoint: it may begin anew
+    Nanos lease;                    // without its home for that long, nothing of it runs (lease.hpp); 0: no such limit
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -116,6 +117,8 @@ struct GuestEvent {
     MoveForecast forecast;      // dumping: of the move that it is dumped for
     std::string cannot_move;    // running: why; empty: as far as is known it can
     int32_t pid = 0;            // running: of its first process, on that node
+    bool leased = false;        // it keeps to its lease there
+    bool lapsed = false;        // dumping, frozen: since its lease was over, and not because its home said so
     Nanos cpu_time;             // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
     // exited: bytes that it wrote to stdout and stderr, all of them; frozen, of a checkpoint: until then
     uint64_t output_end[2] = {0, 0};
@@ -129,6 +132,13 @@ struct Expel {
     JobId id;
     Epoch epoch;
     bool operator==(const Expel&) const = default;
+};
+
+// Guest to home, and back as its answer: of the leases of all jobs of that home there (lease.hpp). `sent` is of the
+// guest's clock, which runs on while the machine sleeps.
+struct Beat {
+    Nanos sent;
+    bool operator==(const Beat&) const = default;
 };
 
 }  // namespace souk

@@ -54,6 +54,7 @@ void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step)
     guest::Outputs out;
     step(guest_, out);
     for (guest::Output& o : out) apply(o);
+    tick_guest();
 }
 
 void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&)>& step) {
@@ -69,6 +70,14 @@ void Agent::tick_home() {
     for (home::Output& o : out) apply(o);
     home_timer_.cancel();
     if (next != Nanos::never()) home_timer_ = loop_.at(next, [this] { tick_home(); });
+}
+
+void Agent::tick_guest() {
+    guest::Outputs out;
+    const Nanos next = guest_.tick(Loop::now(), out);
+    for (guest::Output& o : out) apply(o);
+    guest_timer_.cancel();
+    if (next != Nanos::never()) guest_timer_ = loop_.at(next, [this] { tick_guest(); });
 }
 
 void Agent::after_commit(std::function<void()> fn) {
@@ -162,6 +171,7 @@ void Agent::apply(home::Output& output) {
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
+    if (auto* a = std::get_if<home::Answer>(&output)) return (void)peers_->to_guest(a->node, a->beat);
     if (auto* b = std::get_if<home::GoneBack>(&output)) return after_commit([this, id = b->id] { gone_back(id); });
     tell(std::get<home::Tell>(output));
 }

@@ -61,6 +61,7 @@ class Agent {
     void erase(const char* kind, const std::string& key);
     void commit_later();
     void tick_home();
+    void tick_guest();
     static Nanos unix_now();
     static WallTime wall_now();
 
@@ -95,7 +96,7 @@ class Agent {
     void home_up(const NodeName& node);
     Status from_home(const NodeName& node, const wire::Frame& frame);
     void guest_command(const NodeName& from, const GuestCommand& command);
-    void to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message);
+    void to_home(const NodeName& home, const guest::HomeWord& message);
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
     Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to) const;
@@ -126,7 +127,8 @@ class Agent {
     const Config config_;
     std::unique_ptr<StateDb> db_;
     Home home_;
-    Guest guest_;
+    static constexpr size_t guests_max = 4096;
+    Guest guest_{guests_max, false};
     std::unique_ptr<Provider> provider_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
@@ -145,7 +147,7 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_;
+    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;

@@ -36,6 +36,11 @@ Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
             if (winch.id.home == node) stdio_winch(winch);
             return {};
         }
+        case wire::FrameType::beat: {
+            TRY_ASSIGN(const Beat beat, wire::unpack<Beat>(f.body));
+            guest_step([&](Guest& g, guest::Outputs& out) { g.beat_answered(node, beat, Loop::now(), out); });
+            return {};
+        }
         default: return fail("a home does not send frames of type " + std::to_string(static_cast<int>(f.type)));
     }
 }
@@ -46,7 +51,8 @@ void Agent::guest_command(const NodeName& from, const GuestCommand& command) {
     if (Cell* c = cell({command.id, command.epoch})) c->resync();
 }
 
-void Agent::to_home(const NodeName& home, const std::variant<GuestEvent, Expel>& message) {
+void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
+    if (const auto* beat = std::get_if<Beat>(&message)) return (void)peers_->to_home(home, *beat);
     if (const auto* expel = std::get_if<Expel>(&message)) {
         if (home != config_.node) return (void)peers_->to_home(home, *expel);
         return after_commit([this, e = *expel] {
@@ -126,6 +132,7 @@ void Agent::carry_out(const guest::Do& effect) {
             transfers_->cancel_sending(effect.key);
             return c->remove();
         case What::signal: return c->signal(effect.signal);
+        case What::keep_lease: return c->keep_lease(effect.until, effect.stands);
     }
 }
 
@@ -260,6 +267,8 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::movable: return g.movable(key, e.why, out);
             case Kind::pages_whole: return g.pages_whole(key, out);
             case Kind::pages_lost: return g.pages_lost(key, e.why, out);
+            case Kind::lease_found: return g.lease_found(key, Nanos{e.bytes});
+            case Kind::lapsed: return g.lapsed(key, out);
             case Kind::removed: return;
         }
     });

@@ -35,6 +35,11 @@ Status Agent::from_guest(const NodeName& node, const wire::Frame& f) {
             home_step([&](Home& h, home::Outputs& out) { h.expel(node, expel, Loop::now(), out); });
             return {};
         }
+        case wire::FrameType::beat: {
+            TRY_ASSIGN(const Beat beat, wire::unpack<Beat>(f.body));
+            home_step([&](Home& h, home::Outputs& out) { h.beat(node, beat, Loop::now(), out); });
+            return {};
+        }
         case wire::FrameType::stdio_data: {
             TRY_ASSIGN(const wire::StdioData data, wire::unpack<wire::StdioData>(f.body));
             stdio_data(node, data);

@@ -125,6 +125,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     peers.guest_needed = [this](const NodeName& node) { return home_.needs_guest(node); };
     peers.guest_drained = [](const NodeName&) {};
     peers.home_up = [this](const NodeName& node) { home_up(node); };
+    peers.home_down = [this](const NodeName& node) { guest_step([&](Guest& g, guest::Outputs&) { g.home_down(node); }); };
     peers.from_home = [this](const NodeName& node, const wire::Frame& f) { return from_home(node, f); };
     peers.home_drained = [this](const NodeName& node) {
         for (const auto& [key, c] : cells_)
@@ -249,6 +250,7 @@ Status Agent::open_cgroups() {
         return {};
     }
     cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
+    if (!cgroups_->layout().v2.empty()) guest_ = Guest(guests_max, true);
     site_.cgroups = cgroups_.get();
     site_.cgroup_parent = node + "/jobs";
     // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so that a busy job cannot

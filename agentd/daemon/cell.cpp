@@ -145,6 +145,7 @@ void Cell::connect(Fd connection) {
         if (exit) exit_watch_ = std::move(*exit);
     }
     (void)client_.hello(acked_[0], acked_[1]);
+    tell_lease();
     update_watch();
 }
 
@@ -245,6 +246,15 @@ void Cell::client_event(CapsuleClient::Event& e) {
             event.flag = e.value != 0;
             return site_.event(key_, std::move(event));
         }
+        case InitEventKind::leased: {
+            if (lease_until_ != Nanos::never()) return;
+            lease_until_ = Nanos{static_cast<int64_t>(e.offset)};
+            watch_lease();
+            CellEvent event{};
+            event.kind = CellEvent::Kind::lease_found;
+            event.bytes = lease_until_.ns;
+            return site_.event(key_, std::move(event));
+        }
         case InitEventKind::helpers_ready:
             if (e.value != 0) return criu_failed("make way for CRIU in its capsule: " + e.trouble());
             helpers_in_ = true;
@@ -320,6 +330,7 @@ void Cell::find_pid() {
 void Cell::kill_capsule() {
     const bool lives = capsule_ && !gone_;
     capsule_ending_ = true;
+    lease_timer_.cancel();
     // CRIU first: where it sees its agentd gone before it dies it would let the connections of what it dumped speak again.
     if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
     if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
@@ -335,6 +346,7 @@ void Cell::capsule_ended() {
     if (gone_) return;
     gone_ = true;
     exit_watch_.close();
+    lease_timer_.cancel();
     // The last words may still lie in the socket, the job's exit among them.
     for (int i = 0; i < 64 && client_; ++i) {
         auto events = client_.on_readable();
@@ -415,6 +427,7 @@ Guest::Found Cell::adopt() {
     if (job_group_ && found.job_alive) {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
+        found.lapsed = lapsed_ = found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
     }
     // A checkpoint that was on its way.
     if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();

@@ -36,6 +36,8 @@ struct CellEvent {
         capsule_ready, capsule_failed, started, not_started, criu_ready, criu_failed, froze, dump_held, dump_failed,
         dump_undone, restore_held, restore_failed, restore_running, gone, exited, stopped,
         pages_whole, pages_lost,
+        lease_found,  // bytes: until when, by the loop's clock
+        lapsed,
         movable,  // why: what keeps it from moving; empty: nothing that is known
         removed,  // nothing of it is left: the Cell may go
     } kind;
@@ -110,6 +112,9 @@ class Cell {
     void kill_capsule();
     void remove();
     void signal(int number);
+    // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands: what the last deadline
+    // stopped stays so.
+    void keep_lease(Nanos until, bool stands);
     // Looks whether the job, while it runs, can move.
     void look();
     bool looked() const { return looked_; }
@@ -197,6 +202,12 @@ class Cell {
     std::string what_killed() const;
     void look_soon();
     void find_pid();
+    void tell_lease();
+    void watch_lease();
+    void lease_is_over();
+    bool past_lease() const;
+    void mark_lapsed(bool lapsed);
+    bool let_group_run();
     Result<MoveFacts> move_facts(double link_bytes_per_s) const;
     Status plan_dump(double link_bytes_per_s);
     std::optional<AheadFacts> ahead_facts() const;
@@ -239,6 +250,9 @@ class Cell {
     Decided decided_ = Decided::nothing;
     bool to_keep_ = false, image_stays_ = false;  // a checkpoint is made; it is, and the job goes on
     bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
+    Nanos lease_until_ = Nanos::never();
+    Timer lease_timer_;
+    bool lapsed_ = false;  // its group is frozen because its lease was over, whether for a dump as well or not
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false, resync_wanted_ = false;
     bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored

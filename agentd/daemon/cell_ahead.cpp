@@ -69,6 +69,10 @@ Result<AheadSource*> Cell::ahead_round() {
         return true;
     };
     const auto more = look();
+    if (past_lease()) {  // it stands from here on
+        mark_lapsed(true);
+        return fail("its lease is over");
+    }
     TRY(job_group_->thaw());
     a.longest_stop = std::max(a.longest_stop, Loop::now() - stopped);
     if (!more) return tl::unexpected(more.error());

@@ -152,10 +152,7 @@ void Cell::criu_failed(const std::string& why) {
     if (plan == Plan::dumping && client_) (void)client_.undrain();  // CRIU may have died while it held
     if (helpers_in_ && client_) (void)client_.helpers_leave();
     helpers_in_ = false;
-    if (group_frozen_) {
-        (void)job_group_->thaw();
-        group_frozen_ = false;
-    }
+    (void)let_group_run();
     update_watch();
     if (plan == Plan::restoring) return tell(CellEvent::Kind::restore_failed, why);
     if (plan == Plan::dumping) mend_connections();
@@ -411,10 +408,7 @@ void Cell::undo_dump() {
     awaited_ = false;
     page_write_.reset();
     if (client_) (void)client_.undrain();
-    if (group_frozen_) {
-        (void)job_group_->thaw();
-        group_frozen_ = false;
-    }
+    (void)let_group_run();
     const bool held = criu_ && criu_.phase() == CriuPhase::dump_held;
     if (!held) mend_connections();
     open_port();

@@ -102,6 +102,7 @@ Result<Config> load_config(const std::string& path) {
         {"on_market", boolean(c.on_market)},
         {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000)},
         {"checkpoint_every_s", seconds(c.home.checkpoint_every, 0, 31'536'000)},
+        {"lease_s", seconds(c.home.lease, 0, 31'536'000)},
         {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400)},
     };
     TRY(settings::load(path, keys));

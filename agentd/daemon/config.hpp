@@ -37,7 +37,7 @@ struct Config {
     int64_t memory_mb = 0;         // 0: all
     std::string frames = "always";
     bool on_market = true;
-    Home::Limits home;             // also checkpoint_every_s: of jobs that do not say, 0: never; budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
+    Home::Limits home;             // also checkpoint_every_s: of jobs that do not say, 0: never; lease_s (agentd/core/lease.hpp), 0: none; budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
 };
 
 Result<Config> load_config(const std::string& path);

@@ -172,7 +172,10 @@ void Peers::incoming_closed(uint64_t number) {
     if (it == connections_.end()) return;
     const std::unique_ptr<Incoming> in = std::move(it->second);
     connections_.erase(it);
-    if (const auto home = incoming_.find(in->node); home != incoming_.end() && home->second == in.get()) incoming_.erase(home);
+    if (const auto home = incoming_.find(in->node); home != incoming_.end() && home->second == in.get()) {
+        incoming_.erase(home);
+        handlers_.home_down(in->node);
+    }
     if (in->role == wire::Role::image) handlers_.image_closed(number);
 }
 

@@ -32,6 +32,7 @@ class Peers {
         std::function<void(const NodeName&)> guest_drained;
         // This node as a guest.
         std::function<void(const NodeName&)> home_up;
+        std::function<void(const NodeName&)> home_down;
         std::function<Status(const NodeName&, const wire::Frame&)> from_home;
         std::function<void(const NodeName&)> home_drained;
         // A connection that brings an image: each frame after the hello; the end.

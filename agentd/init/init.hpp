@@ -60,6 +60,10 @@ static_assert(sizeof(souk_residue) <= SOUK_WHAT_MAX);
 
 struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
+    int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
+    uint64_t lease_until;      // 0: no lease
+    bool lease_told;
+    char freezer_word[16];
     souk_state state;
     bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, greeted, welcome_told;
     bool children_left;
@@ -136,6 +140,10 @@ void helpers_leave();
 // shm.cpp: the private /dev/shm to and from one file. Null, or what failed (errno set).
 const char* shm_save(int image_dir);
 const char* shm_load(int image_dir);
+
+// lease.cpp
+void keep_lease(uint64_t until, int freezer, const char* word, size_t n);
+void on_lease_timer();
 
 // affinity.cpp
 const char* affinity_save(int image_dir);  // null, or what failed (errno set)

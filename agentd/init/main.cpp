@@ -20,7 +20,7 @@ void begin() {
     g.conn = 4;
     fcntl(g.dir, F_SETFD, FD_CLOEXEC);
     fcntl(g.conn, F_SETFD, FD_CLOEXEC);
-    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = -1;
+    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.lease_timer = g.freezer = -1;
     for (int& fd : g.job_end) fd = -1;
     g.in.eof_at = UINT64_MAX;
     g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = true;
@@ -34,7 +34,7 @@ void begin() {
 
 [[noreturn]] void loop() {
     for (;;) {
-        enum { signals, door, agent, exec, input, output, error, count };
+        enum { signals, door, agent, exec, lease, input, output, error, count };
         struct pollfd p[count];
         for (pollfd& one : p) one = {-1, 0, 0};
         p[signals] = {g.child_signals, POLLIN, 0};
@@ -42,11 +42,13 @@ void begin() {
         // What could not be told is told when the socket takes more; nothing else is asked before its answer is.
         p[agent] = {g.conn, static_cast<short>((g.greeted && g.answer.waits ? 0 : POLLIN) | (g.blocked ? POLLOUT : 0)), 0};
         p[exec] = {g.exec_pipe, POLLIN, 0};
+        p[lease] = {g.lease_timer, POLLIN, 0};
         if (input_waits()) p[input] = {g.in.fd, POLLOUT, 0};
         // When the dump kills the job its pipes end, which is no end of the job's output.
         for (int i = 0; i < SOUK_STREAMS && g.state != SOUK_DRAINED_STATE; ++i)
             if (g.out[i].kept.len < SOUK_OUTPUT_WINDOW) p[output + i] = {g.out[i].fd, POLLIN, 0};
         if (poll(p, count, -1) < 0) continue;
+        if (p[lease].revents) on_lease_timer();
         for (int i = 0; i < SOUK_STREAMS; ++i)
             if (p[output + i].revents) read_output(&g.out[i], false);
         if (p[exec].revents) on_exec_pipe();

@@ -27,7 +27,7 @@ void hello(const souk_msg* m) {
     g.safe_from[0] = m->offset;
     g.safe_from[1] = m->limit;
     for (int i = 0; i < SOUK_STREAMS; ++i) send_from(&g.out[i], g.safe_from[i]);
-    g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = false;
+    g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = g.lease_told = false;
     g.stop_told = !g.stopped;
     g.greeted = true;
 }
@@ -120,6 +120,7 @@ void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_f
         case SOUK_RESTORED: return restored();
         case SOUK_KEEP: return keep(fd);
         case SOUK_LET_GO: return let_go();
+        case SOUK_LEASE: return keep_lease(m->offset, fd, bytes, n);
         case SOUK_QUIT: _exit(0);
     }
     say("ignored an unknown message", 0);
@@ -207,6 +208,7 @@ void flush() {
     if (g.conn < 0 || !g.greeted) return;
     if (!g.welcome_told) g.welcome_told = tell_welcome();
     if (!g.welcome_told) return;
+    if (g.lease_until && !g.lease_told) g.lease_told = send_record(SOUK_LEASED, 0, 0, g.lease_until, 0, nullptr, 0);
     if (g.answer.waits) g.answer.waits = !tell_answer();
     if (g.state == SOUK_NOT_STARTED && !g.failure_told)
         g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0, g.failure, strlen(g.failure));

@@ -62,6 +62,8 @@ class CapsuleClient {
     // A copy of `fd` stays open in souk-init until let_go(). At most SOUK_KEPT_MAX.
     Status keep(int fd) { return send(SOUK_KEEP, 0, 0, 0, 0, {}, fd); }
     Status let_go() { return send(SOUK_LET_GO); }
+    // `freezer` and `word` stop the job (Cgroup::open_freezer): souk-init does so at `until_ns` of CLOCK_BOOTTIME.
+    Status lease(uint64_t until_ns, int freezer, std::string_view word) { return send(SOUK_LEASE, 0, 0, until_ns, 0, word, freezer); }
     // Ends souk-init and whatever is left in the capsule.
     Status quit() { return send(SOUK_QUIT); }
 

@@ -225,11 +225,23 @@ Status Cgroup::wait_v1_freezer(std::string_view state, Nanos wait_max) const {
     }
 }
 
-Status Cgroup::freeze(Nanos wait_max) const {
+std::string_view Cgroup::freezer_word() const { return tracker().v2 ? "1" : "FROZEN"; }
+
+Result<Fd> Cgroup::open_freezer() const {
     const Member& member = tracker();
-    const Status asked = member.v2 ? write_file(member.dir.get(), "cgroup.freeze", "1")
-                                   : write_file(member.dir.get(), "freezer.state", "FROZEN");
+    return open_at(member.dir.get(), member.v2 ? "cgroup.freeze" : "freezer.state", O_RDWR);
+}
+
+Status Cgroup::stop() const {
+    const Member& member = tracker();
+    const Status asked = write_file(member.dir.get(), member.v2 ? "cgroup.freeze" : "freezer.state", freezer_word());
     if (!asked) return wrap("freeze " + member.path, asked.error());
+    return {};
+}
+
+Status Cgroup::freeze(Nanos wait_max) const {
+    TRY(stop());
+    const Member& member = tracker();
     const Status frozen = member.v2 ? wait_event("frozen 1", wait_max) : wait_v1_freezer("FROZEN", wait_max);
     if (frozen) return {};
     if (const Status thawed = thaw(); !thawed) return wrap(frozen.error().message, thawed.error());

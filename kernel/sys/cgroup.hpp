@@ -89,6 +89,11 @@ class Cgroup {
     // and then the group is thawed again.
     Status freeze(Nanos wait_max) const;
     Status thaw() const;
+    // Asks for it, and does not wait: nothing here runs code of its own from then on.
+    Status stop() const;
+    // The file that stops it, open for reading and writing, and what to write there: for a process that outlives this one.
+    Result<Fd> open_freezer() const;
+    std::string_view freezer_word() const;
     // SIGKILL to every process here and below, frozen or not; returns when all have exited. ETIMEDOUT.
     Status kill_all(Nanos wait_max) const;
     // Kills, then removes the group and those below. ETIMEDOUT; ok if it is gone already.

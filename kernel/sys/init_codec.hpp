@@ -49,6 +49,7 @@ enum class InitEventKind : uint8_t {
     prepared = SOUK_PREPARED,
     loaded = SOUK_LOADED,
     failed = SOUK_FAILED,
+    leased = SOUK_LEASED,
     closed,  // the connection ended (made by CapsuleClient)
 };
 

@@ -29,6 +29,7 @@ enum {
 #define SOUK_CTL_NAME "ctl.sock"
 #define SOUK_EXIT_NAME "exit"
 #define SOUK_LOG_NAME "init.log"
+#define SOUK_LAPSED_NAME "lapsed"  // there: the job's group was frozen because its lease was over
 
 // Field use is written beside each type; fields not named are 0. "+x" is what follows the struct.
 enum souk_type {
@@ -56,6 +57,8 @@ enum souk_type {
                            // which memory that has not come yet would read as zeros
     SOUK_LET_GO,           // closes all that is kept
     SOUK_QUIT,             // end, and with it whatever is left in the namespace
+    SOUK_LEASE,            // offset: until then (CLOCK_BOOTTIME, ns) the job may run; + fd: the file that freezes its
+                           // group +what to write there. Replaces the one before
     // souk-init to agentd
     SOUK_WELCOME = 64,     // + souk_welcome: answer to HELLO
     SOUK_STARTED,          // value = pid of the root inside; stream = 1: with the terminal offset, limit = RDEV, DEV
@@ -71,6 +74,7 @@ enum souk_type {
     SOUK_PREPARED,         // value = errno +text, or fds: the job's stdin, stdout, stderr; or its terminal
     SOUK_LOADED,           // value = errno +text, or +souk_residue
     SOUK_FAILED,           // value = errno +text: the capsule could not be set up; souk-init ends
+    SOUK_LEASED,           // after a WELCOME: offset of the last LEASE, if there was one
 };
 
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };

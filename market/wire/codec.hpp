@@ -28,7 +28,7 @@ inline constexpr FrameType frame_type = FrameType{};
     X(Hello, hello) X(Welcome, welcome) X(ErrorText, error) X(Ok, ok) X(CtlRequest, ctl_request)             \
     X(CtlReply, ctl_reply) X(JobReport, job_report) X(ProviderReport, provider_report)                       \
     X(OrderFailed, order_failed) X(Order, order) X(JobNote, job_note) X(ProviderNote, provider_note)         \
-    X(Directory, directory) X(NodeLost, node_lost) X(GuestCommand, guest_command) X(GuestEvent, guest_event) X(Expel, expel)        \
+    X(Directory, directory) X(NodeLost, node_lost) X(GuestCommand, guest_command) X(GuestEvent, guest_event) X(Expel, expel) X(Beat, beat)        \
     X(StdioData, stdio_data) X(StdioAck, stdio_ack) X(StdioInput, stdio_input)                               \
     X(StdioInputAck, stdio_input_ack) X(StdioWinch, stdio_winch) X(ImageBegin, image_begin)                  \
     X(ImageResult, image_result) X(PagesState, pages_state) X(AheadBegin, ahead_begin) X(Submit, submit) X(Submitted, submitted)        \

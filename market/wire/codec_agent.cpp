@@ -53,6 +53,8 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.stdout_end = v.output_end[0];
     m.stderr_end = v.output_end[1];
     m.input_end = v.input_end;
+    m.leased = v.leased;
+    m.lapsed = v.lapsed;
     m.cannot_move = fill_line(v.cannot_move, a);
     m.pid = v.pid;
     if (v.state == GuestState::dumping) m.forecast = fill_forecast(v.forecast, a);
@@ -77,6 +79,8 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.output_end[0] = c.count("stdout_end", m.stdout_end);
     v.output_end[1] = c.count("stderr_end", m.stderr_end);
     v.input_end = c.count("input_end", m.input_end);
+    v.leased = m.leased;
+    v.lapsed = m.lapsed;
     return v;
 }
 
@@ -86,6 +90,10 @@ void fill(const Expel& v, Pb__Expel& m, Arena& a) {
 }
 
 Expel take(const Pb__Expel& m, Check& c) { return {c.job(m.id), c.epoch("epoch", m.epoch)}; }
+
+void fill(const Beat& v, Pb__Beat& m, Arena&) { m.sent = v.sent.ns; }
+
+Beat take(const Pb__Beat& m, Check& c) { return {c.span("sent", m.sent)}; }
 
 void fill(const StdioData& v, Pb__StdioData& m, Arena& a) {
     m.id = fill_id(v.id, a);
@@ -213,6 +221,7 @@ ImageResult take(const Pb__ImageResult& m, Check& c) {
 SOUK_WIRE_CODEC(GuestCommand, Pb__GuestCommand, pb__guest_command)
 SOUK_WIRE_CODEC(GuestEvent, Pb__GuestEvent, pb__guest_event)
 SOUK_WIRE_CODEC(Expel, Pb__Expel, pb__expel)
+SOUK_WIRE_CODEC(Beat, Pb__Beat, pb__beat)
 SOUK_WIRE_CODEC(StdioData, Pb__StdioData, pb__stdio_data)
 SOUK_WIRE_CODEC(StdioAck, Pb__StdioAck, pb__stdio_ack)
 SOUK_WIRE_CODEC(StdioInput, Pb__StdioInput, pb__stdio_input)

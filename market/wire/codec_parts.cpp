@@ -245,6 +245,7 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     m->address = spec.address.n;
     m->checkpoint_every = spec.checkpoint_every.ns;
     m->restart = spec.restart;
+    m->lease = spec.lease.ns;
     m->cols = spec.cols;
     return m;
 }
@@ -298,6 +299,7 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     spec.address = {m->address};
     spec.checkpoint_every = c.span("checkpoint_every", m->checkpoint_every);
     spec.restart = m->restart;
+    spec.lease = c.span("lease", m->lease);
     spec.rows = c.cells("rows", m->rows);
     spec.cols = c.cells("cols", m->cols);
     return spec;

@@ -41,6 +41,7 @@ enum class FrameType : uint16_t {
     stdio_input = 53,      // home to guest: what the job is to read
     stdio_input_ack = 54,  // guest to home
     stdio_winch = 55,      // home to guest: the terminal's size
+    beat = 56,             // guest to home, and its answer
 
     // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed, and
     // the pages that are not in it; back come what is wanted of these, and the result
@@ -91,6 +92,7 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::node_lost:
         case FrameType::guest_event:
         case FrameType::expel:
+        case FrameType::beat:
         case FrameType::stdio_ack:
         case FrameType::stdio_input_ack:
         case FrameType::stdio_winch:

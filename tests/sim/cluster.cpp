@@ -20,7 +20,8 @@ const char* mutation_name(Mutation m) {
                                         "restore_does_not_hold", "half_image_is_whole", "killed_too_early",
                                         "retained_is_killed", "filling_is_running", "lost_pages_unseen", "skip_receipt",
                                         "torn_ledger_commit", "bill_frozen_time", "half_checkpoint_is_whole",
-                                        "checkpoint_dropped_early", "lost_too_early", "forget_checkpoint"};
+                                        "checkpoint_dropped_early", "lost_too_early", "forget_checkpoint", "deadline_unwatched",
+                                        "longer_lease", "thaw_past_lease"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -53,6 +54,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     if (rng_.chance(0.6)) limits_.checkpoint_every = ms(2'000, 40'000);
     if (rng_.chance(0.5)) death_chance_ = rng_.unit() * 0.3;
     if (death_chance_ > 0 && rng_.chance(0.5)) provider_only_ = names_.back();
+    limits_.lease = rng_.chance(0.3) ? Nanos{} : ms(4'000, 60'000);
+    for (const NodeName& name : names_) nodes_[name].clock_ppm = rng_.between(-490, 490);
 }
 
 void Cluster::after(Nanos delay, Call call) {
@@ -166,6 +169,10 @@ void Cluster::random_fault() {
         after(ms(1, 5000), [this, name] {
             if (node(name).up && !node(name).market_up) connect_market(node(name));
         });
+    }
+    if (what >= 12 && what < 15 && break_chance_ > 0) {
+        const auto other = names_[rng_.below(names_.size())];
+        if (other != name) partition(name, other);
     }
     if (what == 10 && rng_.chance(death_chance_)) machine_dies(node(name));
     if (what == 11 && death_chance_ > 0 && (node(name).dead || mutation_ == Mutation::lost_too_early)) operator_says_lost(name);
@@ -398,6 +405,7 @@ std::string Cluster::run() {
     say("everything is healed");
     faults_ = false;
     limits_.checkpoint_every = {};
+    cut_.clear();
     for (const NodeName& name : names_) {
         Node& n = node(name);
         provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });

@@ -58,6 +58,9 @@ enum class Mutation : uint8_t {
     checkpoint_dropped_early,  // the last one goes before the next is whole
     lost_too_early,          // a node is called lost while it lives
     forget_checkpoint,       // a job's last checkpoint is not in its record
+    deadline_unwatched,      // PID 1 lets a job run past its lease
+    longer_lease,            // a guest is told a longer lease than its home counts
+    thaw_past_lease,         // what is thawed after its deadline runs
     count_
 };
 const char* mutation_name(Mutation m);
@@ -167,6 +170,8 @@ class Cluster {
         Nanos last_from_market, last_to_market;
         bool dead = false;        // its machine, not only its daemon
         bool for_good = false;    // it never comes back
+        int64_t clock_ppm = 0;    // how much faster its clock goes
+        Nanos guest_tick_at = Nanos::never();
     };
     struct MarketJob {
         JobReport report;
@@ -237,17 +242,31 @@ class Cluster {
     void check_end(const HomeJob& job);
     void check_checkpoint(const Node& n, const HomeJob& job);
     void schedule_tick(Node& n);
+    // Leases: a node's own clock, and when that shows a time.
+    Nanos local(const Node& n) const { return now_ + Nanos{now_.ns / 1'000'000 * n.clock_ppm}; }
+    void at_local(const NodeName& name, Nanos at, Call call);
+    void schedule_guest_tick(Node& n, Nanos next);
+    void deadline(const NodeName& name, const GuestKey& key, Nanos until);
+    void keep_lease(Node& n, const guest::Do& d);
+    void thaw(const World::At& at);
+    bool past_lease(const World::At& at);
+    void born_stopped(const World::At& at);
+    void stop_past_lease(const World::At& at);
+    void leases_are_over(const Node& n);
+    void partition(const NodeName& a, const NodeName& b);
     WallTime wall() const;
 
     // network.cpp
     Link& link(const NodeName& home, const NodeName& guest) { return link(node(home), guest); }
     static Link& link(Node& home, const NodeName& guest) { return home.links[guest]; }
     void to_guest(Node& home, const Peer& peer, const GuestCommand& command);
-    void to_home(Node& guest, const NodeName& home, const std::variant<GuestEvent, Expel>& message);
-    void transmit(Node& home, const NodeName& guest, const GuestCommand& command);
+    using ToGuest = std::variant<GuestCommand, Beat>;
+    void to_home(Node& guest, const NodeName& home, const guest::HomeWord& message);
+    void transmit(Node& home, const NodeName& guest, const ToGuest& message);
     void connect(const NodeName& home, const NodeName& guest);
     void connected(const NodeName& home, const NodeName& guest, uint64_t gen);
     void break_link(const NodeName& home, const NodeName& guest);
+    void guest_notices(const NodeName& home, const NodeName& guest, Nanos delay);
     void keep_connected(Node& home);
     void check_epoch(const GuestCommand& command, const NodeName& guest);
 
@@ -270,7 +289,7 @@ class Cluster {
     void tell_exit(const NodeName& name, const GuestKey& key, int32_t status);
     void kill_pid1(const NodeName& name, const GuestKey& key);
 
-    static constexpr size_t trace_max = 150;
+    static constexpr size_t trace_max = 150000;
     const Mutation mutation_;
     const bool tracing_;
     const ClusterSize size_;

@@ -13,7 +13,7 @@ const char* what_name(What w) {
     static const char* const names[] = {
         "create_capsule", "start_job", "ready_criu",    "send_ahead",     "dump_for_move", "dump_to_disk", "ship",
         "finish_dump",    "undo_dump", "restore",       "restore_local",  "finish_restore", "kill_capsule", "remove", "signal",
-        "make_place", "dump_to_keep", "go_on", "send_checkpoint", "drop_checkpoint"};
+        "make_place", "dump_to_keep", "go_on", "send_checkpoint", "drop_checkpoint", "keep_lease"};
     return names[static_cast<size_t>(w)];
 }
 }  // namespace
@@ -85,15 +85,13 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::undo_dump:
             return stage(name, key, t, delay, [=, this] {
-                world_.thaw(at, now_);
-                schedule_exit(name, key);
+                thaw(at);
                 world_.drop_image(at, now_);
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
             });
         case What::go_on:
             return stage(name, key, t, delay, [=, this] {
-                world_.thaw(at, now_);
-                schedule_exit(name, key);
+                thaw(at);
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
             });
         case What::make_place:
@@ -109,6 +107,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         case What::send_checkpoint: return do_send_checkpoint(name, d, t);
         case What::drop_checkpoint: return world_.drop_image(at, now_);
+        case What::keep_lease: return keep_lease(n, d);
         case What::restore:
         case What::restore_local: {
             const World::At from{name, d.what == What::restore ? key : GuestKey{key.id, d.other_epoch}};
@@ -137,6 +136,7 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
         return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
             g.job_not_started(key, 2, by_program, "cannot be executed", o);
         });
+    born_stopped(at);
     world_.start(at, now_);
     schedule_exit(name, key);
     tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.job_started(key, o); });
@@ -146,8 +146,7 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
 void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, bool live, bool in_ram) {
     const World::At at{name, key};
     const auto failed = [=, this] {
-        world_.thaw(at, now_);
-        schedule_exit(name, key);
+        thaw(at);
         world_.drop_image(at, now_);
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
     };
@@ -294,6 +293,7 @@ void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) 
         return tell_guest(name, key, t,
                           [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
     }
+    born_stopped(at);
     if (c->restored) world_.release(at, now_);
     schedule_exit(name, key);
     tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_running(key, o); });
@@ -347,11 +347,16 @@ void Cluster::kill_pid1(const NodeName& name, const GuestKey& key) {
     const Capsule* c = world_.capsule(at);
     if (!c || !c->alive) return;
     say("  on ", name, " PID 1 of ", key, " is killed");
+    const std::optional<int32_t> reaped = c->exited ? std::optional(c->status) : std::nullopt;  // its last words, if any
     world_.destroy(at, now_);
     Node& n = node(name);
     after(ms(0, 3), [=, this, life = n.life] {
         Node& on = node(name);
-        if (on.up && on.life == life) guest_step(on, [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+        if (!on.up || on.life != life) return;
+        guest_step(on, [=](Guest& g, guest::Outputs& o) {
+            if (reaped) g.exited(key, *reaped, "", o);
+            g.capsule_gone(key, o);
+        });
     });
 }
 

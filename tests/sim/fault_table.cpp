@@ -76,6 +76,7 @@ char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, std::st
     faults_ = false;
     form_ = form;
     limits_.checkpoint_every = {};
+    limits_.lease = {};  // an outage here is shorter than that
     outage_ = rng_.chance(0.5) ? Nanos::from_ms(50) : Nanos::from_s(90);  // longer than transfer_patience
     names_ = {home, source, destination};
     nodes_.clear();

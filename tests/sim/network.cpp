@@ -37,31 +37,40 @@ void Cluster::to_guest(Node& home, const Peer& peer, const GuestCommand& c) {
     if (l.state == Link::State::down) connect(home.name, peer.node);
 }
 
-void Cluster::transmit(Node& home, const NodeName& guest, const GuestCommand& c) {
+void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message) {
+    const auto* command = std::get_if<GuestCommand>(&message);
+    const GuestCommand c = command ? *command : GuestCommand{};
+    const char* const name = command ? verb_name(c.verb) : "beat";
     Link& l = link(home, guest);
     const uint64_t gen = l.home_gen;
-    l.last_guest = std::max(l.last_guest + Nanos{1}, now_ + (fault(slow_chance_) ? ms(100, 3000) : ms(0, 5)));
-    say(home.name, " -> ", guest, " ", verb_name(c.verb), " ", GuestKey{c.id, c.epoch});
-    after(l.last_guest - now_, [this, h = home.name, guest, c, gen] {
+    const Nanos slow = command ? ms(100, 3000) : ms(100, 10'000);  // of an answer, which is older the longer it takes
+    l.last_guest = std::max(l.last_guest + Nanos{1}, now_ + (fault(slow_chance_) ? slow : ms(0, 5)));
+    say(home.name, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
+    after(l.last_guest - now_, [this, h = home.name, guest, message, c, gen, name] {
         Link& on = link(h, guest);
         Node& g = node(guest);
         const bool cut = on.broken && now_ > on.cut_guest;
         const bool lost = !g.up || on.guest_gen != gen || (on.gen == gen && cut);
         if (lost && !(mutation_ == Mutation::read_old_connection && g.up))
-            return say("  lost: ", h, " -> ", guest, " ", verb_name(c.verb), " ", GuestKey{c.id, c.epoch});
-        const auto arrive = [this, h, guest, c] {
-            say("  at ", guest, ": ", verb_name(c.verb), " ", GuestKey{c.id, c.epoch});
-            guest_step(node(guest), [&](Guest& m, guest::Outputs& out) { m.command(h, c, out); });
+            return say("  lost: ", h, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
+        const auto arrive = [this, h, guest, message, c, name] {
+            say("  at ", guest, ": ", name, " ", GuestKey{c.id, c.epoch});
+            Node& there = node(guest);
+            guest_step(there, [&](Guest& m, guest::Outputs& out) {
+                const auto* beat = std::get_if<Beat>(&message);
+                if (!beat) return m.command(h, c, out);
+                m.beat_answered(h, *beat, local(there), out);
+            });
         };
         if (lost) return after(ms(0, 3000), arrive);
         arrive();
-        if (mutation_ != Mutation::undelivered_after_send || !rng_.chance(0.02)) return;
+        if (mutation_ != Mutation::undelivered_after_send || std::holds_alternative<Beat>(message) || !rng_.chance(0.02)) return;
         home_step(node(h), [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
     });
     if (guest != home.name && fault(break_chance_)) break_link(home.name, guest);
 }
 
-void Cluster::to_home(Node& guest, const NodeName& home, const std::variant<GuestEvent, Expel>& message) {
+void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& message) {
     Link& l = link(home, guest.name);
     if (l.guest_gen == 0) return;  // no connection: the home node asks when it is back
     const uint64_t gen = l.guest_gen;
@@ -75,6 +84,8 @@ void Cluster::to_home(Node& guest, const NodeName& home, const std::variant<Gues
             say(g, " -> ", home, " ", GuestKey{e->id, e->epoch}, " is ", guest_state_name(e->state),
                 e->why.empty() ? "" : ": ", e->why);
             home_step(h, [&](Home& m, home::Outputs& out) { m.guest_event(g, *e, now_, out); });
+        } else if (const auto* beat = std::get_if<Beat>(&message)) {
+            home_step(h, [&](Home& m, home::Outputs& out) { m.beat(g, *beat, now_, out); });
         } else {
             const Expel& x = std::get<Expel>(message);
             say(g, " -> ", home, " expels ", GuestKey{x.id, x.epoch});
@@ -93,12 +104,23 @@ void Cluster::break_link(const NodeName& home, const NodeName& guest) {
     l.cut_guest = now_ + ms(0, 10);
     l.cut_home = now_ + ms(0, 10);
     const uint64_t gen = l.gen;
+    guest_notices(home, guest, (l.cut_guest - now_) + (fault(0.2) ? ms(0, 20'000) : ms(0, 50)));
     after((l.cut_home - now_) + (fault(0.2) ? ms(0, 20'000) : ms(0, 50)), [this, home, guest, gen] {
         Link& on = link(home, guest);
         if (on.gen != gen || on.home_gen != gen) return;
         on.state = Link::State::down;
         on.home_gen = 0;
         if (Node& h = node(home); h.up) keep_connected(h);
+    });
+}
+
+// The guest's end of it; its newest is of no more use.
+void Cluster::guest_notices(const NodeName& home, const NodeName& guest, Nanos delay) {
+    after(delay, [this, home, guest, gen = link(home, guest).guest_gen] {
+        Link& on = link(home, guest);
+        if (gen == 0 || on.guest_gen != gen) return;
+        on.guest_gen = 0;
+        guest_step(node(guest), [&](Guest& g, guest::Outputs&) { g.home_down(home); });
     });
 }
 

@@ -43,7 +43,12 @@ void Cluster::boot(Node& n) {
         if (!n.up || n.life != life) return;
         const auto& job = entry.second;
         const Guest::Found f = found(n, entry.first);
-        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.recovered(job, f, out); });
+        guest_step(n, [&](Guest& g, guest::Outputs& out) {
+            g.recovered(job, f, out);
+            const Capsule* c = world_.capsule({n.name, job.key});
+            if (c && c->until > Nanos{}) g.lease_found(job.key, c->until);
+        });
+        if (const Capsule* c = world_.capsule({n.name, entry.first}); n.up && c && c->until > Nanos{}) deadline(n.name, entry.first, c->until);
         if (f.exited && f.capsule_alive) tell_exit(n.name, entry.first, f.wait_status);
     }
     if (!n.up || n.life != life) return;
@@ -66,6 +71,7 @@ Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
     f.capsule_alive = c.alive;
     f.job_alive = c.job;
     f.held_by_dump = c.job && c.frozen;
+    f.lapsed = f.held_by_dump && c.lapsed;
     f.exited = c.exited && mutation_ != Mutation::lose_exit_status;
     f.wait_status = c.status;
     return f;
@@ -81,7 +87,7 @@ void Cluster::crash(Node& n) {
     n.home.reset();
     n.guest.reset();
     n.provider.reset();
-    n.tick_at = Nanos::never();
+    n.tick_at = n.guest_tick_at = Nanos::never();
     disconnect_market(n);
     n.work.clear();
     n.home_disk.waiting.clear();
@@ -95,6 +101,7 @@ void Cluster::crash(Node& n) {
         l.state = Link::State::down;
         l.home_gen = 0;
         l.queue.clear();
+        guest_notices(n.name, guest, ms(10, 10'000));
     }
     for (auto& [home, other] : nodes_) {
         const auto l = other.links.find(n.name);
@@ -183,6 +190,7 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     if (!n.up || !world_.failure.empty()) return;
     home::Outputs out;
     step(*n.home, out);
+    leases_are_over(n);
     const Nanos next = n.home->tick(now_, out);
     const bool send_first = mutation_ == Mutation::send_before_persist;
     for (const bool persisting : {!send_first, send_first})
@@ -192,7 +200,9 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
             if (fault(crash_chance_)) return crash(n);
             if (persisting) persist_home(n, o);
             if (const auto* m = std::get_if<home::ToGuest>(&o)) {
-                to_guest(n, m->peer, m->command);
+                GuestCommand c = m->command;
+                if (mutation_ == Mutation::longer_lease) c.spec.lease += c.spec.lease;
+                to_guest(n, m->peer, c);
                 if (mutation_ == Mutation::release_with_commit && m->command.verb == GuestVerb::commit) {
                     const HomeJob* job = n.home->find(m->command.id);
                     if (job && job->step == MoveStep::kill_old) {
@@ -203,6 +213,7 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
                     }
                 }
             }
+            if (const auto* a = std::get_if<home::Answer>(&o); a && link(n.name, a->node).state == Link::State::up) transmit(n, a->node, a->beat);
             if (const auto* back = std::get_if<home::GoneBack>(&o)) gone_back(n, back->id);
             if (!n.up) return;
             const auto* m = std::get_if<home::ToMarketMsg>(&o);
@@ -256,6 +267,7 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
     if (!n.up || !world_.failure.empty()) return;
     guest::Outputs out;
     step(*n.guest, out);
+    const Nanos next = n.guest->tick(local(n), out);
     const auto of_class = [](const guest::Output& o) {
         if (std::holds_alternative<guest::Do>(o)) return 2;
         const auto* p = std::get_if<guest::Persist>(&o);
@@ -280,6 +292,7 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
             if (const auto* d = std::get_if<guest::Do>(&o)) effect(n, *d);
         }
     if (watch_) watch_();
+    schedule_guest_tick(n, next);
 }
 
 void Cluster::provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step) {

@@ -37,6 +37,8 @@ struct Capsule {
     int32_t status = 0;
     int64_t base = 0;        // progress when last stopped, ns
     Nanos since;             // running: since when
+    Nanos until;             // its lease, by its node's clock; 0: none
+    bool lapsed = false;     // frozen because that was over
     uint64_t run = 0;        // counts beginnings and ends of progress
     bool progressing() const { return alive && job && !frozen && !restored; }
 };

@@ -145,6 +145,7 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             residue = e.residue;
             loaded = true;
             break;
+        case InitEventKind::leased:
         case InitEventKind::closed: closed = true; break;
     }
 }

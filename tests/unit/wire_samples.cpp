@@ -75,6 +75,7 @@ struct Dice {
         s.address = {u32()};
         s.checkpoint_every = {up_to(INT64_MAX / 10)};
         s.restart = flag();
+        s.lease = {up_to(INT64_MAX / 10)};
         s.path = "/bin/" + bytes(20, 1);
         s.cwd = "/" + bytes(20, 1);
         s.umask = static_cast<uint32_t>(rng.below(01000));
@@ -163,12 +164,13 @@ END
 SAMPLE(GuestEvent)
     GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
                  static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
-                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), {d.up_to(INT64_MAX / 10)},
-                 {d.counter(), d.counter()}, d.counter(), {}};
+                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), d.flag(), d.flag(),
+                 {d.up_to(INT64_MAX / 10)}, {d.counter(), d.counter()}, d.counter(), {}};
     if (v.state == GuestState::dumping) v.forecast = d.forecast();
     return v;
 END
 SAMPLE(Expel) return {d.id(), d.epoch()}; END
+SAMPLE(Beat) return {{d.up_to(INT64_MAX / 10)}}; END
 SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)}; END
 SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter()}; END
 SAMPLE(StdioInput) return {d.id(), d.epoch(), d.counter(), d.bytes(500), d.flag()}; END
@@ -211,7 +213,7 @@ SAMPLE(HomeJob)
             d.any(JobPhase::waiting, JobPhase::finished), d.peer(), d.epoch(), d.peer(), d.epoch(), d.epoch(),
             d.any(MoveStep::none, MoveStep::release), d.flag(), d.counter(), d.flag(), d.stats(), d.places(), d.line(),
             d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, {d.up_to(money_max.micro)}, d.flag(), r.next(), {},
-            {d.up_to(INT64_MAX / 10)},
+            {d.up_to(INT64_MAX / 10)}, d.flag(), d.flag(),
             {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
             {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
             {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next(),
@@ -222,7 +224,7 @@ SAMPLE(HomeJob)
 END
 SAMPLE(GuestJob)
     return {{d.id(), d.epoch()}, d.spec(), d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)),
-            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
+            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.flag(), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
 END
 
 }  // namespace souk::unit

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home, fifth part: leases of jobs on other nodes (lease.hpp). See home.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "agentd/core/home.hpp"
+#include "agentd/core/lease.hpp"
+
+namespace souk {
+
+using namespace home;
+
+void Home::beat(const NodeName& node, const Beat& beat, Nanos now, Outputs& out) {
+    Nanos& heard = heard_[node];
+    heard = std::max(heard, now);
+    silent_.erase(node);
+    out.push_back(Answer{node, beat});
+}
+
+// What this process has answered, or one before it may have until it ended.
+Nanos Home::heard_from(const NodeName& node) const {
+    const auto it = heard_.find(node);
+    return it == heard_.end() ? began_ : it->second;
+}
+
+// Durable with the record that follows, if any: until then this node does nothing without the guest.
+void Home::note_lease(HomeJob& job, const NodeName& node, const GuestEvent& e, Nanos now, Outputs& out) {
+    if (!e.leased || job.spec.lease.ns <= 0) return;
+    heard_.try_emplace(node, now);
+    const bool owner = node == job.at.node && e.epoch == job.epoch;
+    if (owner && e.state == GuestState::starting) return;  // until it has been heard to run, it is the guest's alone
+    if (!std::exchange(owner ? job.leased : job.to_leased, true)) persist(job, out, Durable::later);
+}
+
+// When whatever was told to run is sure to stand still, if nothing more is heard of its node.
+Nanos Home::lease_due(const HomeJob& job) const {
+    const bool released = job.step == MoveStep::release;
+    const NodeName& node = released ? job.to.node : job.at.node;
+    if (job.spec.lease.ns <= 0 || job.phase == JobPhase::finished || job.phase == JobPhase::waiting) return Nanos::never();
+    if (node == node_ || !(released ? job.to_leased : job.leased)) return Nanos::never();
+    if (!released && (job.phase == JobPhase::frozen || (job.step != MoveStep::none && job.from_frozen))) return Nanos::never();  // only an image
+    const auto v = volatile_.find(job.id.seq);
+    const Nanos heard = heard_from(node);
+    if (v != volatile_.end() && v->second.lease_told == heard) return Nanos::never();
+    return heard + home_waits(job.spec.lease);
+}
+
+// As if an operator had called the node lost, where there is something to go on from. Else the job is its node's alone.
+void Home::lease_over(HomeJob& job, Nanos now, Outputs& out) {
+    const NodeName node = job.step == MoveStep::release ? job.to.node : job.at.node;
+    const Nanos heard = heard_from(node);
+    silent_.insert(node);
+    const std::string why = "node " + node + " was not heard from for " + std::to_string((now - heard).ns / 1'000'000'000) + " s";
+    if (job.step == MoveStep::release) return take_back(job, why, true, now, out);
+    const bool other_copy = job.step == MoveStep::kill_old || job.checkpoint.epoch.n > 0 || job.spec.restart;
+    if (other_copy || job.cancelled) return node_gone(job, why, now, out);
+    vol(job).lease_told = heard;
+    stop_clock(job, now);
+    job.comment = why + ": by its lease the job stands still there, and goes on when the node is back";
+    persist(job, out);
+    out.push_back(Tell{job.id, Tell::What::comment, job.comment});
+    report(job, now, out);
+}
+
+}  // namespace souk

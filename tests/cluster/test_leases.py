@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node that its job's home does not hear from: when the lease is over nothing of the job runs there, alive or dead, and
+the home goes on without it if it can. Nothing runs twice."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+import programs
+from conftest import Market, alive, bring_up, read_text, until
+from test_checkpoints import at_n2, check_spliced, checkpoint, images
+from test_crash import Absence
+
+LEASE = 4  # s; the home waits 2 s longer
+
+
+@pytest.fixture(scope="module")
+def standing(fit):
+    for market in bring_up(Market("--nodes", "3", "--speeds", "100,80,60")):
+        for name in ("n1", "n2", "n3"):
+            with open(f"{market.run_dir}/{name}/agentd.conf", "a") as conf:
+                conf.write(f"lease_s = {LEASE}\n")
+            market.kill_daemon(name)
+        yield market
+
+
+class Cut:
+    """n2 hears of nobody, and nobody of it."""
+
+    def __init__(self, market):
+        self.port = ["ip", "-n", f"{market.tag}-fabric", "link", "set", "p1"]
+
+    def __enter__(self):
+        subprocess.run([*self.port, "down"], check=True)
+
+    def __exit__(self, *_):
+        subprocess.run([*self.port, "up"], check=True)
+
+
+def stands(market, job, node="n2"):
+    """Every process of it on that node is frozen by its control group."""
+    groups = {os.path.dirname(p) for p in market.cgroup_files() if f"/{node}/jobs/{job.id}." in p and p.endswith("/job/cgroup.procs")}
+    states = [read_text(f"{g}/cgroup.events") for g in groups if os.path.exists(f"{g}/cgroup.events") and read_text(f"{g}/cgroup.procs")]
+    return bool(states) and all("frozen 1" in s for s in states)
+
+
+def ends_well(market, job):
+    job.printed(job.lines() + 10)
+    job.process.stdin.close()
+    assert job.wait() == 7
+    until("nothing of it is left", lambda: not market.capsules(job.id) and
+          not [i for n in ("n1", "n2", "n3") for i in images(market, job, n)])
+
+
+def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the_node_is_back(market):
+    job = at_n2(market)
+    job.printed(10)
+    with Cut(market):
+        until("an image of it lies at its node", lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
+        until("its capsule is gone", lambda: not market.capsules(job.id))
+        job.said("was not heard from for .*: by its lease the job stands still there")
+        assert market.job(job.id)["where"] == "n2"
+        assert not market.capsules(job.id)  # nobody has begun it anew
+    market.tool("marketctl", "release", job.id)
+    market.until_up()
+    ends_well(market, job)
+    programs.check_chain(job.out)
+
+
+def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_the_copy_of_before_does_not_count(market):
+    job = at_n2(market, "--checkpoint-every", "1s")
+    checkpoint(market, job)
+    before = job.lines()
+    job.printed(before + 20)
+    with Cut(market):
+        market.tool("marketctl", "release", job.id)
+        moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and j["where"] != "n2" and "going_to" not in j, 40)
+        assert moved["resumes"] == 1
+        assert not market.capsules(job.id, "n2") or stands(market, job)
+        job.printed(job.lines() + 10)
+        mark = until("the mark", lambda: [t for t in job.told if "goes on from its checkpoint" in t])
+        assert not market.capsules(job.id, "n2") or stands(market, job)
+    market.until_up()
+    again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
+    until("what was there is gone", lambda: not images(market, job, "n2") and not market.capsules(job.id, "n2"))
+    ends_well(market, job)
+    check_spliced(job, again)
+
+
+def test_without_its_agent_a_job_is_stopped_by_the_first_process_of_its_capsule_and_goes_on_with_it(market):
+    job = at_n2(market)
+    job.printed(10)
+    agent = market.daemon("n2")["pid"]
+    with Absence(market):
+        os.kill(agent, signal.SIGKILL)
+        until("the agent is dead", lambda: not alive(agent))
+        assert market.capsules(job.id, "n2") and not stands(market, job)
+        until("it stands", lambda: stands(market, job), 30)
+        job.said("was not heard from for .*: by its lease the job stands still there")
+        assert stands(market, job)
+    market.until_up()
+    until("it runs again", lambda: market.capsules(job.id, "n2") and not stands(market, job))
+    market.tool("marketctl", "release", job.id)
+    ends_well(market, job)
+    programs.check_chain(job.out)
+
+
+def test_a_home_that_is_away_for_longer_finds_its_job_frozen_and_it_goes_on(market):
+    job = at_n2(market)
+    job.printed(10)
+    agent = market.daemon("n1")["pid"]
+    with Absence(market):
+        os.kill(agent, signal.SIGKILL)
+        until("the agent is dead", lambda: not alive(agent))
+        until("an image of it lies at its node", lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
+        until("its capsule is gone", lambda: not market.capsules(job.id))
+    market.until_up()
+    market.tool("marketctl", "release", job.id)
+    ends_well(market, job)
+    programs.check_chain(job.out)

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Leases of the guest and the home machine (agentd/core/lease.hpp). Under random faults: tests/sim.
+#include "agentd/core/guest.hpp"
+#include "agentd/core/home.hpp"
+#include "agentd/core/lease.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+
+namespace {
+
+const GuestKey key{{"n1", 1}, {1}};
+constexpr Nanos lease = Nanos::from_s(80);  // a beat each 10 s, 20 s to freeze it to disk
+using What = guest::Do::What;
+
+JobSpec spec_of(Nanos its_lease) {
+    JobSpec s;
+    s.path = "/bin/job";
+    s.argv = {s.path};
+    s.lease = its_lease;
+    return s;
+}
+
+// A guest with one job of n1's, its clock, and what came out of the last step.
+struct Host {
+    Guest g;
+    guest::Outputs out;
+    Nanos now = Nanos::from_s(1000);
+    template <class F>
+    Host& step(F f) {
+        out.clear();
+        f(g, out);
+        next = g.tick(now, out);
+        return *this;
+    }
+    Nanos next;
+
+    Host& at(int64_t s) {
+        now = Nanos::from_s(1000 + s);
+        return step([](Guest&, guest::Outputs&) {});
+    }
+    Host& command(GuestVerb verb) {
+        GuestCommand c;
+        c.id = key.id;
+        c.epoch = key.epoch;
+        c.verb = verb;
+        c.new_epoch = {2};
+        c.spec = spec_of(lease);
+        return step([&](Guest& m, guest::Outputs& o) { m.command("n1", c, o); });
+    }
+    Host& answer(int64_t sent_s) {
+        return step([&](Guest& m, guest::Outputs& o) { m.beat_answered("n1", {Nanos::from_s(1000 + sent_s)}, now, o); });
+    }
+    Host& running() {
+        command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+        return answer(0).step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    }
+    const guest::Do* done(What what) const {
+        for (const auto& o : out)
+            if (const auto* d = std::get_if<guest::Do>(&o); d && d->what == what) return d;
+        return nullptr;
+    }
+    const GuestEvent* told() const {
+        const GuestEvent* last = nullptr;
+        for (const auto& o : out)
+            if (const auto* h = std::get_if<guest::ToHome>(&o))
+                if (const auto* e = std::get_if<GuestEvent>(&h->message)) last = e;
+        return last;
+    }
+    bool beats() const {
+        for (const auto& o : out)
+            if (const auto* h = std::get_if<guest::ToHome>(&o); h && std::holds_alternative<Beat>(h->message)) return true;
+        return false;
+    }
+};
+
+// A home n1 with one job that runs on n2, and a clock.
+struct Owner {
+    Home h{"n1", [] {
+               Home::Limits l;
+               l.lease = lease;
+               l.address = "a:1";
+               return l;
+           }()};
+    home::Outputs out;
+    Nanos now = Nanos::from_s(5000);
+    JobId id;
+    template <class F>
+    Owner& step(F f) {
+        out.clear();
+        f(h, out);
+        next = h.tick(now, out);
+        return *this;
+    }
+    Nanos next;
+
+    explicit Owner(bool restart, bool leased = true) {
+        Submission s;
+        s.spec = spec_of({});
+        s.spec.restart = restart;
+        s.terms.max_price = Money::units(1);
+        step([&](Home& m, home::Outputs& o) { id = *m.submit(s, now, o); });
+        order("n2", 1);
+        event(GuestState::running, leased);
+    }
+    Owner& order(const char* node, uint64_t seq) {
+        Order o;
+        o.id = id;
+        o.seq = seq;
+        o.node = node;
+        o.address = "b:1";
+        return step([&](Home& m, home::Outputs& to) { m.order(o, now, to); });
+    }
+    Owner& event(GuestState state, bool leased = true, bool lapsed = false) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {1};
+        e.state = state;
+        e.leased = leased;
+        e.lapsed = lapsed;
+        if (lapsed) e.why = "it stands";
+        return step([&](Home& m, home::Outputs& o) { m.guest_event("n2", e, now, o); });
+    }
+    Owner& after(Nanos span) {
+        now += span;
+        return step([](Home&, home::Outputs&) {});
+    }
+    bool sent(GuestVerb verb) const {
+        for (const auto& o : out)
+            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb) return true;
+        return false;
+    }
+    JobPhase phase() const { return h.find(id)->phase; }
+};
+
+}  // namespace
+
+START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent) {
+    Host b;
+    b.command(GuestVerb::start);
+    ck_assert(b.beats());
+    b.step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert(!b.done(What::start_job));
+    b.now = Nanos::from_s(1005);
+    b.answer(0);
+    ck_assert(b.done(What::start_job));
+    ck_assert_int_eq(b.done(What::keep_lease)->until.ns, (Nanos::from_s(1000) + lease).ns);
+    ck_assert(b.done(What::keep_lease) < b.done(What::start_job));
+    // Each further answer moves the deadline; one that overtook it does not move it back.
+    b.step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    ck_assert(b.at(10).beats() && !b.at(11).beats());
+    ck_assert_int_eq(b.answer(10).done(What::keep_lease)->until.ns, (Nanos::from_s(1010) + lease).ns);
+    ck_assert(!b.answer(3).done(What::keep_lease));
+    // From the future: of another life of the machine, and worth nothing.
+    ck_assert(!b.answer(500).done(What::keep_lease));
+}
+END_TEST
+
+START_TEST(a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once) {
+    Host b;
+    b.g = Guest(16, false);
+    b.command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert(b.done(What::start_job) && !b.done(What::keep_lease) && !b.beats());
+    b.step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    ck_assert(!b.told()->leased && b.next == Nanos::never());
+}
+END_TEST
+
+START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
+    Host b;
+    b.running();
+    ck_assert(!b.at(59).done(What::ready_criu));
+    ck_assert(b.at(60).done(What::ready_criu)->to_disk);
+    ck_assert(b.step([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }).done(What::dump_to_disk));
+    b.step([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, false, o); });
+    ck_assert(b.g.find(key)->state == GuestState::frozen && b.g.find(key)->lapsed);
+    b.step([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); });
+    ck_assert(b.told()->state == GuestState::frozen && b.told()->lapsed);
+    ck_assert(!b.at(100).beats() && b.next == Nanos::never());  // nothing runs, and no beat is due
+}
+END_TEST
+
+START_TEST(a_freeze_that_fails_is_not_tried_again_and_at_the_deadline_the_job_stands_until_a_word_from_after_an_answer) {
+    Host b;
+    b.running().at(60).step([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "io_uring", o); });
+    ck_assert(!b.at(70).done(What::ready_criu));
+    b.now = Nanos::from_s(1080);
+    b.step([](Guest& m, guest::Outputs& o) { m.lapsed(key, o); });
+    ck_assert(b.told()->state == GuestState::dumping && b.told()->lapsed);
+    // A word that was long on its way may be of before the home let the job go on elsewhere.
+    ck_assert(!b.command(GuestVerb::resume).done(What::undo_dump));
+    ck_assert(!b.command(GuestVerb::commit).told()->why.empty());
+    b.at(200).answer(200);
+    ck_assert(b.done(What::keep_lease)->stands && !b.done(What::undo_dump));
+    ck_assert(b.told()->lapsed);
+    b.command(GuestVerb::resume);
+    ck_assert(b.done(What::undo_dump) && b.done(What::keep_lease) < b.done(What::undo_dump));
+    b.step([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); });
+    ck_assert(b.told()->state == GuestState::running && !b.told()->lapsed);
+}
+END_TEST
+
+START_TEST(a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home) {
+    Host b;
+    GuestJob record;
+    record.key = key;
+    record.spec = spec_of(lease);
+    record.state = GuestState::running;
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = found.held_by_dump = found.lapsed = true;
+    b.step([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
+    ck_assert(!b.command(GuestVerb::resume).done(What::undo_dump));
+    b.step([](Guest& m, guest::Outputs& o) { m.home_up("n1", o); });
+    ck_assert(b.told()->lapsed && b.beats());
+    ck_assert(!b.answer(0).done(What::undo_dump));
+    ck_assert(b.command(GuestVerb::resume).done(What::undo_dump));
+}
+END_TEST
+
+START_TEST(a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before) {
+    Owner b(true);
+    b.after(Nanos::from_s(30)).step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); });
+    ck_assert(std::holds_alternative<home::Answer>(b.out.front()));
+    b.after(lease);
+    ck_assert(b.phase() == JobPhase::running);
+    ck_assert(b.next == Nanos::from_s(5030) + home_waits(lease));
+    b.after(home_waits(lease) - lease);
+    ck_assert(b.phase() == JobPhase::waiting && b.sent(GuestVerb::kill));
+    // Its orders to that node fail at once, until it is heard from.
+    b.order("n2", 2);
+    ck_assert(b.phase() == JobPhase::waiting && !b.sent(GuestVerb::start));
+    b.step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); }).order("n2", 3);
+    ck_assert(b.sent(GuestVerb::start));
+}
+END_TEST
+
+START_TEST(a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why) {
+    Owner b(false);
+    b.after(home_waits(lease));
+    ck_assert(b.phase() == JobPhase::running && b.next == Nanos::never());
+    const auto charged = b.h.find(b.id)->stats.run_time;
+    ck_assert(charged == home_waits(lease));
+    b.after(Nanos::from_s(1000)).event(GuestState::dumping, true, true);
+    ck_assert(b.sent(GuestVerb::resume));
+    ck_assert(b.h.find(b.id)->stats.run_time == charged);
+    b.event(GuestState::frozen, true, true);
+    ck_assert(b.phase() == JobPhase::frozen);
+}
+END_TEST
+
+START_TEST(a_node_that_keeps_no_leases_is_never_gone_on_without) {
+    Owner b(true, false);
+    ck_assert(b.next == Nanos::never());
+    b.after(Nanos::from_s(100'000));
+    ck_assert(b.phase() == JobPhase::running);
+}
+END_TEST
+
+START_TEST(a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended) {
+    Owner before(true);
+    const HomeJob job = *before.h.find(before.id);
+    ck_assert(job.leased);
+    Owner b(true);
+    b.h = Home("n1", Home::Limits{});
+    b.h.load(job);
+    b.now = Nanos::from_s(9000);
+    b.step([&](Home& m, home::Outputs& o) { m.restarted(b.now, o); });
+    ck_assert(b.next == Nanos::from_s(9000) + home_waits(lease));
+}
+END_TEST
+
+START_TEST(what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than) {
+    // The source went on after it was held, and was then frozen to disk as its lease was over: its image is the newer.
+    Owner b(false);
+    b.order("n3", 2);
+    const auto candidate = [&](GuestState state) {
+        GuestEvent e;
+        e.id = b.id;
+        e.epoch = {2};
+        e.state = state;
+        b.step([&](Home& m, home::Outputs& o) { m.guest_event("n3", e, b.now, o); });
+    };
+    candidate(GuestState::prepared);
+    b.event(GuestState::dump_ready);
+    candidate(GuestState::held);
+    ck_assert(b.h.find(b.id)->step == MoveStep::kill_old);
+    b.event(GuestState::frozen, true, true);
+    ck_assert(b.phase() == JobPhase::frozen && b.h.find(b.id)->at.node == "n2");
+    ck_assert(!b.sent(GuestVerb::release));
+}
+END_TEST
+
+UNIT_SUITE(lease, a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent,
+      a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once,
+      a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
+      a_freeze_that_fails_is_not_tried_again_and_at_the_deadline_the_job_stands_until_a_word_from_after_an_answer,
+      a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
+      a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
+      a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,
+      a_node_that_keeps_no_leases_is_never_gone_on_without,
+      a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended,
+      what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than);
