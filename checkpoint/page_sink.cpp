@@ -254,7 +254,9 @@ Result<PageSink::Put> PageSink::copy(Space& space, MissingPages::Piece piece, co
 // All at once: who misses nothing itself may still touch a page that no image has.
 void PageSink::close_if_whole() {
     const auto has_all = [](const auto& entry) { return entry.second.missing.empty(); };
-    if (restored_ && std::all_of(spaces_.begin(), spaces_.end(), has_all)) spaces_.clear();
+    if (!restored_ || !std::all_of(spaces_.begin(), spaces_.end(), has_all)) return;
+    spaces_.clear();
+    new_.clear();  // of a fork that was heard of with the last page
 }
 
 }  // namespace souk

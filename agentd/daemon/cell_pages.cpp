@@ -32,7 +32,11 @@ void Cell::page_faults() {
     auto wishes = sink_->on_readable();
     if (!wishes) return pages_failed(wishes.error().message);
     for (const int uffd : sink_->new_uffds())
-        if (form_ == MoveForm::post_copy && !(client_ && client_.keep(uffd))) return pages_failed("its capsule cannot keep its memory");
+        if (form_ == MoveForm::post_copy) {
+            const Status kept = client_ ? client_.keep(uffd) : fail("no connection");
+            if (!kept) return pages_failed("its capsule cannot keep its memory: " + kept.error().message);
+        }
+    update_watch();
     want_pages(*wishes);
     if (sink_ && sink_->whole() && !pages_here_ && !page_read_) pages_are_whole();
 }

@@ -241,6 +241,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         pump.faults();
         if (!pump.step()) next->pump(1);
     }
+    ck_assert(!pump.sink.whole() || pump.sink.new_uffds().empty());  // none that is closed by now
     ck_assert_msg(pump.sink.whole(), "%s after %lu of %lu bytes", pump.source.done() ? "all sent" : "not all sent",
                   pump.sink.bytes_put(), pump.source.bytes_total());
     const uint64_t bytes = pump.source.bytes_total(), sent = rig->input_sent;
