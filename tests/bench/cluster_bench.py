@@ -174,7 +174,7 @@ def throughput(book, market, slurm, count, rounds):
 
 
 def moves_of(book, market, testload, memory, rounds):
-    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'by hand', 'freeze by hand', 'thaw by hand', 'dump')}
+    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'by hand', 'freeze by hand', 'thaw by hand', 'dump', 'own')}
     command = (testload, '-m', str(memory), '-t', '100000')
     hand, job = None, None
     try:
@@ -200,6 +200,7 @@ def moves_of(book, market, testload, memory, rounds):
                 hand.ask('stop')
                 got['by hand'].append(move['all_ms'])
                 got['dump'].append(move['freeze_ms'])
+                got['own'].append(move['own_ms'])
                 got['freeze by hand'].append(freeze['freeze_ms'])
                 got['thaw by hand'].append(freeze['restore_ms'])
             match, ms = job.order(r': goes on at (\S+)', 'thaw', job.id, job.where)
@@ -215,6 +216,7 @@ def moves_of(book, market, testload, memory, rounds):
     by = 'criu dump + cp + restore'
     book.add('move', f'{memory} MB: order to running elsewhere', 'ms', got['move'], got['by hand'], by, 'move')
     book.add('move', f'{memory} MB: pause of the job in that', 'ms', got['pause'], got['by hand'], by)
+    book.add('move', f'{memory} MB: the same', 'ms', got['pause'], got['own'], "CRIU's own count: dump frozen + restore")
     book.add('freeze', f'{memory} MB: order to frozen on disk', 'ms', got['freeze'], got['freeze by hand'],
              'criu dump + sync')
     book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'], 'criu restore')
