@@ -38,7 +38,7 @@
 // if found so after a crash. Then it goes on only by a word that its home sends after it has answered a beat: an older one,
 // long on its way, may be of before the home let the job go on elsewhere.
 //
-// What the shell owes: tick() after each step, with a clock that runs on while the machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
+// What the shell owes: tick() before and after each step, with a clock that runs on while the machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
 // on for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's
 // `remove`; `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node
 // ends its older one unread, then `home_up`; at start, what lies here without a record is ended and removed.

@@ -299,6 +299,8 @@ class Home {
     void note_lease(HomeJob& job, const NodeName& node, const GuestEvent& event, Nanos now, home::Outputs& out);
     Nanos heard_from(const NodeName& node) const;
     void lease_over(HomeJob& job, Nanos now, home::Outputs& out);
+    Nanos stood_from(const HomeJob& job) const;
+    void end_stretch(HomeJob& job, Nanos now) const;
     void node_gone(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);
     void day_ends(HomeJob& job, Nanos now, home::Outputs& out);

@@ -82,6 +82,7 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     }
     note_lease(*job, node, event, now, out);
     if (moves_there) return candidate(*job, event, now, out);
+    end_stretch(*job, now);
     prove_clock(*job, event, now);
     tally_cpu(*job, event);
     switch (job->phase) {

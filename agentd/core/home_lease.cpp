@@ -10,7 +10,20 @@ namespace souk {
 
 using namespace home;
 
+// From here on nothing of it ran, unless its node is heard from before.
+Nanos Home::stood_from(const HomeJob& job) const {
+    const bool counts = job.leased && job.spec.lease.ns > 0 && job.at.node != node_;
+    return counts ? heard_from(job.at.node) + home_waits(job.spec.lease) : Nanos::never();
+}
+
+// It is charged until then, although this node saw nothing of it: it slept, perhaps.
+void Home::end_stretch(HomeJob& job, Nanos now) const {
+    if (const Nanos end = stood_from(job); end < now && job.running_since != Nanos::never()) stop_clock(job, std::max(end, job.running_since));
+}
+
 void Home::beat(const NodeName& node, const Beat& beat, Nanos now, Outputs& out) {
+    for (const uint64_t seq : index_.of_guest(node))
+        if (HomeJob& job = jobs_.at(seq); job.at.node == node) end_stretch(job, now);
     Nanos& heard = heard_[node];
     heard = std::max(heard, now);
     silent_.erase(node);
@@ -50,6 +63,7 @@ void Home::lease_over(HomeJob& job, Nanos now, Outputs& out) {
     const NodeName node = job.step == MoveStep::release ? job.to.node : job.at.node;
     const Nanos heard = heard_from(node);
     silent_.insert(node);
+    end_stretch(job, now);
     const std::string why = "node " + node + " was not heard from for " + std::to_string((now - heard).ns / 1'000'000'000) + " s";
     if (job.step == MoveStep::release) return take_back(job, why, true, now, out);
     const bool other_copy = job.step == MoveStep::kill_old || job.checkpoint.epoch.n > 0 || job.spec.restart;

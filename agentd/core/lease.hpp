@@ -14,7 +14,8 @@
 
 namespace souk {
 
-constexpr Nanos beat_every(Nanos lease) { return std::min(Nanos::from_s(60), Nanos{lease.ns / 8}); }
+// A home may ask for any lease, but not for more beats than that.
+constexpr Nanos beat_every(Nanos lease) { return std::clamp(Nanos{lease.ns / 8}, Nanos::from_ms(100), Nanos::from_s(60)); }
 // Before the deadline: time to freeze the job to disk.
 constexpr Nanos lease_grace(Nanos lease) { return std::min(Nanos::from_s(30), Nanos{lease.ns / 4}); }
 // Two clocks differ by at most one in a thousand (NTP slews by half of that, a free quartz drifts a tenth), and whoever

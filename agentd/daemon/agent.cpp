@@ -52,6 +52,7 @@ void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
 
 void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step) {
     guest::Outputs out;
+    (void)guest_.tick(Loop::now(), out);
     step(guest_, out);
     for (guest::Output& o : out) apply(o);
     tick_guest();

@@ -247,6 +247,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             return site_.event(key_, std::move(event));
         }
         case InitEventKind::leased: {
+            if (e.value != 0) return stopped_by_init();
             if (lease_until_ != Nanos::never()) return;
             lease_until_ = Nanos{static_cast<int64_t>(e.offset)};
             watch_lease();

@@ -205,6 +205,7 @@ class Cell {
     void tell_lease();
     void watch_lease();
     void lease_is_over();
+    void stopped_by_init();
     bool past_lease() const;
     void mark_lapsed(bool lapsed);
     bool let_group_run();

@@ -16,7 +16,7 @@ void Cell::keep_lease(Nanos until, bool stands) {
     watch_lease();
     tell_lease();
     update_watch();
-    if (lapsed_ && !stands && !group_frozen_) {  // what it caught in the middle of its start, restore or dump goes on
+    if (lapsed_ && !stands && !group_frozen_ && !past_lease()) {  // what it caught in the middle of its start, restore or dump goes on
         mark_lapsed(false);
         (void)job_group_->thaw();
     }
@@ -44,6 +44,15 @@ void Cell::lease_is_over() {
     tell(CellEvent::Kind::lapsed);
 }
 
+// The deadline that it knew may not be the last: then that one came while it stopped the job, or while this daemon slept
+// past it, and nobody but this one lets the job go on.
+void Cell::stopped_by_init() {
+    if (gone_ || !job_group_ || removing_ || lapsed_) return;
+    if (past_lease()) return lease_is_over();  // before an answer that waits to be read gives it another
+    mark_lapsed(false);
+    if (!group_frozen_) (void)job_group_->thaw();
+}
+
 bool Cell::past_lease() const { return lease_until_ != Nanos::never() && Loop::now() + lease_slack >= lease_until_; }
 
 void Cell::mark_lapsed(bool lapsed) {
@@ -61,6 +70,7 @@ bool Cell::let_group_run() {
     group_frozen_ = false;
     if (past_lease()) {
         if (!lapsed_) mark_lapsed(true);
+        (void)job_group_->stop();  // a freeze that failed has let it go
         return false;
     }
     if (lapsed_) mark_lapsed(false);

@@ -62,6 +62,7 @@ struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
     uint64_t lease_until;      // 0: no lease
+    uint64_t lease_stopped;    // the deadline at which it stopped the job, until that is told
     bool lease_told;
     char freezer_word[16];
     souk_state state;

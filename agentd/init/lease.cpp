@@ -32,7 +32,8 @@ void keep_lease(uint64_t until, int freezer, const char* word, size_t n) {
     g.lease_told = true;  // by who has just said it
 }
 
-// What a dump has frozen stands already, and is its dump's to let go.
+// What a dump has frozen stands already, and is its dump's to let go. agentd is told: a later deadline may be on its way here,
+// which would not let the job go on.
 void on_lease_timer() {
     uint64_t times;
     if (read(g.lease_timer, &times, sizeof times) != sizeof times) return;
@@ -41,7 +42,8 @@ void on_lease_timer() {
     if (pread(g.freezer, now, sizeof now - 1, 0) > 0 && strncmp(now, g.freezer_word, n) == 0) return;
     const int mark = openat(g.dir, SOUK_LAPSED_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (mark >= 0) close(mark);
-    if (pwrite(g.freezer, g.freezer_word, n, 0) != static_cast<ssize_t>(n)) say("cannot stop the job at the end of its lease", errno);
+    if (pwrite(g.freezer, g.freezer_word, n, 0) != static_cast<ssize_t>(n)) return say("cannot stop the job at the end of its lease", errno);
+    g.lease_stopped = g.lease_until;
 }
 
 }  // namespace souk::init

@@ -209,6 +209,7 @@ void flush() {
     if (!g.welcome_told) g.welcome_told = tell_welcome();
     if (!g.welcome_told) return;
     if (g.lease_until && !g.lease_told) g.lease_told = send_record(SOUK_LEASED, 0, 0, g.lease_until, 0, nullptr, 0);
+    if (g.lease_stopped && send_record(SOUK_LEASED, 0, 1, g.lease_stopped, 0, nullptr, 0)) g.lease_stopped = 0;
     if (g.answer.waits) g.answer.waits = !tell_answer();
     if (g.state == SOUK_NOT_STARTED && !g.failure_told)
         g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0, g.failure, strlen(g.failure));

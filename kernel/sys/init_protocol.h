@@ -74,7 +74,8 @@ enum souk_type {
     SOUK_PREPARED,         // value = errno +text, or fds: the job's stdin, stdout, stderr; or its terminal
     SOUK_LOADED,           // value = errno +text, or +souk_residue
     SOUK_FAILED,           // value = errno +text: the capsule could not be set up; souk-init ends
-    SOUK_LEASED,           // after a WELCOME: offset of the last LEASE, if there was one
+    SOUK_LEASED,           // after a WELCOME: offset of the last LEASE, if there was one. value = 1: at that one it has
+                           // just stopped the job
 };
 
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };

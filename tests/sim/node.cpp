@@ -266,6 +266,7 @@ void Cluster::persist_guest(Node& n, const guest::Output& o) {
 void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Outputs&)>& step) {
     if (!n.up || !world_.failure.empty()) return;
     guest::Outputs out;
+    (void)n.guest->tick(local(n), out);
     step(*n.guest, out);
     const Nanos next = n.guest->tick(local(n), out);
     const auto of_class = [](const guest::Output& o) {

@@ -249,9 +249,27 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
 }
 END_TEST
 
+START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_though_its_daemon_slept_past_the_deadline) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    const auto group = n.cgroups->create("n1/jobs/" + c.key().text() + "/job");
+    for (int round = 1; round < 3; ++round) {
+        c.keep_lease(Loop::now() + Nanos::from_ms(200), false);
+        const Nanos limit_at = Loop::now() + limit;  // this daemon does nothing until it stands
+        while (read_file(group->entry().v2, "cgroup.events")->find("frozen 1") == std::string::npos) ck_assert(Loop::now() < limit_at);
+        c.keep_lease(Loop::now() + Nanos::from_s(600), false);  // of an answer that it reads before its timer
+        n.counts_to(c, round + 1);
+        ck_assert(::access((n.directory(c) + "/" SOUK_LAPSED_NAME).c_str(), F_OK) != 0);
+        for (const CellEvent& e : n.events[c.key()]) ck_assert(e.kind != Kind::lapsed);
+    }
+}
+END_TEST
+
 }  // namespace
 
-UNIT_SUITE_LONG(cell, 60, a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
+UNIT_SUITE_LONG(cell, 60, what_the_capsule_stopped_goes_on_if_its_home_had_answered_though_its_daemon_slept_past_the_deadline,
+                 a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
                 a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
                 a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
                 criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);

@@ -29,6 +29,7 @@ struct Host {
     template <class F>
     Host& step(F f) {
         out.clear();
+        (void)g.tick(now, out);
         f(g, out);
         next = g.tick(now, out);
         return *this;
@@ -166,6 +167,28 @@ START_TEST(a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never
 }
 END_TEST
 
+START_TEST(a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second) {
+    Host b;
+    GuestCommand c;
+    c.id = key.id;
+    c.epoch = key.epoch;
+    c.verb = GuestVerb::start;
+    c.spec = spec_of(Nanos{1});
+    b.step([&](Guest& m, guest::Outputs& o) { m.command("n1", c, o); });
+    ck_assert(b.beats() && b.next == b.now + Nanos::from_ms(100));
+}
+END_TEST
+
+START_TEST(what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing) {
+    Host b;
+    b.command(GuestVerb::start).answer(0);
+    b.now += lease;
+    b.step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    ck_assert(!b.done(What::start_job) && b.beats());
+    ck_assert(b.answer(lease.ns / 1'000'000'000).done(What::start_job));
+}
+END_TEST
+
 START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
     Host b;
     b.running();
@@ -248,6 +271,20 @@ START_TEST(a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why)
 }
 END_TEST
 
+START_TEST(a_home_that_slept_charges_a_job_no_longer_than_its_lease) {
+    for (const char* first : {"time", "beat", "word"}) {
+        Owner b(false);
+        b.now += Nanos::from_s(100'000);
+        if (*first == 't') b.after({});
+        if (*first == 'b') b.step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); });
+        if (*first != 't') b.event(GuestState::dumping, true, true);
+        const HomeJob& job = *b.h.find(b.id);
+        ck_assert_msg(job.running_since == Nanos::never() && job.stats.run_time == home_waits(lease), "%s: %lld s", first,
+                      static_cast<long long>(job.stats.run_time.ns / 1'000'000'000));
+    }
+}
+END_TEST
+
 START_TEST(a_node_that_keeps_no_leases_is_never_gone_on_without) {
     Owner b(true, false);
     ck_assert(b.next == Nanos::never());
@@ -292,11 +329,14 @@ END_TEST
 
 UNIT_SUITE(lease, a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent,
       a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once,
+      a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second,
+      what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,
       a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
       a_freeze_that_fails_is_not_tried_again_and_at_the_deadline_the_job_stands_until_a_word_from_after_an_answer,
       a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
       a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
       a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,
+      a_home_that_slept_charges_a_job_no_longer_than_its_lease,
       a_node_that_keeps_no_leases_is_never_gone_on_without,
       a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended,
       what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than);
