@@ -282,6 +282,7 @@ class Market {
     void forget_finished();
     void job_alarm(Job& job, Nanos now);
     void set_alarm(Job& job);
+    Nanos surely_stopped(const Job& job) const;
     void list_at(Job& job, const NodeName& node, bool add);
     Result<Job*> job_to_report(const JobReport& report);
     void claim(Job& job);

@@ -262,12 +262,22 @@ void Market::set_alarm(Job& job) {
         if (job.stuck.active) at = std::min(at, job.stuck.until);
         at = std::min({at, budget_end(job), job.bid_until});
         if (job.run_since != Nanos::never()) {
-            const Node* node = find_node(job.record.report.where);
-            if (node && !node->connected) at = std::min(at, node->lost_at + options_.grace);
+            at = std::min(at, surely_stopped(job));
         }
     }
     job.alarm = at;
     if (at != Nanos::never()) alarms_.insert({at, job.id()});
+}
+
+// When a job that runs, as far as is known, is sure not to, or cannot be vouched for: its node is lost, or its home is away for
+// longer than its node lets it run alone.
+Nanos Market::surely_stopped(const Job& job) const {
+    const JobReport& r = job.record.report;
+    Nanos at = Nanos::never();
+    if (const Node* node = find_node(r.where); node && !node->connected) at = node->lost_at + options_.grace;
+    const Node* home = find_node(r.id.home);
+    if (r.alone.ns > 0 && home && !home->connected) at = std::min(at, home->lost_at + r.alone);
+    return at;
 }
 
 void Market::job_alarm(Job& job, Nanos now) {
@@ -288,8 +298,7 @@ void Market::job_alarm(Job& job, Nanos now) {
         refused(job, order, order.node, why, now);
         claim(job);
     }
-    const Node* node = find_node(r.where);
-    if (job.run_since != Nanos::never() && node && !node->connected && now >= node->lost_at + options_.grace) {
+    if (job.run_since != Nanos::never() && now >= surely_stopped(job)) {
         job.run_base = run_time(job, now);
         account_until(job, job.run_base, now);
         job.run_since = Nanos::never();

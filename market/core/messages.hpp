@@ -74,6 +74,7 @@ struct JobReport {
     int64_t checkpoint_bytes = 0;
     JobStats stats;
     Nanos stay_run{-1};        // its run time when it came to `where`; below 0: not told
+    Nanos alone;               // so long it runs at most while its home is away; 0: without end
     std::vector<NodeName> places;  // where it ran, in order
     bool cancelled = false;
     int32_t wait_status = 0;   // as of waitpid, when finished

@@ -29,6 +29,7 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.checkpoint_taken = v.checkpoint_taken.ns;
     m.checkpoint_bytes = v.checkpoint_bytes;
     m.stay_run = v.stay_run.ns + 1;
+    m.alone = v.alone.ns;
     m.comment = fill_line(v.comment, a);
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
@@ -59,6 +60,7 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.checkpoint_taken = c.time("checkpoint_taken", m.checkpoint_taken);
     v.checkpoint_bytes = c.in<int64_t>("checkpoint_bytes", m.checkpoint_bytes, 0, bytes_max);
     v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};
+    v.alone = c.span("alone", m.alone);
     v.comment = clean(m.comment);
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);

@@ -291,6 +291,22 @@ START_TEST(a_job_of_a_lost_provider_is_billed_during_the_grace_time_only) {
 }
 END_TEST
 
+START_TEST(a_job_whose_home_is_away_is_billed_no_longer_than_its_node_lets_it_run_alone) {
+    World w;
+    w.add_node("n1", 200, 36);
+    w.add_node("n2", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n2", 100);
+    w.jobs[a].report.alone = s(200);
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n1");
+    w.disconnect("n2");
+    w.run_for(s(10'000));
+    const double units = static_cast<double>(w.cost(a).micro) / 1e6;
+    ck_assert_msg(units > 2.99 && units < 3.03, "it cost %f", units);
+}
+END_TEST
+
 START_TEST(surplus_and_welfare_are_those_of_the_allocation) {
     World w;
     w.add_node("n1", 100, 10);
@@ -464,5 +480,6 @@ UNIT_SUITE(market_money, many_prices_that_one_bid_changes_are_put_in_force_a_bou
            a_wall_clock_that_is_set_charges_nothing_and_loses_nothing,
            a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer,
            a_job_of_a_lost_provider_is_billed_during_the_grace_time_only,
+           a_job_whose_home_is_away_is_billed_no_longer_than_its_node_lets_it_run_alone,
            prices_that_take_long_come_in_pieces_and_are_not_left_behind,
            surplus_and_welfare_are_those_of_the_allocation);
