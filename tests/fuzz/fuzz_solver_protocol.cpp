@@ -2,7 +2,8 @@
 // Lines of the solver's text protocol, both directions: what is accepted must format to a line that gives the same, and
 // a session must survive any sequence of lines.
 // FUZZ_SOURCES: market/core/allocator.cpp market/core/allocator_changes.cpp market/core/allocator_events.cpp
-// FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp market/core/share.cpp market/core/solver.cpp
+// FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp market/core/pricing_unit.cpp
+// FUZZ_SOURCES: market/core/least_bids.cpp market/core/share.cpp market/core/solver.cpp
 // FUZZ_SOURCES: market/core/solver_protocol.cpp market/core/solver_session.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp kernel/base/money.cpp kernel/base/result.cpp
 #include <cstdlib>
