@@ -122,6 +122,37 @@ def test_a_job_of_a_plain_user_is_no_other_users_to_end(market):
     need(job.wait() == 255, f"{job.process.returncode}")
 
 
+def test_a_wall_clock_that_is_set_charges_nothing_and_stops_nothing(market):
+    """Back and forth by hours and weeks, under a job that runs, moves, is written down and frozen."""
+    def set_clock(seconds):
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
+    began, wall = time.monotonic(), time.time()
+    job = market.srun("-p", 50, "--checkpoint-every", "2s", *programs.chain_job(), stdin=subprocess.PIPE)
+    where = market.until_runs(job.id)["where"]
+    try:
+        for hours in (1, -24, 24 * 40, -24 * 30):
+            set_clock(hours * 3600)
+            job.printed(job.lines() + 3)
+            where = "n2" if where == "n1" else "n1"
+            need(move(market, job.id, where), "it ended")
+        market.tool("marketctl", "--hold", "freeze", job.id)
+        market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
+        set_clock(-24 * 3600)
+        market.tool("marketctl", "release", job.id)
+        market.until_runs(job.id)
+        job.printed(job.lines() + 3)
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, wall + time.monotonic() - began)
+    job.process.stdin.close()
+    need(job.wait() == 7, f"ended with {job.process.returncode}: {job.told}")
+    programs.check_chain(job.out)
+    last = market.until_job(job.id, "is settled", lambda j: j["status"] == "finish")
+    took = time.monotonic() - began
+    need(0 < last["runtime_s"] <= took and 0 < last["market_runtime_s"] <= took, f"in {took} s: {last}")
+    need(market.tool("marketctl", "ledger", "verify").returncode == 0, "the ledger")
+    return f"5 times, {last['runtime_s']:.0f} s charged of {took:.0f}"
+
+
 def test_the_cpu_share_of_a_node_acts(market):
     """n1 and n2 have speeds 300 and 100: jobs of both on one CPU get time in this ratio."""
     jobs = [market.srun("-p", p, "taskset", "-c", "0", *load(1_000_000, memory=1)) for p in (60, 50)]
@@ -386,6 +417,7 @@ def main():
                      test_jobs_that_move_back_and_forth_end_as_unmoved_ones,
                      test_a_job_of_a_plain_user_moves_and_is_the_users_all_along,
                      test_a_job_of_a_plain_user_is_no_other_users_to_end,
+                     test_a_wall_clock_that_is_set_charges_nothing_and_stops_nothing,
                      test_the_cpu_share_of_a_node_acts):
             ok.append(run(test, market))
             if not ok[-1]:
