@@ -194,7 +194,7 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
         r.stands = job.running_since == Nanos::never() && !unproven;
     }
     if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting) r.stay_run = job.stay_run;
-    if (job.leased && job.at.node != node_) r.alone = home_waits(job.spec.lease);
+    if (job.leased) r.alone = home_waits(job.spec.lease);
     r.places = job.places;
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;

@@ -101,7 +101,7 @@ struct HomeJob {
     uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
     std::vector<Remnant> remnants;
     Nanos cpu_here;        // the part of stats.cpu_time that the present epoch has used
-    bool leased = false, to_leased = false;  // the owner's node, the candidate's, keeps to the job's lease
+    bool leased = false, to_leased = false;  // the owner's node, the candidate's, is another, and keeps to the job's lease
     Checkpoint checkpoint; // the last whole one
     Remnant saving;        // the one that is being made; epoch 0: none
     Splice splice;
@@ -302,6 +302,7 @@ class Home {
     Nanos stood_from(const HomeJob& job) const;
     void end_stretch(HomeJob& job, Nanos now) const;
     void node_gone(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
+    static int64_t seconds_until(const HomeJob& job, Money spent, Nanos now);
     void budget_ends(HomeJob& job, Nanos now, home::Outputs& out);
     void day_ends(HomeJob& job, Nanos now, home::Outputs& out);
     void take_day(HomeJob& job, const JobNote& note);

@@ -32,6 +32,15 @@ void Home::fold_clock(HomeJob& job, Nanos now) {
     job.running_since = now;
 }
 
+namespace {
+
+// What its node says is the whole of the present epoch's, since that node counts.
+Nanos cpu_since_told(const HomeJob& job, const GuestEvent& e) {
+    return e.cpu_time - (e.cpu_time < job.cpu_here ? Nanos{} : job.cpu_here);
+}
+
+}  // namespace
+
 // The first word of its node after this daemon was away. A job that runs has run all the while: nobody else could have
 // stopped it. One that does not has ended or stood still at a time that nobody saw; what counts is the CPU time that its
 // node measured.
@@ -44,8 +53,7 @@ void Home::prove_clock(HomeJob& job, const GuestEvent& e, Nanos now) {
         job.running_since = since;
         return;
     }
-    const Nanos used = e.cpu_time - (e.cpu_time < job.cpu_here ? Nanos{} : job.cpu_here);
-    job.stats.run_time += std::min(now - since, Nanos{used.ns / job.terms.cpus});
+    job.stats.run_time += std::min(now - since, Nanos{cpu_since_told(job, e).ns / job.terms.cpus});
     forget_stretch(job);
 }
 
@@ -95,16 +103,20 @@ namespace {
 constexpr Nanos freeze_pause = Nanos::from_s(30);
 }
 
+// At its price of now, until it has cost that much.
+int64_t Home::seconds_until(const HomeJob& job, Money spent, Nanos now) {
+    const Nanos ran = run_time(job, now) - job.cost_run;
+    const Nanos left = span_for(std::max(Money{}, spent - job.cost), job.price, job.terms.cpus) - ran;
+    return std::max<int64_t>(0, left.ns / 1'000'000'000);
+}
+
 void Home::budget_ends(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     const std::string budget = "its budget of " + format_money(job.terms.budget) + " is used up";
     if (v.warned != job.terms.budget) {
         v.warned = job.terms.budget;
-        const Nanos ran = run_time(job, now) - job.cost_run;
-        const Nanos left = span_for(std::max(Money{}, job.terms.budget - job.cost), job.price, job.terms.cpus) - ran;
         out.push_back(Tell{job.id, Tell::What::warning,
-                           budget + " in " + std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) +
-                               " s at its price of " + format_money(job.price) + "; then it is frozen (srun -J " +
+                           budget + " in " + std::to_string(seconds_until(job, job.terms.budget, now)) + " s at its price of " + format_money(job.price) + "; then it is frozen (srun -J " +
                                job.id.text() + " -b MORE gives it more)"});
         return;
     }
@@ -133,11 +145,9 @@ void Home::day_ends(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     const std::string limit = format_money(job.day_limit);
     if (!std::exchange(v.day_warned, true)) {
-        const Nanos ran = run_time(job, now) - job.cost_run;
-        const Nanos left = span_for(std::max(Money{}, job.day_cost - job.cost), job.price, job.terms.cpus) - ran;
         out.push_back(Tell{job.id, Tell::What::warning,
                            "the " + limit + " that its user may spend a day are used up in " +
-                               std::to_string(std::max<int64_t>(0, left.ns / 1'000'000'000)) +
+                               std::to_string(seconds_until(job, job.day_cost, now)) +
                                " s at the prices of now; then it is frozen until the next day (UTC), or a higher limit"});
         return;
     }
@@ -148,10 +158,9 @@ void Home::day_ends(HomeJob& job, Nanos now, Outputs& out) {
 
 // ------------------------------------------------------------------------------------------------------- CPU time
 
-// What its node says is the whole of the present epoch's, since that node counts.
 void Home::tally_cpu(HomeJob& job, const GuestEvent& e) {
     if (e.cpu_time.ns <= 0) return;
-    job.stats.cpu_time += e.cpu_time - (e.cpu_time < job.cpu_here ? Nanos{} : job.cpu_here);
+    job.stats.cpu_time += cpu_since_told(job, e);
     job.cpu_here = e.cpu_time;
 }
 

@@ -12,8 +12,7 @@ using namespace home;
 
 // From here on nothing of it ran, unless its node is heard from before.
 Nanos Home::stood_from(const HomeJob& job) const {
-    const bool counts = job.leased && job.spec.lease.ns > 0 && job.at.node != node_;
-    return counts ? heard_from(job.at.node) + home_waits(job.spec.lease) : Nanos::never();
+    return job.leased ? heard_from(job.at.node) + home_waits(job.spec.lease) : Nanos::never();
 }
 
 // It is charged until then, although this node saw nothing of it: it slept, perhaps.
@@ -38,7 +37,7 @@ Nanos Home::heard_from(const NodeName& node) const {
 
 // Durable with the record that follows, if any: until then this node does nothing without the guest.
 void Home::note_lease(HomeJob& job, const NodeName& node, const GuestEvent& e, Nanos now, Outputs& out) {
-    if (!e.leased || job.spec.lease.ns <= 0) return;
+    if (!e.leased || job.spec.lease.ns <= 0 || node == node_) return;
     heard_.try_emplace(node, now);
     const bool owner = node == job.at.node && e.epoch == job.epoch;
     if (owner && e.state == GuestState::starting) return;  // until it has been heard to run, it is the guest's alone
@@ -49,8 +48,7 @@ void Home::note_lease(HomeJob& job, const NodeName& node, const GuestEvent& e, N
 Nanos Home::lease_due(const HomeJob& job) const {
     const bool released = job.step == MoveStep::release;
     const NodeName& node = released ? job.to.node : job.at.node;
-    if (job.spec.lease.ns <= 0 || job.phase == JobPhase::finished || job.phase == JobPhase::waiting) return Nanos::never();
-    if (node == node_ || !(released ? job.to_leased : job.leased)) return Nanos::never();
+    if (job.phase == JobPhase::finished || job.phase == JobPhase::waiting || !(released ? job.to_leased : job.leased)) return Nanos::never();
     if (!released && (job.phase == JobPhase::frozen || (job.step != MoveStep::none && job.from_frozen))) return Nanos::never();  // only an image
     const auto v = volatile_.find(job.id.seq);
     const Nanos heard = heard_from(node);

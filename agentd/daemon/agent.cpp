@@ -47,7 +47,7 @@ void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
     home::Outputs out;
     step(home_, out);
     for (home::Output& o : out) apply(o);
-    tick_home();
+    tick<home::Outputs>(home_, home_timer_);
 }
 
 void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step) {
@@ -55,7 +55,7 @@ void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step)
     (void)guest_.tick(Loop::now(), out);
     step(guest_, out);
     for (guest::Output& o : out) apply(o);
-    tick_guest();
+    tick<guest::Outputs>(guest_, guest_timer_);
 }
 
 void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&)>& step) {
@@ -65,20 +65,13 @@ void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&
 }
 
 // The machine says when it wants to be called next; each step may change that.
-void Agent::tick_home() {
-    home::Outputs out;
-    const Nanos next = home_.tick(Loop::now(), out);
-    for (home::Output& o : out) apply(o);
-    home_timer_.cancel();
-    if (next != Nanos::never()) home_timer_ = loop_.at(next, [this] { tick_home(); });
-}
-
-void Agent::tick_guest() {
-    guest::Outputs out;
-    const Nanos next = guest_.tick(Loop::now(), out);
-    for (guest::Output& o : out) apply(o);
-    guest_timer_.cancel();
-    if (next != Nanos::never()) guest_timer_ = loop_.at(next, [this] { tick_guest(); });
+template <class Outputs, class Machine>
+void Agent::tick(Machine& machine, Timer& timer) {
+    Outputs out;
+    const Nanos next = machine.tick(Loop::now(), out);
+    for (auto& o : out) apply(o);
+    timer.cancel();
+    if (next != Nanos::never()) timer = loop_.at(next, [this, &machine, &timer] { tick<Outputs>(machine, timer); });
 }
 
 void Agent::after_commit(std::function<void()> fn) {

@@ -60,8 +60,8 @@ class Agent {
     void put(const char* kind, const std::string& key, std::string record, Durable when);
     void erase(const char* kind, const std::string& key);
     void commit_later();
-    void tick_home();
-    void tick_guest();
+    template <class Outputs, class Machine>
+    void tick(Machine& machine, Timer& timer);
     static Nanos unix_now();
     static WallTime wall_now();
 

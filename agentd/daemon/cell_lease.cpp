@@ -16,10 +16,8 @@ void Cell::keep_lease(Nanos until, bool stands) {
     watch_lease();
     tell_lease();
     update_watch();
-    if (lapsed_ && !stands && !group_frozen_ && !past_lease()) {  // what it caught in the middle of its start, restore or dump goes on
-        mark_lapsed(false);
-        (void)job_group_->thaw();
-    }
+    // What it caught in the middle of its start, restore or dump goes on.
+    if (lapsed_ && !stands && !group_frozen_) (void)let_group_run();
 }
 
 void Cell::tell_lease() {

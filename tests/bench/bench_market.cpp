@@ -10,6 +10,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/rng.hpp"
+#include "kernel/sys/cpu_time.hpp"
 #include "market/core/market.hpp"
 
 using namespace souk;
@@ -17,11 +18,7 @@ using namespace souk::market;
 
 namespace {
 
-double cpu_ms() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
-}
+double cpu_ms() { return process_cpu_time().ms(); }
 
 struct Shape {
     const char* name;

@@ -20,6 +20,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/base/rng.hpp"
+#include "kernel/sys/cpu_time.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"
@@ -30,11 +31,7 @@ using namespace souk::sim;
 
 namespace {
 
-double cpu_ms() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
-}
+double cpu_ms() { return process_cpu_time().ms(); }
 
 double median(std::vector<double> v) {
     std::sort(v.begin(), v.end());

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernel/base/rng.hpp"
+#include "kernel/sys/cpu_time.hpp"
 #include "market/core/solver.hpp"
 
 using namespace souk;
@@ -27,11 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double us_since(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
 
-double cpu_us() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
-}
+double cpu_us() { return process_cpu_time().ms() * 1e3; }
 
 struct MarketShape {
     const char* name;

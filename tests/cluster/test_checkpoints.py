@@ -8,7 +8,7 @@ import subprocess
 
 import programs
 from conftest import alive, read_text, until
-from test_crash import Absence
+from test_crash import Absence, kill_for_now
 
 
 def at_n2(market, *options):
@@ -38,9 +38,7 @@ def newest_image(market, job):
 
 def lose(market, name, job):
     """The node's daemon and its capsule of the job die, and the daemon stays away: only within an Absence."""
-    agent = market.daemon(name)["pid"]
-    os.kill(agent, signal.SIGKILL)
-    until("the agent is dead", lambda: not alive(agent))
+    kill_for_now(market, name)
     for _, _, pids in market.capsules(job.id, name):
         for pid in pids:
             if alive(pid):
@@ -59,11 +57,16 @@ def check_spliced(job, again):
     assert 0 < again < cut and text[cut:] == wanted[cut - again:]
 
 
-def test_a_job_whose_node_dies_for_good_goes_on_from_its_checkpoint_elsewhere(market):
+def past_a_checkpoint(market):
+    """A chain job of n1 on n2, whose home has a checkpoint of it from some lines ago."""
     job = at_n2(market, "--checkpoint-every", "1s")
     checkpoint(market, job)
-    before = job.lines()
-    job.printed(before + 20)
+    job.printed(job.lines() + 20)
+    return job
+
+
+def test_a_job_whose_node_dies_for_good_goes_on_from_its_checkpoint_elsewhere(market):
+    job = past_a_checkpoint(market)
     with Absence(market):
         lose(market, "n2", job)
         market.tool("marketctl", "node", "lost", "n2")

@@ -186,6 +186,13 @@ class Absence:
         os.kill(self.pid, signal.SIGCONT)
 
 
+def kill_for_now(market, name):
+    """kill -9; returns when it is dead. Only within an Absence."""
+    agent = market.daemon(name)["pid"]
+    os.kill(agent, signal.SIGKILL)
+    until("the agent is dead", lambda: not alive(agent))
+
+
 def talk_without(market, victim, home, bytes_):
     """The output of a job on n2 that writes and ends while an agent is dead."""
     for node in ("n1", "n3"):
@@ -194,10 +201,8 @@ def talk_without(market, victim, home, bytes_):
     market.until_runs(job.id, "n2")
     job.printed(1)
     pid, = [p for _, _, pids in market.capsules(job.id) for p in pids if read_text(f"/proc/{p}/comm") == "python3\n"]
-    agent = market.daemon(victim)["pid"]
     with Absence(market):
-        os.kill(agent, signal.SIGKILL)
-        until("the agent is dead", lambda: not alive(agent))
+        kill_for_now(market, victim)
         os.kill(pid, signal.SIGUSR1)
         until("the job has ended", lambda: not alive(pid))
         yield job
@@ -225,14 +230,12 @@ def test_a_home_that_comes_back_in_the_middle_of_a_freeze_gets_the_output_it_was
     job.printed(1)
     (_, capsule, pids), = market.capsules(job.id)
     of = {read_text(f"/proc/{p}/comm").strip(): p for p in pids}
-    agent = market.daemon("n1")["pid"]
     os.kill(of["souk-init"], signal.SIGSTOP)  # so that the freeze does not go on
     try:
         market.tool("marketctl", "--hold", "freeze", job.id)
         market.until_job(job.id, "is being frozen", lambda j: "going_to" in j)
         with Absence(market):
-            os.kill(agent, signal.SIGKILL)
-            until("the agent is dead", lambda: not alive(agent))
+            kill_for_now(market, "n1")
             os.kill(of["python3"], signal.SIGUSR1)
             until("the job has ended", lambda: not alive(of["python3"]))
             os.kill(of["souk-init"], signal.SIGCONT)

@@ -3,15 +3,14 @@
 the home goes on without it if it can. Nothing runs twice."""
 import os
 import re
-import signal
 import subprocess
 
 import pytest
 
 import programs
-from conftest import Market, alive, bring_up, read_text, until
-from test_checkpoints import at_n2, check_spliced, checkpoint, images
-from test_crash import Absence
+from conftest import Market, bring_up, read_text, until
+from test_checkpoints import at_n2, check_spliced, images, past_a_checkpoint
+from test_crash import Absence, kill_for_now
 
 LEASE = 4  # s; the home waits 2 s longer
 
@@ -46,6 +45,11 @@ def stands(market, job, node="n2"):
     return bool(states) and all("frozen 1" in s for s in states)
 
 
+def frozen_to_disk(market, job):
+    until("an image of it lies at its node", lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
+    until("its capsule is gone", lambda: not market.capsules(job.id))
+
+
 def ends_well(market, job):
     job.printed(job.lines() + 10)
     job.process.stdin.close()
@@ -58,8 +62,7 @@ def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the
     job = at_n2(market)
     job.printed(10)
     with Cut(market):
-        until("an image of it lies at its node", lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
-        until("its capsule is gone", lambda: not market.capsules(job.id))
+        frozen_to_disk(market, job)
         job.said("was not heard from for .*: by its lease the job stands still there")
         assert market.job(job.id)["where"] == "n2"
         assert not market.capsules(job.id)  # nobody has begun it anew
@@ -70,10 +73,7 @@ def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the
 
 
 def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_the_copy_of_before_does_not_count(market):
-    job = at_n2(market, "--checkpoint-every", "1s")
-    checkpoint(market, job)
-    before = job.lines()
-    job.printed(before + 20)
+    job = past_a_checkpoint(market)
     with Cut(market):
         market.tool("marketctl", "release", job.id)
         moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and j["where"] != "n2" and "going_to" not in j, 40)
@@ -92,10 +92,8 @@ def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_
 def test_without_its_agent_a_job_is_stopped_by_the_first_process_of_its_capsule_and_goes_on_with_it(market):
     job = at_n2(market)
     job.printed(10)
-    agent = market.daemon("n2")["pid"]
     with Absence(market):
-        os.kill(agent, signal.SIGKILL)
-        until("the agent is dead", lambda: not alive(agent))
+        kill_for_now(market, "n2")
         assert market.capsules(job.id, "n2") and not stands(market, job)
         until("it stands", lambda: stands(market, job), 30)
         job.said("was not heard from for .*: by its lease the job stands still there")
@@ -110,12 +108,9 @@ def test_without_its_agent_a_job_is_stopped_by_the_first_process_of_its_capsule_
 def test_a_home_that_is_away_for_longer_finds_its_job_frozen_and_it_goes_on(market):
     job = at_n2(market)
     job.printed(10)
-    agent = market.daemon("n1")["pid"]
     with Absence(market):
-        os.kill(agent, signal.SIGKILL)
-        until("the agent is dead", lambda: not alive(agent))
-        until("an image of it lies at its node", lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
-        until("its capsule is gone", lambda: not market.capsules(job.id))
+        kill_for_now(market, "n1")
+        frozen_to_disk(market, job)
     market.until_up()
     market.tool("marketctl", "release", job.id)
     ends_well(market, job)

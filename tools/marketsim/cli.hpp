@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
-#include <ctime>
 #include <optional>
 #include <string>
 
@@ -43,13 +42,6 @@ inline std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) 
 inline int usage_error(const CLI::App& app, const std::string& why) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
     return 2;
-}
-
-// CPU time of this process since it began, all threads, in seconds.
-inline double cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
 }  // namespace souk::tools

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "kernel/sys/cpu_time.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"
@@ -87,7 +88,7 @@ std::string json_text(const Options& options, const Outcome& outcome) {
         {"migrations", outcome.schedule.migrations},
         {"freezes", outcome.schedule.freezes},
         {"policy_cpu_s", outcome.policy_cpu_s},
-        {"cpu_s", cpu_seconds()}};
+        {"cpu_s", process_cpu_time().seconds()}};
     return json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -102,7 +103,7 @@ std::string human_text(const Options& options, const Outcome& outcome) {
         "policy)\n",
         options.policy, options.cpus, m.jobs, d.total(), d.unknown_run, d.no_procs, d.too_large, m.mean_wait_s,
         m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation, outcome.schedule.migrations,
-        outcome.schedule.freezes, cpu_seconds(), outcome.policy_cpu_s);
+        outcome.schedule.freezes, process_cpu_time().seconds(), outcome.policy_cpu_s);
 }
 
 std::string per_job_text(const SwfTrace& trace, const Workload& workload, const Schedule& schedule) {
@@ -124,9 +125,9 @@ Status replay(Options& options) {
                     options.estimates == "user" ? Estimates::user : Estimates::exact);
     Outcome outcome;
     outcome.dropped = workload.dropped;
-    const double before = cpu_seconds();
+    const double before = process_cpu_time().seconds();
     TRY_ASSIGN(outcome.schedule, run_policy(options, trace, workload));
-    outcome.policy_cpu_s = cpu_seconds() - before;
+    outcome.policy_cpu_s = process_cpu_time().seconds() - before;
     outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
     OutputFiles files;
     files.spare(options.trace);

@@ -3,9 +3,9 @@
 // with ever fewer of its faults, and the shortest of those runs is printed: its first line says how to have it again.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <ctime>
 
 #include "kernel/base/json.hpp"
+#include "kernel/sys/cpu_time.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {
@@ -69,13 +69,6 @@ void show(uint64_t seed, Mutation mutation, ClusterSize size, const Cluster::Cou
     std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), shortest.failure.c_str());
 }
 
-// Of this process: how fast it is does not depend on what else the machine does.
-double cpu_s() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
-}
-
 int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size, bool json) {
     Cluster::Counts sum;
     double virtual_s = 0;
@@ -92,7 +85,7 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         ++failed;
         show(seed, mutation, size, c);
     }
-    const double cpu = cpu_s();
+    const double cpu = process_cpu_time().seconds();
     if (json) {
         JsonWriter w;
         w.begin_object().field("seeds", done).field("failed", failed);
