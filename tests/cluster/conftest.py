@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+pytest.register_assert_rewrite("moving", "programs")
+
 # Faults by the dozen take minutes and are no part of every check: make chaos.
 collect_ignore = [] if os.environ.get("SOUK_FAULTS") else ["test_faults.py"]
 

@@ -7,7 +7,7 @@ import subprocess
 
 
 import programs
-from conftest import alive, read_text, until
+from conftest import alive, until
 from test_crash import Absence, kill_for_now
 
 
