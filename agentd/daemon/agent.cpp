@@ -9,6 +9,7 @@
 
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/check.hpp"
+#include "kernel/sys/clock.hpp"
 #include "kernel/sys/log.hpp"
 
 namespace souk {
@@ -25,12 +26,6 @@ Agent::~Agent() {
     if (!db_) return;
     for (auto& [name, record] : soon_) db_->put(name.first, name.second, std::move(record));
     (void)db_->commit();  // what could wait
-}
-
-Nanos Agent::unix_now() {
-    timespec t{};
-    ::clock_gettime(CLOCK_REALTIME, &t);
-    return Nanos::from_s(t.tv_sec) + Nanos{t.tv_nsec};
 }
 
 WallTime Agent::wall_now() {

@@ -62,7 +62,6 @@ class Agent {
     void commit_later();
     template <class Outputs, class Machine>
     void tick(Machine& machine, Timer& timer);
-    static Nanos unix_now();
     static WallTime wall_now();
 
     // agent_start.cpp

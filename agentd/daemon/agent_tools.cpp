@@ -9,6 +9,7 @@
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/sys/clock.hpp"
 #include "kernel/sys/log.hpp"
 
 namespace souk {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// monotonic_now: CLOCK_MONOTONIC. Backoff: bounded waiting for what the kernel announces by no event (removal of a v1
+// Backoff: bounded waiting for what the kernel announces by no event (removal of a v1
 // cgroup, say): looks at 50 us, doubling to 5 ms, until the limit. Where there is an event, wait for that instead.
 #pragma once
 
@@ -7,14 +7,9 @@
 #include <ctime>
 
 #include "kernel/base/time.hpp"
+#include "kernel/sys/clock.hpp"
 
 namespace souk {
-
-inline Nanos monotonic_now() {
-    timespec t{};
-    ::clock_gettime(CLOCK_MONOTONIC, &t);
-    return {t.tv_sec * 1'000'000'000 + t.tv_nsec};
-}
 
 class Backoff {
   public:

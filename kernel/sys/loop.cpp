@@ -3,9 +3,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <time.h>
 
 #include "kernel/base/check.hpp"
+#include "kernel/sys/clock.hpp"
 #include "kernel/sys/loop_core.hpp"
 
 namespace souk {
@@ -259,9 +259,7 @@ Loop::Loop(Loop&&) noexcept = default;
 Loop::~Loop() = default;
 
 Nanos Loop::now() {
-    timespec ts{};
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    return {ts.tv_sec * 1'000'000'000 + ts.tv_nsec};
+    return read_clock(CLOCK_BOOTTIME);
 }
 
 Timer Loop::at(Nanos deadline, std::function<void()> fn) {

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <ctime>
 
+#include "kernel/sys/clock.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/wire/codec.hpp"
@@ -29,11 +29,7 @@ std::string reachable(const std::string& address, const std::string& peer_host) 
 }
 
 // What to add to the loop's time for Unix time.
-Nanos calendar() {
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    return Nanos{now.tv_sec * 1'000'000'000 + now.tv_nsec} - Loop::now();
-}
+Nanos calendar() { return unix_now() - Loop::now(); }
 
 Status make_directory(const std::string& path) {
     for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {

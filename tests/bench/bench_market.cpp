@@ -5,12 +5,11 @@
 // time, one thread, JSON on stdout. Usage: bench_market [JOBS [NODES]]
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/cpu_time.hpp"
+#include "kernel/sys/clock.hpp"
 #include "market/core/market.hpp"
 
 using namespace souk;

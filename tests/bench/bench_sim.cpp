@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -20,7 +19,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/cpu_time.hpp"
+#include "kernel/sys/clock.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"

@@ -12,12 +12,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/cpu_time.hpp"
+#include "kernel/sys/clock.hpp"
 #include "market/core/solver.hpp"
 
 using namespace souk;

@@ -7,20 +7,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 
 #include "kernel/base/check.hpp"
+#include "kernel/sys/clock.hpp"
 
 namespace souk::tools {
 namespace {
 
 constexpr size_t read_bytes = 128 * 1024;
 
-int64_t monotonic_ms() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
+int64_t monotonic_ms() { return monotonic_now().ns / 1'000'000; }
 
 }  // namespace
 

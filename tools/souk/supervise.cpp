@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/clock.hpp"
 #include "tools/souk/network.hpp"
 
 namespace souk {
@@ -31,11 +31,7 @@ constexpr int market_port = 7070, agent_port = 7071;
 constexpr Nanos ready_limit = Nanos::from_s(20), stop_limit = Nanos::from_s(10);
 constexpr Nanos pause_min = Nanos::from_ms(100), pause_max = Nanos::from_s(5), settled_after = Nanos::from_s(10);
 
-Nanos now() {
-    timespec t{};
-    ::clock_gettime(CLOCK_BOOTTIME, &t);
-    return Nanos::from_s(t.tv_sec) + Nanos{t.tv_nsec};
-}
+Nanos now() { return read_clock(CLOCK_BOOTTIME); }
 
 // The last line of a daemon's log: why it would not start.
 std::string last_line(const std::string& path) {

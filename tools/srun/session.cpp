@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tools/srun/clock.hpp"
+#include "kernel/sys/clock.hpp"
 #include "tools/srun/summary.hpp"
 
 namespace souk::tools {

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tools/srun/clock.hpp"
 #include "tools/srun/session.hpp"
+#include "kernel/sys/clock.hpp"
 
 namespace souk::tools {
 

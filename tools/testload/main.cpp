@@ -11,13 +11,13 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "kernel/base/pages.hpp"
 #include "kernel/base/rng.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/clock.hpp"
 #include "tools/common/args.hpp"
 
 namespace souk::tools {
@@ -38,9 +38,7 @@ struct Options {
 class CpuClock {
   public:
     Nanos spent() {
-        timespec now{};
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-        const Nanos t{now.tv_sec * 1'000'000'000 + now.tv_nsec};
+        const Nanos t = process_cpu_time();
         if (t > last_) sum_ += t - last_;
         last_ = t;
         return sum_;

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "kernel/base/json.hpp"
-#include "kernel/sys/cpu_time.hpp"
+#include "kernel/sys/clock.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {
