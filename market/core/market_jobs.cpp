@@ -275,7 +275,7 @@ Nanos Market::surely_stopped(const Job& job) const {
     const JobReport& r = job.record.report;
     Nanos at = Nanos::never();
     if (const Node* node = find_node(r.where); node && !node->connected) at = node->lost_at + options_.grace;
-    const Node* home = find_node(r.id.home);
+    const Node* home = home_of(job);
     if (r.alone.ns > 0 && home && !home->connected) at = std::min(at, home->lost_at + r.alone);
     return at;
 }
