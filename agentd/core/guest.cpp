@@ -41,6 +41,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.error = e.error;
     event.program_error = e.program_error;
     event.leased = leased(e);
+    if (e.firm && !e.stands && e.want == Want::ship && runs(e)) event.held_for = e.ship_epoch;
     event.lapsed = e.stands || (event.state == GuestState::frozen && e.job.lapsed);
     // Stopped in the middle of a dump: as what stands.
     if (e.over && e.dump != Entry::Dump::held && runs(e)) {
@@ -239,6 +240,7 @@ void Guest::want(Entry& e, Want want, Outputs& out) const {
 void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
+    e.firm = false;
     if (!runs(e)) return;
     take_back_shipped(e, out);
     e.job.state = GuestState::running;
@@ -274,7 +276,7 @@ void Guest::undo(Entry& e, Outputs& out, What how) const {
     e.undoing = true;
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
-    e.shipping = e.ship_again = e.image_lost = e.live = e.retained = e.stands = false;
+    e.shipping = e.ship_again = e.image_lost = e.live = e.firm = e.retained = e.stands = false;
     take_back_shipped(e, out);
     effect(e, how, out);
 }
@@ -380,7 +382,7 @@ void Guest::on_drop(Entry& e, Outputs& out) {
         jobs_.erase(key);
     else if (s == GuestState::frozen || s == GuestState::exited || s == GuestState::killed)
         erase(key, out);
-    else if (e.retained)
+    else if (spare(e))
         return end_capsule(e, Ending::to_dropped, What::kill_capsule, out);
     else
         return tell(e, out);

@@ -166,8 +166,12 @@ class Guest {
     void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void sent_ahead(const GuestKey& key, guest::Outputs& out);
     void dump_froze(const GuestKey& key, const MoveForecast& forecast, guest::Outputs& out);
-    // live: the memory is not in the image.
-    void dump_held(const GuestKey& key, int64_t image_bytes, bool live, guest::Outputs& out);
+    struct Held {
+        int64_t image_bytes = 0;
+        bool live = false;  // the memory is not in the image
+        bool firm = false;  // its control group stands frozen, and nothing of it can go on by itself
+    };
+    void dump_held(const GuestKey& key, const Held& held, guest::Outputs& out);
     void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void dump_undone(const GuestKey& key, guest::Outputs& out);
     void shipped(const GuestKey& key, guest::Outputs& out);
@@ -219,6 +223,7 @@ class Guest {
         bool image_lost = false;     // held, but its image is not whole
         bool shipped_kept = false;   // `shipped` is, or will soon be, on disk
         bool live = false;           // held, and its memory is not in the image
+        bool firm = false;           // held, and only its home lets it go on: it need not die before another copy runs
         bool retained = false;       // the candidate owns the job; this is kept in case it fails
         Nanos until = Nanos::never();  // it may run; never: no deadline was given
         bool lapsing = false;        // it comes near: is being frozen to disk, once
@@ -244,6 +249,8 @@ class Guest {
         return e.job.state == GuestState::running || e.job.state == GuestState::dump_ready ||
                e.job.state == GuestState::dumping || e.job.state == GuestState::shipped;
     }
+    // It stands, and a copy elsewhere may be the job: for its home to say.
+    static bool spare(const Entry& e) { return e.retained || (e.firm && e.dump == Entry::Dump::held && runs(e)); }
     Entry* entry(const GuestKey& key);
     void tell(const Entry& e, guest::Outputs& out) const;
     void tell_unknown(const GuestKey& key, guest::Outputs& out) const;

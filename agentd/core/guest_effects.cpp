@@ -187,14 +187,15 @@ void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Output
     tell(*e, out);
 }
 
-void Guest::dump_held(const GuestKey& key, int64_t image_bytes, bool live, Outputs& out) {
+void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump != Entry::Dump::making) return;
     e->dump = Entry::Dump::held;
-    e->live = live;
+    e->live = held.live;
+    e->firm = held.firm;
     if (!runs(*e)) return;
     e->job.state = GuestState::dumping;
-    e->job.image_bytes = image_bytes;
+    e->job.image_bytes = held.image_bytes;
     if (e->kill_asked) return drive(*e, out);
     if (e->to_disk && e->want == Want::freeze) {  // the image is the job, and on disk before what ran is killed
         e->job.state = GuestState::frozen;
@@ -207,7 +208,10 @@ void Guest::dump_held(const GuestKey& key, int64_t image_bytes, bool live, Outpu
         e->save = Entry::Save::made;
         return undo(*e, out, What::go_on);
     }
-    if (!e->to_disk && !e->to_keep && e->want == Want::ship) return ship_now(*e, out);
+    if (!e->to_disk && !e->to_keep && e->want == Want::ship) {
+        ship_now(*e, out);
+        return e->firm ? tell(*e, out) : void();
+    }
     if (e->want == Want::ship) return undo(*e, out);  // to the wrong place: again
     drive(*e, out);
 }
@@ -219,6 +223,7 @@ void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out) {
     if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), out);
     e->criu = Entry::Criu::none;  // given up already, and something else is wanted
     e->dump = Entry::Dump::none;
+    e->firm = false;
     take_back_shipped(*e, out);
     e->job.state = GuestState::running;
     drive(*e, out);

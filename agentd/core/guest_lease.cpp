@@ -93,7 +93,7 @@ void Guest::stand(Entry& e) const {
     e.dump = Entry::Dump::held;
     e.want = Want::keep;
     e.criu = Entry::Criu::none;
-    e.to_disk = e.to_keep = e.live = false;
+    e.to_disk = e.to_keep = e.live = e.firm = false;
     e.stands = e.image_lost = true;
     e.job.state = GuestState::dumping;
     e.why = stands_still;

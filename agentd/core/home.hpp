@@ -222,6 +222,7 @@ class Home {
         std::optional<Order> pending;          // the newest order that came while a step was under way
         std::vector<int32_t> signals;          // that came while it could not take them
         bool source_ready = false, destination_ready = false;
+        bool source_stands = false;  // of a move: frozen for it, until this home says otherwise
         bool stopped = false;
         std::string cannot_move;  // where it runs now
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
@@ -275,6 +276,7 @@ class Home {
     void source_is_off(HomeJob& job, Nanos now, home::Outputs& out);
     void arrived(HomeJob& job, Nanos now, home::Outputs& out);
     void take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, home::Outputs& out);
+    bool source_died(const HomeJob& job) { return job.step == MoveStep::release && !vol(job).source_stands; }
     void frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, home::Outputs& out);

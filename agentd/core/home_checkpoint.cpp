@@ -173,7 +173,7 @@ void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
             if (job.step == MoveStep::prepare || job.step == MoveStep::transfer)
                 abort_move(job, node, why, now, out);
             else
-                take_back(job, why, job.step == MoveStep::release, now, out);
+                take_back(job, why, source_died(job), now, out);
         }
         if (job.at.node == node) node_gone(job, why, now, out);
     }

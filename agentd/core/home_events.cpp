@@ -244,8 +244,8 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             if (job.cancelled) end_by_cancel(job, now, out);
             return;
         case GuestState::retained: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
-        case GuestState::dumping:  // what stood there in memory, after its daemon has died
-            return e.why.empty() ? void() : send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+        case GuestState::dumping:  // the source of a move that was taken back: it stands there in memory, not in an image
+        case GuestState::shipped: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
         case GuestState::running:  // the source of a move that was taken back: it stood there in memory, not in an image
             job.phase = JobPhase::running;
             start_clock(job, now);
@@ -285,6 +285,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
                 return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
             if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (v.frozen_since == Nanos::never()) v.frozen_since = now;
+            v.source_stands = e.held_for == job.to_epoch;
             if (e.state == GuestState::dumping) v.forecast = e.forecast;
             return;
         case GuestState::frozen:
@@ -362,7 +363,7 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
                     arrived(job, now, out);  // and it may be under way elsewhere by now
                     return guest_event(NodeName(job.at.node), e, now, out);
                 case GuestState::failed:
-                case GuestState::unknown: return take_back(job, why, true, now, out);
+                case GuestState::unknown: return take_back(job, why, source_died(job), now, out);
                 default: return;
             }
     }

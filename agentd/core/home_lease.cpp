@@ -63,7 +63,7 @@ void Home::lease_over(HomeJob& job, Nanos now, Outputs& out) {
     silent_.insert(node);
     end_stretch(job, now);
     const std::string why = "node " + node + " was not heard from for " + std::to_string((now - heard).ns / 1'000'000'000) + " s";
-    if (job.step == MoveStep::release) return take_back(job, why, true, now, out);
+    if (job.step == MoveStep::release) return take_back(job, why, source_died(job), now, out);
     const bool other_copy = job.step == MoveStep::kill_old || job.checkpoint.epoch.n > 0 || job.spec.restart;
     if (other_copy || job.cancelled) return node_gone(job, why, now, out);
     vol(job).lease_told = heard;

@@ -66,7 +66,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.to_leased = false;
     job.step = MoveStep::prepare;
     v.source_ready = job.from_frozen;
-    v.destination_ready = false;
+    v.destination_ready = v.source_stands = false;
     v.frozen_since = v.running_at = Nanos::never();
     v.expel_at = Nanos::never();  // it leaves
     v.deadline = now + limits_.step_patience;
@@ -168,12 +168,13 @@ void Home::frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, Outputs&
     became_frozen(job, image_bytes, now, out);
 }
 
-// The decision: durable in this step, before the source hears of it.
+// The decision: durable in this step, before anybody hears of it. A source that only this home can let go on need not die
+// first: it stands until the candidate is known to run, and is the job again if that fails.
 void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
+    if (!job.from_frozen) stop_clock(job, now);  // it is held there, although its word of it may still be on the way
+    if (job.from_frozen || vol(job).source_stands) return source_is_off(job, now, out);
     job.step = MoveStep::kill_old;
     vol(job).deadline = now + limits_.step_patience;
-    if (job.from_frozen) return source_is_off(job, now, out);
-    stop_clock(job, now);  // it is held there, although its word of it may still be on the way
     persist(job, out);
     send(job.at, job.id, job.epoch, GuestVerb::commit, out);
 }

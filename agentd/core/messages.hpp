@@ -119,6 +119,9 @@ struct GuestEvent {
     int32_t pid = 0;            // running: of its first process, on that node
     bool leased = false;        // it keeps to its lease there
     bool lapsed = false;        // dumping, frozen: since its lease was over, and not because its home said so
+    // dumping, shipped: frozen by its control group for the move to that epoch, so that only a word of its home lets it go
+    // on, whoever dies there; 0: not so, or not yet
+    Epoch held_for;
     Nanos cpu_time;             // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
     // exited: bytes that it wrote to stdout and stderr, all of them; frozen, of a checkpoint: until then
     uint64_t output_end[2] = {0, 0};

@@ -255,7 +255,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::criu_ready: return g.criu_ready(key, out);
             case Kind::criu_failed: return g.criu_failed(key, e.why, out);
             case Kind::froze: return g.dump_froze(key, e.forecast, out);
-            case Kind::dump_held: return g.dump_held(key, e.bytes, e.flag, out);
+            case Kind::dump_held: return g.dump_held(key, {e.bytes, e.flag, e.firm}, out);
             case Kind::dump_failed: return g.dump_failed(key, e.why, out);
             case Kind::dump_undone: return g.dump_undone(key, out);
             case Kind::restore_held: return g.restore_held(key, out);

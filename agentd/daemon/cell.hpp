@@ -44,6 +44,7 @@ struct CellEvent {
     std::string why;
     int32_t error = 0, wait_status = 0;
     bool flag = false;  // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the image
+    bool firm = false;  // dump_held: as Guest::Held
     int64_t bytes = 0;
     MoveForecast forecast;  // froze
 };

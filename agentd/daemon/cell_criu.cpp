@@ -386,6 +386,8 @@ void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
     event.kind = CellEvent::Kind::dump_held;
     event.flag = pages_stay;
     event.bytes = static_cast<int64_t>(bytes);
+    // (Locks of files would block a copy that is to have them.)
+    event.firm = group_frozen_ && job_group_->entry().v2 >= 0 && !image_has_locks(image_fd_.get());
     site_.event(key_, std::move(event));
 }
 

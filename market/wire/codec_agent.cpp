@@ -55,6 +55,7 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.input_end = v.input_end;
     m.leased = v.leased;
     m.lapsed = v.lapsed;
+    m.held_for = v.held_for.n;
     m.cannot_move = fill_line(v.cannot_move, a);
     m.pid = v.pid;
     if (v.state == GuestState::dumping) m.forecast = fill_forecast(v.forecast, a);
@@ -81,6 +82,7 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.input_end = c.count("input_end", m.input_end);
     v.leased = m.leased;
     v.lapsed = m.lapsed;
+    v.held_for = c.epoch("held_for", m.held_for);
     return v;
 }
 

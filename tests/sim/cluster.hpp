@@ -103,7 +103,7 @@ class Cluster {
     // for longer than any patience. Where the job is when all is quiet again: 'S' runs at the source, 'D' at the
     // destination, 'F' is frozen at the source (and then thaws), 'E' has ended with its PID 1; '-': the step was over.
     // Else what is wrong is in `failure`.
-    char run_one_fault(Moment moment, Victim victim, MoveForm form, std::string& failure);
+    char run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm, std::string& failure);
     const std::deque<std::string>& trace() const { return trace_; }
 
     struct Counts {
@@ -276,7 +276,7 @@ class Cluster {
     void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
                     std::function<void(Guest&, guest::Outputs&)> call);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, bool live, bool in_ram);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held, bool in_ram);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
     bool pages_come(const Image& image);
@@ -306,6 +306,7 @@ class Cluster {
     // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that cannot be made, what fails
     // next, and what looks at each step.
     std::optional<MoveForm> form_;
+    std::optional<bool> firm_;  // what is dumped stands by its control group, and its home is told so
     std::optional<Nanos> outage_;
     std::set<std::pair<NodeName, NodeName>> cut_;
     NodeName criu_dies_on_;

@@ -75,7 +75,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             const bool live = d.what == What::dump_for_move &&
                               (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
             const bool in_ram = d.what != What::dump_to_disk;
-            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, live, in_ram); });
+            const bool firm = d.what == What::dump_for_move && (firm_ ? *firm_ : rng_.chance(0.7));
+            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram); });
         }
         case What::ship: return do_ship(name, d, t);
         case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
@@ -143,25 +144,26 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
 }
 
 // freeze, pages, whole: it may fail before each.
-void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, bool live, bool in_ram) {
+void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, const Guest::Held& held, bool in_ram) {
     const World::At at{name, key};
     const auto failed = [=, this] {
         thaw(at);
         world_.drop_image(at, now_);
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
     };
-    const Capsule* c = world_.capsule(at);
+    Capsule* c = world_.capsule(at);
     if (!c || !c->job || fails(name)) return failed();
     world_.freeze(at, now_);
+    c->dumped = true;
     tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, {}, o); });
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
         const Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
         if (!now || !now->job || fails(name)) return failed();
         world_.make_image(at, now_, true);
-        if (live) world_.images[at].form = MoveForm::pages_first;
+        if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, 1 << 20, live, o); });
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, held, o); });
     });
 }
 

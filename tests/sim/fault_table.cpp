@@ -72,9 +72,10 @@ void Cluster::strike(Victim victim, const JobId& id) {
     }
 }
 
-char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, std::string& failure) {
+char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm, std::string& failure) {
     faults_ = false;
     form_ = form;
+    firm_ = firm;
     limits_.checkpoint_every = {};
     limits_.lease = {};  // an outage here is shorter than that
     outage_ = rng_.chance(0.5) ? Nanos::from_ms(50) : Nanos::from_s(90);  // longer than transfer_patience

@@ -58,12 +58,15 @@ void Cluster::keep_lease(Node& n, const guest::Do& d) {
     if (!c || !c->alive) return;
     c->until = d.until;
     deadline(n.name, d.key, d.until);
-    if (c->lapsed && !d.stands) thaw(at);
+    if (!c->lapsed || d.stands) return;
+    if (c->dumped) c->lapsed = false;  // CRIU has it, or its group is the dump's
+    else thaw(at);
 }
 
 void Cluster::thaw(const World::At& at) {
     Capsule* c = world_.capsule(at);
     if (!c) return;
+    c->dumped = false;
     const bool over = c->until > Nanos{} && local(node(at.first)) >= c->until && mutation_ != Mutation::thaw_past_lease;
     if (over && c->frozen) c->lapsed = true;
     if (over) return;

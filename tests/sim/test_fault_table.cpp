@@ -23,6 +23,8 @@ const Row before[] = {
     {Moment::prepare, {"SD", "SD", "S",    "S",    "S",   "SD",   "SD",  "S",   "E",    "DS"}},
     {Moment::transfer, {"SD", "S", "S",    "SD",   "S",   "DS",   "DS",  "SD",  "ED",   "S"}},
 };
+// The decision goes to both ends in turn where the source may go on by itself ("kill old"), or its word that it may not was
+// late; else to the destination alone.
 const Row stop_and_copy[] = {
     {Moment::kill_old, {"D", "F",  "D",    "D",    "F",   "D",    "D",   "D",   "D",    "F"}},
     {Moment::release, {"D",  "FD", "D",    "D",    "FD",  "D",    "D",   "D",   "D",    "FE"}},
@@ -37,18 +39,22 @@ const Row post_copy[] = {
     {Moment::filling, {"SD", "SD", "D",    "D",    "D",   "D",    "D",   "SD",  "ED",   "SED"}},
 };
 
-void check_row(const Row& row, MoveForm form) {
+const Row stop_and_copy_firm[] = {
+    {Moment::release, {"D",  "SD", "D",    "D",    "SD",  "D",    "D",   "D",   "D",    "SE"}},
+};
+
+void check_row(const Row& row, MoveForm form, bool firm) {
     const char* many = std::getenv("SOUK_SIM_SEEDS");
     const uint64_t seeds = many ? std::strtoull(many, nullptr, 10) : 60;
     for (uint8_t v = 0; v < static_cast<uint8_t>(Victim::count_); ++v) {
         const Victim victim{v};
         const char* const may_come = row.by_victim[v];
-        const std::string cell = std::string(move_form_name(form)) + ", " + moment_name(row.moment) + ", " +
-                                 victim_name(victim);
+        const std::string cell = std::string(move_form_name(form)) + (firm ? ", " : ", not firm, ") + moment_name(row.moment) +
+                                 ", " + victim_name(victim);
         std::map<char, uint64_t> came;
         for (uint64_t seed = 1; seed <= seeds; ++seed) {
             std::string failure;
-            const char outcome = Cluster(seed, Mutation::none, false).run_one_fault(row.moment, victim, form, failure);
+            const char outcome = Cluster(seed, Mutation::none, false).run_one_fault(row.moment, victim, form, firm, failure);
             const auto n = static_cast<unsigned long>(seed);
             ck_assert_msg(failure.empty(), "%s, seed %lu: %s", cell.c_str(), n, failure.c_str());
             ck_assert_msg(outcome == '-' || std::string_view(may_come).find(outcome) != std::string_view::npos,
@@ -67,26 +73,37 @@ void check_row(const Row& row, MoveForm form) {
 
 START_TEST(before_the_decision_a_fault_leaves_the_job_at_its_source_or_it_arrives) {
     for (const MoveForm form : {MoveForm::stop_and_copy, MoveForm::pages_first, MoveForm::post_copy})
-        for (const Row& row : before) check_row(row, form);
+        for (const bool firm : {true, false})
+            for (const Row& row : before) check_row(row, form, firm);
 }
 END_TEST
 
 START_TEST(after_the_decision_of_a_stop_and_copy_the_sources_image_is_the_job_if_the_copy_fails) {
-    for (const Row& row : stop_and_copy) check_row(row, MoveForm::stop_and_copy);
+    for (const Row& row : stop_and_copy) check_row(row, MoveForm::stop_and_copy, false);
+}
+END_TEST
+
+START_TEST(after_the_decision_a_source_that_only_its_home_lets_go_on_runs_on_if_the_copy_fails) {
+    for (const Row& row : stop_and_copy_firm) check_row(row, MoveForm::stop_and_copy, true);
+    for (const Row& row : pages_first)
+        if (row.moment != Moment::kill_old) check_row(row, MoveForm::pages_first, true);
+    for (const Row& row : post_copy)
+        if (row.moment != Moment::kill_old) check_row(row, MoveForm::post_copy, true);
 }
 END_TEST
 
 START_TEST(after_the_decision_of_pages_first_the_frozen_source_runs_on_if_the_copy_fails) {
-    for (const Row& row : pages_first) check_row(row, MoveForm::pages_first);
+    for (const Row& row : pages_first) check_row(row, MoveForm::pages_first, false);
 }
 END_TEST
 
 START_TEST(after_the_decision_of_a_post_copy_the_frozen_source_runs_on_until_all_memory_has_come) {
-    for (const Row& row : post_copy) check_row(row, MoveForm::post_copy);
+    for (const Row& row : post_copy) check_row(row, MoveForm::post_copy, false);
 }
 END_TEST
 
 UNIT_SUITE_LONG(sim_faults, 600, before_the_decision_a_fault_leaves_the_job_at_its_source_or_it_arrives,
                 after_the_decision_of_a_stop_and_copy_the_sources_image_is_the_job_if_the_copy_fails,
+                after_the_decision_a_source_that_only_its_home_lets_go_on_runs_on_if_the_copy_fails,
                 after_the_decision_of_pages_first_the_frozen_source_runs_on_if_the_copy_fails,
                 after_the_decision_of_a_post_copy_the_frozen_source_runs_on_until_all_memory_has_come);

@@ -39,6 +39,7 @@ struct Capsule {
     Nanos since;             // running: since when
     Nanos until;             // its lease, by its node's clock; 0: none
     bool lapsed = false;     // frozen because that was over
+    bool dumped = false;     // held by CRIU, and then by its group: frozen until that is undone
     uint64_t run = 0;        // counts beginnings and ends of progress
     bool progressing() const { return alive && job && !frozen && !restored; }
 };

@@ -56,6 +56,17 @@ struct Bench {
         h.guest_event(node, e, now, out);
         return *this;
     }
+    // The source says that it stands for the move to that epoch.
+    Bench& held_for(uint64_t epoch) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {1};
+        e.state = GuestState::dumping;
+        e.held_for = {epoch};
+        out.clear();
+        h.guest_event("n2", e, now, out);
+        return *this;
+    }
     Bench& up(const char* node) {
         out.clear();
         h.guest_up(node, now, out);

@@ -43,7 +43,9 @@ struct Bench {
     }
     Bench& criu_ready() { return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }); }
     Bench& sent_ahead() { return end([](Guest& m, guest::Outputs& o) { m.sent_ahead(key, o); }); }
-    Bench& dump_held() { return end([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, false, o); }); }
+    Bench& dump_held(bool firm = false) {
+        return end([firm](Guest& m, guest::Outputs& o) { m.dump_held(key, {100, false, firm}, o); });
+    }
     Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
     Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
     Bench& exited(int32_t status, const char* why = "") {
@@ -228,6 +230,29 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish-dump");  // `shipped` on disk says as much
     ck_assert_text(b.exited(9).text(), "");  // CRIU's own kill
     ck_assert_text(b.gone().text(), ">frozen");
+}
+END_TEST
+
+START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped) {
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
+    ck_assert_text(b.dump_held(true).text(), "ship >dumping");
+    const auto held_for = [&b] { return std::get<GuestEvent>(std::get<guest::ToHome>(b.out.back()).message).held_for.n; };
+    ck_assert_uint_eq(held_for(), 2);
+    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    ck_assert_text(b.text(), "p:shipped >shipped");
+    ck_assert_uint_eq(held_for(), 2);
+    ck_assert_text(b.command(GuestVerb::drop).text(), "kill");
+    ck_assert_text(b.gone().text(), "remove E >unknown");
+    Bench c;  // or goes on
+    c.running().command(GuestVerb::prepare_dump);
+    c.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
+    c.dump_held(true);
+    ck_assert_text(c.command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(c.undone().text(), ">running");
+    ck_assert_uint_eq(std::get<GuestEvent>(std::get<guest::ToHome>(c.out.back()).message).held_for.n, 0);
+    ck_assert_text(c.command(GuestVerb::drop).text(), ">running");
 }
 END_TEST
 
@@ -572,6 +597,7 @@ UNIT_SUITE(guest, a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_wa
            a_kept_checkpoint_is_a_frozen_job_that_never_ran_here, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
            a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
            refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
+           a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped,
            a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
            a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused,
            a_freeze_that_finds_a_move_given_up_undoes_it_first, criu_made_ready_for_a_move_is_not_used_for_a_freeze,

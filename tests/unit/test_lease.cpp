@@ -195,7 +195,7 @@ START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
     ck_assert(!b.at(59).done(What::ready_criu));
     ck_assert(b.at(60).done(What::ready_criu)->to_disk);
     ck_assert(b.step([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }).done(What::dump_to_disk));
-    b.step([](Guest& m, guest::Outputs& o) { m.dump_held(key, 100, false, o); });
+    b.step([](Guest& m, guest::Outputs& o) { m.dump_held(key, {100, false, false}, o); });
     ck_assert(b.g.find(key)->state == GuestState::frozen && b.g.find(key)->lapsed);
     b.step([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); });
     ck_assert(b.told()->state == GuestState::frozen && b.told()->lapsed);
