@@ -79,17 +79,19 @@ void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
 void Guest::erase(const GuestKey& key, Outputs& out) {
     const auto it = jobs_.find(key);
     MUST(it != jobs_.end());
-    effect(it->second, What::remove, out);
-    out.push_back(Erase{key});
+    remove(it->second, out);
     jobs_.erase(it);
 }
 
+void Guest::remove(const Entry& e, Outputs& out) {
+    effect(e, What::remove, out);
+    out.push_back(Erase{e.job.key});
+    leaving_.insert(e.job.key);
+}
+
 // Nothing of it is left here but this answer.
-void Guest::failed(Entry& e, Outputs& out) const {
-    if (e.job.state != GuestState::failed) {
-        effect(e, What::remove, out);
-        out.push_back(Erase{e.job.key});
-    }
+void Guest::failed(Entry& e, Outputs& out) {
+    if (e.job.state != GuestState::failed) remove(e, out);
     const GuestKey key = e.job.key;
     const std::string why = e.why;
     const int32_t error = e.error;
@@ -171,6 +173,8 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     const bool kept = c.verb == GuestVerb::keep;
     if (!accepting_ && !kept) return refuse(key, why_not_, out);
     if (jobs_.size() >= jobs_max_) return refuse(key, "the node holds too many jobs", out);
+    // Its answer was lost, and its home asks for the very same again.
+    if (leaving_.contains(key)) return refuse(key, "what is left of its last start there is being removed", out);
     Entry e;
     e.job.key = key;
     e.job.spec = c.spec;

@@ -46,6 +46,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -102,7 +103,7 @@ struct Do {
         restore_local,   // the image of (id, source) that lies here, into `key` -> the same
         finish_restore,  // run -> restore_running | restore_failed
         kill_capsule,    // whatever runs -> capsule_gone
-        remove,          // image and directory; the capsule is dead or its job has exited
+        remove,          // image and directory; the capsule is dead or its job has exited -> removed
         signal,
         make_place,       // for the image of a checkpoint -> capsule_ready | capsule_failed
         dump_to_keep,     // as dump_to_disk, but held only until go_on
@@ -187,6 +188,10 @@ class Guest {
     void restore_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void restore_running(const GuestKey& key, guest::Outputs& out);
     void capsule_gone(const GuestKey& key, guest::Outputs& out);
+    // Nothing of it is left. Until then the same (job, epoch) does not begin here anew.
+    void removed(const GuestKey& key) { leaving_.erase(key); }
+    // Found after a crash, of no job: is being removed.
+    void stray(const GuestKey& key) { leaving_.insert(key); }
     // why: what killed a process of it, if that is known.
     void exited(const GuestKey& key, int32_t wait_status, std::string why, guest::Outputs& out);
     void stopped(const GuestKey& key, bool is_stopped, guest::Outputs& out);
@@ -257,9 +262,10 @@ class Guest {
     void expel(const Entry& e, guest::Outputs& out) const;
     void effect(const Entry& e, guest::Do::What what, guest::Outputs& out) const;
     void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out) const;
+    void remove(const Entry& e, guest::Outputs& out);
     void erase(const GuestKey& key, guest::Outputs& out);
     void refuse(const GuestKey& key, std::string why, guest::Outputs& out);
-    void failed(Entry& e, guest::Outputs& out) const;
+    void failed(Entry& e, guest::Outputs& out);
     void drive(Entry& e, guest::Outputs& out) const;
     void want(Entry& e, Want want, guest::Outputs& out) const;
     void want_failed(Entry& e, std::string why, guest::Outputs& out) const;
@@ -307,6 +313,7 @@ class Guest {
     bool accepting_ = true;
     std::string why_not_;
     std::map<GuestKey, Entry> jobs_;
+    std::set<GuestKey> leaving_;  // what was of them is being removed
 };
 
 }  // namespace souk

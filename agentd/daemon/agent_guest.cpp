@@ -99,6 +99,7 @@ void Agent::carry_out(const guest::Do& effect) {
     if (!c) {  // a record without anything behind it (its directory was removed by hand)
         if (effect.what == What::kill_capsule || effect.what == What::finish_dump)
             guest_step([&](Guest& g, guest::Outputs& out) { g.capsule_gone(effect.key, out); });
+        if (effect.what == What::remove) guest_.removed(effect.key);
         return;
     }
     switch (effect.what) {
@@ -243,7 +244,12 @@ void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
 
 void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
     using Kind = CellEvent::Kind;
-    if (e.kind == Kind::removed) return loop_.defer([this, key] { cells_.erase(key); });
+    if (e.kind == Kind::removed) {
+        return loop_.defer([this, key] {
+            cells_.erase(key);
+            guest_.removed(key);
+        });
+    }
     if (e.kind == Kind::dump_failed || e.kind == Kind::gone) transfers_->forget_reached(key);
     if (!e.why.empty() && e.kind != Kind::movable) log_.info("guest", {{"job", key.text()}, {"why", e.why}});
     guest_step([&](Guest& g, guest::Outputs& out) {

@@ -356,6 +356,7 @@ Status Agent::recover_guests() {
             stray.key = {*id, Epoch{std::strtoull(name.c_str() + dot + 1, nullptr, 10)}};
             auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
             (void)c->adopt();
+            guest_.stray(stray.key);
             c->remove();
             known.insert(name);
         }

@@ -162,6 +162,7 @@ class Cluster {
         Disk<JobId, HomeJob> home_disk;
         Disk<GuestKey, GuestJob> guest_disk;
         std::vector<guest::ToHome> after_erase;
+        std::map<JobId, World::At> goes_back;  // of the step that is under way: where each job stands that goes back to that
         std::optional<ProviderRecord> provider_disk;
         std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
         Nanos tick_at = Nanos::never();
@@ -252,7 +253,7 @@ class Cluster {
     bool past_lease(const World::At& at);
     void born_stopped(const World::At& at);
     void stop_past_lease(const World::At& at);
-    void leases_are_over(const Node& n);
+    void leases_are_over(Node& n);
     void partition(const NodeName& a, const NodeName& b);
     WallTime wall() const;
 

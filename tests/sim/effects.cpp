@@ -117,10 +117,14 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             return stage(name, key, t, delay, [=, this] { do_restore(name, key, t, taken); });
         }
         case What::finish_restore: return stage(name, key, t, delay, [=, this] { do_release(name, key, t); });
-        case What::remove: return stage(name, key, t, delay, [=, this] {
-            world_.remove(at, now_);
-            node(name).work.erase(key);
-        });
+        case What::remove:  // nothing calls it off
+            return after(delay, [=, this, life = n.life] {
+                Node& on = node(name);
+                if (!on.up || on.life != life) return;
+                world_.remove(at, now_);
+                on.work.erase(key);
+                on.guest->removed(key);
+            });
         case What::signal: {
             const Capsule* c = world_.capsule(at);
             if (c && c->progressing() && d.signal == 9) job_exits(name, key, 9);

@@ -75,15 +75,16 @@ void Cluster::thaw(const World::At& at) {
     schedule_exit(at.first, at.second);
 }
 
-// What a home takes for over must be so; and it goes on from where it says.
-void Cluster::leases_are_over(const Node& n) {
+// What a home takes for over must be so; and it goes on from where it says, once that is on its disk.
+void Cluster::leases_are_over(Node& n) {
+    n.goes_back.clear();
     for (const auto& [seq, job] : n.home->jobs()) {
         if (n.home->lease_due(job) > now_) continue;
         if (world_.progressing(job.id)) world_.fail(job.id, "runs past its lease");
         const World::At source{job.at.node, {job.id, job.epoch}}, candidate{job.to.node, {job.id, job.to_epoch}};
         say(n.name, " knows that the lease of ", GuestKey{job.id, job.epoch}, " is over");
-        if (job.step == MoveStep::release) world_.stands_at(job.id, source, now_);
-        else if (job.step == MoveStep::kill_old) world_.stands_at(job.id, candidate, now_);
+        if (job.step == MoveStep::release) n.goes_back[job.id] = source;
+        else if (job.step == MoveStep::kill_old) n.goes_back[job.id] = candidate;
         else if (job.cancelled) world_.truths[job.id].ended.reset();
     }
 }

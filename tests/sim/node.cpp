@@ -142,6 +142,7 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
         if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch)
             --job.last_epoch.n;
         n.home_disk.put(job.id, job, p->when);
+        if (const auto back = n.goes_back.extract(job.id)) world_.stands_at(job.id, back.mapped(), now_);
         settle_later(n, p->when);
         if (job.phase == JobPhase::finished) check_end(job);
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
