@@ -329,6 +329,7 @@ void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<Cr
         events.push_back({CriuEventKind::restore_held, {}, root_});
         return;
     }
+    if (script == "post-resume" && phase_ == CriuPhase::restore_ending && !refusing_) events.push_back({CriuEventKind::resumed, {}, root_});
     if (script == "pre-dump") events.push_back({CriuEventKind::pre_dump, {}, 0});
     if (const Status s = answer_notify(true); !s) end(CriuEventKind::lost, s.error().message, events);
 }

@@ -7,7 +7,7 @@
 //          answer(true)  .. dumped: the job is dead, the image is the job.
 //          answer(false) .. refused: the job goes on as if nothing had been.
 // Restore: start .. ready .. restore() .. restore_held: whole, not yet running.
-//          answer(true)  .. restored: it runs.
+//          answer(true)  .. resumed: it runs .. restored: CRIU has nothing more to do.
 //          answer(false) .. refused: nothing of it is left.
 // `failed` may come instead at any time, and `lost` if CRIU died without a word. After a failed dump the job goes on;
 // after a lost one ask souk-init; after a failed or lost restore kill the capsule and use the image again in a fresh
@@ -64,12 +64,12 @@ struct RestoreOptions {
 };
 
 enum class CriuEventKind : uint8_t {
-    ready, pre_dump, dump_held, dumped, restore_held, restored, refused, failed, lost
+    ready, pre_dump, dump_held, dumped, restore_held, resumed, restored, refused, failed, lost
 };
 struct CriuEvent {
     CriuEventKind kind{};
     std::string message;  // ready: CRIU's version; failed, lost: one line why
-    pid_t root = 0;       // restore_held, restored: inside
+    pid_t root = 0;       // restore_held, resumed, restored: inside
 };
 
 enum class CriuPhase : uint8_t {

@@ -141,6 +141,7 @@ class Agent {
     Nanos load_at_;
     uint64_t load_ticks_ = 0;
     CriuTool criu_;
+    CpuAwake awake_{loop_};
     CellSite site_;
     std::map<GuestKey, std::unique_ptr<Cell>> cells_;
     Listener peers_listener_, tools_listener_;

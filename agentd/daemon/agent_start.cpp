@@ -82,6 +82,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     site_.log = &log_;
     site_.init_path = own + "/souk-init";
     site_.criu = &criu_;
+    if (config_.awake_for_moves) site_.awake = &awake_;
     site_.network = config_.network;
     if (auto possible = make_pages_possible(); !possible)
         log_.warning("jobs move with all their memory in the image", {{"error", possible.error()}});

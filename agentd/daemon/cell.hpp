@@ -24,6 +24,7 @@
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
 #include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/cpu_awake.hpp"
 #include "kernel/sys/frame_hold.hpp"
 #include "kernel/sys/job_port.hpp"
 #include "kernel/sys/log.hpp"
@@ -62,6 +63,7 @@ struct CellSite {
     Fd images, ram;                    // parents of images: on disk, in memory
     std::string init_path;
     CriuTool* criu = nullptr;
+    CpuAwake* awake = nullptr;         // null: its owner wants processors to sleep
     Machine machine;                   // this one, for manifests
     std::optional<JobNetwork> network; // for jobs with a network of their own; none: they are refused
     bool pages_possible = false;       // memory may be sent past the image
@@ -174,6 +176,8 @@ class Cell {
     bool try_again(const CriuEvent& e);
     void runs_without_criu();
     void close_criu();
+    void now_runs(const CriuEvent& e);
+    void leave_criu();
     void held_after_dump();
     void dump_is_complete(bool pages_stay, uint64_t bytes);
     void write_pages();
@@ -242,8 +246,9 @@ class Cell {
     std::optional<Capsule> capsule_;
     CapsuleClient client_;
     CriuSession criu_;
-    Watch client_watch_, exit_watch_, criu_watch_;
-    Timer limit_, exit_limit_;
+    CriuSession last_criu_;  // of a restore whose job runs already: until it has ended
+    Watch client_watch_, exit_watch_, criu_watch_, last_criu_watch_;
+    Timer limit_, exit_limit_, last_criu_limit_;
     Timer drop_, look_;  // of an image that is of no more use; at a job that has just begun to run here
     std::vector<Fd> job_ends_;
     std::optional<std::vector<std::string>> stdio_keys_;  // CRIU's names of them, once the image is here and loaded
@@ -273,6 +278,10 @@ class Cell {
     void pages_may_come();
     void pages_are_whole();
     void pages_failed(const std::string& why);
+    // For a small job's move: from CRIU's start to its stop, as long for that, and for the restore.
+    void stay_awake() const {
+        if (site_.awake) site_.awake->hold(Nanos::from_ms(60));
+    }
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
 
     struct Ahead {

@@ -85,6 +85,7 @@ void Cell::ready_criu(bool to_disk, bool to_keep) {
     to_disk_ = to_disk || (to_keep && !fits_memory());
     limit_ = site_.loop->after(ready_limit, [this] { criu_failed("CRIU did not get ready within 20 s"); });
     plan_ = Plan::asked;
+    if (!to_disk_ && !to_keep_) stay_awake();
     if (!client_) return criu_failed("its capsule does not answer");
     if (welcomed_ || !has_job_) enter_capsule();  // else with the welcome: this daemon has just come back
 }
@@ -130,7 +131,46 @@ void Cell::criu_readable() {
     // With its last event the session has closed its socket; the watch goes before the fd is used again.
     const std::vector<CriuEvent> events = criu_.on_readable();
     if (!criu_) criu_watch_.close();
-    for (const CriuEvent& e : events) criu_event(e);
+    for (const CriuEvent& e : events) {
+        criu_event(e);
+        if (e.kind == CriuEventKind::resumed) return;  // the rest is not this cell's any more
+    }
+}
+
+// CRIU has let it run.
+void Cell::now_runs(const CriuEvent& e) {
+    root_ = e.root;
+    has_job_ = true;
+    decided_ = Decided::nothing;
+    if (pages_here_) sink_.reset();
+    if (criu_) leave_criu();
+    close_criu();
+    helpers_in_ = false;
+    set_limits();
+    if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
+    (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
+    update_watch();
+    tell(CellEvent::Kind::restore_running);
+    maybe_exited();
+    // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
+    drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
+    look_soon();
+}
+
+// It still has its own things to put away, which takes as long again as letting the job run has taken.
+void Cell::leave_criu() {
+    criu_watch_.close();
+    last_criu_ = std::exchange(criu_, CriuSession());
+    auto watch = site_.loop->watch(last_criu_.fd(), POLLIN, [this](short) {
+        (void)last_criu_.on_readable();
+        if (!last_criu_) last_criu_watch_.close();
+    });
+    if (!watch) return last_criu_ = CriuSession(), void();
+    last_criu_watch_ = std::move(*watch);
+    last_criu_limit_ = site_.loop->after(ready_limit, [this] {
+        last_criu_watch_.close();
+        last_criu_ = CriuSession();
+    });
 }
 
 void Cell::close_criu() {
@@ -241,22 +281,8 @@ void Cell::criu_event(const CriuEvent& e) {
             root_ = e.root;
             if (awaited_) return;  // souk-init is not ready
             return restore_is_held();
-        case CriuEventKind::restored:
-            root_ = e.root;
-            has_job_ = true;
-            decided_ = Decided::nothing;
-            if (pages_here_) sink_.reset();
-            set_limits();
-            if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
-            (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
-            close_criu();
-            helpers_in_ = false;
-            update_watch();
-            tell(CellEvent::Kind::restore_running);
-            maybe_exited();
-            // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
-            drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
-            return look_soon();
+        case CriuEventKind::resumed:
+        case CriuEventKind::restored: return now_runs(e);
         case CriuEventKind::refused: return undone();
         case CriuEventKind::failed:
         case CriuEventKind::lost:
@@ -323,6 +349,7 @@ void Cell::dump(double link_bytes_per_s) {
     if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error().message);
     plan_ = Plan::dumping;
     again_ = Again::no;
+    if (!to_disk_) stay_awake();
     DumpOptions options;
     options.root = root_;
     options.terminal = terminal_;

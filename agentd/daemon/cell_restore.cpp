@@ -10,6 +10,7 @@ namespace souk {
 
 void Cell::restore() {
     plan_ = Plan::restoring;
+    stay_awake();
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
     if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found) return criu_failed(found.error().message);
     if (auto used = use_store(); !used) return criu_failed(used.error().message);

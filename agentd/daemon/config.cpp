@@ -89,6 +89,7 @@ Result<Config> load_config(const std::string& path) {
         {"pids_max", number(c.pids_max, 0, 1 << 22)},
         {"ram_mb", number(c.ram_mb, 1, int64_t{1} << 30)},
         {"check_ahead", boolean(c.check_ahead)},
+        {"awake_for_moves", boolean(c.awake_for_moves)},
         {"output_mb", number(c.output_mb, 1, int64_t{1} << 30)},
         {"job_network", text(network.network)},
         {"job_bridge", text(network.bridge)},

@@ -28,6 +28,7 @@ struct Config {
     // the namespace that the daemon is in; without it none comes here. home.addresses: what this node gives to jobs
     // that are submitted here; a part of the network that no other node gives from.
     std::optional<JobNetwork> network;
+    bool awake_for_moves = true;   // idle processors do not sleep for some milliseconds of a move (kernel/sys/cpu_awake.hpp)
     bool check_ahead = false;      // memory sent ahead of a move is compared with the frozen job's before it is used; costs pause
     int64_t output_mb = 1024;      // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.

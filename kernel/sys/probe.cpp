@@ -18,6 +18,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/cpu_awake.hpp"
 #include "kernel/sys/fd.hpp"
 
 namespace souk {
@@ -89,6 +90,13 @@ Need last_pid() {
                   writable ? "writable" : "/proc/sys/kernel/ns_last_pid cannot be written",
                   ::geteuid() == 0 ? "boot a kernel with CONFIG_CHECKPOINT_RESTORE, /proc/sys writable"
                                    : "run as root");
+}
+
+Need wake_latency() {
+    const bool writable = ::access(CpuAwake::device, W_OK) == 0;
+    return judged("CPU latency", "short pauses of moves", false, writable,
+                  writable ? CpuAwake::device : std::string(CpuAwake::device) + " cannot be written",
+                  ::geteuid() == 0 ? "boot a kernel with CONFIG_CPU_IDLE; in a container allow the device" : "run as root");
 }
 
 Need btf() {
@@ -204,6 +212,7 @@ std::vector<Need> examine_kernel() {
     cgroups(needs);
     needs.push_back(last_pid());
     needs.push_back(btf());
+    needs.push_back(wake_latency());
     needs.push_back(examine_pipe_size());
     needs.push_back(examine_userfaultfd());
     needs.push_back(examine_soft_dirty());

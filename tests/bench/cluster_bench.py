@@ -24,7 +24,7 @@ import slurm as peers
 TRUE = '/bin/true'
 GOALS = {  # of the ours column, or of the ratio
     'round trip': ('<=', 20, 'ours'),
-    'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'),
+    'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'), 'pause': ('<=', 15, 'ours'),
     'disk': ('<=', 1.3, 'ratio'), 'work': ('<=', 1.5, 'ratio'), 'p99': ('<=', 100, 'ours'), 'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
 }
 FAILURES = (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError)
@@ -173,33 +173,70 @@ def throughput(book, market, slurm, count, rounds):
 # ---- freezes and moves
 
 
-def moves_of(book, market, testload, memory, rounds):
-    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'by hand', 'freeze by hand', 'thaw by hand', 'dump', 'own')}
-    command = (testload, '-m', str(memory), '-t', '100000')
+def compiled(name, where):
+    program = f'{where}/{name}'
+    subprocess.run(['gcc', '-O2', '-o', program, os.path.join(os.path.dirname(__file__), f'{name}.c')], check=True)
+    return program
+
+
+class Stalls:
+    """For how long a job did not run, by its own clock (stall.c)."""
+
+    def __init__(self, program, memory, where, name):
+        self.path = f'{where}/{name}'
+        self.command = (program, str(memory), self.path)
+
+    def seen(self):
+        try:
+            with open(self.path) as f:
+                return [float(line) for line in f]
+        except FileNotFoundError:
+            return []
+
+    def longest_in(self, action):
+        """The longest of those that end in what `action` does, or just after it; what it returns."""
+        before = len(self.seen())
+        done = action()
+        time.sleep(0.2)
+        new = self.seen()[before:]
+        if not new:
+            raise RuntimeError('a job was moved and does not know')
+        return max(new), done
+
+
+def moves_of(book, market, memory, rounds):
+    with tempfile.TemporaryDirectory() as where:
+        moves_in(book, market, memory, rounds, where)
+
+
+def moves_in(book, market, memory, rounds, where):
+    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'told', 'by hand', 'pause by hand', 'freeze by hand', 'thaw by hand', 'own')}
     hand, job = None, None
     try:
+        program = compiled('stall', where)
+        ours, other = (Stalls(program, memory, where, name) for name in ('ours', 'by_hand'))
         try:
-            hand = criu_hand.Hand(command)
+            hand = criu_hand.Hand(other.command)
         except FAILURES as e:
             book.problem(f'CRIU by hand, {memory} MB', e)
-        job = souk.Watched(market, *command)
+        job = souk.Watched(market, *ours.command)
         time.sleep(0.5 + memory / 200)  # until its memory is filled
         if hand:
             hand.ask('stop')
         for i in range(rounds):
-            for figure, ms in zip(('pause', 'move'), job.move(i)):
-                got[figure].append(ms)
-            time.sleep(0.2)
+            stalled, (told, total) = ours.longest_in(lambda: job.move(i))
+            got['pause'].append(stalled)
+            got['told'].append(told)
+            got['move'].append(total)
             got['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
             if hand:  # the market's job takes no CPU now, and the other none while the market is measured
                 hand.ask('go')
                 time.sleep(0.2)
-                move = hand.ask('move')
-                time.sleep(0.2)
+                stalled, move = other.longest_in(lambda: hand.ask('move'))
                 freeze = hand.ask('freeze')
                 hand.ask('stop')
                 got['by hand'].append(move['all_ms'])
-                got['dump'].append(move['freeze_ms'])
+                got['pause by hand'].append(stalled)
                 got['own'].append(move['own_ms'])
                 got['freeze by hand'].append(freeze['freeze_ms'])
                 got['thaw by hand'].append(freeze['restore_ms'])
@@ -215,8 +252,10 @@ def moves_of(book, market, testload, memory, rounds):
                 it.close()
     by = 'criu dump + cp + restore'
     book.add('move', f'{memory} MB: order to running elsewhere', 'ms', got['move'], got['by hand'], by, 'move')
-    book.add('move', f'{memory} MB: pause of the job in that', 'ms', got['pause'], got['by hand'], by)
+    goal = 'pause' if memory == 1 else ''
+    book.add('move', f'{memory} MB: pause, by the clock of the job itself', 'ms', got['pause'], got['pause by hand'], by, goal)
     book.add('move', f'{memory} MB: the same', 'ms', got['pause'], got['own'], "CRIU's own count: dump frozen + restore")
+    book.add('move', f'{memory} MB: pause as the market tells it', 'ms', got['told'], got['pause'], "the job's own clock", goal)
     book.add('freeze', f'{memory} MB: order to frozen on disk', 'ms', got['freeze'], got['freeze by hand'],
              'criu dump + sync')
     book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'], 'criu restore')
@@ -347,8 +386,7 @@ def work_of(book, market, memory, rounds):
     still, moved, raw, job = [], [], [raw_copy(memory) for _ in range(rounds)], None
     with tempfile.TemporaryDirectory() as where:
         try:
-            program = f'{where}/random_access'
-            subprocess.run(['gcc', '-O2', '-o', program, os.path.join(os.path.dirname(__file__), 'random_access.c')], check=True)
+            program = compiled('random_access', where)
             job = souk.Watched(market, program, str(memory), '20000000', options=('--move', 'fast'), talks=True)
 
             def work(meanwhile=lambda: None):
@@ -522,7 +560,7 @@ def main():
             'idle': lambda: idle(book, market, slurm, o.idle, 'fresh'),
             'srun': lambda: round_trip(book, market, slurm, o.trips),
             'throughput': lambda: throughput(book, market, slurm, o.jobs, o.bursts),
-            'move': lambda: [moves_of(book, market, f'{market.bin}/testload', int(mb), o.moves)
+            'move': lambda: [moves_of(book, market, int(mb), o.moves)
                              for mb in o.sizes.split(',')],
             'live': lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
             'ahead': lambda: ahead_of(book, market, [int(mb) for mb in o.live_sizes.split(',')], o.moves),
