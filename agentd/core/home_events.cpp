@@ -2,6 +2,7 @@
 // Home, third part: what guests say, and what time says. See home.hpp.
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "agentd/core/home.hpp"
@@ -260,7 +261,10 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
 }
 
 void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
-    if (job.step == MoveStep::release) return;  // it is dead; its image is dropped on arrival
+    if (job.step == MoveStep::release) {  // it is dead, or stands; what is left of it goes on arrival
+        if (e.held_for == job.to_epoch) vol(job).source_stands = true;  // said again, to a home that was started again
+        return;
+    }
     if (job.step == MoveStep::kill_old) return source_when_decided(job, e, now, out);
     Volatile& v = vol(job);
     const bool why = !e.why.empty();
@@ -272,6 +276,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             if (job.from_frozen) return go_back(job, "its image on " + job.at.node + " is lost", now, out);
             return lost(job, now, out);
         case GuestState::dump_ready:
+            if (job.from_frozen) return abort_move(job, job.at.node, "it runs there", now, out);
             start_clock(job, now);
             if (job.step == MoveStep::transfer) return send_ship(job, out);  // it never arrived
             v.source_ready = true;
@@ -280,6 +285,7 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             return abort_move(job, job.at.node, "it stands in memory there", now, out);
         case GuestState::dumping:
         case GuestState::shipped:
+            if (job.from_frozen) return abort_move(job, job.at.node, "it stands in memory there", now, out);
             stop_clock(job, now);
             if (job.step == MoveStep::prepare)  // left over from a move given up
                 return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
@@ -312,9 +318,11 @@ void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Out
             [[fallthrough]];
         case GuestState::retained:
         case GuestState::killed:
-        case GuestState::exited:
         case GuestState::failed:
         case GuestState::unknown: return source_is_off(job, now, out);
+        case GuestState::exited:  // what is held can die of nothing but a SIGKILL: else it has gone on, and that was its end
+            if ((e.wait_status & 0x7f) != SIGKILL) return ended(job, e, now, out);
+            return source_is_off(job, now, out);
         case GuestState::dumping:
             if (e.lapsed) return take_back(job, "the source was not held", false, now, out);
             return send(job.at, job.id, job.epoch, GuestVerb::commit, out);

@@ -61,6 +61,9 @@ enum class Mutation : uint8_t {
     deadline_unwatched,      // PID 1 lets a job run past its lease
     longer_lease,            // a guest is told a longer lease than its home counts
     thaw_past_lease,         // what is thawed after its deadline runs
+    firm_goes_on,            // a source that only its home lets go on goes on when its daemon dies
+    any_source_is_firm,      // its home takes each held source for such a one
+    told_before_it_runs,     // that a restored job runs is told, and CRIU fails then
     count_
 };
 const char* mutation_name(Mutation m);
@@ -250,6 +253,7 @@ class Cluster {
     void deadline(const NodeName& name, const GuestKey& key, Nanos until);
     void keep_lease(Node& n, const guest::Do& d);
     void thaw(const World::At& at);
+    void criu_dies_with(const Node& n);
     bool past_lease(const World::At& at);
     void born_stopped(const World::At& at);
     void stop_past_lease(const World::At& at);
@@ -277,7 +281,7 @@ class Cluster {
     void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
                     std::function<void(Guest&, guest::Outputs&)> call);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held, bool in_ram);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held, bool in_ram, bool stays);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
     bool pages_come(const Image& image);

@@ -76,7 +76,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                               (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
             const bool in_ram = d.what != What::dump_to_disk;
             const bool firm = d.what == What::dump_for_move && (firm_ ? *firm_ : rng_.chance(0.7));
-            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram); });
+            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram, d.what != What::dump_for_move); });
         }
         case What::ship: return do_ship(name, d, t);
         case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
@@ -148,7 +148,7 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
 }
 
 // freeze, pages, whole: it may fail before each.
-void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, const Guest::Held& held, bool in_ram) {
+void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, const Guest::Held& held, bool in_ram, bool stays) {
     const World::At at{name, key};
     const auto failed = [=, this] {
         thaw(at);
@@ -159,14 +159,17 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, con
     if (!c || !c->job || fails(name)) return failed();
     world_.freeze(at, now_);
     c->dumped = true;
+    c->stays = false;
     tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, {}, o); });
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
-        const Capsule* now = world_.capsule(at);
+        Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
         if (!now || !now->job || fails(name)) return failed();
         world_.make_image(at, now_, true);
         if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;
+        // What is neither frozen to stay nor said to be: it may go on, or not.
+        now->stays = held.firm ? mutation_ != Mutation::firm_goes_on : stays || held.live || rng_.chance(0.5);
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, held, o); });
     });
 }
@@ -298,6 +301,10 @@ void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) 
         }
         return tell_guest(name, key, t,
                           [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
+    }
+    if (mutation_ == Mutation::told_before_it_runs && rng_.chance(0.1)) {
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_running(key, o); });
+        return after(ms(0, 20), [=, this] { world_.kill_job(at, now_); });
     }
     born_stopped(at);
     if (c->restored) world_.release(at, now_);

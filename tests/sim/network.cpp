@@ -83,7 +83,10 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
             say(g, " -> ", home, " ", GuestKey{e->id, e->epoch}, " is ", guest_state_name(e->state),
                 e->why.empty() ? "" : ": ", e->why);
-            home_step(h, [&](Home& m, home::Outputs& out) { m.guest_event(g, *e, now_, out); });
+            GuestEvent heard = *e;
+            const HomeJob* job = h.home->find(e->id);
+            if (mutation_ == Mutation::any_source_is_firm && job) heard.held_for = job->to_epoch;
+            home_step(h, [&](Home& m, home::Outputs& out) { m.guest_event(g, heard, now_, out); });
         } else if (const auto* beat = std::get_if<Beat>(&message)) {
             home_step(h, [&](Home& m, home::Outputs& out) { m.beat(g, *beat, now_, out); });
         } else {

@@ -77,7 +77,18 @@ Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
     return f;
 }
 
-// The daemon dies. CRIU notices: what was restored and held dies with it, what was frozen for a dump stays frozen.
+// What a dump has stopped goes on, unless its control group holds it, a lease has stopped it, or that it is to die is on disk.
+void Cluster::criu_dies_with(const Node& n) {
+    std::vector<World::At> go_on;
+    for (const auto& [at, c] : world_.capsules) {
+        const auto record = n.guest_disk.durable.find(at.second);
+        const bool dies = record != n.guest_disk.durable.end() && record->second.state == GuestState::frozen;
+        if (at.first == n.name && c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies) go_on.push_back(at);
+    }
+    for (const auto& at : go_on) thaw(at);
+}
+
+// The daemon dies. CRIU notices: what was restored and held dies with it, what a dump's control group holds stays frozen.
 void Cluster::crash(Node& n) {
     if (!n.up) return;
     ++counts_.crashes;
@@ -97,6 +108,7 @@ void Cluster::crash(Node& n) {
     for (const auto& [at, c] : world_.capsules)
         if (at.first == n.name && c.restored) held.push_back(at);
     for (const auto& at : held) world_.kill_job(at, now_);
+    criu_dies_with(n);
     for (auto& [guest, l] : n.links) {  // what it sent is still on its way
         l.state = Link::State::down;
         l.home_gen = 0;

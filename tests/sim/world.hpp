@@ -40,6 +40,7 @@ struct Capsule {
     Nanos until;             // its lease, by its node's clock; 0: none
     bool lapsed = false;     // frozen because that was over
     bool dumped = false;     // held by CRIU, and then by its group: frozen until that is undone
+    bool stays = false;      // dumped, and frozen whoever dies there
     uint64_t run = 0;        // counts beginnings and ends of progress
     bool progressing() const { return alive && job && !frozen && !restored; }
 };

@@ -124,6 +124,38 @@ START_TEST(a_source_that_only_its_home_lets_go_on_need_not_die_before_the_candid
 }
 END_TEST
 
+START_TEST(a_home_that_was_started_again_hears_anew_that_the_source_stands) {
+    Bench b;
+    b.shipping().held_for(2).event("n3", 2, GuestState::held);
+    Bench again = b.again();
+    ck_assert_text(again.up("n2").text(), "query n2.1");
+    ck_assert_text(again.held_for(1).text(), "");
+    ck_assert_text(again.held_for(2).text(), "");
+    ck_assert_text(again.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert(again.job().phase == JobPhase::running);
+    Bench deaf = b.again();  // or does not, and takes it for an image: until it says what it is
+    deaf.held_for(1).event("n3", 2, GuestState::failed, "restore");
+    ck_assert(deaf.job().phase == JobPhase::frozen);
+    deaf.run_on("n3");
+    ck_assert_text(deaf.event("n2", 1, GuestState::shipped).text(), "!n2 P kill n3.3 resume n2.1");
+    deaf.run_on("n3");
+    ck_assert_text(deaf.event("n2", 1, GuestState::dump_ready).text(), "!n2 P kill n3.4 resume n2.1");
+    deaf.event("n2", 1, GuestState::running);
+    ck_assert(deaf.job().phase == JobPhase::running);
+}
+END_TEST
+
+START_TEST(a_source_that_went_on_to_its_own_end_before_it_was_to_die_is_the_job) {
+    Bench b;
+    b.committed();
+    ck_assert_text(b.event("n2", 1, GuestState::exited, "", 3 << 8).text(), "kill n3.2 P drop n2.1");
+    ck_assert(b.job().phase == JobPhase::finished && b.job().wait_status == 3 << 8);
+    Bench c;  // killed as it stood
+    c.committed();
+    ck_assert_text(c.event("n2", 1, GuestState::exited, "", 9).text(), "P release n3.2");
+}
+END_TEST
+
 START_TEST(a_source_that_stood_in_memory_goes_on_also_when_its_daemon_has_died_since) {
     Bench b;
     b.committed().event("n2", 1, GuestState::retained);
@@ -504,6 +536,8 @@ UNIT_SUITE(home,
            a_source_that_was_not_held_takes_the_decision_back,
            a_candidate_lost_after_the_decision_gives_the_source_back,
            a_source_that_only_its_home_lets_go_on_need_not_die_before_the_candidate_runs,
+           a_home_that_was_started_again_hears_anew_that_the_source_stands,
+           a_source_that_went_on_to_its_own_end_before_it_was_to_die_is_the_job,
            a_source_that_stood_in_memory_goes_on_also_when_its_daemon_has_died_since,
            a_candidate_that_ran_and_died_is_not_run_again_from_its_image,
            a_job_killed_for_its_limit_has_not_run_to_its_own_end_and_one_that_lost_a_process_has,
