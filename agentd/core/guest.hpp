@@ -254,6 +254,10 @@ class Guest {
         return e.job.state == GuestState::running || e.job.state == GuestState::dump_ready ||
                e.job.state == GuestState::dumping || e.job.state == GuestState::shipped;
     }
+    // It stands as it was dumped, and its image is whole: if it dies so, that is the job.
+    static bool as_its_image(const Entry& e) {
+        return e.dump == Entry::Dump::held && e.shipped_kept && !e.live && !e.image_lost && !e.stands;
+    }
     // It stands, and a copy elsewhere may be the job: for its home to say.
     static bool spare(const Entry& e) { return e.retained || (e.firm && e.dump == Entry::Dump::held && runs(e)); }
     Entry* entry(const GuestKey& key);

@@ -390,6 +390,15 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
             if (e->job.state == GuestState::exited || e->job.state == GuestState::frozen ||
                 e->job.state == GuestState::killed || e->job.state == GuestState::failed)
                 return;
+            if (runs(*e) && as_its_image(*e)) {
+                e->job.state = GuestState::frozen;
+                out.push_back(Persist{e->job});
+                e->criu = Entry::Criu::none;
+                e->dump = Entry::Dump::none;
+                e->firm = e->shipping = e->shipped_kept = false;
+                e->why.clear();
+                return tell(*e, out);
+            }
             if (runs(*e)) return died(*e, why, out);
             if (e->starting_job || e->releasing) {  // did it run? The end of that effect tells
                 e->gone = true;

@@ -217,8 +217,8 @@ void Home::owner_freezing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
         case GuestState::dumping:
         case GuestState::shipped:
             stop_clock(job, now);
-            if (e.state == GuestState::dumping && e.why.empty())
-                return report(job, now, out);  // from here on it is not paid for, however long the dump takes
+            report(job, now, out);  // from here on it is not paid for, however long the dump takes
+            if (e.state == GuestState::dumping && e.why.empty()) return;
             return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);  // left over from a move given up
         case GuestState::dump_ready: return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
         case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);

@@ -282,6 +282,8 @@ class Cell {
     void stay_awake() const {
         if (site_.awake) site_.awake->hold(Nanos::from_ms(60));
     }
+    // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds it.)
+    bool group_holds() const { return group_frozen_ && job_group_->entry().v2 >= 0; }
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
 
     struct Ahead {

@@ -28,6 +28,7 @@ namespace {
 constexpr Nanos ready_limit = Nanos::from_s(20);
 // After the word that a job runs: what need not be told with it.
 constexpr Nanos drop_after = Nanos::from_ms(20), look_after = Nanos::from_ms(20);
+constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own after a restore
 constexpr Nanos last_steps = Nanos::from_ms(500);  // of a restored job from CRIU's last word to its own code
 constexpr Nanos dump_again_after = Nanos::from_ms(10);     // twice as long each time
 constexpr int dump_tries_max = 5;
@@ -167,7 +168,10 @@ void Cell::leave_criu() {
     });
     if (!watch) return last_criu_ = CriuSession(), void();
     last_criu_watch_ = std::move(*watch);
-    last_criu_limit_ = site_.loop->after(ready_limit, [this] {
+    // The job is its child until it ends: nobody else would hear of the job's end.
+    last_criu_limit_ = site_.loop->after(put_away_limit, [this] {
+        if (!last_criu_) return;
+        (void)last_criu_.pidfd().signal(SIGKILL);
         last_criu_watch_.close();
         last_criu_ = CriuSession();
     });
@@ -207,7 +211,7 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
         case Decided::nothing:
             // What is dumped and drained stands frozen without CRIU too, as it does when its agentd ends: its image or its
             // memory may be on its way, or the job another node's already. What is to become of it is the home's word.
-            if (plan_ == Plan::dumping && group_frozen_ && !awaited_) {
+            if (plan_ == Plan::dumping && group_holds() && !awaited_) {
                 criu_watch_.close();
                 criu_ = CriuSession();
                 return;
@@ -414,7 +418,7 @@ void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
     event.flag = pages_stay;
     event.bytes = static_cast<int64_t>(bytes);
     // (Locks of files would block a copy that is to have them.)
-    event.firm = group_frozen_ && job_group_->entry().v2 >= 0 && !image_has_locks(image_fd_.get());
+    event.firm = group_holds() && !image_has_locks(image_fd_.get());
     site_.event(key_, std::move(event));
 }
 
@@ -422,8 +426,7 @@ void Cell::finish_dump() {
     decided_ = Decided::to_die;
     // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU, which, if its memory is not
     // in the image, would serve that itself. (Without CRIU: its agentd died while it was held.)
-    const bool dies_frozen = group_frozen_ && job_group_->entry().v2 >= 0;
-    if (!criu_ || form_ != MoveForm::stop_and_copy || dies_frozen) return kill_capsule();
+    if (!criu_ || form_ != MoveForm::stop_and_copy || group_holds()) return kill_capsule();
     if (auto sent = criu_.answer(true); !sent) kill_capsule();
 }
 

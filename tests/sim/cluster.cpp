@@ -124,6 +124,8 @@ void Cluster::random_owner() {
 
 void Cluster::machine_dies(Node& n) {
     if (n.dead) return;
+    for (const auto& [at, c] : world_.capsules)
+        if (at.first == n.name && c.unwatched) return;
     ++counts_.deaths;
     say("the machine ", n.name, " dies");
     crash(n);
@@ -250,6 +252,7 @@ void Cluster::check_charge(const JobId& id, const MarketJob& job) {
     const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs;
     Nanos ran{world_.truths[id].frontier};
     for (const auto* c : world_.capsules.of(id)) ran = std::max(ran, Nanos{world_.progress(c->second, now_)});
+    if (slow_chance_ > 0 && world_.truths[id].cancelled) ran += Nanos::from_s(30);  // a kill that takes its time
     if (book_.charged(id) > ran + Nanos{(stops + 1) * late.ns})
         world_.fail(id, "ran for " + std::to_string(ran.seconds()) + " s and is charged for " +
                             std::to_string(book_.charged(id).seconds()));

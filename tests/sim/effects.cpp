@@ -169,7 +169,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, con
         if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;
         // What is neither frozen to stay nor said to be: it may go on, or not.
-        now->stays = held.firm ? mutation_ != Mutation::firm_goes_on : stays || held.live || rng_.chance(0.5);
+        now->stays = held.firm ? mutation_ != Mutation::firm_goes_on : stays || held.live || firm_ || rng_.chance(0.5);
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, held, o); });
     });
 }
@@ -358,7 +358,7 @@ void Cluster::tell_exit(const NodeName& name, const GuestKey& key, int32_t statu
 void Cluster::kill_pid1(const NodeName& name, const GuestKey& key) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);
-    if (!c || !c->alive) return;
+    if (!c || !c->alive || c->unwatched) return;  // a death of that moment looks as the one that was decided
     say("  on ", name, " PID 1 of ", key, " is killed");
     const std::optional<int32_t> reaped = c->exited ? std::optional(c->status) : std::nullopt;  // its last words, if any
     world_.destroy(at, now_);

@@ -27,6 +27,8 @@ void Cluster::boot(Node& n) {
     auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, record);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
+    for (auto& [at, c] : world_.capsules)
+        if (at.first == n.name) c.unwatched = false;
     std::vector<World::At> leftovers;
     for (const auto& [at, c] : world_.capsules)
         if (at.first == n.name && !n.guest_disk.durable.contains(at.second)) leftovers.push_back(at);
@@ -85,7 +87,10 @@ void Cluster::criu_dies_with(const Node& n) {
         const bool dies = record != n.guest_disk.durable.end() && record->second.state == GuestState::frozen;
         if (at.first == n.name && c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies) go_on.push_back(at);
     }
-    for (const auto& at : go_on) thaw(at);
+    for (const auto& at : go_on) {
+        thaw(at);
+        world_.capsule(at)->unwatched = true;
+    }
 }
 
 // The daemon dies. CRIU notices: what was restored and held dies with it, what a dump's control group holds stays frozen.

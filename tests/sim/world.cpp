@@ -159,7 +159,7 @@ void World::stands_at(const JobId& id, const At& source, Nanos now) {
     t.went_back = true;
     t.ended.reset();
     if (c && c->alive && c->job) t.frontier = progress(*c, now);
-    else if (image) t.frontier = image->progress;
+    else if (image && image->form == MoveForm::stop_and_copy) t.frontier = image->progress;
     else t.destroyed = true;
 }
 

@@ -41,6 +41,7 @@ struct Capsule {
     bool lapsed = false;     // frozen because that was over
     bool dumped = false;     // held by CRIU, and then by its group: frozen until that is undone
     bool stays = false;      // dumped, and frozen whoever dies there
+    bool unwatched = false;  // it has gone on since its daemon died, which does not know
     uint64_t run = 0;        // counts beginnings and ends of progress
     bool progressing() const { return alive && job && !frozen && !restored; }
 };

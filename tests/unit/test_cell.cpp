@@ -12,6 +12,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "tests/unit/cgroup_fixture.hpp"
 #include "tests/unit/loop_fixture.hpp"
@@ -33,7 +34,7 @@ struct Node {
     std::string output;  // of the job, wherever it runs
     std::deque<Cell> cells;
 
-    Node() {
+    explicit Node(const CgroupLayout& layout = detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo"))) : cgroups(layout) {
         // As an agent that reaps all: a capsule ends only when no CRIU is left in it.
         ::signal(SIGCHLD, [](int) {
             while (::waitpid(-1, nullptr, WNOHANG) > 0) continue;
@@ -228,6 +229,71 @@ START_TEST(a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_
 }
 END_TEST
 
+START_TEST(a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so) {
+    UNIT_SKIP_IF(moves_impossible());
+    CgroupLayout v1 = detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo"));
+    v1.v2.clear();
+    UNIT_SKIP_IF(v1.v1.contains("freezer") ? nullptr : "no v1 freezer is mounted");
+    Node n(v1);
+    Cell& c = n.running();
+    n.dumped(c);
+    n.kill_criu(c);
+    n.await(c, Kind::dump_failed);
+    n.counts_to(c, 2);
+}
+END_TEST
+
+// A CRIU that has let the job run and does not end: the job can be moved again, and its end is heard.
+START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
+    UNIT_SKIP_IF(moves_impossible());
+    const auto line = [](const std::string& pid, const std::string& field) {
+        const auto text = read_file(AT_FDCWD, "/proc/" + pid + "/status");
+        const size_t at = text ? text->find("\n" + field + ":\t") : std::string::npos;
+        if (at == std::string::npos) return std::string();
+        const size_t begin = at + field.size() + 3;
+        return text->substr(begin, text->find('\n', begin) - begin);
+    };
+    int caught = 0;
+    for (int tries = 0; caught < 2; ++tries) {
+        ck_assert_int_lt(tries, 50);
+        Node n;
+        Cell &source = n.running(), &copy = n.held_copy_of(source);
+        const int pid = n.criu_of(copy);
+        const std::string criu = std::to_string(pid);
+        const auto children = read_file(AT_FDCWD, "/proc/" + criu + "/task/" + criu + "/children");
+        UNIT_SKIP_IF(children ? nullptr : "/proc/PID/task/TID/children is missing");
+        const std::string root = children->substr(0, children->find(' '));
+        std::jthread stops([&](const std::stop_token& enough) {
+            for (bool held = false; !enough.stop_requested();) {
+                const std::string tracer = line(root, "TracerPid");
+                held = held || tracer == criu;
+                if (!held || tracer != "0") continue;
+                for (const Nanos end = Loop::now() + Nanos::from_us(20 * tries); Loop::now() < end;) continue;
+                return (void)::kill(pid, SIGSTOP);
+            }
+        });
+        copy.finish_restore();
+        const auto told = n.loop.run_until([&] { return !n.events[copy.key()].empty(); }, Nanos::from_ms(200));
+        if (!*told) (void)::kill(pid, SIGCONT);  // before it could say so
+        n.await(copy, Kind::restore_running);
+        stops.request_stop();
+        stops.join();
+        const bool stopped = line(criu, "State").starts_with("T");
+        n.counts_to(copy, 2);
+        if (stopped && caught == 0) {
+            n.dumped(copy);
+            n.undone(copy);
+            n.counts_to(copy, 3);
+        }
+        if (stopped) ck_assert(line(criu, "State").starts_with("T"));
+        copy.input(stopped && caught == 0 ? 6 : 4, "", true);
+        n.await(copy, Kind::exited);
+        ck_assert(!line(criu, "State").starts_with("T"));
+        caught += stopped;
+    }
+}
+END_TEST
+
 START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
@@ -272,6 +338,8 @@ UNIT_SUITE_LONG(cell, 60, what_the_capsule_stopped_goes_on_if_its_home_had_answe
                  a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
                 a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
                 a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
+                a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
+                a_job_does_not_wait_for_the_criu_that_restored_it,
                 criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);
 
 }  // namespace souk::unit

@@ -281,6 +281,20 @@ START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dro
 }
 END_TEST
 
+START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
+    b.dump_held(true);
+    Bench half = b;
+    ck_assert_text(half.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
+    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    ck_assert_text(b.gone().text(), "P:frozen >frozen");
+    ck_assert_text(b.command(GuestVerb::resume).text(), ">frozen");
+    ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
+}
+END_TEST
+
 START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk) {
     // Else a restart that finds the job gone would take the old image for it.
     Bench b;
@@ -624,6 +638,7 @@ UNIT_SUITE(guest, a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_wa
            a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
            refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
            a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped,
+           a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
            a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
            a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused,
            a_freeze_that_finds_a_move_given_up_undoes_it_first, criu_made_ready_for_a_move_is_not_used_for_a_freeze,
