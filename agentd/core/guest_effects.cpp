@@ -416,7 +416,8 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Ou
     Entry* e = entry(key);
     if (!e) return;
     if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
-        if (e->ending == Ending::to_killed && (runs(*e) || e->starting_job) && (wait_status & 0x7f) != 9) e->early_exit = wait_status;
+        const bool ran = runs(*e) || e->starting_job;
+        if (e->ending == Ending::to_killed && ran && (wait_status & 0x7f) != 9) e->early_exit = wait_status;
     } else if (e->starting_job || e->releasing || e->job.state == GuestState::filling) {
         e->early_exit = wait_status;
         e->why = std::move(why);

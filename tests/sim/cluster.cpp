@@ -21,7 +21,8 @@ const char* mutation_name(Mutation m) {
                                         "retained_is_killed", "filling_is_running", "lost_pages_unseen", "skip_receipt",
                                         "torn_ledger_commit", "bill_frozen_time", "half_checkpoint_is_whole",
                                         "checkpoint_dropped_early", "lost_too_early", "forget_checkpoint", "deadline_unwatched",
-                                        "longer_lease", "thaw_past_lease", "firm_goes_on", "any_source_is_firm", "told_before_it_runs"};
+                                        "longer_lease", "thaw_past_lease",
+                                        "firm_goes_on", "any_source_is_firm", "told_before_it_runs"};
     return names[static_cast<size_t>(m)];
 }
 

@@ -76,7 +76,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                               (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
             const bool in_ram = d.what != What::dump_to_disk;
             const bool firm = d.what == What::dump_for_move && (firm_ ? *firm_ : rng_.chance(0.7));
-            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram, d.what != What::dump_for_move); });
+            const bool stays = d.what != What::dump_for_move;
+            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram, stays); });
         }
         case What::ship: return do_ship(name, d, t);
         case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });

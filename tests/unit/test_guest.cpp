@@ -634,7 +634,8 @@ END_TEST
 
 UNIT_SUITE(guest, a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted,
            a_kept_checkpoint_is_a_frozen_job_that_never_ran_here, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
-           what_is_still_being_removed_does_not_begin_anew, a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_not_told,
+           what_is_still_being_removed_does_not_begin_anew,
+           a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_not_told,
            a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
            refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
            a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped,
