@@ -51,6 +51,8 @@ Status remove_directory(int parent, const std::string& name) {
 }
 }  // namespace
 
+uint64_t digest64(std::string_view bytes, uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
+
 Digest::Digest() : state_(XXH3_createState()) { reset(); }
 Digest::~Digest() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
 void Digest::reset() { XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_)); }

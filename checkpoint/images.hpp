@@ -70,6 +70,9 @@ Result<Manifest> verify_image(int directory, std::string_view but = {});
 // NAME and NAME.part, if they are there.
 Status remove_image(int parent, const std::string& name);
 
+// xxh3-64, for what is checked at once and kept nowhere.
+uint64_t digest64(std::string_view bytes, uint64_t seed);
+
 // The streaming digest of the manifest: xxh3-128 (XXH128), seed 0.
 class Digest {
   public:

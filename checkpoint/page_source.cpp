@@ -67,9 +67,9 @@ Status PageSource::fill() {
 
 Status PageSource::add(const PageRange& range) {
     char* const to = piece_.get() + piece_end_;
-    put_pages_head(to, range);
     const size_t bytes = range.pages * page_bytes;
     if (bytes > 0) TRY(memory_.read(range, to + head_bytes));
+    put_pages_head(to, range);
     piece_end_ += head_bytes + bytes;
     bytes_sent_ += bytes;
     return {};

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "checkpoint/criu_fields.hpp"
+#include "checkpoint/images.hpp"
 #include "kernel/base/little_endian.hpp"
 
 namespace souk {
@@ -121,19 +122,32 @@ std::vector<MissingPages::Piece> MissingPages::of_image(uint64_t image_start, ui
     return out;
 }
 
+namespace {
+// Pages that are taken for others are as wrong as damaged ones.
+uint64_t pages_digest(const PageRange& r, std::string_view bytes) {
+    return digest64(bytes, r.start ^ static_cast<uint64_t>(r.pid));
+}
+}  // namespace
+
 void put_pages_head(char* to, const PageRange& r) {
     put_le(to, r.pages == 0 ? pages_end_kind : pages_kind, 4);
     put_le(to + 4, pages_text_bytes, 4);
     put_le(to + 8, r.pages * page_bytes, 8);
     put_le(to + 16, static_cast<uint64_t>(r.pid), 8);
     put_le(to + 24, r.start, 8);
+    put_le(to + 32, pages_digest(r, {to + section_head_bytes + pages_text_bytes, r.pages * page_bytes}), 8);
+}
+
+Status PageSections::hand_over(std::string_view bytes) const {
+    if (pages_digest(range_, bytes) != digest_) return fail("image stream: pages came damaged");
+    return handler_(range_, bytes);
 }
 
 Status PageSections::take(std::string_view bytes) {
     while (!bytes.empty()) {
         const size_t part = std::min(need_ - section_.size(), bytes.size());
         if (in_data_ && section_.empty() && part == need_) {  // whole as it came
-            TRY(handler_(range_, bytes.substr(0, part)));
+            TRY(hand_over(bytes.substr(0, part)));
             need_ = section_head_bytes + pages_text_bytes;
             in_data_ = false;
             bytes.remove_prefix(part);
@@ -143,15 +157,16 @@ Status PageSections::take(std::string_view bytes) {
         bytes.remove_prefix(part);
         if (section_.size() < need_) return {};
         if (in_data_) {
-            TRY(handler_(range_, section_));
+            TRY(hand_over(section_));
             need_ = section_head_bytes + pages_text_bytes;
         } else {
             const uint64_t kind = get_le(section_.data(), 4), text = get_le(section_.data() + 4, 4), n = get_le(section_.data() + 8, 8);
             range_ = {static_cast<pid_t>(get_le(section_.data() + 16, 4)), get_le(section_.data() + 24, 8), n / page_bytes};
+            digest_ = get_le(section_.data() + 32, 8);
             const bool end = kind == pages_end_kind && n == 0;
             const bool pages = kind == pages_kind && n > 0 && n % page_bytes == 0 && n <= section_pages_max * page_bytes;
             if (text != pages_text_bytes || (!end && !pages) || !valid(range_)) return fail("image stream: pages that are none");
-            if (end) TRY(handler_(range_, {}));
+            if (end) TRY(hand_over({}));
             if (pages) need_ = n;
         }
         in_data_ = !in_data_ && range_.pages > 0;

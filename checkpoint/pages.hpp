@@ -56,12 +56,13 @@ class MissingPages {
 
 // Sections of the stream behind the manifest (checkpoint/stream.hpp has their head): pages, and the end of them.
 inline constexpr uint32_t pages_kind = 3, pages_end_kind = 4;
-inline constexpr size_t section_head_bytes = 16, pages_text_bytes = 16;
+inline constexpr size_t section_head_bytes = 16, pages_text_bytes = 24;
 inline constexpr uint64_t section_pages_max = 60;  // with both heads below stream_piece_max
-// Head and text of a section of `pages` pages (0: the end of all) into `to`, section_head_bytes + pages_text_bytes.
+// Head and text of a section of `pages` pages (0: the end of all) into `to`, section_head_bytes + pages_text_bytes. The pages
+// stand behind it already: their digest, and what they are digested as, is in the text.
 void put_pages_head(char* to, const PageRange& range);
 
-// The receiving side: bytes cut anywhere in, whole sections out.
+// The receiving side: bytes cut anywhere in, whole sections with the right digest out.
 class PageSections {
   public:
     // `bytes` is valid during the call only. The end has pages == 0. An error of it ends take().
@@ -71,10 +72,13 @@ class PageSections {
     Status take(std::string_view bytes);
 
   private:
+    Status hand_over(std::string_view bytes) const;
+
     Handler handler_;
     std::string section_;  // as far as it has come
     size_t need_ = section_head_bytes + pages_text_bytes;
     PageRange range_;
+    uint64_t digest_ = 0;
     bool in_data_ = false;
 };
 

@@ -5,7 +5,7 @@
 
 namespace souk {
 namespace {
-constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20);
+constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20), last_words_limit = Nanos::from_ms(200);
 constexpr size_t slice_bytes = 1 << 20;
 }  // namespace
 
@@ -76,7 +76,9 @@ Status BulkSender::pump_some() {
             handlers_->idle();
             return {};
         }
-        TRY_ASSIGN(const size_t sent, channel_->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()}));
+        const auto taken = channel_->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()});
+        if (!taken) return hear_last_words(taken.error().message), Status{};
+        const size_t sent = *taken;
         if (sent == 0) {
             if (writable_) return writable_.set_events(POLLOUT), Status{};
             TRY_ASSIGN(writable_, loop_.watch(channel_->fd(), POLLOUT, [this](short) { pump(); }));
@@ -88,6 +90,13 @@ Status BulkSender::pump_some() {
     if (writable_) writable_.set_events(0);
     pump_soon();
     return {};
+}
+
+// It takes no more, and why it does may stand in what it sent before.
+void BulkSender::hear_last_words(const std::string& otherwise) {
+    writable_.close();
+    again_.cancel();
+    stall_ = loop_.after(last_words_limit, [this, otherwise] { end(otherwise); });
 }
 
 void BulkSender::pump_soon() {

@@ -51,6 +51,7 @@ class BulkSender {
   private:
     void connected(Result<Fd> socket, const wire::Hello& hello);
     Status pump_some();
+    void hear_last_words(const std::string& otherwise);
     void end(const std::string& why);
     void expect(const char* otherwise);
 

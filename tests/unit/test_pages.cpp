@@ -216,9 +216,10 @@ START_TEST(sections_of_pages_arrive_whole_however_they_are_cut_and_damage_is_ref
         std::string data(pages * page_bytes, '\0');
         for (char& c : data) c = static_cast<char>(rng.next());
         const PageRange r{static_cast<pid_t>(pages == 0 ? 0 : 1 + rng.below(99)), pages == 0 ? 0 : rng.below(1 << 20) * page_bytes, pages};
-        char head[section_head_bytes + pages_text_bytes];
-        put_pages_head(head, r);
-        stream.append(head, sizeof head).append(data);
+        std::string section(section_head_bytes + pages_text_bytes, '\0');
+        section += data;
+        put_pages_head(section.data(), r);
+        stream += section;
         sent.emplace_back(r, data);
     }
     for (int round = 0; round < 20; ++round) {
@@ -235,7 +236,7 @@ START_TEST(sections_of_pages_arrive_whole_however_they_are_cut_and_damage_is_ref
         }
         ck_assert_uint_eq(n, sent.size());
     }
-    for (const size_t at : {size_t{0}, size_t{4}, size_t{8}, size_t{9}, size_t{11}, size_t{24}, size_t{31}}) {  // in the first head
+    for (const size_t at : {size_t{0}, size_t{4}, size_t{8}, size_t{9}, size_t{11}, size_t{24}, size_t{31}, size_t{32}, size_t{39}, size_t{40}, size_t{40 + 4095}}) {  // of the first section: head, text, pages
         std::string bad = stream;
         bad[at] ^= 0x55;
         PageSections sections([](const PageRange&, std::string_view) { return Status{}; });
