@@ -244,7 +244,7 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
         case GuestState::frozen:
             if (job.cancelled) end_by_cancel(job, now, out);
             return;
-        case GuestState::retained: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
+        case GuestState::retained:
         case GuestState::dumping:  // the source of a move that was taken back: it stands there in memory, not in an image
         case GuestState::shipped: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
         case GuestState::running:  // the source of a move that was taken back: it stood there in memory, not in an image

@@ -176,7 +176,7 @@ class Cell {
     bool try_again(const CriuEvent& e);
     void runs_without_criu();
     void close_criu();
-    void now_runs(const CriuEvent& e);
+    void now_runs();
     void leave_criu();
     void held_after_dump();
     void dump_is_complete(bool pages_stay, uint64_t bytes);

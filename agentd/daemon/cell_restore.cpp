@@ -2,11 +2,19 @@
 // Cell, sixth part: the restore of an image that is here, up to the word that it runs. What CRIU says meanwhile comes to
 // cell_criu.cpp, which also has the order of the steps.
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "agentd/daemon/cell.hpp"
 
 namespace souk {
+namespace {
+constexpr Nanos drop_after = Nanos::from_ms(20);  // after the word that it runs
+constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own after a restore
+}  // namespace
 
 void Cell::restore() {
     plan_ = Plan::restoring;
@@ -80,6 +88,55 @@ void Cell::finish_restore() {
     update_watch();
     open_port();  // before CRIU lets its connections speak
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
+}
+
+// Let go by CRIU, or without it.
+void Cell::now_runs() {
+    has_job_ = true;
+    decided_ = Decided::nothing;
+    if (pages_here_) sink_.reset();
+    if (criu_) leave_criu();
+    close_criu();
+    helpers_in_ = false;
+    set_limits();
+    if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
+    if (client_) (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
+    update_watch();
+    tell(CellEvent::Kind::restore_running);
+    maybe_exited();
+    // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
+    drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
+    look_soon();
+}
+
+// It still has its own things to put away, which takes as long again as letting the job run has taken.
+void Cell::leave_criu() {
+    criu_watch_.close();
+    last_criu_ = std::exchange(criu_, CriuSession());
+    auto watch = site_.loop->watch(last_criu_.fd(), POLLIN, [this](short) {
+        (void)last_criu_.on_readable();
+        if (!last_criu_) last_criu_watch_.close();
+    });
+    if (!watch) return last_criu_ = CriuSession(), void();
+    last_criu_watch_ = std::move(*watch);
+    // The job is its child until it ends: nobody else would hear of the job's end.
+    last_criu_limit_ = site_.loop->after(put_away_limit, [this] {
+        if (!last_criu_) return;
+        (void)last_criu_.pidfd().signal(SIGKILL);
+        last_criu_watch_.close();
+        last_criu_ = CriuSession();
+    });
+}
+
+// Told to run, with its CRIU killed at that moment. If it runs, its end, if any, will tell.
+void Cell::runs_without_criu() {
+    const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
+    // CRIU's end may have killed it: by SIGKILL, at a trap of CRIU's, or in the restorer's code that CRIU was about to leave
+    // with it. (Such a signal of its own in that moment cannot be told apart; then the source is the job, as it was.)
+    constexpr int by_criu[] = {SIGKILL, SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGSYS};
+    const bool killed = exited_ ? std::ranges::find(by_criu, *exited_ & 0x7f) != std::end(by_criu) : pids && pids->empty();
+    if (killed || (pids && wait_for_criu(*pids))) return criu_failed("CRIU ended before it let the job run");
+    now_runs();
 }
 
 }  // namespace souk
