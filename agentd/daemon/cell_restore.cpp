@@ -121,8 +121,7 @@ void Cell::leave_criu() {
     last_criu_watch_ = std::move(*watch);
     // The job is its child until it ends: nobody else would hear of the job's end.
     last_criu_limit_ = site_.loop->after(put_away_limit, [this] {
-        if (!last_criu_) return;
-        (void)last_criu_.pidfd().signal(SIGKILL);
+        (void)last_criu_.pidfd().signal(SIGKILL);  // of no effect if it has ended
         last_criu_watch_.close();
         last_criu_ = CriuSession();
     });
