@@ -29,6 +29,7 @@
 #include "kernel/sys/job_port.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/loop.hpp"
+#include "kernel/sys/network_files.hpp"
 
 namespace souk {
 
@@ -66,6 +67,7 @@ struct CellSite {
     CpuAwake* awake = nullptr;         // null: its owner wants processors to sleep
     Machine machine;                   // this one, for manifests
     std::optional<JobNetwork> network; // for jobs with a network of their own; none: they are refused
+    bool (*is_network)(std::string_view) = is_network_filesystem;
     bool pages_possible = false;       // memory may be sent past the image
     bool ahead_possible = false;       // the kernel tells which pages are written to
     bool check_ahead = false;          // memory that was sent ahead is compared with the frozen job's before it is used
@@ -190,6 +192,9 @@ class Cell {
     Status find_page_file(int directory, const Manifest& manifest);
     Status put_file_pages(const PageRange& range, std::string_view bytes);
     void drained(const CapsuleClient::Event& e);
+    void look_at_mounts();
+    void flush_files();
+    void files_are_flushed();
     void loaded(const CapsuleClient::Event& e);
     void begin_restore();
     void begin_early();
@@ -308,6 +313,13 @@ class Cell {
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;
     std::unique_ptr<PageFileWrite> page_write_;  // of a freeze to disk
+    std::set<dev_t> network_devices_;            // where this job's files may be seen by other machines
+    struct Flush {
+        std::vector<Fd> files;
+        Sync sync;
+        Timer limit;
+    };
+    std::unique_ptr<Flush> flush_;               // of what it has written there, while it stands
     std::unique_ptr<PageFileRead> page_read_;    // of a thaw
     Watch sink_watch_;
     bool pages_restored_ = false, pages_here_ = false;

@@ -142,6 +142,7 @@ void Cell::close_criu() {
     limit_.cancel();
     criu_ = CriuSession();
     page_write_.reset();
+    flush_.reset();
     drop_ahead();
     image_fd_.reset();
     job_ends_.clear();
@@ -294,6 +295,7 @@ void Cell::dump(double link_bytes_per_s) {
     };
     if (!criu_) return refuse("CRIU is not ready");
     if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error().message);
+    look_at_mounts();
     plan_ = Plan::dumping;
     again_ = Again::no;
     if (!to_disk_) stay_awake();
@@ -351,7 +353,16 @@ void Cell::drained(const CapsuleClient::Event& e) {
         dump_trouble_ = e.trouble();
         return undo_dump();
     }
-    if (to_disk_ || to_keep_) return write_pages();
+    if (to_disk_) return write_pages();  // the end of what is frozen to disk sends it
+    flush_ = std::make_unique<Flush>();
+    if (!network_devices_.empty() && job_group_)
+        if (const auto pids = job_group_->pids()) flush_->files = written_files(*pids, network_devices_);
+    flush_files();
+}
+
+void Cell::files_are_flushed() {
+    flush_.reset();
+    if (to_keep_) return write_pages();
     dump_is_complete(form_ != MoveForm::stop_and_copy, image_bytes(image_fd_.get()));
 }
 
@@ -382,6 +393,7 @@ void Cell::undo_dump() {
     undoing_ = true;
     awaited_ = false;
     page_write_.reset();
+    flush_.reset();
     if (client_) (void)client_.undrain();
     (void)let_group_run();
     const bool held = criu_ && criu_.phase() == CriuPhase::dump_held;

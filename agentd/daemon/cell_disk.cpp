@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell, fourth part: frozen to disk, and thawed from there. What a lazy dump leaves out goes into a file of the image
 // (checkpoint/page_file.hpp), on a loop that serves others meanwhile, before the job is told held; a thaw puts it in place
-// from there, where the image lies without a copy of it, and checks it before the job may run.
+// from there, where the image lies without a copy of it, and checks it before the job may run. And the job's own files that other
+// machines see: what it has written to them is synced before it goes on elsewhere.
 #include <fcntl.h>
 #include <sys/sendfile.h>
 #include <sys/statvfs.h>
@@ -13,6 +14,8 @@
 
 namespace souk {
 namespace {
+constexpr Nanos flush_limit = Nanos::from_s(5);  // the job stands meanwhile
+
 // A link where both are on one file system, else a copy in the kernel.
 Status link_or_copy(int from, int to, const std::string& name) {
     if (::linkat(from, name.c_str(), to, name.c_str(), 0) == 0) return {};
@@ -163,6 +166,31 @@ void Cell::read_pages() {
                           if (!sink_->whole()) return pages_failed("its image lacks memory");
                           pages_are_whole();
                       });
+}
+
+// What other machines are to see of its files, before it goes on there.
+void Cell::flush_files() {
+    const auto give_up = [this](const std::string& why) {
+        dump_trouble_ = "write its files: " + why;
+        undo_dump();
+    };
+    if (flush_->files.empty()) return files_are_flushed();
+    if (!flush_->limit.waiting()) flush_->limit = site_.loop->after(flush_limit, [give_up] { give_up("their server does not answer"); });
+    auto begun = site_.loop->sync(flush_->files.back().get(), 0, 0, [this, give_up](const Status& synced) {
+        flush_->files.pop_back();
+        synced ? flush_files() : give_up(synced.error().message);
+    });
+    if (begun) flush_->sync = std::move(*begun);
+    else give_up(begun.error().message);
+}
+
+// While it runs: a job without such a mount has nothing to be looked at when it stands.
+void Cell::look_at_mounts() {
+    network_devices_.clear();
+    const auto pids = job_group_ && !to_disk_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail(""));
+    if (!pids || pids->empty()) return;
+    if (const auto mounts = read_file(AT_FDCWD, "/proc/" + std::to_string(pids->front()) + "/mountinfo"))
+        network_devices_ = network_devices(*mounts, site_.is_network);
 }
 
 }  // namespace souk

@@ -95,7 +95,7 @@ void Cell::now_runs() {
     has_job_ = true;
     decided_ = Decided::nothing;
     if (pages_here_) sink_.reset();
-    if (criu_) leave_criu();
+    leave_criu();
     close_criu();
     helpers_in_ = false;
     set_limits();
@@ -113,12 +113,13 @@ void Cell::now_runs() {
 void Cell::leave_criu() {
     criu_watch_.close();
     last_criu_ = std::exchange(criu_, CriuSession());
-    auto watch = site_.loop->watch(last_criu_.fd(), POLLIN, [this](short) {
-        (void)last_criu_.on_readable();
-        if (!last_criu_) last_criu_watch_.close();
-    });
-    if (!watch) return last_criu_ = CriuSession(), void();
-    last_criu_watch_ = std::move(*watch);
+    if (last_criu_) {  // else it has said its last word
+        auto watch = site_.loop->watch(last_criu_.fd(), POLLIN, [this](short) {
+            (void)last_criu_.on_readable();
+            if (!last_criu_) last_criu_watch_.close();
+        });
+        if (watch) last_criu_watch_ = std::move(*watch);
+    }
     // The job is its child until it ends: nobody else would hear of the job's end.
     last_criu_limit_ = site_.loop->after(put_away_limit, [this] {
         (void)last_criu_.pidfd().signal(SIGKILL);  // of no effect if it has ended

@@ -254,6 +254,8 @@ void Cluster::pages_ended(const Image& image, bool came) {
     });
 }
 
+// (By value: parts of it come later.)
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, Image image) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);

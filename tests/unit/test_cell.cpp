@@ -28,7 +28,7 @@ struct Node {
     Loop loop = open_loop();
     Log log{{.level_max = Level::error, .program = "test_cell"}};
     CgroupFixture cgroups;
-    TempDir guests, images, ram;
+    TempDir guests, images, ram, work;
     CellSite site;
     std::map<GuestKey, std::deque<CellEvent>> events;
     std::string output;  // of the job, wherever it runs
@@ -56,6 +56,7 @@ struct Node {
         };
         site.input_taken = [](const GuestKey&, uint64_t) {};
         site.cgroup_changed = [](const std::string&, bool) {};
+        site.is_network = [](std::string_view) { return true; };  // its file is written before each move
         site.want_pages = [](const GuestKey&, bool, uint64_t, const std::vector<PageRange>&) {};
         site.pages_whole = [](const GuestKey&) {};
         site.pages_refused = [](const GuestKey&, const std::string&) {};
@@ -72,7 +73,7 @@ struct Node {
         GuestJob job;
         job.key = {JobId{"n1", 1}, {epoch}};
         job.spec.path = "/bin/sh";
-        job.spec.argv = {"sh", "-c", "i=0; while read x; do i=$((i + 1)); echo $i; done"};
+        job.spec.argv = {"sh", "-c", "exec 9>>" + work.path + "/file; i=0; while read x; do i=$((i + 1)); echo $i; done"};
         job.spec.env = {"PATH=/usr/bin:/bin"};
         job.spec.cwd = "/";
         Cell& c = cells.emplace_back(site, job);
@@ -105,7 +106,7 @@ struct Node {
     void counts_to(Cell& c, int number) {
         std::string wanted;
         for (int i = 1; i <= number; ++i) wanted += std::to_string(i) + "\n";
-        c.input(static_cast<uint64_t>(2 * (number - 1)), "x\n", false);
+        c.input(2 * (static_cast<uint64_t>(number) - 1), "x\n", false);
         UNTIL(loop, output.size() >= wanted.size());
         ck_assert_text(output, wanted);
     }

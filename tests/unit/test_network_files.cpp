@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which of a process's files other machines see, by its mounts and its open files.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "kernel/sys/network_files.hpp"
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+using namespace souk;
+using namespace souk::unit;
+
+START_TEST(the_devices_of_network_mounts_are_found_whatever_tags_stand_before_the_type) {
+    const std::string text =
+        "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        "40 22 0:51 / /home rw,relatime shared:9 master:2 - nfs4 server:/home rw,vers=4.2\n"
+        "41 22 0:52 / /a\\040b rw - cifs //server/a rw\n"
+        "42 22 0:53 / /s rw - fuse.sshfs me@there:/ rw\n"
+        "43 22 0:54 / /n rw - fuseblk /dev/sdb1 rw\n"
+        "44 22 0:51 /me /home/me rw - nfs4 server:/home rw\n"
+        "45 22 nonsense - nfs\n46 22 0: / / rw - nfs x\n47 - nfs";
+    ck_assert(network_devices(text) == (std::set<dev_t>{makedev(0, 51), makedev(0, 52), makedev(0, 53)}));
+    ck_assert(network_devices("").empty());
+    const auto every = [](std::string_view) { return true; };
+    ck_assert_uint_eq(network_devices(text, every).size(), 5);
+}
+END_TEST
+
+START_TEST(what_a_process_has_open_for_writing_there_is_found_and_nothing_else) {
+    const TempDir directory;
+    const auto open_in = [&](const char* name, int flags) { return std::move(*open_at(directory.fd.get(), name, flags | O_CREAT, 0600)); };
+    struct stat there {};
+    ck_assert_int_eq(::fstat(directory.fd.get(), &there), 0);
+    const auto found = [&] { return written_files({::getpid()}, {there.st_dev}); };
+    const size_t before = found().size();
+    const Fd read = open_in("read", O_RDONLY);
+    ck_assert_uint_eq(found().size(), before);
+    const Fd written = open_in("written", O_WRONLY | O_APPEND), both = open_in("both", O_RDWR);
+    ck_assert_int_eq(::unlinkat(directory.fd.get(), "both", 0), 0);  // its end is for the server as well
+    const auto files = found();
+    ck_assert_uint_eq(files.size(), before + 2);
+    for (const Fd& f : files) ck_assert_int_eq(::fdatasync(f.get()), 0);
+    ck_assert(written_files({::getpid()}, {makedev(0, 1 << 18)}).empty());
+    ck_assert(written_files({}, {there.st_dev}).empty());
+}
+END_TEST
+
+UNIT_SUITE(network_files, the_devices_of_network_mounts_are_found_whatever_tags_stand_before_the_type,
+           what_a_process_has_open_for_writing_there_is_found_and_nothing_else);
