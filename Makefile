@@ -100,6 +100,7 @@ chaos: bins  ## FAULTS (20; 200 each night) moves with a fault in each: dead dae
 	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
 
 check-vm: all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
+	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
 	@scripts/check-vm $(BUILD)
 
 demo: all            ## the story: a market of three machines on this host
