@@ -289,7 +289,7 @@ bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, s
 }
 
 void Agent::stdio_ack(const wire::StdioAck& ack) {
-    if (Cell* c = cell({ack.id, ack.epoch})) c->ack(static_cast<uint32_t>(ack.stream), ack.offset);
+    if (Cell* c = cell({ack.id, ack.epoch})) c->ack(static_cast<uint32_t>(ack.stream), ack.offset, ack.again);
 }
 
 void Agent::stdio_input(const wire::StdioInput& input) {

@@ -90,6 +90,7 @@ void Agent::stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack
 TerminalOutlet Agent::outlet() {
     TerminalOutlet o;
     const auto node_of = [](const HomeJob& job, Epoch epoch) { return epoch == job.epoch ? job.at.node : job.to.node; };
+    o.job = [this](const JobId& id) { return home_.find(id); };
     o.ack = [this, node_of](const HomeJob& job, const wire::StdioAck& ack) {
         const NodeName node = node_of(job, ack.epoch);
         if (node == config_.node) return after_commit([this, ack] { stdio_ack(ack); });

@@ -124,7 +124,10 @@ Status Agent::begin(std::function<void()> on_ready) {
     };
     peers.from_guest = [this](const NodeName& node, const wire::Frame& f) { return from_guest(node, f); };
     peers.guest_needed = [this](const NodeName& node) { return home_.needs_guest(node); };
-    peers.guest_drained = [](const NodeName&) {};
+    peers.guest_drained = [this](const NodeName& node) {  // what did not fit was lost
+        for (const auto& [seq, job] : home_.jobs())
+            if (job.phase == JobPhase::running && job.at.node == node) terminals_->resync(job);
+    };
     peers.home_up = [this](const NodeName& node) { home_up(node); };
     peers.home_down = [this](const NodeName& node) { guest_step([&](Guest& g, guest::Outputs&) { g.home_down(node); }); };
     peers.from_home = [this](const NodeName& node, const wire::Frame& f) { return from_home(node, f); };

@@ -144,7 +144,8 @@ void Cell::connect(Fd connection) {
         auto exit = site_.loop->on_exit(capsule_->pidfd().get(), [this] { capsule_ended(); });
         if (exit) exit_watch_ = std::move(*exit);
     }
-    (void)client_.hello(acked_[0], acked_[1]);
+    acks_.asked();
+    (void)client_.hello(acks_.safe_to(0), acks_.safe_to(1));
     tell_lease();
     update_watch();
 }
@@ -224,7 +225,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             if (e.stream >= 1 && e.stream <= 2)
                 received_[e.stream - 1] = std::max(received_[e.stream - 1], e.offset + e.bytes.size());
             // Not passed on (no home now, or its queue is full): it stays in souk-init until the home asks again.
-            if (filling_ || !site_.output(key_, e.stream, e.offset, e.bytes)) resync_wanted_ = true;
+            if (filling_ || !site_.output(key_, e.stream, e.offset, e.bytes)) acks_.not_sent();
             return;
         case InitEventKind::output_eof:
             if (e.stream >= 1 && e.stream <= 2) {
@@ -280,7 +281,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
 void Cell::wait_for_output() {
     exit_limit_ = site_.loop->after(exit_output_limit, [this, before = std::array{received_[0], received_[1]}] {
         for (int i = 0; i < 2; ++i)
-            if (!eof_[i] && (received_[i] > acked_[i] || received_[i] > before[i])) return wait_for_output();
+            if (!eof_[i] && (received_[i] > acks_.safe_to(i) || received_[i] > before[i])) return wait_for_output();
         for (int i = 0; i < 2; ++i) {
             output_end_[i] = std::max(output_end_[i], received_[i]);
             eof_[i] = true;
@@ -440,19 +441,18 @@ Guest::Found Cell::adopt() {
 
 // ------------------------------------------------------------------------------------------------------ stdio
 
-void Cell::ack(uint32_t stream, uint64_t offset) {
-    if (stream < 1 || stream > 2 || offset <= acked_[stream - 1]) return;
-    acked_[stream - 1] = offset;
-    if (!client_) return;
-    (void)client_.ack(stream, offset);
-    if (std::exchange(resync_wanted_, false)) (void)client_.hello(acked_[0], acked_[1]);
+void Cell::ack(uint32_t stream, uint64_t offset, bool again) {
+    const OutputAcks::Tell tell = acks_.ack(stream, offset, again);
+    if (tell == OutputAcks::Tell::all_again) return resync();
+    if (tell == OutputAcks::Tell::nothing || !client_) return;
+    (void)client_.ack(stream, acks_.safe_to(static_cast<int>(stream) - 1));
     update_watch();
 }
 
 void Cell::resync() {
-    resync_wanted_ = false;
+    acks_.asked();
     if (!client_) return;
-    (void)client_.hello(acked_[0], acked_[1]);
+    (void)client_.hello(acks_.safe_to(0), acks_.safe_to(1));
     update_watch();
 }
 

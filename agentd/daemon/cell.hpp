@@ -13,6 +13,7 @@
 #include <string>
 
 #include "agentd/core/guest.hpp"
+#include "agentd/daemon/output_acks.hpp"
 #include "checkpoint/ahead_source.hpp"
 #include "checkpoint/ahead_store.hpp"
 #include "checkpoint/criu.hpp"
@@ -127,8 +128,9 @@ class Cell {
     // After a restart of the daemon: what is there. The capsule, if it lives, is connected to again.
     Guest::Found adopt();
 
-    // stdio. ack: the home has the stream up to there. resync: everything from these offsets again.
-    void ack(uint32_t stream, uint64_t offset);
+    // stdio. ack: the home has the stream up to there, and `again`: not what came after it. resync: everything from these
+    // offsets again.
+    void ack(uint32_t stream, uint64_t offset, bool again);
     void resync();
     void input(uint64_t offset, std::string_view bytes, bool eof);
     void winch(uint16_t rows, uint16_t cols);
@@ -266,7 +268,7 @@ class Cell {
     Timer lease_timer_;
     bool lapsed_ = false;  // its group is frozen because its lease was over, whether for a dump as well or not
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
-    bool welcomed_ = false, resync_wanted_ = false;
+    bool welcomed_ = false;
     bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
     Status check_network() const;
     Status make_port();
@@ -349,7 +351,8 @@ class Cell {
     pid_t pid_ = 0, pid_of_ = 0;  // on this node, as a look found out for that root
     std::string dump_trouble_;  // why the image could not be completed
     std::string terminal_;  // CRIU's name of it
-    uint64_t acked_[2] = {0, 0}, received_[2] = {0, 0}, output_end_[2] = {0, 0};
+    OutputAcks acks_;
+    uint64_t received_[2] = {0, 0}, output_end_[2] = {0, 0};
     bool eof_[2] = {false, false};
     std::optional<int32_t> exited_;
     bool exit_told_ = false;

@@ -100,7 +100,7 @@ void Cell::now_runs() {
     helpers_in_ = false;
     set_limits();
     if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
-    if (client_) (void)client_.hello(acked_[0], acked_[1]);  // names the new terminal
+    resync();  // names the new terminal
     update_watch();
     tell(CellEvent::Kind::restore_running);
     maybe_exited();

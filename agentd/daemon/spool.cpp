@@ -68,8 +68,9 @@ void Spool::forget_before(int stream, uint64_t offset) {
     offset = std::min(offset, f.end);
     if (offset < f.begin + hole_bytes_min) return;
     const uint64_t aligned = offset & ~uint64_t{4095};
-    if (::fallocate(f.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(aligned)) != 0) return;
-    f.begin = aligned;  // a file system without holes keeps all: no harm but room
+    // A file system without holes keeps all; what it keeps is not counted, or the job would wait for room for good.
+    (void)::fallocate(f.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(aligned));
+    f.begin = aligned;
 }
 
 }  // namespace souk

@@ -2,11 +2,17 @@
 #include "agentd/daemon/terminals.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace souk {
 namespace {
 
 constexpr Nanos disk_retry = Nanos::from_s(1);
+
+// What keeps a file from being opened now, and need not for long.
+bool passes(const Error& e) {
+    return e.code == EMFILE || e.code == ENFILE || e.code == ENOMEM || e.code == ENOSPC || e.code == EDQUOT;
+}
 
 }  // namespace
 
@@ -29,26 +35,48 @@ Result<Terminals::Job*> Terminals::open(const JobId& id) {
 
 void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
     const int stream = data.stream == wire::Stream::out ? 0 : 1;
-    const auto opened = open(job.id);
-    if (!opened) return outlet_.trouble(job.id, opened.error().message);
-    Job& j = **opened;
-    const uint64_t at = data.offset + job.splice.shift[stream];
-    const bool crowded = j.spool->end(stream) - j.spool->begin(stream) >= output_bytes_max_;
-    Status taken = crowded ? Status(fail("its output waits for a terminal")) : mark(job, j);
-    if (taken) taken = j.spool->append(stream, at, data.data);
-    if (!taken) {
-        // Not acknowledged, so the capsule still has it, and the job blocks once its window is full. Asked for again.
-        if (!j.retry.waiting()) {
-            outlet_.trouble(job.id, taken.error().message);
-            j.retry = loop_.after(disk_retry, [this, id = job.id, peer = job] {
-                if (find(id)) resync(peer);
-            });
-        }
-        return;
-    }
+    Job& j = jobs_[job.id.seq];
+    if (const Status taken = take(job, j, stream, data); !taken) return hold_back(job.id, j, stream, data.epoch, taken.error());
+    if (std::exchange(j.held[stream], false) && !j.held[1 - stream]) j.retry.cancel();
     outlet_.ack(job, {job.id, data.epoch, data.stream, j.spool->end(stream) - job.splice.shift[stream]});
     for (Session& s : j.sessions) pump_session(j, s);
     check_complete(j);
+}
+
+Status Terminals::take(const HomeJob& job, Job& j, int stream, const wire::StdioData& data) {
+    TRY(open(job.id));
+    if (crowded(j, stream)) return fail("its output waits for a terminal");
+    TRY(mark(job, j));
+    return j.spool->append(stream, data.offset + job.splice.shift[stream], data.data);
+}
+
+// Not acknowledged, so the capsule still has it, and the job blocks once its window is full. It is asked for again: when a
+// terminal has made room for it, and whatever else is in the way, after a second. (A gap follows what was refused.)
+void Terminals::hold_back(const JobId& id, Job& j, int stream, Epoch epoch, const Error& why) {
+    if (!std::exchange(j.held[stream], true)) outlet_.trouble(id, why.message);
+    j.held_of = epoch;
+    const bool for_a_terminal = j.spool && crowded(j, stream);
+    if (!for_a_terminal && !j.retry.waiting()) j.retry = loop_.after(disk_retry, [this, id] { ask_again(id); });
+}
+
+void Terminals::ask_again(const JobId& id) {
+    Job* j = find(id);
+    const HomeJob* job = j ? outlet_.job(id) : nullptr;
+    if (!job || job->phase == JobPhase::finished) return;
+    j->retry = loop_.after(disk_retry, [this, id] { ask_again(id); });  // until it has come
+    const auto opened = open(id);
+    const Status ready = opened ? mark(*job, *j) : Status(tl::unexpected(opened.error()));
+    if (!ready) return outlet_.trouble(id, ready.error().message);
+    // During the last step of a move it may be the new copy's.
+    const Epoch epoch = job->step == MoveStep::release && j->held_of == job->to_epoch ? job->to_epoch : job->epoch;
+    bool waits = false;
+    for (int i = 0; i < 2; ++i) {
+        if (!j->held[i] || crowded(*j, i)) continue;
+        waits = true;
+        outlet_.ack(*job, {id, epoch, i == 0 ? wire::Stream::out : wire::Stream::err, j->spool->end(i) - job->splice.shift[i], true});
+    }
+    if (!waits) j->retry.cancel();  // for a terminal to make room
+    check_complete(*j);
 }
 
 void Terminals::input_taken(const HomeJob& job, const wire::StdioInputAck& ack) {
@@ -78,18 +106,16 @@ void Terminals::send_waiting_input(const HomeJob& job, const Job& j) {
 }
 
 void Terminals::resync(const HomeJob& job) {
+    Job& j = jobs_[job.id.seq];
     const auto opened = open(job.id);
-    if (!opened) return outlet_.trouble(job.id, opened.error().message);
-    Job& j = **opened;
-    if (auto marked = mark(job, j); !marked) {
-        outlet_.trouble(job.id, marked.error().message);
-        j.retry = loop_.after(disk_retry, [this, peer = job] {
-            if (find(peer.id)) resync(peer);
-        });
-        return;
+    const Status ready = opened ? mark(job, j) : Status(tl::unexpected(opened.error()));
+    if (!ready)
+        for (const int stream : {0, 1}) hold_back(job.id, j, stream, job.epoch, ready.error());
+    if (!ready) return;
+    for (const int i : {0, 1}) {
+        const bool again = j.held[i] && !crowded(j, i);
+        outlet_.ack(job, {job.id, job.epoch, i == 0 ? wire::Stream::out : wire::Stream::err, j.spool->end(i) - job.splice.shift[i], again});
     }
-    outlet_.ack(job, {job.id, job.epoch, wire::Stream::out, j.spool->end(0) - job.splice.shift[0]});
-    outlet_.ack(job, {job.id, job.epoch, wire::Stream::err, j.spool->end(1) - job.splice.shift[1]});
     send_waiting_input(job, j);
 }
 
@@ -122,15 +148,17 @@ bool Terminals::complete(const HomeJob& job, const uint64_t output_end[2], std::
     const JobId& id = job.id;
     const uint64_t end[2] = {output_end[0] + job.splice.shift[0], output_end[1] + job.splice.shift[1]};
     const auto opened = open(id);
-    if (!opened) {
+    if (!opened && !passes(opened.error())) {
         outlet_.trouble(id, opened.error().message);
         return true;  // it cannot be kept at all: the exit status at least is told
     }
-    Job* j = *opened;
-    if (j->spool->end(0) >= end[0] && j->spool->end(1) >= end[1]) return true;
+    Job* j = &jobs_[id.seq];
+    if (opened && j->spool->end(0) >= end[0] && j->spool->end(1) >= end[1]) return true;
     j->want_end[0] = end[0];
     j->want_end[1] = end[1];
     j->on_complete = std::move(on_complete);
+    if (!opened)
+        for (const int stream : {0, 1}) hold_back(id, *j, stream, job.epoch, opened.error());
     return false;
 }
 
@@ -151,7 +179,8 @@ Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach&
     answer.input_offset = j->input_base + j->input.size();
     for (int i = 0; i < 2; ++i) {
         const uint64_t from = request.resume ? request.offset[i] : 0;
-        s.sent[i] = s.written[i] = answer.offset[i] = std::clamp(from, j->spool->begin(i), j->spool->end(i));
+        s.sent[i] = answer.offset[i] = std::clamp(from, j->spool->begin(i), j->spool->end(i));
+        s.written[i] = j->spool->begin(i);  // until it says so: what it has received may be on its way to a terminal yet
     }
     j->sessions.push_back(std::move(s));
     return answer;
@@ -161,7 +190,8 @@ void Terminals::detach(const JobId& id, const TerminalSession* session) {
     Job* j = find(id);
     if (!j) return;
     std::erase_if(j->sessions, [&](const Session& s) { return s.session.get() == session; });
-    forget_when_idle(id);
+    make_room(id, *j);  // the slowest of them may have left
+    if (find(id)) forget_when_idle(id);
 }
 
 // A finished job that nobody reads costs neither files nor memory: who attaches opens it, and its end is told again.
@@ -201,13 +231,28 @@ void Terminals::output_written(const JobId& id, const TerminalSession* session, 
     Job* j = find(id);
     if (!j || !j->spool) return;
     const int i = ack.stream == wire::Stream::out ? 0 : 1;
-    uint64_t least = UINT64_MAX;
-    for (Session& s : j->sessions) {
+    for (Session& s : j->sessions)
         if (s.session.get() == session && ack.offset <= s.sent[i]) s.written[i] = std::max(s.written[i], ack.offset);
-        least = std::min(least, s.written[i]);
-    }
-    if (least != UINT64_MAX) j->spool->forget_before(i, least);
+    make_room(id, *j);
     pump(id);  // what it has written makes room for more
+}
+
+// What every attached terminal has written is forgotten; output that was held back for want of room is asked for then.
+void Terminals::make_room(const JobId& id, Job& j) {
+    if (j.sessions.empty()) return;
+    bool room = false;
+    for (const int i : {0, 1}) {
+        uint64_t least = UINT64_MAX;
+        for (const Session& s : j.sessions) least = std::min(least, s.written[i]);
+        const bool waited = j.held[i] && crowded(j, i);
+        j.spool->forget_before(i, least);
+        room |= waited && !crowded(j, i);
+    }
+    if (room) ask_again(id);
+}
+
+bool Terminals::crowded(const Job& j, int stream) const {
+    return j.spool->end(stream) - j.spool->begin(stream) >= output_bytes_max_;
 }
 
 void Terminals::input(const HomeJob& job, const wire::Input& input) {
@@ -241,6 +286,7 @@ void Terminals::finished(const JobId& id, wire::Exit exit) {
     Job& j = **opened;
     j.exit = std::make_unique<wire::Exit>(std::move(exit));
     j.input.clear();
+    j.retry.cancel();
     for (size_t i = 0; i < j.sessions.size(); ++i) pump_session(j, j.sessions[i]);
     forget_when_idle(id);
 }

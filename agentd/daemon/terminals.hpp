@@ -35,6 +35,7 @@ class TerminalSession {
 
 // What goes to the guest that runs a job now.
 struct TerminalOutlet {
+    std::function<const HomeJob*(const JobId&)> job;  // the home's record as it is now; null: there is none
     std::function<void(const HomeJob&, const wire::StdioAck&)> ack;
     std::function<void(const HomeJob&, const wire::StdioInput&)> input;
     std::function<void(const HomeJob&, const wire::StdioWinch&)> winch;
@@ -50,7 +51,7 @@ class Terminals {
     // From a guest. `job` is the home's record; what comes from a node that does not own the job was checked away.
     void data(const HomeJob& job, const wire::StdioData& data);
     void input_taken(const HomeJob& job, const wire::StdioInputAck& ack);
-    // The job runs at its owner (again): says what is safe, sends what input waits.
+    // The job runs at its owner (again), or its node can be told things again: says what is safe, sends what input waits.
     void resync(const HomeJob& job);
     // Has every byte that the job wrote come? If not, the exit is held back: `on_complete` is called when it has.
     bool complete(const HomeJob& job, const uint64_t output_end[2], std::function<void()> on_complete);
@@ -89,11 +90,18 @@ class Terminals {
         std::unique_ptr<wire::Exit> exit;
         uint64_t want_end[2] = {0, 0};
         std::function<void()> on_complete;
-        Timer retry;  // after the disk was full
+        bool held[2] = {false, false};  // output was refused, and has not come since
+        Epoch held_of;                  // whose
+        Timer retry;                    // to ask for it, unless it waits for a terminal
     };
 
     Result<Job*> open(const JobId& id);
     static Status mark(const HomeJob& job, Job& j);
+    Status take(const HomeJob& job, Job& j, int stream, const wire::StdioData& data);
+    void hold_back(const JobId& id, Job& j, int stream, Epoch epoch, const Error& why);
+    void ask_again(const JobId& id);
+    void make_room(const JobId& id, Job& j);
+    bool crowded(const Job& j, int stream) const;
     Job* find(const JobId& id);
     void send_input(const HomeJob& job, const Job& j, size_t skip);
     void send_waiting_input(const HomeJob& job, const Job& j);

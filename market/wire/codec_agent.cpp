@@ -115,11 +115,12 @@ void fill(const StdioAck& v, Pb__StdioAck& m, Arena& a) {
     m.epoch = v.epoch.n;
     m.stream = static_cast<uint32_t>(v.stream);
     m.offset = v.offset;
+    m.again = v.again;
 }
 
 StdioAck take(const Pb__StdioAck& m, Check& c) {
     return {c.job(m.id), c.epoch("epoch", m.epoch), c.one_of("stream", m.stream, Stream::out, Stream::err),
-            c.count("offset", m.offset)};
+            c.count("offset", m.offset), m.again != 0};
 }
 
 void fill(const StdioInput& v, Pb__StdioInput& m, Arena& a) {

@@ -70,6 +70,7 @@ struct StdioAck {
     Epoch epoch;
     Stream stream = Stream::out;
     uint64_t offset = 0;
+    bool again = false;  // what came after it was not kept: all from there on is to be sent again
     bool operator==(const StdioAck&) const = default;
 };
 struct StdioInput {

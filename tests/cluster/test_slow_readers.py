@@ -4,8 +4,9 @@ import os
 import re
 import socket
 import struct
+import subprocess
 
-from conftest import read_text
+from conftest import BIN, LIMIT, read_text, until
 
 DEAF, AHEAD_MB = 24, 1  # so much agentd sends ahead of each terminal
 MB = 1 << 20
@@ -63,3 +64,39 @@ def test_terminals_that_never_read_cost_a_bounded_amount_of_memory_and_delay_nob
         for s in deaf:
             s.close()
     assert market.daemon("n1")["pid"] == agent["pid"] and os.path.exists(path)
+
+
+def small_spool(market):
+    """n1 keeps 1 MB of a stream that no terminal has written; its configuration as it was comes back."""
+    path = f"{market.run_dir}/n1/agentd.conf"
+    before = read_text(path)
+    with open(path, "a") as f:
+        f.write("output_mb = 1\n")
+    market.kill_daemon("n1")
+    return path, before
+
+
+def test_output_that_was_held_back_for_a_slow_reader_comes_and_the_job_ends(market, tmp_path):
+    path, before = small_spool(market)
+    state = market.daemon("n1")["state_dir"]
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    try:
+        for where in ("n1", "n2"):  # its own node's job, and one that runs elsewhere
+            id = market.tool("srun", "--node", "n1", "-p", 40, "-d", "sh", "-c", "read x <$0; head -c 20M /dev/zero",
+                             fifo).stdout.strip()
+            market.until_runs(id)
+            if where == "n2":
+                market.tool("marketctl", "move", id, "n2", "--hold")
+                market.until_runs(id, "n2")
+            reader = subprocess.Popen([f"{BIN}/srun", "--node", "n1", "--attach", id], env=market.env,
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            with open(fifo, "w") as f:
+                f.write("go\n")
+            stored = f"{state}/home/{id.split('.')[1]}.out"
+            until("the spool is full", lambda: os.stat(stored).st_size >= MB)
+            assert reader.communicate(timeout=LIMIT)[0] == bytes(20 * MB) and reader.returncode == 0
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+        market.kill_daemon("n1")

@@ -172,7 +172,7 @@ END
 SAMPLE(Expel) return {d.id(), d.epoch()}; END
 SAMPLE(Beat) return {{d.up_to(INT64_MAX / 10)}}; END
 SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)}; END
-SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter()}; END
+SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter(), d.flag()}; END
 SAMPLE(StdioInput) return {d.id(), d.epoch(), d.counter(), d.bytes(500), d.flag()}; END
 SAMPLE(StdioInputAck) return {d.id(), d.epoch(), d.counter()}; END
 SAMPLE(StdioWinch) return {d.id(), d.epoch(), static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
