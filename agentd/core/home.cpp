@@ -183,6 +183,7 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
         r.cannot_move = v->second.cannot_move;
         if (v->second.pid_epoch == job.epoch) r.pid = v->second.pid;
     }
+    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end()) r.checkpoint_trouble = v->second.save_trouble;
     r.checkpoint_node = job.checkpoint.at.node;
     r.checkpoint_taken = job.checkpoint.taken;
     r.checkpoint_bytes = job.checkpoint.bytes;

@@ -153,7 +153,8 @@ class Home {
         int64_t warn_permille = 100;  // of a budget, or what is left of it lasts for no longer than warn_span: a warning
         Nanos warn_span = Nanos::from_s(60);
         Nanos checkpoint_every = {};  // of jobs that do not say; 0: never
-        std::string address = {};     // of this node's own guests, where checkpoints come to
+        std::string address = {};     // of this node, where checkpoints come to
+        bool address_known = true;    // other nodes reach it there; else own_address tells it later
         uint64_t boot = 0;            // of this machine, another after each; 0: not known, and a restart forgets stretches
         Nanos lease = Nanos::from_s(600);  // of jobs from now on, on other nodes (lease.hpp); 0: none
     };
@@ -174,6 +175,7 @@ class Home {
     void market_up(Nanos now, home::Outputs& out);  // a fresh connection: report every job
     void order(const Order& order, Nanos now, home::Outputs& out);
     void note(const JobNote& note, Nanos now, home::Outputs& out);
+    void own_address(std::string address) { limits_.address = std::move(address), limits_.address_known = true; }
     void market_down();  // until market_up this node itself sees to it that no job outruns its budget
 
     // From guests.

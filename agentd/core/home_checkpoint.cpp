@@ -32,6 +32,9 @@ void Home::begin_checkpoint(HomeJob& job, Nanos now, Outputs& out) {
     v.save_at = Nanos::never();
     if (job.phase != JobPhase::running || job.cancelled || job.saving.epoch.n > 0) return;
     if (job.running_since == Nanos::never()) return arm_checkpoint(job, now);
+    if (!limits_.address_known && job.at.node != node_)
+        return saving_failed(job, "its home does not know at which address " + job.at.node + " reaches it: the market has not told it yet; "
+                                  "`address` in agentd's configuration says it", now, out);
     job.last_epoch = job.last_epoch.next();
     job.saving = {{node_, limits_.address}, job.last_epoch};
     v.save_limit = now + limits_.transfer_patience;
@@ -53,7 +56,7 @@ void Home::saving_failed(HomeJob& job, const std::string& why, Nanos now, Output
     Volatile& v = vol(job);
     v.save_limit = Nanos::never();
     end_saving(job, out);
-    if (v.save_trouble != why) out.push_back(Tell{job.id, Tell::What::comment, "no checkpoint: " + why});
+    if (v.save_trouble != why) out.push_back(Tell{job.id, Tell::What::warning, "no checkpoint: " + why});
     v.save_trouble = why;
     job.comment = "no checkpoint: " + why;
     persist(job, out);

@@ -68,6 +68,7 @@ class Agent {
     Status open_directories();
     Status open_cgroups();
     Status open_provider();
+    void learn_address(const std::string& seen_at);
     Status recover_home();
     Status recover_guests();
     Status listen();

@@ -188,7 +188,8 @@ Status Agent::begin(std::function<void()> on_ready) {
     open_ahead();
 
     MarketLink::Handlers market;
-    market.up = [this] {
+    market.up = [this](const std::string& seen_at) {
+        learn_address(seen_at);
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
         outage_timer_.cancel();
@@ -309,7 +310,20 @@ Status Agent::open_provider() {
     return {};
 }
 
+// An agent that listens on every address is told by its market where that sees it. Kept, as checkpoints need it also
+// when the market is away.
+void Agent::learn_address(const std::string& seen_at) {
+    if (config_.home.address_known || seen_at.empty()) return;
+    home_.own_address(seen_at);
+    const auto known = db_->get("address", "own");
+    if (!known || *known != seen_at) put("address", "own", seen_at, Durable::later);
+}
+
 Status Agent::recover_home() {
+    if (!config_.home.address_known) {
+        TRY_ASSIGN(const auto address, db_->get("address", "own"));
+        if (address) home_.own_address(*address);  // as it was told last
+    }
     TRY_ASSIGN(const auto stored, db_->load("home"));
     for (const auto& row : stored) {
         auto job = wire::unpack<HomeJob>(row.value);

@@ -60,8 +60,15 @@ Status check(Config& c) {
     if (!valid_node_name(c.node))
         return fail("node: '" + c.node + "' is no node name (a letter, then letters, digits or -; 32 at most)");
     if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
+    const auto everywhere = [](const std::string& address) {
+        return address.starts_with("0.0.0.0:") || address.starts_with("[::]:") || address.starts_with("*:");
+    };
+    if (everywhere(c.address))
+        return fail("address: " + c.address + " names no machine; give the one at which other machines reach this one, or leave "
+                    "`address` out: then they are told where the market sees it");
     if (c.address.empty()) c.address = c.listen;
     c.home.address = c.address;
+    c.home.address_known = !everywhere(c.address);
     c.home.boot = boot_number();
     const size_t slash = c.cgroup.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size())

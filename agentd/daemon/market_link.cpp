@@ -77,7 +77,7 @@ Status MarketLink::frame(const wire::Frame& f) {
         welcomed_ = true;
         trouble_.clear();
         pause_.reset();
-        handlers_.up();
+        handlers_.up(welcome.address);
         handlers_.tried();
         return {};
     }

@@ -21,7 +21,7 @@ namespace souk {
 class MarketLink {
   public:
     struct Handlers {
-        std::function<void()> up;
+        std::function<void(const std::string& own_address)> up;
         std::function<void()> down;
         std::function<void()> tried;  // after every attempt, whatever came of it
         std::function<void(const FromMarket&)> message;

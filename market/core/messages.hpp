@@ -72,6 +72,7 @@ struct JobReport {
     NodeName checkpoint_node;  // where its last checkpoint lies; empty: it has none
     Nanos checkpoint_taken;    // Unix time
     int64_t checkpoint_bytes = 0;
+    std::string checkpoint_trouble;  // why the newest try failed; empty: it did not
     JobStats stats;
     Nanos stay_run{-1};        // its run time when it came to `where`; below 0: not told
     Nanos alone;               // so long it runs at most while its home is away; 0: without end

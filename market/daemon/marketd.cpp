@@ -174,7 +174,7 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
         if (hello.role != wire::Role::agent) return fail("this is the market; it talks to agents here");
         TRY(greet_agent(number, c, hello));
     }
-    send(number, wire::Welcome{wire::protocol_version, config_.name});
+    send(number, wire::Welcome{wire::protocol_version, config_.name, c.local ? "" : reachable(hello.address, c.host)});
     return {};
 }
 

@@ -78,6 +78,7 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
         w.field("checkpoint_node", r.checkpoint_node).field("checkpoint_bytes", r.checkpoint_bytes);
         w.field("checkpoint_age_s", std::max<int64_t>(0, ::time(nullptr) - r.checkpoint_taken.ns / 1'000'000'000));
     }
+    if (!r.checkpoint_trouble.empty()) w.field("checkpoint_trouble", r.checkpoint_trouble);
     if (r.address) w.field("address", r.address.text());
     if (r.phase == JobPhase::running) {
         if (r.pid > 0) w.field("pid", r.pid);

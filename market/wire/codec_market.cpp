@@ -28,6 +28,7 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.checkpoint_node = fill_string(v.checkpoint_node, a);
     m.checkpoint_taken = v.checkpoint_taken.ns;
     m.checkpoint_bytes = v.checkpoint_bytes;
+    m.checkpoint_trouble = fill_line(v.checkpoint_trouble, a);
     m.stay_run = v.stay_run.ns + 1;
     m.alone = v.alone.ns;
     m.comment = fill_line(v.comment, a);
@@ -59,6 +60,7 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.checkpoint_node = c.node_or_none("checkpoint_node", m.checkpoint_node);
     v.checkpoint_taken = c.time("checkpoint_taken", m.checkpoint_taken);
     v.checkpoint_bytes = c.in<int64_t>("checkpoint_bytes", m.checkpoint_bytes, 0, bytes_max);
+    v.checkpoint_trouble = clean(m.checkpoint_trouble);
     v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};
     v.alone = c.span("alone", m.alone);
     v.comment = clean(m.comment);

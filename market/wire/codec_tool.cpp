@@ -28,9 +28,10 @@ Hello take(const Pb__Hello& m, Check& c) {
 void fill(const Welcome& v, Pb__Welcome& m, Arena& a) {
     m.version = v.version;
     m.name = fill_line(v.name, a, name_max);
+    m.address = fill_string(v.address, a);
 }
 
-Welcome take(const Pb__Welcome& m, Check&) { return {m.version, clean(m.name, name_max)}; }
+Welcome take(const Pb__Welcome& m, Check& c) { return {m.version, clean(m.name, name_max), c.address("address", m.address)}; }
 
 void fill(const ErrorText& v, Pb__ErrorText& m, Arena& a) { m.text = fill_line(v.text, a); }
 

@@ -27,7 +27,8 @@ struct Hello {
 };
 struct Welcome {
     uint32_t version = protocol_version;
-    std::string name;  // the node's or the market's
+    std::string name;     // the node's or the market's
+    std::string address = {};  // the market to an agent: where it tells others that this agent is reached
     bool operator==(const Welcome&) const = default;
 };
 struct ErrorText {

@@ -296,6 +296,7 @@ class Market:
     def kill_daemon(self, name):
         """kill -9; returns when it is a new process and is connected."""
         old = self.daemon(name)["pid"]
+        assert old > 0, f"{name} does not run"
         os.kill(old, signal.SIGKILL)
         until(f"{name} is a new process", lambda: self.daemon(name)["pid"] not in (0, old))
         self.until_up()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A node dies for good: its job goes on from its last checkpoint, its output says where, and nothing of it runs twice."""
+import contextlib
 import os
 import re
 import signal
@@ -7,8 +8,9 @@ import subprocess
 
 
 import programs
-from conftest import alive, until
+from conftest import alive, read_text, until
 from test_crash import Absence, kill_for_now
+from test_outage import Outage, restart
 
 
 def at_n2(market, *options):
@@ -99,3 +101,59 @@ def test_checkpoints_take_the_place_of_one_another_and_the_output_is_that_of_a_j
     assert job.wait() == 7
     programs.check_chain(job.out)
     until("no image of it is left", lambda: not images(market, job))
+
+
+@contextlib.contextmanager
+def configured(market, node, change):
+    """That node's agentd with another configuration; then as it was."""
+    path = f"{market.run_dir}/{node}/agentd.conf"
+    before = read_text(path)
+    with open(path, "w") as f:
+        f.write(change(before))
+    market.kill_daemon(node)
+    try:
+        yield
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+        market.kill_daemon(node)
+        market.until_up()
+
+
+def test_a_home_that_listens_on_every_address_gets_its_checkpoints_where_the_market_sees_it(market):
+    with configured(market, "n1", lambda text: re.sub(r'^listen = ".*:', 'listen = "0.0.0.0:', text, flags=re.M)):
+        market.until_up()
+        job = at_n2(market, "--checkpoint-every", "1s")
+        checkpoint(market, job)
+        # What it was told is kept: a home that is started again while the market is away needs it too.
+        with Outage(market):
+            restart(market, "n1", signal.SIGKILL)
+            newest = newest_image(market, job)
+            until("a checkpoint without the market", lambda: newest_image(market, job) > newest, 60)
+        market.until_up()
+        assert "checkpoint_trouble" not in market.job(job.id)
+        job.process.stdin.close()
+        assert job.wait() == 7
+        programs.check_chain(job.out)
+
+
+def test_a_checkpoint_that_fails_shows_in_the_job_and_is_said_once_at_its_terminal(market):
+    job = at_n2(market, "--checkpoint-every", "1s")
+    checkpoint(market, job)
+    keep = f"{market.run_dir}/state/n1/images"
+    before = newest_image(market, job)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", keep], check=True)
+    try:
+        market.kill_daemon("n1")  # it opens the directory anew
+        seen = market.until_job(job.id, "says why", lambda j: j.get("checkpoint_trouble"))
+        assert "room" in seen["checkpoint_trouble"] or "space" in seen["checkpoint_trouble"], seen
+        job.printed(job.lines() + 300)
+        assert len([w for w in job.words if "no checkpoint" in w]) == 1, job.words
+    finally:
+        subprocess.run(["umount", "-l", keep], check=True)
+        market.kill_daemon("n1")
+    market.until_up()
+    until("a checkpoint again", lambda: newest_image(market, job) > before, 60)
+    market.until_job(job.id, "the trouble is over", lambda j: "checkpoint_trouble" not in j)
+    job.process.stdin.close()
+    assert job.wait() == 7

@@ -32,3 +32,12 @@ def test_a_market_that_may_not_have_a_descriptor_for_each_node_says_so(tmp_path)
         os.kill(daemon.pid, signal.SIGTERM)
         assert daemon.wait(20) == 0
         daemon.stderr.close()
+
+
+def test_an_address_that_names_no_machine_is_refused(tmp_path):
+    config = tmp_path / "a.conf"
+    for address in ("0.0.0.0:7071", "[::]:7071"):
+        config.write_text(f'market = "127.0.0.1:7070"\naddress = "{address}"\n')
+        checked = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
+        assert checked.returncode != 0 and f"address: {address} names no machine" in checked.stderr, checked
+        assert len(checked.stderr.splitlines()) == 1

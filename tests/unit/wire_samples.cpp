@@ -106,7 +106,7 @@ SAMPLE(Hello)
     const Role role = d.any(Role::agent, Role::image);
     return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(), d.address()};
 END
-SAMPLE(Welcome) return {d.u32(), d.line(255)}; END
+SAMPLE(Welcome) return {d.u32(), d.line(255), d.flag() ? d.address() : ""}; END
 SAMPLE(ErrorText) return {d.line()}; END
 SAMPLE(Ok) return {}; END
 SAMPLE(CtlRequest)
@@ -120,7 +120,7 @@ SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
             d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
-            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.stats(), {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000)}, d.places(),
+            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.line(), d.stats(), {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000)}, d.places(),
             d.flag(), d.i32(), d.line()};
 END
 SAMPLE(ProviderReport)
