@@ -60,7 +60,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm chaos sim demo bench bench-build tidy clean
+.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -102,6 +102,9 @@ chaos: bins  ## FAULTS (20; 200 each night) moves with a fault in each: dead dae
 check-vm: all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
 	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
 	@scripts/check-vm $(BUILD)
+
+check-zdtm: all      ## CRIU's own tests under plain CRIU, and as jobs that are moved, in each form; ZDTM="options" (root)
+	@scripts/check-zdtm $(BUILD) $(ZDTM)
 
 demo: all            ## the story: a market of three machines on this host
 	@$(PYTHON) scripts/demo $(BUILD)/bin

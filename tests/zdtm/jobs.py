@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tests as jobs of one market: each is moved, written down, frozen and thawed, and then asked how it is."""
+import subprocess
+import time
+
+import suite
+from conftest import Late, Market, bring_up
+
+
+def cell(failed, refused, said):
+    """One cell of the table: what went wrong on the way, what was refused, what the test itself says at its end."""
+    if failed == "does not start":
+        return {"result": "no start", "why": said or failed}
+    if failed or said:
+        return {"result": "fail", "why": "; ".join(w for w in (failed, said, refused and f"refused: {refused}") if w)}
+    return {"result": "refused", "why": refused} if refused else {"result": "pass", "why": ""}
+
+
+class Gone(Exception):
+    """The job cannot be asked any more; says why."""
+
+
+class Jobs:
+    def __init__(self, options, top):
+        self.options, self.top = options, top
+        self.market = Market("--nodes", options.nodes, "--cpus", 64, "--memory", 1 << 20)
+        self._up = bring_up(self.market)
+
+    def __enter__(self):
+        next(self._up)
+        self.nodes = self.market.nodes()
+        return self
+
+    def __exit__(self, *what):
+        if what[0]:
+            self._up.throw(what[1])
+        next(self._up, None)
+
+    def run(self, test, form):
+        ballast = 0 if form == "small" else self.options.ballast
+        where = f"{self.top}/{form}/{test.name}"
+        command = test.prepare(where)
+        options = ["-p", 50, "--name", test.name, "--move", "auto" if form == "small" else form,
+                   "--net", "own" if test.own_network else "host"]
+        if not self.options.no_checkpoint:
+            options += ["--checkpoint-every", "2s"]
+        env = {**self.market.env, "TMPDIR": "/tmp"}
+        job = self.market.srun(*options, self.options.job, ballast, f"{test.name}.pid", *command, env=env, cwd=where, stdin=subprocess.PIPE)
+        one = One(self, job)
+        failed = None
+        try:
+            if not one.wait(lambda: b"ready\n" in job.out or job.process.poll() is not None, "it starts"):
+                failed = "does not start"
+            elif b"ready\n" not in job.out:
+                failed = "does not start"
+            else:
+                one.shove(self.options.moves)
+                one.finish()
+        except Gone as e:
+            failed = str(e)
+        except (Late, AssertionError) as e:
+            failed = str(e)[:300]
+        finally:
+            job.end()
+            if failed:
+                self.market.tool("marketctl", "cancel", job.id, check=False) if any("srun: job " in w for w in job.words) else None
+            self.market.jobs_here.remove(job)
+        return cell(failed, one.refused, suite.verdict(where, test.name))
+
+
+class One:
+    def __init__(self, jobs, job):
+        self.market, self.nodes, self.limit, self.job = jobs.market, jobs.nodes, jobs.options.limit, job
+        self.checkpoints, self.refused, self.heard = not jobs.options.no_checkpoint, None, 0
+
+    def wait(self, probe, what, must=False):
+        end, pause = time.monotonic() + self.limit, 0.02
+        while not (answer := probe()):
+            if time.monotonic() > end:
+                if must:
+                    raise Gone(f"not within {self.limit:g} s: {what}")
+                return None
+            time.sleep(pause)
+            pause = min(pause * 1.3, 0.25)
+        return answer
+
+    def asked(self, probe, what):
+        """The market's record of the job, as soon as that holds; Gone if the job has ended before."""
+        def look():
+            seen = self.market.job(self.job.id)
+            if seen.get("status") == "finish":
+                raise Gone(f"{what}: it ended: {self.said() or seen.get('comment', '')}")
+            return seen if seen and probe(seen) else None
+        try:
+            return self.wait(look, what, must=True)
+        except Gone as e:
+            raise Gone(f"{e}; {self.market.job(self.job.id).get('comment', '')}"[:300]) from None
+
+    def said(self):
+        return "; ".join(line for line in bytes(self.job.out).decode(errors="replace").splitlines() if line.startswith("failed"))
+
+    def order(self, verb, there, done):
+        """True if it came to that; else it was refused, and goes on as it was."""
+        if self.try_order(verb, there, done):
+            return True
+        self.market.tool("marketctl", "release", self.job.id, check=False)
+        return False
+
+    def try_order(self, verb, there, done):
+        before, self.heard = self.market.job(self.job.id), len(self.job.words)
+        tool = self.market.tool("marketctl", "--hold", verb, self.job.id, *([there] if there else []), check=False, limit=self.limit)
+        if tool.returncode != 0 and self.market.job(self.job.id).get("failed_moves", 0) == before.get("failed_moves", 0):
+            self.note(verb, tool.stderr.strip(), before)
+            self.asked(lambda j: j["status"] == "run" and "going_to" not in j or done(j), verb)
+            return False
+        ended = lambda j: j["failed_moves"] > before["failed_moves"] and "going_to" not in j and j["status"] in ("run", "suspend")
+        seen = self.asked(lambda j: done(j) or ended(j), verb)
+        if done(seen):
+            return True
+        self.note(verb, seen.get("comment", ""), seen)
+        return False
+
+    def note(self, verb, why, seen):
+        """What the terminal was told says more than the market, which may hold it for the next try."""
+        told = [w.split(": ", 2)[2] for w in self.job.words[self.heard:] if w.count(": ") >= 2]
+        told = [w for w in told if any(t in w for t in ("annot", "Error", "refuse", "fail"))]
+        self.refused = self.refused or f"{verb}: {seen.get('cannot_move') or (told or [why])[0]}"[:300]
+
+    def shove(self, moves):
+        here = self.asked(lambda j: j["status"] == "run" and "going_to" not in j, "runs")["where"]
+        runs_at = lambda node: lambda j: j["status"] == "run" and j["where"] == node and "going_to" not in j
+        for i in range(moves):
+            there = self.nodes[(self.nodes.index(here) + 1) % len(self.nodes)]
+            if not self.order("move", there, runs_at(there)):
+                return
+            here = there
+            if i == 0 and self.checkpoints and not self.checkpoint():
+                return
+        if not self.order("freeze", None, lambda j: j["status"] == "suspend"):
+            return
+        there = self.nodes[(self.nodes.index(here) + 1) % len(self.nodes)]
+        if not self.order("thaw", there, runs_at(there)):
+            raise Gone(f"cannot be thawed: {self.refused}")
+
+    def checkpoint(self):
+        """One that was made from now on; False if none could be made."""
+        begun, self.heard = time.time(), len(self.job.words)
+        failed = lambda j: "checkpoint" in j.get("comment", "") and "no checkpoint" in j.get("comment", "")
+        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 15, "a checkpoint")
+        if "checkpoint_node" in seen:
+            return True
+        self.note("checkpoint", seen.get("comment") or "none within 15 s", seen)
+        return False
+
+    def finish(self):
+        self.job.process.stdin.write(b"\n")
+        self.job.process.stdin.close()
+        status = self.job.wait(self.limit)
+        if status != 0:
+            raise Gone(f"it ended with {status}: {self.said() or ' '.join(self.job.told[-2:])}")
