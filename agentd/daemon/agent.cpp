@@ -5,8 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/clock.hpp"
@@ -16,7 +14,7 @@ namespace souk {
 namespace {
 
 constexpr off_t ballast_bytes = 4 << 20;
-constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1);
+constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1), disk_retry = Nanos::from_s(1);
 
 }  // namespace
 
@@ -71,7 +69,7 @@ void Agent::tick(Machine& machine, Timer& timer) {
 
 void Agent::after_commit(std::function<void()> fn) {
     after_commit_.push_back(std::move(fn));
-    if (std::exchange(flush_due_, true)) return;
+    if (holds_ || std::exchange(flush_due_, true)) return;
     loop_.defer([this] { flush(); });
 }
 
@@ -132,21 +130,36 @@ bool Agent::give_up_ballast() {
 
 void Agent::flush() {
     flush_due_ = false;
-    if (std::exchange(commit_due_, false)) commit();
+    if (commit_due_) {
+        if (const Status committed = commit(); !committed) return hold(committed.error());
+        commit_due_ = false;
+    }
     for (const auto& fn : std::exchange(after_commit_, {})) fn();
 }
 
-void Agent::commit() {
+Status Agent::commit() {
     auto committed = db_->commit();
     if (!committed && give_up_ballast()) committed = db_->commit();
-    if (!committed) {
-        // Nothing of this iteration has left. Ending here is the one answer that needs no memory of what is on disk.
-        log_.error("cannot store state", {{"error", committed.error()}});
-        ::_exit(1);
-    }
+    if (!committed) return committed;
     commit_timer_.cancel();
     erase_waits_ = false;
     for (const auto& fn : std::exchange(after_erase_, {})) fn();
+    return {};
+}
+
+// Until the disk takes what is decided, nothing of it leaves, and no effect begins. What comes in is decided on all the same, and
+// waits with the rest: in records one each, in queues that are bounded.
+void Agent::hold(const Error& why) {
+    log_.limited("disk", Loop::now(), Level::error, "cannot store state: nothing leaves this node until it can", {{"error", why}});
+    holds_ = true;
+    loop_.hold_sends(true);
+    hold_timer_ = loop_.after(disk_retry, [this] {
+        if (const Status committed = commit(); !committed) return hold(committed.error());
+        log_.notice("state can be stored again");
+        holds_ = commit_due_ = false;
+        loop_.hold_sends(false);
+        flush();
+    });
 }
 
 // ------------------------------------------------------------------------------------------------------- outputs

@@ -27,6 +27,7 @@
 #include "bpf/load.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/statedb.hpp"
+#include "market/store/receipts.hpp"
 
 namespace souk {
 
@@ -52,7 +53,8 @@ class Agent {
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
     void flush();
-    void commit();
+    Status commit();
+    void hold(const Error& why);
     void commit_now();
     void put_soon();
     void take_ballast();
@@ -84,6 +86,7 @@ class Agent {
     void stdio_data(const NodeName& node, const wire::StdioData& data);
     void stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack);
     void from_market(const FromMarket& message);
+    void compare_ledger();
     void tell(const home::Tell& tell);
     void gone_back(const JobId& id);
     void finish_terminals(const JobId& id);
@@ -148,7 +151,7 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_;
+    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_, hold_timer_, seen_timer_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;
@@ -159,6 +162,9 @@ class Agent {
     bool erase_waits_ = false;  // some Erase is not durable yet; what must come after it:
     std::vector<std::function<void()>> after_erase_;
     bool flush_due_ = false, commit_due_ = false;
+    bool holds_ = false;  // the disk has refused a commit
+    ReceiptMark seen_;    // the newest receipt of the market that this node has heard of
+    Nanos seen_asked_{INT64_MIN / 2};
     bool outage_told_ = false;  // to those whose jobs wait
 };
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
@@ -192,6 +193,7 @@ Status Agent::begin(std::function<void()> on_ready) {
         learn_address(seen_at);
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
+        compare_ledger();
         outage_timer_.cancel();
         if (std::exchange(outage_told_, false)) tell_waiting();
     };
@@ -227,8 +229,17 @@ Status Agent::open_directories() {
     site_.guests = config_.state + "/guests";
     const std::string images = config_.state + "/images", ram = config_.state + "/ram";
     for (const std::string& dir : {config_.state, config_.state + "/home", site_.guests, images, ram}) TRY(make_dir(dir));
-    TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
-    db_ = std::make_unique<StateDb>(std::move(db));
+    const auto open = [this]() -> Status {
+        TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
+        db_ = std::make_unique<StateDb>(std::move(db));
+        return {};
+    };
+    Status opened = open();
+    if (!opened && opened.error().code == ENOSPC && give_up_ballast()) opened = open();
+    if (!opened) return opened;
+    if (db_->log_missing()) log_.warning(StateDb::log_missing_text(db_->path()));
+    TRY_ASSIGN(const auto seen, db_->get("seen", config_.market));
+    if (seen) seen_ = parse_receipt_mark(*seen).value_or(ReceiptMark{});
     take_ballast();
     struct statfs fs {};
     if (::statfs(ram.c_str(), &fs) != 0) return fail_errno("stat " + ram, errno);

@@ -140,6 +140,7 @@ std::string Agent::provider_json() const {
     j.field("earned", provider_note_.earned).field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
     j.field("load_source", r.load_source).field("frames", provider_->record().frames).field("cannot", r.cannot);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
+    if (seen_.seq > 0) j.field("ledger_seen", seen_.text());
     return j.end_object().take();
 }
 

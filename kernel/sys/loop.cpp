@@ -77,6 +77,13 @@ void LoopCore::mark_dirty(Object& object) {
     dirty_.push_back(object.key_);
 }
 
+void LoopCore::hold_sends(bool hold) {
+    sends_held_ = hold;
+    if (hold) return;
+    for (const SlotKey key : std::exchange(sends_waiting_, {}))
+        if (Object* object = find(key)) mark_dirty(*object);
+}
+
 void LoopCore::submit_cancel(Object& object, Op op) {
     submit(object, Op::cancel,
            [&](io_uring_sqe* sqe) { io_uring_prep_cancel64(sqe, user_data(object.key_, op), 0); });
@@ -267,6 +274,7 @@ Timer Loop::at(Nanos deadline, std::function<void()> fn) {
 }
 Timer Loop::after(Nanos span, std::function<void()> fn) { return at(now() + span, std::move(fn)); }
 void Loop::defer(std::function<void()> fn) { core_->defer(std::move(fn)); }
+void Loop::hold_sends(bool hold) { core_->hold_sends(hold); }
 
 namespace {
 // Without O_NONBLOCK the ring waits for readiness itself; with it, it would report EAGAIN.

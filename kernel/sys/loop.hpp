@@ -163,6 +163,8 @@ class Loop {
     [[nodiscard]] Timer after(Nanos span, std::function<void()> fn);
     // At the end of this iteration, before anything is sent.
     void defer(std::function<void()> fn);
+    // While it is held nothing that streams queue goes to the kernel: what must be on disk before it is not there yet.
+    void hold_sends(bool hold);
 
     // Takes a connected socket.
     Result<Stream> stream(Fd socket, StreamHandlers handlers, StreamOptions options = {});

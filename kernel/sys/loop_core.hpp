@@ -63,6 +63,10 @@ class LoopCore {
     void close(SlotKey key);
     void mark_dirty(Object& object);
     void run_soon(SlotKey key) { soon_.push_back(key); }
+    void hold_sends(bool hold);
+    bool sends_held() const { return sends_held_; }
+    // Of an object that would send now: it is flushed again when that may be.
+    void send_later(SlotKey key) { sends_waiting_.push_back(key); }
 
     // A submission whose completion comes to `object`. `prep` fills the entry.
     template <class Prep>
@@ -107,6 +111,8 @@ class LoopCore {
     unsigned completions_per_iteration_;
     std::vector<SlotKey> dirty_;
     std::vector<SlotKey> soon_;
+    std::vector<SlotKey> sends_waiting_;
+    bool sends_held_ = false;
     std::deque<std::function<void()>> deferred_;
     unsigned in_flight_ = 0;  // of all objects, and the timeout
     bool timeout_armed_ = false;

@@ -14,8 +14,30 @@ namespace {
 
 constexpr int application_id = 0x536f756b;  // "Souk"
 
-// Takes the directory for this process; the lock goes with the descriptor, however the process ends.
-Result<Fd> lock_directory(const std::string& dir) {
+bool present(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+std::string log_of(const std::string& file) { return file + "-wal"; }
+
+Status sync_directory(const std::string& dir) {
+    TRY_ASSIGN(const Fd directory, open_at(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY));
+    if (fsync(directory.get()) != 0) return fail_errno("sync " + dir, errno);
+    return {};
+}
+
+// Whether the file's header says that there is a log beside it (SQLite's format: bytes 18 and 19). Errors: it is empty.
+Result<bool> has_log(const std::string& file) {
+    TRY_ASSIGN(const Fd there, open_at(AT_FDCWD, file, O_RDONLY));
+    unsigned char header[20] = {};
+    const ssize_t n = pread(there.get(), header, sizeof header, 0);
+    if (n < 0) return fail_errno("read " + file, errno);
+    if (n == 0)
+        return fail(file + " is empty (0 bytes), and a database never is: put a copy of it back, or remove it to begin anew");
+    return header[18] == 2 || header[19] == 2;
+}
+
+}  // namespace
+
+// The lock goes with the descriptor, however the process ends.
+Result<Fd> StateDb::lock_directory(const std::string& dir) {
     TRY_ASSIGN(Fd lock, open_at(AT_FDCWD, dir + "/lock", O_RDWR | O_CREAT, 0600));
     if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK) return fail_errno("lock " + dir + "/lock", errno);
@@ -30,7 +52,10 @@ Result<Fd> lock_directory(const std::string& dir) {
     return lock;
 }
 
-}  // namespace
+std::string StateDb::log_missing_text(const std::string& file) {
+    return file + " was copied while it was in use, and without its log " + log_of(file) +
+           ": what was committed last may be missing";
+}
 
 void StateDb::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
 void StateDb::Close::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -38,7 +63,12 @@ void StateDb::Close::operator()(sqlite3_stmt* statement) const { sqlite3_finaliz
 StateDb::StateDb(StateDb&&) noexcept = default;
 StateDb::~StateDb() {
     for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &get_, &load_, &after_, &before_}) s->reset();
+    // A clean end: all is in the file, which is whole without a log. Where that fails (a full disk) the log stays.
+    const bool looked = db_ && use_ == Use::look;
+    if (db_ && use_ == Use::hold) (void)run("PRAGMA journal_mode = DELETE");
     db_.reset();  // before the lock
+    // The log that SQLite made to look at a file that had none.
+    if (looked && log_missing_) unlink(log_of(path_).c_str());
 }
 
 tl::unexpected<Error> StateDb::failed(std::string_view what) const {
@@ -69,28 +99,46 @@ Result<StateDb> StateDb::open(const std::string& dir, int schema_version, int ol
     StateDb state;
     state.path_ = dir + "/state.db";
     TRY_ASSIGN(state.lock_, lock_directory(dir));
-    {  // with this mode, and its name durable, before SQLite sees it
-        TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, state.path_, O_RDWR | O_CREAT, 0600));
-        TRY_ASSIGN(const Fd directory, open_at(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY));
-        if (fsync(directory.get()) != 0) return fail_errno("sync " + dir, errno);
+    if (!present(state.path_)) {
+        if (present(log_of(state.path_)))
+            return fail(state.path_ + " is not there, and its log " + log_of(state.path_) +
+                        " is: put the database back, or remove the log to begin anew");
+        TRY(create(state.path_, schema_version));
+        TRY(sync_directory(dir));
     }
-    TRY(state.open_file(schema_version, oldest));
+    TRY(state.open_file(schema_version, oldest, Use::hold));
     return state;
+}
+
+// Under another name until it is whole.
+Status StateDb::create(const std::string& file, int schema_version) {
+    StateDb fresh;
+    fresh.path_ = file + ".part";
+    for (const char* end : {"", "-wal", "-journal"}) unlink((fresh.path_ + end).c_str());
+    { TRY_ASSIGN(const Fd made, open_at(AT_FDCWD, fresh.path_, O_RDWR | O_CREAT | O_EXCL, 0600)); }
+    TRY(fresh.use_file(Use::create));
+    TRY(fresh.run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,"
+                   " PRIMARY KEY (kind, key)) WITHOUT ROWID; PRAGMA application_id = " +
+                   std::to_string(application_id) + "; PRAGMA user_version = " + std::to_string(schema_version) +
+                   "; COMMIT").c_str()));
+    fresh.db_.reset();
+    if (rename(fresh.path_.c_str(), file.c_str()) != 0) return fail_errno("rename " + fresh.path_, errno);
+    return {};
 }
 
 Result<StateDb> StateDb::open_to_read(const std::string& file, int schema_version) {
     StateDb state;
     state.path_ = file;
-    // For writing too: SQLite folds in what a crash has left beside the file.
-    TRY_ASSIGN(const Fd there, open_at(AT_FDCWD, file, O_RDWR));
-    struct stat st {};
-    if (fstat(there.get(), &st) != 0 || st.st_size == 0) return fail(file + " is empty");
-    TRY(state.open_file(schema_version, INT_MAX));
+    { TRY_ASSIGN(const Fd there, open_at(AT_FDCWD, file, O_RDWR)); }
+    TRY(state.open_file(schema_version, INT_MAX, Use::look));
     return state;
 }
 
-Status StateDb::open_file(int schema_version, int oldest) {
-    TRY(use_file(schema_version, oldest));
+Status StateDb::open_file(int schema_version, int oldest, Use use) {
+    TRY_ASSIGN(const bool logged, has_log(path_));
+    log_missing_ = logged && !present(log_of(path_));
+    TRY(use_file(use));
+    TRY(check_version(schema_version, oldest));
     TRY_ASSIGN(begin_, prepare("BEGIN IMMEDIATE"));
     TRY_ASSIGN(put_, prepare("INSERT INTO state VALUES (?1, ?2, ?3) "
                              "ON CONFLICT DO UPDATE SET value = excluded.value"));
@@ -106,26 +154,28 @@ Status StateDb::open_file(int schema_version, int oldest) {
     return {};
 }
 
-Status StateDb::use_file(int schema_version, int oldest) {
+Status StateDb::use_file(Use use) {
+    use_ = use;
     sqlite3* db = nullptr;
     const int ret = sqlite3_open_v2(path_.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
     db_.reset(db);
     if (ret != SQLITE_OK) return failed("cannot open");
     sqlite3_extended_result_codes(db, 1);
     // Exclusive: the lock above says that nobody else reads, so the WAL needs no shared memory.
-    TRY(run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA journal_mode = WAL;"
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 1024;"
+    TRY(run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA synchronous = FULL;"
+            "PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 1024;"
             "PRAGMA journal_size_limit = 4194304; PRAGMA temp_store = MEMORY"));
-    return check_version(schema_version, oldest);
+    if (use == Use::look) sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    if (use == Use::hold) return run("PRAGMA journal_mode = WAL");
+    return {};
 }
 
 Status StateDb::check_version(int schema_version, int oldest) {
     TRY_ASSIGN(const int64_t tables, ask("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0)
-        return run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,"
-                    " PRIMARY KEY (kind, key)) WITHOUT ROWID; PRAGMA application_id = " +
-                    std::to_string(application_id) + "; PRAGMA user_version = " + std::to_string(schema_version) +
-                    "; COMMIT").c_str());
+        return fail(path_ + " holds nothing, not even a table" +
+                    (log_missing_ ? ": it was copied without its log " + log_of(path_) : "") +
+                    ": put a copy of it back, or remove it to begin anew");
     TRY_ASSIGN(const int64_t id, ask("PRAGMA application_id"));
     TRY_ASSIGN(const int64_t version, ask("PRAGMA user_version"));
     if (id != application_id) return fail(path_ + " is a database of another program");

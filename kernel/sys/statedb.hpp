@@ -5,6 +5,11 @@
 // when nothing changed. A commit that fails (full disk) leaves the last committed state on disk and keeps the changes:
 // they are in the next commit. So "persist, then send" is: hold back what depends on it until commit() says ok.
 // One owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 4 MiB.
+//
+// The log beside the file (state.db-wal) holds the newest commits while a daemon has the database. Its clean end puts them
+// into the file, removes the log and takes the mark of it off the file's header. So a file with the mark and without its log
+// is a copy that may lack what was committed last (log_missing). A file of this name is never empty: a new one is made
+// whole under another name first.
 #pragma once
 
 #include <climits>
@@ -31,10 +36,18 @@ class StateDb {
     };
     // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a
     // file of another version is refused, but from `oldest` on it becomes one of this version: its records are read
-    // with defaults. Errors: in use by another process (and which), of another version, not a database, not writable.
+    // with defaults. Errors: in use by another process (and which), of another version, not a database, empty, its log
+    // without it, not writable.
     static Result<StateDb> open(const std::string& dir, int schema_version, int oldest = INT_MAX);
-    // An existing file, to look at: nothing is ever committed. Errors: as above, or it is not there.
+    // An existing file, to look at: nothing is ever committed, and what lies there stays as it is. Errors: as above, or it
+    // is not there.
     static Result<StateDb> open_to_read(const std::string& file, int schema_version);
+    // It may lack what was committed last: see above.
+    bool log_missing() const { return log_missing_; }
+    const std::string& path() const { return path_; }
+    static std::string log_missing_text(const std::string& file);
+    // Takes a state directory for this process, for as long as the descriptor is open. Errors: another has it, and which.
+    static Result<Fd> lock_directory(const std::string& dir);
     StateDb(StateDb&&) noexcept;
     ~StateDb();  // changes that were not committed are lost
 
@@ -62,9 +75,13 @@ class StateDb {
     };
     using Statement = std::unique_ptr<sqlite3_stmt, Close>;
 
+    friend class StateCopy;
+    enum class Use { create, hold, look };
+
     StateDb() = default;
-    Status open_file(int schema_version, int oldest);
-    Status use_file(int schema_version, int oldest);
+    static Status create(const std::string& file, int schema_version);
+    Status open_file(int schema_version, int oldest, Use use);
+    Status use_file(Use use);
     Result<std::vector<Row>> rows(const Statement& statement, std::string_view kind, std::string_view key,
                                   size_t rows_max) const;
     Status check_version(int schema_version, int oldest);
@@ -75,6 +92,8 @@ class StateDb {
     tl::unexpected<Error> failed(std::string_view what) const;
 
     std::string path_;
+    bool log_missing_ = false;
+    Use use_ = Use::look;
     uint64_t commits_ = 0;
     Fd lock_;
     std::unique_ptr<sqlite3, Close> db_;

@@ -85,6 +85,7 @@ Status Marketd::load() {
     TRY_ASSIGN(finished_, FinishedJobs::open(db_));
     market_.set_calendar(calendar());
     market_.started(Loop::now());
+    if (db_.log_missing()) warn(StateDb::log_missing_text(db_.path()));
     if (jobs + nodes > 0) log_.info("records read", {{"jobs", jobs}, {"nodes", nodes}});
     return {};
 }
@@ -239,6 +240,15 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         verify_ledger(number, request);
         return {};
     }
+    if (request.verb == "backup") {
+        begin_backup(number, c, request);
+        return {};
+    }
+    if (request.verb == "ledger-seen") {
+        replies_.push_back({number, compare_ledger(c, request)});
+        wake();
+        return {};
+    }
     if (request.verb == "quote") {
         quotes_.push_back({number, c.node, std::move(request)});
         wake();
@@ -357,76 +367,9 @@ void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> al
 }
 
 MarketFace Marketd::face() const {
-    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm, db_.commits(), decisions_.within(500), decisions_.within(990)};
+    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm, db_.commits(), decisions_.within(500), decisions_.within(990), warnings_};
     if (program_) f.solver = config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
     return f;
-}
-
-// ------------------------------------------------------------------------------------------------- the ledger
-
-// It may be long: a piece of it at a time, beside everything else. Who asks while one walks shares it.
-void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request) {
-    wire::CtlReply reply;
-    reply.request = request.request;
-    if (request.uid != 0) {
-        reply.error = "only root may verify the ledger";
-        replies_.push_back({connection, std::move(reply)});
-        return wake();
-    }
-    walkers_.push_back({connection, std::move(reply)});
-    if (walk_) return;
-    walk_.emplace(db_);
-    walked_to_ = walked_from_ = 0;
-    walk_timer_ = loop_.after(Nanos{0}, [this] { walk_on(); });
-}
-
-void Marketd::walk_on() {
-    constexpr Nanos breath = Nanos::from_ms(1);
-    const auto of_job = [this](const JobId& id) { return market_.find(id) || finished_->find(id).value_or(std::nullopt); };
-    Result<bool> more = walk_->step(of_job);
-    if (more && !*more) more = walk_finished();
-    if (more && *more) {
-        walk_timer_ = loop_.after(breath, [this] { walk_on(); });
-        return;
-    }
-    step();  // all that was charged is decided and committed: from here to the end nothing comes in between
-    while (more && *(more = walk_->step(of_job))) {}
-    const Result<LedgerSummary> ended = more ? walk_ended() : tl::unexpected(more.error());
-    for (Reply& r : std::exchange(walkers_, {})) {
-        r.reply.ok = ended.has_value();
-        if (ended) r.reply.json = ledger_json(*ended);
-        else r.reply.error = ended.error().message;
-        send(r.connection, r.reply);
-    }
-    walk_.reset();
-}
-
-// Whatever finished before all receipts had been read has its last one among them, and does not change any more: a piece of
-// that at a time, the newest first. What finishes meanwhile is left for the end.
-Result<bool> Marketd::walk_finished() {
-    constexpr size_t records_max = 256;
-    if (walked_from_ == 0) walked_to_ = walked_from_ = finished_->newest() + 1;
-    TRY_ASSIGN(const auto records, finished_->before(walked_to_, records_max));
-    for (const market::JobRecord& r : records) {
-        TRY(walk_->check().same_cost(r.report.id, r.account.amount, r.tab));
-        walked_to_ = r.finish_seq;
-    }
-    return !records.empty();
-}
-
-Result<LedgerSummary> Marketd::walk_ended() const {
-    if (disk_trouble_) return fail("the records cannot be written now: ask again when they can");
-    const market::LedgerCheck& check = walk_->check();
-    const market::Ledger& ledger = market_.ledger();
-    if (check.receipts() != ledger.last())
-        return fail("there are " + std::to_string(check.receipts()) + " receipts, and there were " +
-                    std::to_string(ledger.last()));
-    TRY(check.same_balances(ledger.accounts()));
-    TRY_ASSIGN(const auto late, finished_->before(UINT64_MAX, finished_->newest() + 1 - std::min(walked_from_, finished_->newest() + 1)));
-    for (const auto& r : late) TRY(check.same_cost(r.report.id, r.account.amount, r.tab));
-    for (const auto& [id, job] : market_.jobs()) TRY(check.same_cost(id, job.record.account.amount, job.record.tab));
-    return LedgerSummary{check.receipts(), ledger.accounts().size(), check.paid(), check.earned(),
-                         check.paid() - check.earned(), walk_->head()};
 }
 
 void Marketd::drain() {
@@ -437,6 +380,7 @@ void Marketd::drain() {
     retry_.cancel();
     walk_timer_.cancel();
     trim_timer_.cancel();
+    backup_.reset();
     program_.reset();
     for (auto& [number, c] : connections_) c.channel->finish();
     connections_.clear();

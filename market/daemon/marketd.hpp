@@ -21,6 +21,7 @@
 
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/loop.hpp"
+#include "kernel/sys/statecopy.hpp"
 #include "kernel/sys/statedb.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
@@ -83,6 +84,11 @@ class Marketd {
     void walk_on();
     Result<LedgerSummary> walk_ended() const;
     Result<bool> walk_finished();
+    void begin_backup(uint64_t connection, const Connection& c, const wire::CtlRequest& request);
+    void copy_on();
+    void end_backup(Result<std::string> json);
+    wire::CtlReply compare_ledger(const Connection& c, const wire::CtlRequest& request);
+    void warn(std::string text);
     Status recall(const JobId& id);
     void trim_finished();
 
@@ -107,6 +113,16 @@ class Marketd {
     std::vector<QuoteAsked> quotes_;  // answered when this iteration's step is decided
     std::optional<ReceiptWalk> walk_;  // of those who ask whether the ledger is what it was
     std::vector<Reply> walkers_;
+    struct Backup {  // under way
+        std::string file;
+        StateCopy copy;
+        uint64_t connection = 0, request = 0;  // who waits for it
+        Fd synced;
+        Sync sync;
+        Timer step, answer;
+    };
+    std::optional<Backup> backup_;
+    std::vector<std::string> warnings_;  // of this process's life, for people
     bool step_due_ = false, disk_trouble_ = false;
     Nanos input_at_ = Nanos::never();  // when the first thing came that is not decided on yet
     DecisionTimes decisions_;

@@ -132,7 +132,9 @@ Result<std::string> status(const Context& c) {
     w.field("consumers_surplus", t.surplus.consumers).field("providers_surplus", t.surplus.providers);
     w.field("social_welfare", t.surplus.welfare).field("paid", t.paid).field("earned", t.earned);
     w.field("commits", c.face.commits).field("decision_p50_ms", c.face.decision_p50.ms()).field("decision_p99_ms", c.face.decision_p99.ms());
-    w.field("settling", c.market.settling()).end_object();
+    w.field("settling", c.market.settling()).key("warnings").begin_array();
+    for (const std::string& warning : c.face.warnings) w.value(warning);
+    w.end_array().end_object();
     return w.take();
 }
 

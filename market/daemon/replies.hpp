@@ -20,6 +20,7 @@ struct MarketFace {
     std::string solver;  // what decides now: an algorithm, or the program
     uint64_t commits = 0;  // of its records, since it started
     Nanos decision_p50, decision_p99;  // from an input to the order on its way; 0: there was none
+    std::vector<std::string> warnings;  // since it started
 };
 
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before the reply.

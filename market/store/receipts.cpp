@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/receipts.hpp"
 
+#include <charconv>
+
 #include "kernel/base/json.hpp"
 #include "kernel/sys/sha256.hpp"
 #include "market/wire/market_records.hpp"
@@ -43,6 +45,11 @@ Result<ReceiptBook> ReceiptBook::open(StateDb& db) {
     return book;
 }
 
+Result<std::string> ReceiptBook::hash_of(uint64_t seq) const {
+    TRY_ASSIGN(const auto value, db_->get(kind_receipt, key_of(seq)));
+    return value ? value->substr(0, hash_digits) : "";
+}
+
 void ReceiptBook::append(const Receipt& receipt) {
     const std::string text = receipt_text(receipt);
     head_ = sha256_hex(head_ + " " + text);
@@ -71,7 +78,11 @@ Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t befor
     return page;
 }
 
-Result<std::vector<StateDb::Row>> ReceiptWalk::next() const { return db_.after(kind_receipt, key_, step_rows); }
+Result<std::vector<StateDb::Row>> ReceiptWalk::next() const {
+    auto rows = db_.after(kind_receipt, key_, step_rows);
+    if (!rows) return wrap("receipts from " + std::to_string(check_.receipts() + 1) + " on", rows.error());
+    return rows;
+}
 
 Result<Receipt> ReceiptWalk::read(const StateDb::Row& row) {
     TRY_ASSIGN(auto entry, parse_row(row));
@@ -79,21 +90,51 @@ Result<Receipt> ReceiptWalk::read(const StateDb::Row& row) {
         return bad(row.key, "its hash is not that of what it says and of the one before");
     head_ = std::move(entry.hash);
     key_ = row.key;
+    if (seen_.seq > 0 && seen_.seq == entry.receipt.seq && seen_.head != head_)
+        return bad(row.key, "an agent has seen it with the hash " + seen_.head + ", here it has " + head_ +
+                                ": this ledger has another past");
     return std::move(entry.receipt);
 }
 
-Result<LedgerSummary> verify_ledger(const StateDb& db) {
+Status ReceiptWalk::reached() const {
+    if (seen_.seq <= check_.receipts()) return {};
+    return fail("an agent has seen receipt " + std::to_string(seen_.seq) + ", and the last here is " +
+                std::to_string(check_.receipts()) + ": this is an older state of the ledger");
+}
+
+std::string ReceiptMark::text() const { return std::to_string(seq) + ":" + head; }
+
+Result<ReceiptMark> parse_receipt_mark(std::string_view text) {
+    ReceiptMark mark;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mark.seq);
+    const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+    mark.head = rest.substr(std::min<size_t>(1, rest.size()));
+    const bool hash = mark.head.size() == hash_digits && mark.head.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (error == std::errc{} && rest.starts_with(':') && hash) return mark;
+    return fail("'" + std::string(text) + "' is not a receipt's number, a colon and its hash, as pvdctl status says them");
+}
+
+namespace {
+template <class Record>
+Result<Record> record_of(const char* what, const StateDb::Row& row) {
+    auto record = wire::unpack<Record>(row.value);
+    if (!record) return wrap(what + row.key, record.error());
+    return record;
+}
+}  // namespace
+
+Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) {
     std::map<JobId, std::pair<Money, market::Tab>> jobs;
     TRY_ASSIGN(const auto job_rows, db.load(kind_job));
     for (const auto& row : job_rows) {
-        TRY_ASSIGN(const auto job, wire::unpack<market::JobRecord>(row.value));
+        TRY_ASSIGN(const auto job, record_of<market::JobRecord>("the record of job ", row));
         if (job.report.id.text() != row.key) return fail("the record of job " + row.key + " is that of " + job.report.id.text());
         jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
     }
     for (std::string key;;) {
         TRY_ASSIGN(const auto rows, db.after(kind_finished, key, step_rows));
         for (const auto& row : rows) {
-            TRY_ASSIGN(const auto job, wire::unpack<market::JobRecord>(row.value));
+            TRY_ASSIGN(const auto job, record_of<market::JobRecord>("the record of finished job ", row));
             jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
         }
         if (rows.empty()) break;
@@ -102,32 +143,36 @@ Result<LedgerSummary> verify_ledger(const StateDb& db) {
     std::map<market::Holder, market::AccountRecord> accounts;
     TRY_ASSIGN(const auto account_rows, db.load(kind_account));
     for (const auto& row : account_rows) {
-        TRY_ASSIGN(auto account, wire::unpack<market::AccountRecord>(row.value));
+        TRY_ASSIGN(auto account, record_of<market::AccountRecord>("the account of ", row));
         const market::Holder holder = account.holder;
         if (holder.text() != row.key) return fail("the account of " + row.key + " is that of " + holder.text());
         accounts.emplace(holder, std::move(account));
     }
-    ReceiptWalk walk(db);
+    ReceiptWalk walk(db, seen);
     for (bool more = true; more;) {
         TRY_ASSIGN(more, walk.step([&](const JobId& id) { return jobs.contains(id); }));
     }
     TRY_ASSIGN(const auto meta_rows, db.load(kind_meta));
     for (const auto& row : meta_rows) {
-        TRY_ASSIGN(const auto meta, wire::unpack<market::MetaRecord>(row.value));
+        TRY_ASSIGN(const auto meta, record_of<market::MetaRecord>("the record of the ", row));
         if (meta.receipts != walk.check().receipts())
             return fail("there are " + std::to_string(walk.check().receipts()) + " receipts, and there were " +
                         std::to_string(meta.receipts));
     }
     TRY(walk.check().same_balances(accounts));
+    TRY(walk.reached());
     for (const auto& [id, job] : jobs) TRY(walk.check().same_cost(id, job.first, job.second));
     return LedgerSummary{walk.check().receipts(), accounts.size(), walk.check().paid(), walk.check().earned(),
-                         walk.check().paid() - walk.check().earned(), walk.head()};
+                         walk.check().paid() - walk.check().earned(), walk.head(),
+                         db.log_missing() ? StateDb::log_missing_text(db.path()) : ""};
 }
 
 std::string ledger_json(const LedgerSummary& s) {
     JsonWriter w;
     w.begin_object().field("receipts", s.receipts).field("accounts", s.accounts).field("paid", s.paid);
-    w.field("earned", s.earned).field("market", s.market).field("head", s.head).end_object();
+    w.field("earned", s.earned).field("market", s.market).field("head", s.head);
+    if (!s.warning.empty()) w.field("warning", s.warning);
+    w.end_object();
     return w.take();
 }
 

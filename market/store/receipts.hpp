@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel/sys/statedb.hpp"
@@ -23,6 +24,15 @@ inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_accoun
                             *kind_receipt = "receipt", *kind_user = "user", *kind_price = "price",
                             *kind_finished = "finished", *kind_finished_id = "finished-id";
 
+// A receipt by its number and its hash: what stood there when somebody outside of the market heard of it.
+struct ReceiptMark {
+    uint64_t seq = 0;  // 0: none
+    std::string head;
+    std::string text() const;
+    bool operator==(const ReceiptMark&) const = default;
+};
+Result<ReceiptMark> parse_receipt_mark(std::string_view text);
+
 class ReceiptBook {
   public:
     // Reads the newest receipt. `db` outlives the book.
@@ -30,6 +40,7 @@ class ReceiptBook {
 
     void append(const market::Receipt& receipt);
     const std::string& head() const { return head_; }  // the newest hash
+    Result<std::string> hash_of(uint64_t seq) const;   // empty: there is no such receipt
 
     struct Filter {
         std::optional<JobId> job;
@@ -58,7 +69,8 @@ class ReceiptBook {
 // A walk over all of them, oldest first, a bounded number a step: the chain of hashes, and sums.
 class ReceiptWalk {
   public:
-    explicit ReceiptWalk(const StateDb& db) : db_(db) {}
+    // `seen`: one of them as somebody outside has it. Another in its place is an error.
+    explicit ReceiptWalk(const StateDb& db, ReceiptMark seen = {}) : db_(db), seen_(std::move(seen)) {}
     // Sums by job are kept where `of_job` says so. False: there were no more. Errors: the first bad receipt, by number.
     template <class F>
     Result<bool> step(F of_job) {
@@ -71,12 +83,15 @@ class ReceiptWalk {
     }
     const market::LedgerCheck& check() const { return check_; }
     const std::string& head() const { return head_; }
+    // At the end. Error: `seen` has not come.
+    Status reached() const;
 
   private:
     Result<std::vector<StateDb::Row>> next() const;
     Result<market::Receipt> read(const StateDb::Row& row);
 
     const StateDb& db_;
+    ReceiptMark seen_;
     market::LedgerCheck check_;
     std::string head_, key_;
 };
@@ -86,9 +101,9 @@ class ReceiptWalk {
 struct LedgerSummary {
     uint64_t receipts = 0, accounts = 0;
     Money paid, earned, market;
-    std::string head;
+    std::string head, warning;  // warning: all fits, and there may be more
 };
-Result<LedgerSummary> verify_ledger(const StateDb& db);
+Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen = {});
 // As marketctl shows it (tools/common/replies.md).
 std::string ledger_json(const LedgerSummary& summary);
 

@@ -131,6 +131,8 @@ def test_a_flipped_byte_in_the_database_is_named(market, tmp_path):
     good = market.tool("marketctl", "--json", "ledger", "verify", "--db", copy)
     newest = ask(market, "receipts", "--limit", "2")[1]
     assert exact(good.stdout)["receipts"] >= newest["receipt"]
+    copy = f"{tmp_path}/backup"
+    market.tool("marketctl", "backup", copy)
     with open(copy, "r+b") as f:
         data = bytearray(f.read())
         at = data.index(newest["hash"].encode() + b" ") + 65 + len(str(newest["receipt"])) + 1

@@ -48,7 +48,7 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["move", "n1.1"], "a node's name is missing"),
     ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"),
     ("marketctl", ["lj", "--hold"], "--hold is for move"),
-    ("marketctl", ["lj", "--since", "3h"], "are for receipts"), ("marketctl", ["lj", "--db", "x"], "--db is for ledger"),
+    ("marketctl", ["lj", "--since", "3h"], "are for receipts"), ("marketctl", ["lj", "--db", "x"], "--db and --seen are for ledger"),
     ("marketctl", ["lp", "--user", "me"], "are for receipts and"), ("marketctl", ["lp", "--state", "run"], "--state is for"),
     ("marketctl", ["user"], "show, limit or unlimit is wanted"), ("marketctl", ["user", "limit"], "a user is missing"),
     ("marketctl", ["user", "limit", "me"], "--spend-per-day, --jobs or --cpus is wanted"),
@@ -57,6 +57,9 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["user", "show", "me", "--cpus", "3"], "are for user limit"),
     ("marketctl", ["lj", "--cpus", "3"], "are for user limit"),
     ("marketctl", ["ledger"], "'verify' is what"), ("marketctl", ["receipts", "--since", "noon"], "'noon' is neither"),
+    ("marketctl", ["backup"], "backup: a file is missing"), ("marketctl", ["backup", "a", "b"], "unexpected argument 'b'"),
+    ("marketctl", ["backup", "a", "--dir", "b"], "--dir is for restore"),
+    ("marketctl", ["ledger", "verify", "--seen", "1:a"], "--seen is for --db"),
     ("marketctl", ["receipts", "--limit", "0"], "'0' is not a whole number"),
 ])
 def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
@@ -168,6 +171,28 @@ def test_a_list_that_comes_in_parts_is_shown_as_one(start, agentd):
         assert answer(agentd, process, parts=LONG) == ["list-jobs"]
         out = process.communicate(timeout=LIMIT)[0].decode()
         assert process.returncode == 0 and shown(out) == [{"id": f"n1.{i}"} for i in (1, 2, 3)]
+
+
+def test_what_is_not_there_yet_is_asked_for_again(start, agentd, tmp_path):
+    done = {"file": "x", "bytes": 7, "receipts": 2, "head": "ab"}
+    process = start("marketctl", "backup", "x", cwd=tmp_path)
+    connection = agentd.accept()
+    connection.welcome()
+    for after in ("", "wait", "wait"):  # answers without JSON
+        request = connection.expect("ctl_request")
+        assert request.get(5, [b""]) == [after.encode()] and request[4] == [f"{tmp_path}/x".encode()]
+        connection.send("ctl_reply", {1: request[1][0], 2: True, 5: "wait"})
+    request = connection.expect("ctl_request")
+    connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(done)})
+    assert process.communicate(timeout=LIMIT)[0] == b"File:      x\nBytes:     7\nReceipts:  2\nHead:      ab\n"
+    assert process.returncode == 0
+
+
+def test_a_ledger_that_may_lack_something_is_shown_and_fails(start, agentd):
+    process = start("marketctl", "ledger", "verify")
+    assert answer(agentd, process, {"receipts": 2, "warning": "it may lack the rest"}) == ["ledger-verify"]
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and b"Receipts:  2" in out and err == b"marketctl: it may lack the rest\n"
 
 
 def test_parts_that_are_no_lists_are_refused(start, agentd):

@@ -245,6 +245,61 @@ START_TEST(whatever_is_changed_in_the_book_is_named) {
 }
 END_TEST
 
+// Method: each bit of a receipt's row in the file, one at a time. What it says or its hash: that receipt is named. What SQLite keeps
+// around it: it is refused, and the database's error names the receipts that could not be read.
+START_TEST(a_flipped_bit_in_a_receipt_names_it) {
+    const Written w;
+    std::string whole;
+    { whole = read_file(AT_FDCWD, w.file, 1 << 24).value(); }
+    const auto book = [&] {
+        const auto db = StateDb::open_to_read(w.file, market_schema_version);
+        return db->load(kind_receipt).value();
+    }();
+    Rng rng(3);
+    for (int round = 0; round < 150; ++round) {
+        const size_t n = rng.below(book.size());
+        const size_t at = whole.find(book[n].value);
+        ck_assert_uint_ne(at, std::string::npos);
+        std::string bad = whole;
+        bad[at + rng.below(book[n].value.size())] ^= static_cast<char>(1 << rng.below(8));
+        ck_assert(write_file(AT_FDCWD, w.file, bad).has_value());
+        const std::string verdict = w.verdict();
+        ck_assert_msg(verdict.starts_with("receipt " + std::to_string(n + 1) + ": "), "receipt %zu: %s", n + 1, verdict.c_str());
+    }
+    for (int round = 0; round < 300; ++round) {  // anywhere
+        std::string bad = whole;
+        bad[rng.below(whole.size())] ^= static_cast<char>(1 << rng.below(8));
+        ck_assert(write_file(AT_FDCWD, w.file, bad).has_value());
+        const std::string v = w.verdict();
+        const bool named = v == "good" || v.find("receipt") != std::string::npos || v.find("job ") != std::string::npos ||
+                           v.find("account of ") != std::string::npos || v.find("record of the market") != std::string::npos ||
+                           v.find(w.file) != std::string::npos;
+        ck_assert_msg(named, "%s", v.c_str());
+    }
+}
+END_TEST
+
+START_TEST(what_an_agent_has_seen_tells_an_older_state_and_another_past) {
+    const Written w(20);
+    const auto verdict = [&w](const ReceiptMark& seen) {
+        const auto db = StateDb::open_to_read(w.file, market_schema_version);
+        const auto summary = verify_ledger(*db, seen);
+        return summary ? "good" : summary.error().message;
+    };
+    const auto db = StateDb::open_to_read(w.file, market_schema_version);
+    const auto book = ReceiptBook::open(const_cast<StateDb&>(*db));
+    const std::string hash = book->hash_of(7).value();
+    ck_assert_text(verdict({7, hash}), "good");
+    ck_assert_text(verdict({20, book->head()}), "good");
+    ck_assert_text(verdict({21, hash}), "an agent has seen receipt 21, and the last here is 20: this is an older state of the ledger");
+    ck_assert(verdict({7, book->head()}).starts_with("receipt 7: an agent has seen it with the hash " + book->head()));
+    ck_assert_text(book->hash_of(21).value(), "");
+    ck_assert(parse_receipt_mark(ReceiptMark{7, hash}.text()).value() == (ReceiptMark{7, hash}));
+    for (const std::string& bad : {std::string(), std::string("7"), "7:" + hash + "0", "7 " + hash, ":" + hash, "7:" + hash.substr(1) + "G"})
+        ck_assert_msg(!parse_receipt_mark(bad), "'%s' was taken", bad.c_str());
+}
+END_TEST
+
 START_TEST(pages_go_from_the_newest_on_and_hold_what_the_filter_lets_through) {
     Written w(12'000);
     auto db = StateDb::open(w.dir.path, market_schema_version);
@@ -287,6 +342,7 @@ UNIT_SUITE(ledger, what_is_taken_back_at_another_price_changes_the_mean_that_a_r
            a_run_at_one_place_is_one_receipt_and_neither_move_nor_freeze_is_in_it,
            each_price_that_lasts_has_a_receipt_and_those_that_change_within_seconds_share_one,
            records_of_a_market_without_a_ledger_are_brought_forward, a_receipt_reads_back_from_its_text_and_nothing_else_does,
-           the_hash_is_sha256, whatever_is_changed_in_the_book_is_named,
+           the_hash_is_sha256, whatever_is_changed_in_the_book_is_named, a_flipped_bit_in_a_receipt_names_it,
+           what_an_agent_has_seen_tells_an_older_state_and_another_past,
            pages_go_from_the_newest_on_and_hold_what_the_filter_lets_through,
            an_older_database_is_taken_over_and_a_newer_one_refused);

@@ -132,6 +132,40 @@ START_TEST(deferred_functions_run_at_the_end_of_the_iteration_before_anything_is
 }
 END_TEST
 
+START_TEST(what_is_held_leaves_when_it_may_in_its_order_and_not_before) {
+    Loop loop = open_loop();
+    Fd ours[2], theirs[2];
+    Got got[2];
+    std::vector<Stream> streams;
+    for (int i = 0; i < 2; ++i) {
+        std::tie(ours[i], theirs[i]) = pair_of_sockets();
+        auto stream = loop.stream(std::move(ours[i]), got[i].handlers());
+        OK(stream);
+        streams.push_back(std::move(*stream));
+    }
+    loop.hold_sends(true);
+    int turns = 0;
+    std::function<void()> turn;
+    Timer t;
+    turn = [&] {  // some iterations, each with something to send; what comes is heard all along
+        OK(streams[0].send(bytes_of("a" + std::to_string(turns))));
+        if (turns == 2) streams[1].close_after_send(limit);
+        else if (turns < 2) OK(streams[1].send(bytes_of("b" + std::to_string(turns))));
+        if (++turns < 5) t = loop.after(Nanos{0}, turn);
+    };
+    t = loop.after(Nanos{0}, turn);
+    write_all(theirs[0].get(), "heard");
+    UNTIL(loop, turns == 5 && got[0].data == "heard");
+    for (const Fd& peer : theirs) ck_assert(read_some(peer.get()).empty());
+    loop.hold_sends(false);
+    std::string first, second;
+    UNTIL_PEER(loop, (first += read_some(theirs[0].get())) == "a0a1a2a3a4");
+    UNTIL_PEER(loop, (second += read_some(theirs[1].get())) == "b0b1");
+    OK(streams[0].send(bytes_of("now")));
+    UNTIL_PEER(loop, (first += read_some(theirs[0].get())) == "a0a1a2a3a4now");
+}
+END_TEST
+
 START_TEST(bytes_come_through_whole_in_both_directions_on_every_rung_of_the_ladder) {
     for (unsigned rung = 0; rung < 4; ++rung) {
         LoopOptions options;
@@ -523,6 +557,7 @@ UNIT_SUITE(loop,
            a_timer_fires_after_its_deadline_and_a_cancelled_one_never,
            an_idle_loop_makes_no_system_calls_and_many_timers_cost_few,
            deferred_functions_run_at_the_end_of_the_iteration_before_anything_is_sent,
+           what_is_held_leaves_when_it_may_in_its_order_and_not_before,
            bytes_come_through_whole_in_both_directions_on_every_rung_of_the_ladder,
            a_full_send_queue_refuses_all_of_a_send_and_tells_when_it_drains,
            a_paused_stream_delivers_nothing_and_holds_its_peer_back,

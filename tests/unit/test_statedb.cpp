@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "kernel/base/rng.hpp"
+#include "kernel/sys/statecopy.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -169,9 +170,167 @@ START_TEST(the_log_of_changes_stays_bounded_over_many_commits) {
 }
 END_TEST
 
+START_TEST(an_empty_file_or_a_log_without_its_file_begins_nothing_anew) {
+    TempDir dir;
+    const std::string file = dir.path + "/state.db";
+    { open_state(dir.path); }
+    std::filesystem::resize_file(file, 0);
+    const std::string empty = file + " is empty (0 bytes), and a database never is: put a copy of it back, or remove it to begin anew";
+    auto opened = StateDb::open(dir.path, 1);
+    ck_assert(!opened);
+    ck_assert_text(opened.error().message, empty);
+    ck_assert_text(StateDb::open_to_read(file, 1).error().message, empty);
+    ck_assert_uint_eq(std::filesystem::file_size(file), 0);
+    std::filesystem::rename(file, file + "-wal");
+    const auto log_alone = StateDb::open(dir.path, 1);
+    ck_assert(!log_alone);
+    ck_assert_text(log_alone.error().message, file + " is not there, and its log " + file +
+                                               "-wal is: put the database back, or remove the log to begin anew");
+    std::filesystem::remove(file + "-wal");
+    open_state(dir.path);
+}
+END_TEST
+
+START_TEST(a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_none) {
+    TempDir dir, other;
+    const std::string file = dir.path + "/state.db", copy = other.path + "/state.db";
+    const auto lacks = [&copy] {
+        const auto state = StateDb::open_to_read(copy, 1);
+        ck_assert(state.has_value());
+        return state->log_missing();
+    };
+    const auto take = [&](bool log) {
+        std::filesystem::copy_file(file, copy, std::filesystem::copy_options::overwrite_existing);
+        std::filesystem::remove(copy + "-wal");
+        if (log && std::filesystem::exists(file + "-wal")) std::filesystem::copy_file(file + "-wal", copy + "-wal");
+    };
+    {
+        StateDb state = open_state(dir.path);
+        state.put("job", "a", "1");
+        must_commit(state);
+        take(true);
+        ck_assert(!lacks() && !lacks());  // looking changes nothing
+        ck_assert_text(text_of(*StateDb::open_to_read(copy, 1), "job"), "a=1;");
+        take(false);
+        ck_assert(lacks() && lacks());
+        ck_assert(!std::filesystem::exists(copy + "-wal"));
+        std::filesystem::create_directory(other.path + "/in");
+        std::filesystem::rename(copy, other.path + "/in/state.db");
+        ck_assert(open_state(other.path + "/in").log_missing());
+    }
+    ck_assert(!std::filesystem::exists(file + "-wal"));
+    take(false);
+    ck_assert(!lacks());
+    ck_assert(!open_state(dir.path).log_missing());
+    // What was killed has its log.
+    const pid_t pid = fork();
+    if (pid == 0) {
+        auto state = StateDb::open(dir.path, 1);
+        state->put("job", "a", "2");
+        if (!state->commit()) _exit(1);
+        kill(getpid(), SIGKILL);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    take(false);
+    ck_assert(lacks());
+    ck_assert(!open_state(dir.path).log_missing());
+}
+END_TEST
+
+// Method: random changes are committed between the steps of the copy; it is what the database is when the last step ends, or it
+// is not there at all.
+START_TEST(a_copy_made_beside_the_work_is_the_state_of_one_moment) {
+    Rng rng(17);
+    for (int round = 0; round < 12; ++round) {
+        TempDir dir, other;
+        StateDb state = open_state(dir.path);
+        const auto change = [&] {
+            for (uint64_t i = 0; i < 40; ++i)
+                state.put("job", "n1." + std::to_string(rng.below(300)), std::string(rng.below(4'000), static_cast<char>('a' + rng.below(26))));
+            if (rng.chance(0.3)) state.erase("job", "n1." + std::to_string(rng.below(300)));
+            must_commit(state);
+        };
+        for (int i = 0; i < 5; ++i) change();
+        const std::string file = other.path + "/backup";
+        auto copy = StateCopy::begin(state, file);
+        ck_assert_msg(copy.has_value(), "%s", copy ? "" : copy.error().message.c_str());
+        for (;;) {
+            const auto more = copy->step(1 + static_cast<int>(rng.below(60)));
+            ck_assert_msg(more.has_value(), "%s", more ? "" : more.error().message.c_str());
+            if (!*more) break;
+            if (rng.chance(0.6)) change();
+        }
+        const std::string then = text_of(state, "job");
+        ck_assert(copy->whole().has_value());
+        change();
+        ck_assert(!std::filesystem::exists(file));
+        ck_assert(copy->give_name().has_value());
+        ck_assert_int_eq(std::distance(std::filesystem::directory_iterator(other.path), std::filesystem::directory_iterator()), 1);
+        const auto read = StateDb::open_to_read(file, 1);
+        ck_assert(read.has_value() && !read->log_missing());
+        ck_assert(text_of(*read, "job") == then);
+        auto again = StateCopy::begin(state, file);
+        ck_assert(!again);
+        ck_assert_text(again.error().message, file + " is there already: name another, or remove it");
+        { ck_assert(StateCopy::begin(state, file + "2").has_value()); }  // given up
+        ck_assert(!std::filesystem::exists(file + "2.part"));
+    }
+}
+END_TEST
+
+START_TEST(a_restore_keeps_what_was_there_and_refuses_what_is_in_use_or_not_whole) {
+    TempDir dir, other;
+    const auto restore = [&](const std::string& file) {
+        auto kept = restore_state(file, dir.path, 1, [](const StateDb& db) -> Status {
+            if (db.load("bad")->empty()) return {};
+            return Status(tl::unexpected(Error{0, "it is bad"}));
+        });
+        return kept ? "kept " + *kept : kept.error().message;
+    };
+    const std::string file = other.path + "/state.db";
+    {
+        StateDb source = open_state(other.path);
+        source.put("job", "a", "backup");
+        must_commit(source);
+    }
+    ck_assert_text(restore(file), "kept ");  // nothing was there
+    {
+        StateDb state = open_state(dir.path);
+        ck_assert_text(text_of(state, "job"), "a=backup;");
+        ck_assert(restore(file).starts_with("the state directory " + dir.path + " is in use by another process (pid "));
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        auto state = StateDb::open(dir.path, 1);
+        state->put("job", "a", "newest");
+        if (!state->commit()) _exit(1);
+        kill(getpid(), SIGKILL);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    const std::string said = restore(file);
+    ck_assert(said.starts_with("kept " + dir.path + "/state.db.before-"));
+    ck_assert_text(text_of(open_state(dir.path), "job"), "a=backup;");
+    ck_assert_text(text_of(*StateDb::open_to_read(said.substr(5), 1), "job"), "a=newest;");
+    {
+        StateDb source = open_state(other.path);
+        source.put("bad", "b", "");
+        must_commit(source);
+        std::filesystem::copy_file(file, other.path + "/torn");
+    }
+    ck_assert_text(restore(file), "it is bad");
+    ck_assert(restore(other.path + "/torn").find("without its log") != std::string::npos);
+    ck_assert_text(text_of(open_state(dir.path), "job"), "a=backup;");
+}
+END_TEST
+
 UNIT_SUITE(statedb, what_was_committed_is_there_after_reopening_and_nothing_else,
            a_second_daemon_on_the_same_directory_is_refused_and_told_who_holds_it,
            a_daemon_killed_between_commits_leaves_the_last_commit,
            a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes,
            files_of_another_version_or_program_are_refused_with_one_line,
-           the_log_of_changes_stays_bounded_over_many_commits);
+           the_log_of_changes_stays_bounded_over_many_commits, an_empty_file_or_a_log_without_its_file_begins_nothing_anew,
+           a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_none,
+           a_copy_made_beside_the_work_is_the_state_of_one_moment,
+           a_restore_keeps_what_was_there_and_refuses_what_is_in_use_or_not_whole);

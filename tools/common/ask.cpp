@@ -20,7 +20,8 @@ Result<Answer> ask(const std::string& socket, const std::string& verb, const std
         link.queue(request);
         TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
         if (!reply.ok) return fail(reply.error);
-        parts.push_back(std::move(reply.json));
+        // An answer that is not there yet is asked for again.
+        if (!reply.json.empty() || reply.next.empty()) parts.push_back(std::move(reply.json));
         request.after = std::move(reply.next);
         ++request.request;
     } while (!request.after.empty());

@@ -14,9 +14,11 @@ Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std:
         TRY_ASSIGN(const std::string path, tool.find(socket, node));
         TRY_ASSIGN(answer, ask(path, question.verb, question.args));
     }
-    if (!json && !question.text) return {};
+    const Status verdict = question.verdict ? question.verdict(answer) : Status{};
+    if (!json && !question.text) return verdict;
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
-    return print(text);
+    TRY(print(text));
+    return verdict;
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ struct CtlQuestion {
     std::vector<std::string> args;
     Result<std::string> (*text)(const Answer&);  // the answer for people; null: nothing is shown
     std::function<Result<std::string>()> here{};  // set: the answer's JSON comes from this and not from a daemon
+    // What the answer, which is shown, says of success. Errors: the tool's line, and exit status 1.
+    Status (*verdict)(const Answer&) = nullptr;
 };
 
 struct CtlTool {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // marketctl: the market's state, and orders by hand for operators and tests.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <climits>
 #include <string_view>
 
 #include "kernel/base/ids.hpp"
@@ -15,7 +19,8 @@ namespace {
 
 struct Verb {
     const char *name, *alias;
-    // What it takes: J a job, N a node, l "lost", n a node that may be left out, a an account that may be left out, v "verify".
+    // What it takes: J a job, N a node, l "lost", n a node that may be left out, a an account that may be left out,
+    // v "verify", f a file.
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -36,7 +41,17 @@ constexpr Verb verbs[] = {
     {"receipts", nullptr, "", false, receipts_text},
     {"prices", nullptr, "", false, prices_text},
     {"ledger", nullptr, "v", false, ledger_text},
+    {"backup", nullptr, "f", false, backup_text},
+    {"restore", nullptr, "f", false, restore_text},
 };
+
+// As another process has to know it.
+Result<std::string> absolute(std::string_view file) {
+    if (file.starts_with('/')) return std::string(file);
+    char here[PATH_MAX];
+    if (!::getcwd(here, sizeof here)) return fail_errno("the working directory", errno);
+    return std::string(here) + "/" + std::string(file);
+}
 
 Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money, const UserOptions& user,
                                 const std::string& last, const std::string& step) {
@@ -59,7 +74,11 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOp
     const std::string_view takes = verb->takes;
     for (size_t i = 0; i < takes.size(); ++i) {
         const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
-        if (takes[i] == 'v') {
+        if (takes[i] == 'f') {
+            if (word.empty()) return fail(std::string(name) + ": a file is missing");
+            TRY_ASSIGN(std::string file, absolute(word));
+            question.args.push_back(std::move(file));
+        } else if (takes[i] == 'v') {
             if (word != "verify") return fail("ledger: 'verify' is what can be done");
         } else if (takes[i] == 'l') {
             if (word != "lost") return fail("node: 'lost' is what can be said of it");
@@ -113,7 +132,10 @@ int run(int argc, char** argv) {
           {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
           {0, "step", "SPAN", "with prices: one row for so long (a minute at least; default: what fits a screen)",
            set_text(step)},
-          {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)}},
+          {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)},
+          {0, "seen", "N:HASH", "with ledger verify --db: it must hold this receipt, which an agent has seen (pvdctl status)",
+           set_text(money.seen)},
+          {0, "dir", "DIR", "with restore: marketd's state directory (default: /var/lib/souk/marketd)", set_text(money.dir)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
          "  list-providers (lp) every provider\n"
@@ -131,7 +153,9 @@ int run(int argc, char** argv) {
          "  user show [USER]    what users may have at most, and have now\n"
          "  user limit USER     set what this user may spend a day, and may have at once\n"
          "  user unlimit USER   all its limits are gone\n"
-         "  ledger verify       add up all receipts, and follow their chain of hashes\n"},
+         "  ledger verify       add up all receipts, and follow their chain of hashes\n"
+         "  backup FILE         copy the market's records into a new file while it runs\n"
+         "  restore FILE        put such a copy in their place, while marketd does not run; keeps what was there\n"},
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",

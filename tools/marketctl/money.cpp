@@ -59,10 +59,16 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
         return fail(question.verb + ": --user and --limit are for receipts and list-jobs");
     if (!jobs && !o.state.empty()) return fail(question.verb + ": --state is for list-jobs");
     if (!o.state.empty()) question.args.push_back("state=" + o.state);
-    if (!ledger && !o.db.empty()) return fail(question.verb + ": --db is for ledger verify");
+    const bool restore = question.verb == "restore";
+    if (!ledger && !(o.db + o.seen).empty()) return fail(question.verb + ": --db and --seen are for ledger verify");
+    if (!restore && !o.dir.empty()) return fail(question.verb + ": --dir is for restore");
+    if (ledger && o.db.empty() && !o.seen.empty()) return fail("ledger verify: --seen is for --db");
     if (ledger) question.verb = "ledger-verify";
+    if (ledger) question.verdict = ledger_verdict;
     if (ledger && !o.db.empty())
-        question.here = [file = o.db] { return output_of_sibling("souk-ledger", {file}); };
+        question.here = [file = o.db, seen = o.seen] { return output_of_sibling("souk-ledger", {"verify", file, seen}); };
+    if (restore)
+        question.here = [file = question.args[0], dir = o.dir] { return output_of_sibling("souk-ledger", {"restore", file, dir}); };
     if (!o.job.empty()) {
         TRY_ASSIGN(const JobId id, parse_job_id(o.job));
         question.args.push_back("job=" + id.text());
@@ -108,6 +114,29 @@ Result<std::string> ledger_text(const Answer& answer) {
                   {"Earned", field(s, "earned")},
                   {"Market", field(s, "market")},
                   {"Head", field(s, "head")}});
+}
+
+Status ledger_verdict(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    if (s.contains("warning")) return fail(field(s, "warning"));
+    return {};
+}
+
+Result<std::string> backup_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    return lines({{"File", field(s, "file")},
+                  {"Bytes", field(s, "bytes")},
+                  {"Receipts", field(s, "receipts")},
+                  {"Head", field(s, "head")}});
+}
+
+Result<std::string> restore_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    std::vector<std::pair<std::string, std::string>> rows = {{"Restored", field(s, "restored")}};
+    if (s.contains("kept")) rows.emplace_back("What was there", field(s, "kept"));
+    rows.emplace_back("Receipts", field(s, "receipts"));
+    rows.emplace_back("Head", field(s, "head"));
+    return lines(rows);
 }
 
 }  // namespace souk::tools

@@ -9,7 +9,7 @@
 namespace souk::tools {
 
 struct MoneyOptions {
-    std::string job, user, provider, since, limit, db, state;
+    std::string job, user, provider, since, limit, db, state, seen, dir;
 };
 
 // Seconds of "90m", "12h", "7d".

@@ -10,7 +10,7 @@ Result<std::string> status_text(const Answer& answer) {
     std::string counts = field(jobs, "total");
     for (const char* kind : {"wait", "run", "suspend", "finish"})
         counts += std::string(", ") + kind + " " + field(jobs, kind);
-    return lines({
+    std::vector<std::pair<std::string, std::string>> rows = {
         {"Hostname", field(s, "hostname")},
         {"Ports", field(s, "ports")},
         {"Home nodes", field(s, "home_nodes")},
@@ -24,7 +24,10 @@ Result<std::string> status_text(const Answer& answer) {
         {"Consumers Surplus", field(s, "consumers_surplus")},
         {"Providers Surplus", field(s, "providers_surplus")},
         {"Social Welfare", field(s, "social_welfare")},
-    });
+    };
+    for (const Json& warning : s.value("warnings", Json::array()))
+        if (warning.is_string()) rows.emplace_back("Warning", warning.get<std::string>());
+    return lines(rows);
 }
 
 }  // namespace souk::tools

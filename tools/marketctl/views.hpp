@@ -18,5 +18,8 @@ Result<std::string> accounts_text(const Answer& answer);
 Result<std::string> receipts_text(const Answer& answer);
 Result<std::string> prices_text(const Answer& answer);
 Result<std::string> ledger_text(const Answer& answer);
+Status ledger_verdict(const Answer& answer);
+Result<std::string> backup_text(const Answer& answer);
+Result<std::string> restore_text(const Answer& answer);
 
 }  // namespace souk::tools

@@ -22,6 +22,7 @@ Result<std::string> provider_status_text(const Answer& answer) {
     };
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
+    if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
     if (field(p, "market") == "no") rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));
     return lines(rows);
 }

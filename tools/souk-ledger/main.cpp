@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-ledger: the proof of a ledger that no market serves, for `marketctl ledger verify --db`. A program of its own, so
-// that marketctl, which is started for every order by hand, need not load a database and a library of ciphers.
+// souk-ledger: what marketctl does with the records of a market that is not running: their proof (`marketctl ledger verify
+// --db`), and putting a backup in their place (`marketctl restore`). A program of its own, so that marketctl, which is started
+// for every order by hand, need not load a database and a library of ciphers.
 #include <cstdio>
 #include <string_view>
 
+#include "kernel/base/json.hpp"
+#include "kernel/sys/statecopy.hpp"
 #include "market/store/receipts.hpp"
 #include "tools/common/args.hpp"
 #include "tools/common/ask.hpp"
@@ -11,19 +14,43 @@
 namespace souk::tools {
 namespace {
 
-Result<std::string> verified(const std::string& file) {
+constexpr const char* usual_directory = "/var/lib/souk/marketd";
+
+Result<std::string> verified(const std::string& file, const std::string& seen) {
+    ReceiptMark mark;
+    if (!seen.empty()) {
+        TRY_ASSIGN(mark, parse_receipt_mark(seen));
+    }
     TRY_ASSIGN(const StateDb db, StateDb::open_to_read(file, market_schema_version));
-    TRY_ASSIGN(const LedgerSummary summary, verify_ledger(db));
+    TRY_ASSIGN(const LedgerSummary summary, verify_ledger(db, mark));
     return ledger_json(summary);
 }
 
+// What does not add up is not put in the place of what may.
+Result<std::string> restored(const std::string& file, const std::string& dir) {
+    LedgerSummary summary;
+    const auto check = [&](const StateDb& db) -> Status {
+        TRY_ASSIGN(summary, verify_ledger(db));
+        return {};
+    };
+    TRY_ASSIGN(const std::string kept, restore_state(file, dir, market_schema_version, check));
+    JsonWriter w;
+    w.begin_object().field("restored", dir + "/state.db");
+    if (!kept.empty()) w.field("kept", kept);
+    w.field("receipts", summary.receipts).field("head", summary.head).end_object();
+    return w.take();
+}
+
 int run(int argc, char** argv) {
-    if (argc != 2 || std::string_view(argv[1]) == "--help") {
-        std::fprintf(stderr, "usage: souk-ledger FILE\nVerifies the ledger in a state.db of a market that is not running; "
-                             "JSON on stdout. (marketctl ledger verify --db FILE shows it for people.)\n");
+    const std::string_view verb = argc > 1 ? argv[1] : "";
+    if (argc != 4 || (verb != "verify" && verb != "restore")) {
+        std::fprintf(stderr, "usage: souk-ledger verify FILE SEEN | restore FILE DIRECTORY\nThe records of a market that is not running; "
+                             "JSON on stdout. SEEN and DIRECTORY may be empty. (marketctl ledger verify --db FILE and marketctl restore "
+                             "FILE show it for people.)\n");
         return 2;
     }
-    const auto json = verified(argv[1]);
+    const std::string file = argv[2], more = argv[3];
+    const auto json = verb == "verify" ? verified(file, more) : restored(file, more.empty() ? usual_directory : more);
     const Status shown = json ? print(*json) : Status(tl::unexpected(json.error()));
     if (shown) return 0;
     complain("souk-ledger", shown.error().message);
