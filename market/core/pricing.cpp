@@ -15,14 +15,17 @@ using Machine = Allocator::Machine;
 
 bool is_running(const Job& j) { return j.key().n != 0 && j.slot != Allocator::none; }
 
-// Machines of one class, and which jobs the greedy from nothing gives them.
+// Machines of one class, and whom the greedy from nothing gives them to.
 struct Class {
     ClassKey cls;
     int32_t speed;
     Money reserve;
     int64_t slots = 0;
+    int64_t used = 0;
+    Money last{};            // used: the bid that took a slot last
     bool contested = false;  // full, and the next job in line would have taken a slot
-    Money threshold;         // contested: that job's bid
+    Money threshold{};       // contested: that job's bid
+    Money lost_at() const { return used == slots ? last : reserve; }
 };
 
 // The classes in order if the market is ranked: one-CPU jobs, no bars, memory never in the way.
@@ -34,65 +37,82 @@ std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
         if (p.cpus <= 0) continue;
         if (p.memory_mb / p.cpus < memory_max) return std::nullopt;
         const ClassKey cls = class_of(p.speed, p.reserve);
-        if (classes.empty() || classes.back().cls != cls) classes.push_back({cls, p.speed, p.reserve, 0, false, {}});
+        if (classes.empty() || classes.back().cls != cls) classes.push_back({.cls = cls, .speed = p.speed, .reserve = p.reserve});
         classes.back().slots += p.cpus;
     }
     return classes;
 }
 
-// The closed form, in one walk down the ranks. A class is contested, or it has room (at least after one of its jobs is
-// gone) for whoever meets its reserve: then the sum of such a job ends there.
-void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<Money>& prices,
-                   std::vector<bool>& done) {
-    struct Seated {
-        uint32_t job;
-        size_t cls;
-    };
+struct Seated {
+    uint32_t job;
+    size_t cls;
+};
+
+// One walk down the ranks: who sits where, and what becomes of each class.
+std::vector<Seated> seat_ranked(Allocator& market, std::vector<Class>& classes) {
     std::vector<Seated> seated;
     size_t c = 0;
-    int64_t used = 0;
     market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
         const Money value = market.jobs()[e.job].value;
-        for (; c < classes.size() && (used == classes[c].slots || value < classes[c].reserve); ++c, used = 0) {
-            classes[c].contested = used == classes[c].slots && value >= classes[c].reserve;
+        for (; c < classes.size() && (classes[c].used == classes[c].slots || value < classes[c].reserve); ++c) {
+            classes[c].contested = classes[c].used == classes[c].slots && value >= classes[c].reserve;
             classes[c].threshold = value;
         }
         if (c == classes.size()) return false;
         seated.push_back({e.job, c});
-        ++used;
+        ++classes[c].used;
+        classes[c].last = value;
         return true;
     });
+    return seated;
+}
 
-    // below[c]: the sum over the contested classes from c to the last one, each step down to the next contested class.
-    std::vector<Wide> below(classes.size() + 1, 0);
-    std::vector<size_t> next_contested(classes.size() + 1, classes.size()),
-        last_contested(classes.size() + 1, SIZE_MAX);
-    for (size_t i = classes.size(); i-- > 0;) {
-        const size_t n = next_contested[i + 1];
-        const int32_t speed_next = n < classes.size() ? classes[n].speed : 0;
-        next_contested[i] = classes[i].contested ? i : n;
-        below[i] = classes[i].contested
-                       ? below[i + 1] + static_cast<Wide>(classes[i].speed - speed_next) * classes[i].threshold.micro
-                       : below[i + 1];
+// The sum over all steps of speed x bid that a job has to beat for a slot of each class; the same for all its jobs.
+//
+// Who is taken away from a class leaves a slot. Where the class is contested the next job in line takes it, and leaves
+// one in the next class that is in use; so a bid loses a contested class at that job's bid, and the free slot ends in
+// the first class in use that is not contested, which a bid loses at its reserve alone. Below that reserve the slot
+// is no use: there is what the others leave of the classes after it, each lost to the bid that filled it or at its
+// reserve (lost_at). A class that is lost at no lower bid than one before it is never the best that is left.
+std::vector<Wide> sums_of(const std::vector<Class>& classes) {
+    const size_t n = classes.size();
+    std::vector<Wide> sums(n, 0), without(n, 0);  // `without`: of a bid that finds no slot but what the others leave
+    std::vector<size_t> falling;                  // classes after this one, each lost at a lower bid than those before it
+    size_t next_used = n;
+    const auto speed = [&](size_t c) { return c < n ? classes[c].speed : 0; };
+    const auto step = [&](size_t from, size_t to, Money bid) {
+        return static_cast<Wide>(speed(from) - speed(to)) * bid.micro;
+    };
+    for (size_t c = n; c-- > 0;) {
+        const Class& cls = classes[c];
+        const auto first_below = [&](Money bid) {
+            const auto at = std::partition_point(falling.begin(), falling.end(),
+                                                 [&](size_t k) { return classes[k].lost_at() < bid; });
+            return at == falling.begin() ? n : *std::prev(at);
+        };
+        if (cls.contested) {
+            sums[c] = step(c, next_used, cls.threshold) + (next_used < n ? sums[next_used] : 0);
+        } else {
+            const size_t next = first_below(cls.reserve);
+            sums[c] = step(c, next, cls.reserve) + (next < n ? without[next] : 0);
+        }
+        const size_t next = first_below(cls.lost_at());
+        without[c] = step(c, next, cls.lost_at()) + (next < n ? without[next] : 0);
+        while (!falling.empty() && classes[falling.back()].lost_at() >= cls.lost_at()) falling.pop_back();
+        falling.push_back(c);
+        if (cls.used > 0) next_used = c;
     }
-    for (size_t i = 0; i < classes.size(); ++i) last_contested[i + 1] = classes[i].contested ? i : last_contested[i];
+    return sums;
+}
 
-    size_t end = 0;  // the first class at or after the job's that is not contested and within its bid
+void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<Money>& prices,
+                   std::vector<bool>& done) {
+    const std::vector<Seated> seated = seat_ranked(market, classes);
+    const std::vector<Wide> sums = sums_of(classes);
     for (const Seated& s : seated) {
         const Job& q = market.jobs()[s.job];
-        end = std::max(end, s.cls);
-        while (end < classes.size() && (classes[end].contested || classes[end].reserve > q.value)) ++end;
         if (!is_running(q) || market.machines()[q.slot].cls != classes[s.cls].cls) continue;
-        Wide sum = 0;
-        if (classes[s.cls].contested) {
-            sum = below[s.cls];
-            if (end < classes.size()) {  // the last step before `end` ends at its speed, and nothing comes after
-                const size_t last = last_contested[end];
-                sum -= below[last];
-                sum += static_cast<Wide>(classes[last].speed - classes[end].speed) * classes[last].threshold.micro;
-            }
-        }
-        prices[s.job] = bounded_price(sum, market.speed_top(), market.machines()[q.slot], q);
+        prices[s.job] = bounded_price(sums[s.cls], market.speed_top(), market.machines()[q.slot], q);
         done[s.job] = true;
     }
 }

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Pricing: what each running job pays per CPU-hour. Pure functions of an allocation; the Solver caches them.
 //
-// critical: for every step of speed that the job has, the bid that it had to beat for that step. With x(b) the speed
-// that a job would get for bid b, the others unchanged, it pays the sum over the jumps of x up to its speed of
-// b x jump / s_1 (Myerson, "Optimal auction design", 1981: v x(v) - integral of x), raised to its provider's reserve,
-// never above its bid. Where one-CPU jobs meet machines ranked by speed that is
+// critical: for every step of speed that the job has, the bid at which it would lose that step. With x(b) the speed that
+// a job would get for bid b, the others unchanged and all placed from nothing, it pays (v x(v) - integral of x) / s_1:
+// the sum over all jumps of x up to its speed of b x jump / s_1 (Myerson, "Optimal auction design", 1981). A jump is made
+// by another bid, which takes the place when b is below it, or by a reserve, which keeps the place from a bid below it.
+// Where one-CPU jobs meet machines ranked by speed and nobody asks anything that is
 //     sum over k >= i of (s_k - s_{k+1}) / s_1 x v_{k+1},
-// the generalised Vickrey payment of ranked slots; with equal speeds it is the highest losing bid. (A bid below a
-// reserve competes for nothing there, so it is not one that had to be beaten.) With mixed CPUs and
-// memory the jumps are found by running the greedy without the job, from nothing, and noting each placement that takes
-// the job's best remaining speed away (pricing_integral.hpp). That makes the price a function of the other bids alone,
-// whatever the history.
+// the generalised Vickrey payment of ranked slots; with equal speeds and any reserves it is the critical bid: the least
+// with which the job still gets a place. With mixed CPUs and memory the jumps are found by running the greedy without the
+// job, from nothing (pricing_integral.hpp). That makes the price a function of the other bids and the reserves alone,
+// whatever the history. It is then raised to the reserve of the job's provider and never above its bid.
 //
-// The theorem (no job gains by misreporting its value, under worth v x s / s_1) needs: one decision, jobs placed from
-// nothing, and reserves that do not raise a payment, or raise all alike (equal speeds and equal reserves). It stops
-// holding over time (a bid now changes what is free later; a job that stays where it is may sit elsewhere than the
-// greedy would put it), where reserves differ, where a reserve meets different speeds, for pinned jobs, and for users
-// who split themselves into several jobs or lie about CPUs and memory.
+// What holds, in one decision, jobs placed from nothing, under worth v x s / s_1 (tests/tools/test_prices.py and
+// tests/unit/test_pricing.cpp search for counterexamples; x is monotone in every market that they try):
+//   equal speeds, any reserves    the definition is at least the reserve, so nothing is raised: no job gains by
+//                                 misreporting its value
+//   any speeds, no reserves       the same
+//   speeds and reserves           the payment is as defined, and at least the reserve. A job may gain by a lower bid: the
+//                                 greedy gives it the fastest machine that it can pay, not the one where it gains most
+// That no lie pays does not hold over time (a bid now changes what is free later; a job that stays where it is may sit
+// elsewhere than the greedy would put it), for pinned jobs, and for users who split themselves into several jobs or lie
+// about CPUs and memory.
 //
 // first: the own bid. uniform (k-pricing): one price for all, R + k x (B - R) with B the lowest bid that runs and R the
 // highest reserve in use, held for each job between its provider's reserve and its bid.

@@ -162,23 +162,35 @@ class Integral {
         return p;
     }
 
-    // What `q` pays: the greedy goes on without it, from bid `next` and the room left.
+    // What `q` pays: its bid falls, and the greedy goes on without it, from bid `next` and the room left. The best place
+    // that its bid would get is lost when another bid takes it or when its own falls below the reserve.
     Money price(const Bid& q, Rooms& rooms, size_t next) {
         const Job& job = market_.jobs()[q.job];
         const Machine& own = market_.machines()[job.slot];
         const int32_t top = market_.speed_top(), speed = std::min(own.spec.speed, top);
-        size_t best = first(rooms, 0, q);
+        Bid falling = q;
+        size_t best = first(rooms, 0, falling);
         const auto within_now = [&] { return best < rooms.size() ? std::min(speed, machines_[best].speed) : 0; };
         int32_t within = within_now();
         Wide sum = static_cast<Wide>(speed - within) * q.value.micro;  // more than its bid could win (pinned, held)
+        const auto lose = [&](Money at, Money left_with) {
+            falling.value = std::min(falling.value, left_with);
+            best = first(rooms, best + 1, falling);
+            const int32_t left = within_now();
+            sum += static_cast<Wide>(within - left) * at.micro;
+            within = left;
+        };
+        const auto fall_to = [&](Money bid) {  // through the reserves above it
+            while (within > 0 && machines_[best].reserve > bid)
+                lose(machines_[best].reserve, Money{machines_[best].reserve.micro - 1});
+        };
         for (; next < bids_.size() && within > 0; ++next) {
             const Bid& bid = bids_[next];
-            if (bid.job == q.job || put(rooms, bid) != best || rooms.holds(best, q.cpus, q.memory_mb)) continue;
-            best = first(rooms, best + 1, q);
-            const int32_t left = within_now();
-            sum += static_cast<Wide>(within - left) * bid.value.micro;
-            within = left;
+            if (bid.job == q.job) continue;
+            if (machines_[best].reserve > bid.value) fall_to(bid.value);
+            if (within > 0 && put(rooms, bid) == best && !rooms.holds(best, q.cpus, q.memory_mb)) lose(bid.value, bid.value);
         }
+        fall_to(Money{});
         return bounded_price(sum, top, own, job);
     }
 

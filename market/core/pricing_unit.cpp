@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
+#include "kernel/base/check.hpp"
 #include "market/core/pricing_integral.hpp"
 
 namespace souk::market {
@@ -26,12 +28,15 @@ class Base {
         uint32_t place = none;
         uint32_t taker = none;   // the first bid after it that takes its place when that is the hole
         uint32_t slower = none;  // that takes the hole from there, on its way, out of places of that speed
+        uint32_t rest = none;    // slower is none: the place of that speed where the hole stays
     };
     struct Class {            // machines of one speed and reserve
         uint32_t begin, end;  // of places
         int32_t speed;
         Money reserve;
         uint32_t full = 0;  // when its last place was taken
+        Money lost_at{};    // a bid that falls finds no room there any more at this: the bid that filled it, or its reserve
+        Money lowest{};     // of those of this class and all before it
     };
 
     explicit Base(Allocator& market) : market_(market), places_(empty_machines(market)) {}
@@ -68,18 +73,34 @@ class Base {
                 classes_.push_back({p, p, m.speed, m.reserve});
             classes_.back().end = p + 1;
         }
-        for (Class& c : classes_)
+        for (Class& c : classes_) {
             for (uint32_t p = c.begin; p < c.end; ++p) c.full = std::max(c.full, filled_[p]);
+            c.lost_at = lost_at(c, c.full);
+            c.lowest = &c == &classes_.front() ? c.lost_at : std::min(c.lost_at, (&c)[-1].lowest);
+        }
         highest_.assign(bids_.size() / width + 1, 0);
         for (size_t b = 0; b < bids_.size(); ++b) highest_[b / width] = std::max(highest_[b / width], bids_[b].place);
         for (uint32_t b = static_cast<uint32_t>(bids_.size()); b-- > 0;) {
             Bid& bid = bids_[b];
             if (bid.place == none) continue;
-            bid.taker = bid.slower = first_taker(bid.place, b + 1);
-            if (bid.taker == none) continue;
-            const Bid& next = bids_[bid.taker];
-            if (next.place != none && places_[next.place].speed == places_[bid.place].speed) bid.slower = next.slower;
+            bid.taker = first_taker(bid.place, b + 1);
+            const auto [slower, rest] = leaves(bid.place, bid.taker);
+            bid.slower = slower;
+            bid.rest = rest;
         }
+    }
+    // Of a hole at `place` that `taker` takes first: who takes it out of places of that speed (or none), and, if none,
+    // where it stays.
+    std::pair<uint32_t, uint32_t> leaves(uint32_t place, uint32_t taker) const {
+        if (taker == none) return {none, place};
+        const Bid& next = bids_[taker];
+        if (next.place == none || places_[next.place].speed != places_[place].speed) return {taker, none};
+        return {next.slower, next.rest};
+    }
+    // At which bid a class is lost of which the last place was taken at `full`.
+    Money lost_at(const Class& c, uint32_t full) const {
+        if (full == 0) return Money{INT64_MAX};
+        return full == never ? c.reserve : std::max(c.reserve, bids_[full - 1].value);
     }
 
     // The first bid from `from` on that would take a hole at `place`.
@@ -156,28 +177,22 @@ class Payer {
     }
 
     // The sum over all steps of speed x bid that it had to beat. `own`: the speed that it has; `hole` as it begins,
-    // `taker` of that; `t` bids have chosen before.
-    Wide sum(int32_t own, uint32_t hole, uint32_t taker, uint32_t t) {
+    // `taker` of that. Its bid falls from its value: at each level the others' bids above it have chosen.
+    Wide sum(int32_t own, uint32_t hole, uint32_t taker) {
         own_ = own;
-        int32_t within = std::max(speed_at(hole), base_speed(t));
-        Wide sum = static_cast<Wide>(own - within) * q_.value.micro;
+        hole_ = hole;
+        taker_ = taker;
+        if (hole_ != none && barred_.empty()) std::tie(taker_, rest_) = base_.leaves(hole, taker);
+        Money level = q_.value;
+        int32_t within = speed_below(level);
+        Wide sum = static_cast<Wide>(own - within) * level.micro;
         while (within > 0) {
-            const uint32_t until = base_full(within);
-            if (until == never) break;
-            t = std::max(t, until);
-            const auto follow = [&] {
-                const Base::Bid& b = base_.bids()[taker];
-                hole = b.place;
-                taker = barred_.empty() ? b.slower : b.taker;
-            };
-            while (taker != none && taker + 1 <= t) follow();
-            if (speed_at(hole) >= within) {
-                if (taker == none) break;
-                t = taker + 1;
-                follow();
-            }
-            const int32_t left = std::max(speed_at(hole), base_speed(t));
-            sum += static_cast<Wide>(within - left) * base_.bids()[t - 1].value.micro;
+            Money next = base_lost_at(within);
+            if (hole_speed(level) >= within) next = std::min(next, hole_lost_at());
+            MUST(next < level);
+            level = next;
+            const int32_t left = speed_below(level);
+            sum += static_cast<Wide>(within - left) * level.micro;
             within = left;
         }
         return sum;
@@ -185,28 +200,54 @@ class Payer {
 
   private:
     bool is_barred(uint32_t place) const { return std::binary_search(barred_.begin(), barred_.end(), place); }
-    int32_t speed_at(uint32_t place) const {
-        if (place == none || base_.places()[place].reserve > q_.value || is_barred(place)) return 0;
-        return std::min(own_, base_.places()[place].speed);
+
+    // What a bid just below `level` would get; levels never step up.
+    int32_t speed_below(Money level) {
+        while (taker_ != none && base_.bids()[taker_].value >= level) {
+            const Base::Bid& b = base_.bids()[taker_];
+            hole_ = b.place;
+            taker_ = barred_.empty() ? b.slower : b.taker;
+            rest_ = b.rest;
+        }
+        return std::max(hole_speed(level), base_speed(level));
     }
-    // When class `c` is full for it; 0: it is from the start, or asks too much.
-    uint32_t full(size_t c) const {
+    int32_t hole_speed(Money level) const {
+        if (hole_ == none || hole_lost_at() >= level || is_barred(hole_)) return 0;
+        return std::min(own_, base_.places()[hole_].speed);
+    }
+    Money hole_lost_at() const {
+        if (taker_ != none) return base_.bids()[taker_].value;
+        return base_.places()[barred_.empty() ? rest_ : hole_].reserve;
+    }
+
+    // Without bars, by bisection of what is the same for all; with bars, in a walk down the classes.
+    int32_t base_speed(Money level) {
+        const auto& classes = base_.classes();
+        if (barred_.empty()) {
+            const auto at = std::partition_point(classes.begin(), classes.end(),
+                                                 [&](const Base::Class& c) { return c.lowest >= level; });
+            return at == classes.end() ? 0 : std::min(own_, at->speed);
+        }
+        while (open_ < classes.size() && lost_at(open_) >= level) ++open_;
+        return open_ < classes.size() ? std::min(own_, classes[open_].speed) : 0;
+    }
+    // At which bid the base has no room at that speed any more, nor above; speeds never step up.
+    Money base_lost_at(int32_t speed) {
+        const auto& classes = base_.classes();
+        if (barred_.empty()) {
+            const auto end = std::partition_point(classes.begin(), classes.end(),
+                                                  [&](const Base::Class& c) { return c.speed >= speed; });
+            return end == classes.begin() ? Money{INT64_MAX} : std::prev(end)->lowest;
+        }
+        for (; above_ < classes.size() && classes[above_].speed >= speed; ++above_)
+            lowest_above_ = std::min(lowest_above_, lost_at(above_));
+        return lowest_above_;
+    }
+    Money lost_at(size_t c) const {
         const Base::Class& cls = base_.classes()[c];
-        if (cls.reserve > q_.value) return 0;
-        if (barred_.empty()) return cls.full;
         const auto known = std::lower_bound(full_.begin(), full_.end(), std::pair(static_cast<std::ptrdiff_t>(c), 0U));
-        return known != full_.end() && known->first == static_cast<std::ptrdiff_t>(c) ? known->second : cls.full;
-    }
-    // The best speed with room in the base after `t` bids, which never step back.
-    int32_t base_speed(uint32_t t) {
-        while (open_ < base_.classes().size() && full(open_) <= t) ++open_;
-        return open_ < base_.classes().size() ? std::min(own_, base_.classes()[open_].speed) : 0;
-    }
-    // When the base has no room at that speed any more, nor above; speeds never step up.
-    uint32_t base_full(int32_t speed) {
-        for (; above_ < base_.classes().size() && std::min(own_, base_.classes()[above_].speed) >= speed; ++above_)
-            full_above_ = std::max(full_above_, full(above_));
-        return full_above_;
+        const bool other = known != full_.end() && known->first == static_cast<std::ptrdiff_t>(c);
+        return other ? base_.lost_at(cls, known->second) : cls.lost_at;
     }
 
     const Base& base_;
@@ -214,8 +255,9 @@ class Payer {
     const std::vector<uint32_t> barred_;                     // places, in order
     std::vector<std::pair<std::ptrdiff_t, uint32_t>> full_;  // of classes with such places
     int32_t own_ = 0;
+    uint32_t hole_ = none, taker_ = none, rest_ = none;
     size_t open_ = 0, above_ = 0;
-    uint32_t full_above_ = 0;
+    Money lowest_above_{INT64_MAX};
 };
 
 }  // namespace
@@ -243,10 +285,10 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
         const Job& q = market.jobs()[j];
         const auto at =
             std::partition_point(bids.begin(), bids.end(), [&](const Base::Bid& b) { return b.rank < q.rank; });
-        auto t = static_cast<uint32_t>(at - bids.begin());
+        const auto t = static_cast<uint32_t>(at - bids.begin());
         uint32_t hole = none, taker = none;
         if (q.competing) {
-            if (at != bids.end()) hole = at->place, taker = at->taker, ++t;
+            if (at != bids.end()) hole = at->place, taker = at->taker;
         } else if (const uint32_t p = place_of[q.slot];
                    p != none) {  // the room that it holds is what it would compete for
             const int32_t cpus = places[p].cpus + 1;
@@ -262,7 +304,7 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
         std::sort(barred.begin(), barred.end());
         const Machine& own = market.machines()[q.slot];
         Payer payer(base, q, std::move(barred));
-        prices[j] = bounded_price(payer.sum(std::min(own.spec.speed, top), hole, taker, t), top, own, q);
+        prices[j] = bounded_price(payer.sum(std::min(own.spec.speed, top), hole, taker), top, own, q);
         done[j] = true;
     }
 }

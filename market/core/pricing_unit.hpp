@@ -6,10 +6,11 @@
 // Take a job q away from the greedy from nothing (the *base*), and there is one place too many: the *hole*, first where
 // q was. The next bid that would rather have it than its own place (or none) takes it, and leaves a hole at its own; so
 // there is one hole at any time, it only goes down the order of choice, and where it goes from bid b's place does not
-// depend on q. (For a pinned q the hole is the room that it holds.) What q could get after t bids is the better of the
-// hole and the first place with room in the base, and both are known: the base is reckoned once, and for each place the
-// bid that fills it; for each bid the one that takes its place when it is the hole, and the one that takes the hole out
-// of machines of that speed. Each moment at which the better of the two gets slower is a step of the price.
+// depend on q. (For a pinned q the hole is the room that it holds.) What q could get for a bid that falls is the better
+// of the hole and the first place with room in the base, if the bid meets its reserve; and both are known: the base is
+// reckoned once, and for each place the bid that fills it; for each bid the one that takes its place when it is the hole,
+// and the one that takes the hole out of machines of that speed. Each bid or reserve at which the better of the two gets
+// slower is a step of the price.
 // (Needs of more than one CPU leave holes of many shapes, and memory makes of one hole many: then each price is an
 // integral of its own.) Pure, owned by nobody.
 #pragma once

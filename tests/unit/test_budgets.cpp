@@ -136,6 +136,7 @@ struct Town : Street {
             const Money spent = market->find(id)->record.account.amount;  // more than it has, if it had none before
             change_budget(id, std::max(spent, job->terms.budget) + Money{200'000});  // 72 s at 10
             run_for(s(15));
+            if (find(id)->phase == JobPhase::moving) run_for(s(15));  // it ran, and another's end made a better place free
             const JobPhase phase = find(id)->phase;
             ck_assert_msg(phase == JobPhase::running || phase == JobPhase::finished, "%s has more, and is %s",
                           id.text().c_str(), phase_name(phase));

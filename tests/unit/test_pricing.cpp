@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Prices against their definitions, by brute force on small markets.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -52,13 +53,14 @@ int32_t speed_top(const Instance& in) {
 struct Shape {
     int64_t reserve;
     int cpus_job, cpus_machine, memory_job, memory_machine, speeds;
+    int64_t reserve_most = 0;  // machines ask from `reserve` to this
 };
 
 Instance random_instance(Rng& rng, const Shape& s) {
     Instance in;
     for (int64_t n = rng.between(1, 4); n > 0; --n) {
         ProviderSpec p;
-        p.reserve = Money::units(s.reserve);
+        p.reserve = Money::units(s.reserve_most > 0 ? rng.between(s.reserve, s.reserve_most) : s.reserve);
         p.cpus = static_cast<int32_t>(rng.between(1, s.cpus_machine));
         p.memory_mb = rng.between(1, s.memory_machine);
         p.speed = static_cast<int32_t>(40 * rng.between(1, s.speeds));
@@ -75,10 +77,11 @@ Instance random_instance(Rng& rng, const Shape& s) {
     return in;
 }
 
-// Where the theorem holds: no reserves, or one reserve and one speed.
+// Where the theorem holds: no reserves, or one speed.
 constexpr Shape truthful_shapes[] = {
     {0, 1, 1, 0, 9, 4}, {3, 1, 2, 0, 9, 1}, {0, 1, 3, 0, 9, 3},
     {0, 3, 4, 0, 9, 3}, {0, 2, 4, 5, 8, 2}, {2, 3, 4, 5, 8, 1},
+    {0, 1, 2, 0, 9, 1, 8}, {0, 3, 4, 0, 9, 1, 8}, {0, 2, 4, 5, 8, 1, 8},
 };
 
 START_TEST(under_critical_no_job_gains_by_misreporting_its_value) {
@@ -110,7 +113,6 @@ END_TEST
 
 START_TEST(critical_is_the_integral_over_the_bids_at_which_the_speed_changes) {
     for (const Shape& shape : truthful_shapes) {
-        if (shape.reserve != 0) continue;
         Rng rng(777);
         for (int round = 0; round < 80; ++round) {
             Instance in = random_instance(rng, shape);
@@ -134,7 +136,7 @@ START_TEST(critical_is_the_integral_over_the_bids_at_which_the_speed_changes) {
 }
 END_TEST
 
-START_TEST(ranked_jobs_pay_the_formula_raised_to_the_reserve) {
+START_TEST(ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well) {
     Rng rng(5);
     for (int round = 0; round < 300; ++round) {
         const int64_t reserve = rng.between(0, 4);
@@ -153,8 +155,9 @@ START_TEST(ranked_jobs_pay_the_formula_raised_to_the_reserve) {
                 rank +=
                     Rank::of(in.jobs[o].value, in.jobs[o].arrival, JobKey{o + 1}) < Rank::of(j.value, j.arrival, p.job);
             int64_t sum = 0;
-            for (size_t k = rank; k < speeds.size() && k + 1 < values.size(); ++k)
-                sum += (speeds[k] - (k + 1 < speeds.size() ? speeds[k + 1] : 0)) * values[k + 1];
+            for (size_t k = rank; k < speeds.size(); ++k)
+                sum += (speeds[k] - (k + 1 < speeds.size() ? speeds[k + 1] : 0)) *
+                       (k + 1 < values.size() ? values[k + 1] : reserve * 1'000'000);
             ck_assert_int_eq(p.price.micro, std::max(sum / speeds[0], reserve * 1'000'000));
         }
     }
@@ -191,16 +194,19 @@ START_TEST(the_closed_form_equals_the_integral_with_any_reserves) {
 }
 END_TEST
 
-// By the definition and nothing else: for each running job the greedy from nothing goes on without it.
+// By the definition and nothing else: for each running job its bid falls from its value to 0, and at each bid and each
+// reserve that it passes the greedy from nothing has gone on without it, by all bids that are not below.
 std::vector<Money> naive_integral(Allocator& market) {
     struct Place {
         const Allocator::Machine* machine;
         int64_t cpus, memory_mb;
     };
     std::vector<Place> empty;
+    std::vector<Money> reserves;
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
         empty.push_back({&m, m.spec.cpus, m.spec.memory_mb});
+        reserves.push_back(m.spec.reserve);
         for (const auto& g : m.guests)
             if (!market.jobs()[g.job].competing) empty.back().cpus -= g.cpus, empty.back().memory_mb -= g.memory_mb;
         return true;
@@ -213,37 +219,38 @@ std::vector<Money> naive_integral(Allocator& market) {
         if (payer.key().n == 0 || payer.slot == Allocator::none) continue;
         const auto& own = market.machines()[payer.slot];
         std::vector<Place> places = empty;
-        const auto first = [&](uint32_t j) {
+        const auto fits = [&](const Place& p, uint32_t j) {
             const auto& job = market.jobs()[j];
-            return std::find_if(places.begin(), places.end(), [&](const Place& p) {
-                return p.cpus >= job.cpus && p.memory_mb >= job.memory_mb && market.eligible(*p.machine, j);
-            });
+            return p.cpus >= job.cpus && p.memory_mb >= job.memory_mb && market.eligible(*p.machine, j);
         };
-        const auto speed = [&] {
-            const auto best = first(q);
-            return best == places.end() ? 0 : std::min(best->machine->spec.speed, own.spec.speed);
-        };
-        __int128 sum = 0;
-        int32_t within = std::min(own.spec.speed, market.speed_top());
-        const auto step_down = [&](Money bid) {
-            const int32_t left = std::min(within, speed());
-            sum += static_cast<__int128>(within - left) * bid.micro;
-            within = left;
-        };
-        const auto turn = std::partition_point(order.begin(), order.end(),
-                                               [&](uint32_t j) { return market.jobs()[j].rank < payer.rank; });
         const auto put = [&](uint32_t j) {
-            const auto& bid = market.jobs()[j];
-            if (const auto at = first(j); at != places.end()) at->cpus -= bid.cpus, at->memory_mb -= bid.memory_mb;
+            const auto at = std::find_if(places.begin(), places.end(), [&](const Place& p) { return fits(p, j); });
+            if (at == places.end()) return;
+            at->cpus -= market.jobs()[j].cpus, at->memory_mb -= market.jobs()[j].memory_mb;
         };
-        std::for_each(order.begin(), turn, put);
+        const auto speed_below = [&](Money level) {
+            for (const Place& p : places)
+                if (fits(p, q) && p.machine->spec.reserve < level)
+                    return std::min(p.machine->spec.speed, own.spec.speed);
+            return 0;
+        };
+        auto next = order.begin();
+        for (; next != order.end() && market.jobs()[*next].rank < payer.rank; ++next) put(*next);
         for (Place& p : places)  // who is not in the order holds its room: that is what it competes for in its turn
             if (!payer.competing && p.machine == &own) p.cpus += payer.cpus, p.memory_mb += payer.memory_mb;
-        step_down(payer.value);
-        for (auto j = turn; j != order.end(); ++j) {
-            if (*j == q) continue;
-            put(*j);
-            step_down(market.jobs()[*j].value);
+        std::vector<Money> levels = reserves;
+        for (const uint32_t j : order) levels.push_back(market.jobs()[j].value);
+        levels.push_back(payer.value);
+        std::sort(levels.begin(), levels.end(), std::greater<>());
+        __int128 sum = 0;
+        int32_t within = std::min(own.spec.speed, market.speed_top());
+        for (const Money level : levels) {
+            if (level > payer.value) continue;
+            for (; next != order.end() && market.jobs()[*next].value >= level; ++next)
+                if (*next != q) put(*next);
+            const int32_t left = std::min(within, speed_below(level));
+            sum += static_cast<__int128>(within - left) * level.micro;
+            within = left;
         }
         const Money price{static_cast<int64_t>(sum / std::max(1, market.speed_top()))};
         prices[q] = std::min(std::max(price, own.spec.reserve), payer.value);
@@ -462,6 +469,44 @@ START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
 }
 END_TEST
 
+START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
+    // A bid below 10 gets the slow machine for nothing, so 10 counts for the difference of speed alone.
+    Instance in;
+    in.jobs.resize(1);
+    in.jobs[0].value = Money::units(40);
+    in.providers.resize(2);
+    in.providers[0].speed = 100;
+    in.providers[0].reserve = Money::units(10);
+    in.providers[1].speed = 50;
+    for (ProviderSpec& p : in.providers) p.memory_mb = 10;
+    Solver s = solved(in);
+    ck_assert_int_eq(s.price(JobKey{1})->micro, 10'000'000);  // half x 10, and never below the reserve
+    in.jobs.push_back(in.jobs[0]);
+    in.jobs[1].value = Money::units(30);
+    ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 15'000'000);  // half x 30: then the slow one, for nothing
+    in.jobs.push_back(in.jobs[1]);
+    in.jobs[2].value = Money::units(20);
+    ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 25'000'000);  // half x 30 + half x 20
+    // Four machines of one speed that ask 0 (2 CPUs), 0, 7 and 13 (2 CPUs): below 9 each of the four loses to the bid of 9.
+    Instance ordinary;
+    for (const auto& [reserve, cpus] : {std::pair(0, 2), std::pair(0, 1), std::pair(7, 1), std::pair(13, 2)}) {
+        ProviderSpec p;
+        p.reserve = Money::units(reserve);
+        p.cpus = cpus;
+        p.memory_mb = 10;
+        ordinary.providers.push_back(p);
+    }
+    for (const int64_t v : {40, 37, 18, 17, 9, 7}) {
+        JobSpec j;
+        j.value = Money::units(v);
+        ordinary.jobs.push_back(j);
+    }
+    s = solved(ordinary);
+    for (uint64_t job = 1; job <= 4; ++job) ck_assert_int_eq(s.price(JobKey{job})->micro, 9'000'000);
+    ck_assert(!s.price(JobKey{5}) && !s.price(JobKey{6}));
+}
+END_TEST
+
 START_TEST(one_job_alone_pays_the_reserve_and_two_the_losing_bid) {
     Instance in = three_on_two();
     in.providers.resize(1);
@@ -524,10 +569,11 @@ END_TEST
 UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once,
            under_critical_no_job_gains_by_misreporting_its_value,
            critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
-           ranked_jobs_pay_the_formula_raised_to_the_reserve, the_closed_form_equals_the_integral_with_any_reserves,
+           ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well,
+           the_closed_form_equals_the_integral_with_any_reserves,
            the_integral_is_what_its_definition_gives_in_markets_of_every_kind,
            where_each_job_needs_one_cpu_every_price_has_a_closed_form,
            prices_that_were_kept_are_those_that_would_be_reckoned_anew,
            three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
-           one_job_alone_pays_the_reserve_and_two_the_losing_bid,
+           reserves_are_steps_of_the_price_as_bids_are, one_job_alone_pays_the_reserve_and_two_the_losing_bid,
            prices_stay_between_reserve_and_bid_under_every_pricing);
