@@ -56,12 +56,13 @@ Result<unsigned> parse_days(std::string_view text) {
     return days;
 }
 
-// "HH:MM" in seconds; 24:00 only as an end.
+// "HH:MM" or "H:MM" in seconds; 24:00 only as an end.
 Result<int32_t> parse_time(std::string_view text, bool is_end) {
-    const auto digit = [&](size_t i) { return text[i] >= '0' && text[i] <= '9'; };
-    const bool shape = text.size() == 5 && text[2] == ':' && digit(0) && digit(1) && digit(3) && digit(4);
+    const std::string padded = (text.size() == 4 ? "0" : "") + std::string(text);
+    const auto digit = [&](size_t i) { return padded[i] >= '0' && padded[i] <= '9'; };
+    const bool shape = padded.size() == 5 && padded[2] == ':' && digit(0) && digit(1) && digit(3) && digit(4);
     if (shape) {
-        const int hour = (text[0] - '0') * 10 + (text[1] - '0'), minute = (text[3] - '0') * 10 + (text[4] - '0');
+        const int hour = (padded[0] - '0') * 10 + (padded[1] - '0'), minute = (padded[3] - '0') * 10 + (padded[4] - '0');
         if (minute < 60 && (hour < 24 || (is_end && hour == 24 && minute == 0))) return hour * 3600 + minute * 60;
     }
     return fail(quoted(text) + " is no time of day; write HH:MM, for example 08:00");

@@ -26,6 +26,7 @@ template <size_t N>
 Result<size_t> find_name(std::string_view what, const std::array<std::string_view, N>& names, const std::string& name) {
     for (size_t i = 0; i < N; ++i)
         if (names[i] == name) return i;
+    if (what == "algorithm" && name == "mig") return static_cast<size_t>(Algorithm::greedy_migration);
     std::string known;
     for (const auto n : names) known += (known.empty() ? "" : ", ") + std::string(n);
     return fail(std::string(what) + " '" + name + "' is not known (" + known + ")");
@@ -127,6 +128,17 @@ Solver& Solver::operator=(Solver&&) noexcept = default;
 
 std::span<const std::string_view> Solver::algorithms() { return algorithm_names; }
 std::span<const std::string_view> Solver::pricings() { return pricing_names; }
+
+Result<std::string> Solver::algorithm_named(const std::string& name) {
+    TRY_ASSIGN(const size_t found, find_name("algorithm", algorithm_names, name));
+    return std::string(algorithm_names[found]);
+}
+
+Result<std::string> Solver::pricing_named(const std::string& name) {
+    TRY_ASSIGN(const size_t found, find_name("pricing", pricing_names, name));
+    return std::string(pricing_names[found]);
+}
+
 const SolverOptions& Solver::options() const { return impl_->options; }
 
 Status Solver::set_options(const SolverOptions& o) {
@@ -140,6 +152,7 @@ Status Solver::set_options(const SolverOptions& o) {
     if (o.moves_window.ns < 1 || o.quantum.ns < 1) return fail("moves_window and quantum must be above 0");
     Impl& s = *impl_;
     s.options = o;
+    s.options.algorithm = algorithm_names[algorithm];
     s.pricing = static_cast<PricingRule>(pricing);
     s.priced = s.priced_alone = s.closed = UINT64_MAX;
     s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max, o.moves_window});

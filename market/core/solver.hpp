@@ -52,6 +52,9 @@ class Solver {
     const SolverOptions& options() const;
     static std::span<const std::string_view> algorithms();
     static std::span<const std::string_view> pricings();
+    // The name as algorithms() has it (mig is greedy_migration), or an error that names those there are.
+    static Result<std::string> algorithm_named(const std::string& name);
+    static Result<std::string> pricing_named(const std::string& name);
 
     // False, and nothing changes: a key that is there already (add), or is not (change, remove), is 0, or an attribute
     // that is out of the range stated in types.hpp. change replaces every attribute. A running job must name its place.

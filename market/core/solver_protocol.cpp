@@ -101,7 +101,7 @@ Command take_add_job(Words& w) {
     a.cpus = w.cpus();
     a.start_s = w.seconds("start", 0);
     a.run_s = w.seconds("run", -1);
-    a.user = w.integer<uint32_t>("uid", 0, UINT32_MAX);
+    a.user = w.left() > 0 ? w.integer<uint32_t>("uid", 0, UINT32_MAX) : static_cast<uint32_t>(a.id.n);
     return a;
 }
 
@@ -118,7 +118,7 @@ Command take_add_provider(Words& w) {
 
 constexpr std::array<Form, 18> forms{{
     {"info", 0, 0, "info", [](Words&) -> Command { return Info{}; }},
-    {"aj", 7, 7, "aj id value memory cpus start run uid", take_add_job},
+    {"aj", 6, 7, "aj id value memory cpus start run [uid]", take_add_job},
     {"dj", 1, 1, "dj id", [](Words& w) -> Command { return DeleteJob{w.job()}; }},
     {"uj", 2, 2, "uj id value",
      [](Words& w) -> Command {

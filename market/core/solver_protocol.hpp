@@ -3,10 +3,11 @@
 // commands and formats answers, a market that uses such a program formats commands and parses answers. Pure text.
 //
 //   info                                  one line: solver NAME jobs N providers N time T
-//   aj id value memory cpus start run uid add a job: value per CPU-hour, MB, CPUs on one node, seconds since the market
-//                                         began, run time in seconds (-1: not known), user
+//   aj id value memory cpus start run [uid]   add a job: value per CPU-hour, MB, CPUs on one node, seconds since the
+//                                         market began, run time in seconds (-1: not known), user (default: one of its
+//                                         own, with the number of the job)
 //   dj id | uj id value                   delete a job | change its value
-//   jmd id | jfd id                       its move (or thaw) is done | its freeze is done
+//   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
 //   ap id reserve memory cpus start [speed]   add a provider; speed is 100 if it is not said
 //   dp id | up id reserve                 delete a provider | change its reserve
 //   time t | go                           the time is t seconds | solve
@@ -15,7 +16,7 @@
 //   payment                               job and price per CPU-hour, a line each, of all that run
 //   lj | lp                               list jobs: id user state value memory cpus provider | list providers:
 //                                         id reserve memory cpus speed, then the jobs there
-//   reset | set solver NAME | set pricing NAME | exit
+//   reset | set solver NAME | set pricing NAME | exit      mig is greedy_migration
 //
 // A command that cannot be taken is answered by one line "error: ...", and changes nothing. Otherwise only info, alloc,
 // payment, lj and lp answer. Lists have no end mark: who must know that one is complete sends `info` after it.

@@ -37,7 +37,7 @@ void SolverSession::list_jobs(std::string& out) const {
         std::string state = j.state == JobState::waiting   ? "waiting"
                             : j.state == JobState::running ? "running"
                                                            : "frozen";
-        if (going != under_way_.end())
+        if (going != under_way_.end() && going->second != ChangeKind::start)
             state = going->second == ChangeKind::freeze ? "freezing"
                     : going->second == ChangeKind::thaw ? "thawing"
                                                         : "moving";
@@ -136,10 +136,7 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
         [&](const Go&) -> Status {
             for (const Change& c : solver_.solve(Nanos::from_s(time_s_))) {
                 pending_[c.job] = c.to;
-                if (c.kind == ChangeKind::start)
-                    under_way_.erase(c.job);
-                else
-                    under_way_[c.job] = c.kind;
+                under_way_[c.job] = c.kind;
             }
             return {};
         },

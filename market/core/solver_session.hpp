@@ -14,6 +14,9 @@ namespace souk::market {
 
 class SolverSession {
   public:
+    SolverSession() = default;
+    // With options that a solver takes.
+    explicit SolverSession(const SolverOptions& options) { (void)solver_.set_options(options); }
     // The answer to one line without its newline: nothing, or whole lines. Blank lines and "# ..." are passed over.
     std::string take(std::string_view line);
     // exit was taken.
@@ -29,7 +32,7 @@ class SolverSession {
 
     Solver solver_;
     std::map<JobKey, ProviderKey> pending_;   // decided, not yet read by alloc
-    std::map<JobKey, ChangeKind> under_way_;  // moves, thaws and freezes that were not told to be done
+    std::map<JobKey, ChangeKind> under_way_;  // starts, moves, thaws and freezes not told to be done
     std::map<JobKey, uint32_t> jobs_;         // and the user of each
     std::map<ProviderKey, int64_t> providers_;
     int64_t time_s_ = 0;

@@ -18,11 +18,23 @@ Status check(MarketConfig& c) {
     return {};
 }
 
+// The name of an algorithm, or what else it may be called.
+settings::Setter algorithm(std::string& into) {
+    return [&into](const toml::node& n) -> Status {
+        const auto name = market::Solver::algorithm_named(n.value_exact<std::string>().value_or(""));
+        if (name) {
+            into = *name;
+            return {};
+        }
+        static const auto algorithms = market::Solver::algorithms();
+        return settings::one_of(into, algorithms)(n);  // says which there are
+    };
+}
+
 }  // namespace
 
 Result<MarketConfig> load_market_config(const std::string& path) {
     constexpr int64_t day = 86'400;
-    static const auto algorithms = market::Solver::algorithms();
     static const auto pricings = market::Solver::pricings();
     MarketConfig c;
     market::SolverOptions& solver = c.market.solver;
@@ -32,7 +44,7 @@ Result<MarketConfig> load_market_config(const std::string& path) {
         {"listen", address(c.listen)},
         {"socket", text(c.socket)},
         {"state", text(c.state)},
-        {"solver", one_of(solver.algorithm, algorithms)},
+        {"solver", algorithm(solver.algorithm)},
         {"pricing", one_of(solver.pricing, pricings)},
         {"k_permille", number(solver.k_permille, 0, 1'000)},
         {"horizon_s", seconds(solver.horizon, 0, day)},

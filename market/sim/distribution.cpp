@@ -6,8 +6,12 @@
 #include <cmath>
 #include <vector>
 
+#include "kernel/base/money.hpp"
+
 namespace souk::sim {
 namespace {
+
+using Wide = __int128;
 
 struct Shape {
     std::string_view name;
@@ -31,6 +35,21 @@ std::vector<std::string_view> words_of(std::string_view text) {
     return words;
 }
 
+// The shares of a bimodal distribution: percents that make 100, or fractions that make 1, with decimals or without.
+Status set_shares(Distribution& d, std::string_view first, std::string_view second) {
+    const Result<Money> p = parse_money(first), q = parse_money(second);
+    if (!p || !q || p->micro < 0 || q->micro < 0) return fail("a share is no number with at most six decimals");
+    constexpr int64_t percent = 1'000'000;
+    const Wide sum = static_cast<Wide>(p->micro) + q->micro;
+    const int64_t scale = sum == percent ? 100 : 1;
+    if (sum * scale != 100 * percent) return fail("the two shares make neither 100 % nor 1");
+    const int64_t share = p->micro * scale;
+    d.parameters[0] = share / percent;
+    d.parameters[3] = 100 - d.parameters[0];
+    if (share % percent != 0) d.first_share_micro = share;
+    return {};
+}
+
 int64_t normal(Rng& rng, int64_t mean, int64_t deviation) {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += rng.unit();
@@ -49,7 +68,8 @@ int64_t Distribution::draw(Rng& rng, int64_t least) const {
         case Kind::bimodal:
             break;
     }
-    const bool first = rng.between(1, 100) <= p[0];
+    const bool first = first_share_micro >= 0 ? rng.between(1, 100'000'000) <= first_share_micro
+                                              : rng.between(1, 100) <= p[0];
     return std::max(least, first ? normal(rng, p[1], p[2]) : normal(rng, p[4], p[5]));
 }
 
@@ -62,7 +82,11 @@ Result<Distribution> parse_distribution(std::string_view text) {
     if (!shape) return fail(quoted + " is no distribution (fix A, uniform LO HI, bimodal P M1 D1 Q M2 D2)");
     if (words.size() != shape->parameters + 1) return fail(quoted + " is not of the form '" + shape->usage + "'");
     Distribution d{shape->kind, {}};
+    if (d.kind == Distribution::Kind::bimodal)
+        if (const Status shares = set_shares(d, words[1], words[4]); !shares)
+            return fail(quoted + ": " + shares.error().message);
     for (size_t i = 1; i < words.size(); ++i) {
+        if (d.kind == Distribution::Kind::bimodal && (i == 1 || i == 4)) continue;
         const std::string_view word = words[i];
         int64_t& v = d.parameters[i - 1];
         const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), v);
@@ -71,8 +95,6 @@ Result<Distribution> parse_distribution(std::string_view text) {
     }
     if (d.kind == Distribution::Kind::uniform && d.parameters[0] > d.parameters[1])
         return fail(quoted + ": the least value is above the greatest");
-    if (d.kind == Distribution::Kind::bimodal && d.parameters[0] + d.parameters[3] != 100)
-        return fail(quoted + ": the two shares do not make 100 %");
     return d;
 }
 

@@ -63,6 +63,7 @@ struct Key {
 using C = ImportConfig;
 using V = std::string_view;
 constexpr Key keys[] = {
+    {"use_swf", [](C& c, V v) { return set_bool(c.use_swf, v); }},
     {"trace", [](C& c, V v) -> Status { c.trace = v; return {}; }},
     {"first_day", [](C& c, V v) { return set_integer(c.first_day, v, 0, 1'000'000); }},
     {"last_day", [](C& c, V v) { return set_integer(c.last_day, v, -1, 1'000'000); }},
@@ -73,6 +74,8 @@ constexpr Key keys[] = {
     {"cpus", [](C& c, V v) { return set_cpus(c.cpus, v); }},
     {"memory", [](C& c, V v) { return set_distribution(c.memory, v); }},
     {"users", [](C& c, V v) { return set_bool(c.users, v); }},
+    {"interarrival", [](C& c, V v) { return set_distribution(c.interarrival, v); }},
+    {"run", [](C& c, V v) { return set_distribution(c.run, v); }},
     {"providers", [](C& c, V v) { return set_integer(c.providers, v, 1, 1'000'000); }},
     {"speed", [](C& c, V v) { return set_distribution(c.speed, v); }},
     {"reservation", [](C& c, V v) { return set_distribution(c.reservation, v); }},
@@ -81,6 +84,36 @@ constexpr Key keys[] = {
     {"seed", [](C& c, V v) { return set_seed(c.seed, v); }},
 };
 constexpr size_t key_count = sizeof keys / sizeof keys[0];
+
+// What older import files call a key, as plain() has it.
+constexpr std::pair<V, V> aliases[] = {
+    {"swffile", "trace"},
+    {"tracefile", "trace"},
+    {"runtimemultiplier", "runmultiplier"},
+    {"numjobs", "jobs"},
+    {"values", "value"},
+    {"valuedistribution", "value"},
+    {"numproviders", "providers"},
+    {"speeddistribution", "speed"},
+    {"reservationdistribution", "reservation"},
+    {"reservationprice", "reservation"},
+};
+
+// A key without what does not matter in it: capitals and underscores.
+std::string plain(V name) {
+    std::string out;
+    for (const char c : name)
+        if (c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return out;
+}
+
+const Key* find_key(V name) {
+    std::string wanted = plain(name);
+    for (const auto& [alias, key] : aliases)
+        if (wanted == alias) wanted = key;
+    const Key* key = std::find_if(keys, keys + key_count, [&](const Key& k) { return plain(k.name) == wanted; });
+    return key == keys + key_count ? nullptr : key;
+}
 
 V trimmed(V text) {
     constexpr V blanks = " \t\r";
@@ -126,8 +159,8 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
         const V name = trimmed(line.substr(0, equals));
         V value = trimmed(line.substr(equals + 1));
         if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
-        const Key* key = std::find_if(keys, keys + key_count, [&](const Key& k) { return k.name == name; });
-        if (key == keys + key_count) return fail(where + "no key '" + printable(name) + "'");
+        const Key* key = find_key(name);
+        if (!key) return fail(where + "no key '" + printable(name) + "'");
         size_t& line_seen = seen[key - keys];
         if (line_seen)
             return fail(where + printable(name) + " is set in line " + std::to_string(line_seen) + " already");
@@ -135,17 +168,18 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
         if (const Status set = key->set(config, value); !set)
             return fail(where + printable(name) + ": '" + printable(value) + "' " + set.error().message);
     }
-    if (config.trace.empty()) return fail("trace is not set");
+    if (config.use_swf && config.trace.empty()) return fail("trace is not set");
+    if (!config.use_swf && config.jobs_max < 0) return fail("jobs is not set: use_swf = no needs a number of jobs");
     if (config.providers == 0) return fail("providers is not set");
     if (config.last_day >= 0 && config.last_day < config.first_day) return fail("last_day is before first_day");
     return config;
 }
 
-Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
-    Imported out;
-    // One stream of random numbers for each kind of thing, so that more jobs leave the providers as they are.
-    Rng providers(c.seed * 2 + 1), jobs(c.seed * 2);
-    int32_t widest = 1;
+namespace {
+
+// One stream of random numbers for each kind of thing, so that more jobs leave the providers as they are.
+Rng providers_of(Imported& out, const ImportConfig& c) {
+    Rng providers(c.seed * 2 + 1);
     for (int64_t id = 1; id <= c.providers; ++id) {
         SimProvider p;
         p.id = id;
@@ -153,11 +187,35 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
         p.speed = static_cast<int32_t>(std::min<int64_t>(c.speed.draw(providers, 1), market::speed_max));
         p.cpus = static_cast<int32_t>(c.provider_cpus.draw(providers, 1));
         p.memory_mb = c.provider_memory.draw(providers, 0);
-        widest = std::max(widest, p.cpus);
         out.providers.push_back(p);
     }
+    return Rng(c.seed * 2);
+}
+
+// With the divisor; nothing: beyond the market's clock.
+std::optional<int64_t> start_of(int64_t at_s, const ImportConfig& c) {
+    const __int128 start_s = static_cast<__int128>(at_s) * 1'000'000 / c.arrival_divisor_micro;
+    if (start_s > seconds_max) return std::nullopt;
+    return static_cast<int64_t>(start_s);
+}
+
+int64_t run_of(int64_t run_s, const ImportConfig& c) {
+    return std::clamp<int64_t>(scaled(run_s, c.run_multiplier_micro), 1, run_most);
+}
+
+}  // namespace
+
+Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
+    Imported out;
+    Rng jobs = providers_of(out, c);
+    int32_t widest = 1;
+    for (const SimProvider& p : out.providers) widest = std::max(widest, p.cpus);
     std::vector<const SwfJob*> order;
-    for (const SwfJob& job : trace.jobs) order.push_back(&job);
+    for (const SwfJob& job : trace.jobs) {
+        if (job.submit_s >= 0) order.push_back(&job);
+        else ++out.dropped_no_submit;
+    }
+    if (order.empty()) return fail("no job of the trace has a submit time");
     std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->submit_s < b->submit_s; });
     const int64_t zero_s = order.front()->submit_s + c.first_day * day_s;
     for (const SwfJob* log : order) {
@@ -172,12 +230,12 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
         if (log->run_s < 0 || width > widest) continue;
         SimJob job;
         job.id = static_cast<int64_t>(out.jobs.size()) + 1;
-        const __int128 start_s = static_cast<__int128>(at) * 1'000'000 / c.arrival_divisor_micro;
-        if (start_s > seconds_max)
+        const std::optional<int64_t> start_s = start_of(at, c);
+        if (!start_s)
             return fail("line " + std::to_string(log->line) + ": with this arrival_divisor the job comes after second " +
                         std::to_string(seconds_max));
-        job.start_s = static_cast<int64_t>(start_s);
-        job.run_s = std::clamp<int64_t>(scaled(log->run_s, c.run_multiplier_micro), 1, run_most);
+        job.start_s = *start_s;
+        job.run_s = run_of(log->run_s, c);
         job.value = Money::units(c.value.draw(jobs, 1));
         const int64_t drawn_mb = c.memory.draw(jobs, 0);
         const int64_t kb = log->used_kb > 0 ? log->used_kb : log->requested_kb;
@@ -190,6 +248,40 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
     }
     if (out.jobs.empty()) return fail("no job of the trace is left by this configuration");
     return out;
+}
+
+Result<Imported> draw_workload(const ImportConfig& c) {
+    Imported out;
+    Rng jobs = providers_of(out, c);
+    int64_t at_s = 0;
+    for (int64_t id = 1; id <= c.jobs_max; ++id) {
+        SimJob job;
+        job.id = id;
+        const std::optional<int64_t> start_s = start_of(at_s, c);
+        if (!start_s) return fail("job " + std::to_string(id) + " comes after second " + std::to_string(seconds_max));
+        job.start_s = *start_s;
+        job.run_s = run_of(c.run.draw(jobs, 1), c);
+        job.value = Money::units(c.value.draw(jobs, 1));
+        job.memory_mb = c.memory.draw(jobs, 0);
+        job.user = static_cast<uint32_t>(id);
+        out.jobs.push_back(job);
+        at_s += c.interarrival.draw(jobs, 0);
+    }
+    if (out.jobs.empty()) return fail("there is no job to draw: jobs = 0");
+    return out;
+}
+
+std::optional<double> offered_load(const Imported& workload) {
+    double work = 0, speed = 0;
+    int64_t first = INT64_MAX, last = 0;
+    for (const SimJob& job : workload.jobs) {
+        work += static_cast<double>(job.run_s) * job.cpus;
+        first = std::min(first, job.start_s);
+        last = std::max(last, job.start_s);
+    }
+    for (const SimProvider& p : workload.providers) speed += static_cast<double>(p.speed) / 100 * p.cpus;
+    if (last <= first || speed <= 0) return std::nullopt;
+    return work / (speed * static_cast<double>(last - first));
 }
 
 }  // namespace souk::sim

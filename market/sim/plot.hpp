@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "market/sim/report.hpp"
+#include "market/sim/value_classes.hpp"
 
 namespace souk::sim {
 
@@ -18,9 +18,12 @@ struct PlotSeries {
     const RunOutcome* outcome = nullptr;  // with its history recorded
 };
 
-// `terminal` is "svg" or "png"; `output` is the file that gnuplot writes.
-std::string plot_by_value(std::span<const PlotSeries> series, std::string_view terminal, const std::string& output);
-// Held CPUs of those offered, over time; each curve is thinned to about 2,000 points.
+// `terminal` is "svg" or "png"; `output` is the file that gnuplot writes. The legend is inside, above the data. Bars and
+// lines differ in lightness and in their pattern or marks, so that they can be told apart in grey as well.
+// Bars: the mean bounded slowdown of each class of values, one bar for each series.
+std::string plot_by_value(std::span<const PlotSeries> series, std::span<const ValueClass> classes,
+                          std::string_view terminal, const std::string& output);
+// Held CPUs of those offered, over time; each line is thinned to at most 480 levels.
 std::string plot_utilisation(std::span<const PlotSeries> series, std::string_view terminal, const std::string& output);
 // Who ran where and when: a row for each CPU slot of each provider. For small runs.
 std::string plot_gantt(const PlotSeries& series, std::span<const SimJob> jobs, std::span<const SimProvider> providers,

@@ -15,7 +15,9 @@ Workload workload_of(const SwfTrace& trace, int64_t cpus, Procs procs, Estimates
         const int32_t first = procs == Procs::requested ? job.requested : job.allocated;
         const int32_t second = procs == Procs::requested ? job.allocated : job.requested;
         const int32_t width = first > 0 ? first : second;
-        if (job.run_s < 0) {
+        if (job.submit_s < 0) {
+            ++out.dropped.unknown_submit;
+        } else if (job.run_s < 0) {
             ++out.dropped.unknown_run;
         } else if (width <= 0) {
             ++out.dropped.no_procs;

@@ -6,7 +6,7 @@
 // - Jobs are taken by submit time, equal ones in the order of the log.
 // - Processors: `requested` is the requested number, or the allocated one where none was requested; `allocated` is the
 //   other way round. A job with neither is dropped.
-// - A run time of -1 (unknown) drops the job. A run time of 0 is less than the log's resolution and counts as 1 s.
+// - A submit time or a run time of -1 (unknown) drops the job. A run time of 0 is less than the log's resolution and counts as 1 s.
 // - A job that needs more processors than the machine has is dropped. What was dropped, and why, is counted.
 // - Every job runs as long as it did in the log, also past the time that its user requested: nothing is killed.
 // - Estimates: `user` is the requested time, raised to the run time where it is shorter, and the run time where the log
@@ -40,8 +40,8 @@ struct ReplayJob {
 };
 
 struct Dropped {
-    uint32_t unknown_run = 0, no_procs = 0, too_large = 0;
-    uint32_t total() const { return unknown_run + no_procs + too_large; }
+    uint32_t unknown_submit = 0, unknown_run = 0, no_procs = 0, too_large = 0;
+    uint32_t total() const { return unknown_submit + unknown_run + no_procs + too_large; }
 };
 
 struct Workload {

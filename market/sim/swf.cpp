@@ -128,7 +128,7 @@ Status SwfParser::keep(const int64_t* f, const char* text) {
     for (int i = 0; i < field_count; ++i) {
         if (!(kept >> i & 1)) continue;
         const int64_t most = kept32 >> i & 1 ? INT32_MAX : i == 0 ? id_most : submit_most;
-        const int64_t least = i <= 1 ? 0 : -1;
+        const int64_t least = i == 0 ? 0 : -1;
         if (f[i] >= least && f[i] <= most) continue;
         const char* word = text;  // the line again, to quote the field
         for (int skip = 0; skip < i; ++skip) {
@@ -136,7 +136,7 @@ Status SwfParser::keep(const int64_t* f, const char* text) {
             while (blank(*word)) ++word;
         }
         if (f[i] > most) return bad(i, quoted_word(word) + " is out of range (at most " + std::to_string(most) + ")");
-        return bad(i, quoted_word(word) + (i <= 1 ? " is negative, every job needs one"
+        return bad(i, quoted_word(word) + (i == 0 ? " is negative, every job needs one"
                                                   : " is negative, only -1 (unknown) may be"));
     }
     ids_ascend_ &= f[0] > id_max_;

@@ -5,8 +5,8 @@
 //
 // A job line has exactly 18 numbers between blanks; `;` starts a header line; CRLF ends and empty lines are taken.
 // Fails on, naming line, field and why: a missing or a 19th field, text that is no number, a fraction or a number out
-// of range where an integer is kept, a negative number other than -1 ("unknown"), an unknown id or submit time, an id
-// that an earlier line has, a line of more than 64 KiB, a text without any job.
+// of range where an integer is kept, a negative number other than -1 ("unknown"), an unknown id, an id that an earlier
+// line has, a line of more than 64 KiB, a text without any job.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace souk::sim {
 
-// What the simulators use of a job line; -1 is "unknown" in every field but id and submit.
+// What the simulators use of a job line; -1 is "unknown" in every field but the id.
 struct SwfJob {
     int64_t id = 0;
     int64_t submit_s = 0;        // since the start of the log (or of the epoch: some logs say so)

@@ -244,6 +244,43 @@ def test_what_a_move_costs_is_reckoned_with_the_network_that_carries_it(tool, fi
     assert moves == [1, 0]
 
 
+def test_an_unknown_algorithm_or_pricing_is_wrong_usage_that_names_those_there_are(tool, files):
+    for arguments in (["run", "-j", "jobs", "-p", "providers"], ["compare", "-j", "jobs", "-p", "providers"]):
+        pricing = "--pricings" if arguments[0] == "compare" else "--pricing"
+        for option, names in (("-s", ("greedy_migration", "proportional_share")), (pricing, ("critical", "first", "uniform"))):
+            status, out, err = tool("marketsim", *arguments, option, "whatever")
+            assert (status, out, err.count("\n")) == (2, "", 1) and all(name in err for name in ("whatever", *names)), err
+    assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "mig") == tool("marketsim", "run", "-j", "jobs", "-p", "providers")
+    for option, names in (("--solver", "greedy_migration, proportional_share"), ("--pricing", "critical, first, uniform")):
+        status, out, err = tool("souk", "up", option, "whatever", env={**os.environ, "SOUK_RUN": str(files / "souk")})
+        assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith(f"souk: {option}: ") and names in err, err
+    assert not os.path.exists("souk")
+
+
+def test_jobs_of_unknown_submit_time_are_dropped_and_counted(tool, files):
+    lines = TRACE.splitlines()
+    for i in (1, 7, 200):
+        words = lines[i].split()
+        lines[i] = " ".join([words[0], "-1", *words[2:]])
+    (files / "trace.swf").write_text("\n".join(lines) + "\n")
+    status, out, err = tool("marketsim", "replay", "trace.swf", "--json", "-")
+    answer = json.loads(out)
+    assert (status, err) == (0, "") and answer["jobs"] == 197 and answer["dropped"]["unknown_submit"] == 3
+    assert "3 of unknown submit time" in tool("marketsim", "replay", "trace.swf")[1]
+    (files / "config").write_text("trace = trace.swf\nproviders = 4\n")
+    status, out, err = tool("marketsim", "import", "config", "-o", "a", "--json", "-")
+    answer = json.loads(out)
+    assert (status, err) == (0, "") and answer["dropped_no_submit"] == 3 and answer["jobs"] == 197
+    assert answer["offered_load"] > 0 and f"offered load: {answer['offered_load']:.4f}" in tool("marketsim", "import", "config", "-o", "a")[1]
+
+
+def test_without_a_log_an_import_draws_the_workload(tool, files):
+    (files / "config").write_text("useSWF = false\nnumJobs = 30\nnumProviders = 2\ninterarrival = fix 10\nrun = fix 29\nvalues = bimodal 0.8 30 15 0.2 90 15\n")
+    status, out, err = tool("marketsim", "import", "config", "-o", "a")
+    assert (status, err) == (0, "") and "offered load: 1.5000" in out  # 30 x 29 / (2 x 290)
+    assert tool("marketsim", "run", "-j", "a.jobs", "-p", "a.providers")[0] == 0
+
+
 def test_wrong_usage_is_told_from_a_failure(tool, files):
     for arguments in ([], ["fly"], ["replay"], ["replay", "trace.swf", "--policy", "magic"], ["replay", "trace.swf", "--cpus", "0"],
                       ["run", "-j", "jobs"], ["compare", "-j", "jobs", "-p", "providers", "--plot", "picture.gif"], ["compare", "-j", "jobs", "-p", "providers", "--plot", ".svg"],

@@ -102,9 +102,17 @@ START_TEST(edges_agree_with_a_walk_over_the_week) {
 }
 END_TEST
 
+START_TEST(an_hour_may_have_one_digit) {
+    const auto f = TimeFrames::parse("mon-fri 8:00-9:30"), same = TimeFrames::parse("mon-fri 08:00-09:30");
+    ck_assert(f.has_value() && same.has_value());
+    for (int32_t s = 0; s < week_s; s += 60) ck_assert(f->contains(s) == same->contains(s));
+    ck_assert_text(f->text(), "mon-fri 8:00-9:30");
+}
+END_TEST
+
 START_TEST(bad_frames_are_refused_with_the_part_that_is_wrong) {
     for (const char* text :
-         {"", " ", ";", "daily", "daily 8:00-22:00", "08:00", "08:00-25:00", "24:00-08:00", "08:60-09:00",
+         {"", " ", ";", "daily", "daily :00-22:00", "daily 8:0-22:00", "daily 8.00-22:00", "08:00", "08:00-25:00", "24:00-08:00", "08:60-09:00",
           "daily 08:00-22:00;", "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00",
           "mon--tue 08:00-09:00", "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
         ck_assert_msg(!TimeFrames::parse(text).has_value(), "took '%s'", text);
@@ -260,7 +268,8 @@ END_TEST
 
 UNIT_SUITE(provider, frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
            frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
-           bad_frames_are_refused_with_the_part_that_is_wrong, the_edges_of_a_frame_switch_the_market_on_and_off,
+           an_hour_may_have_one_digit, bad_frames_are_refused_with_the_part_that_is_wrong,
+           the_edges_of_a_frame_switch_the_market_on_and_off,
            a_word_by_hand_holds_until_the_next_edge, a_word_by_hand_outlives_a_restart_but_not_an_edge,
            without_frames_the_owners_word_stays, setters_take_what_the_machine_has_and_nothing_else,
            a_record_of_a_larger_machine_is_cut_down, load_is_reported_when_it_is_worth_it,

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+#include <cmath>
+
 #include "market/sim/import.hpp"
 #include "market/sim/plot.hpp"
 #include "tests/unit/unit.hpp"
@@ -72,6 +75,76 @@ START_TEST(an_import_takes_the_days_scales_the_times_and_says_what_it_dropped) {
 }
 END_TEST
 
+START_TEST(capitals_and_underscores_of_keys_do_not_matter_and_older_names_are_taken) {
+    const auto c = parse_import_config(
+        "useSWF = true\nswfFile = a.swf\nfirstDay = 2\nlastDay = 5\narrivalDivisor = 3\nrunTimeMultiplier = 2\n"
+        "numJobs = 40\nvalues = bimodal 80 30 15 20 90 15\nnumProviders = 7\nreservationPrice = fix 4\n");
+    ck_assert_msg(c.has_value(), "%s", c ? "" : c.error().message.c_str());
+    ck_assert(c->use_swf && c->trace == "a.swf" && c->first_day == 2 && c->last_day == 5 && c->jobs_max == 40);
+    ck_assert(c->arrival_divisor_micro == 3'000'000 && c->run_multiplier_micro == 2'000'000 && c->providers == 7);
+    ck_assert(c->value.kind == Distribution::Kind::bimodal && c->reservation.parameters[0] == 4);
+    ck_assert_text(error_of("firstDay = 1\nfirst_day = 2\n"), "line 2: first_day is set in line 1 already");
+}
+END_TEST
+
+START_TEST(without_a_log_the_workload_is_drawn) {
+    ImportConfig c = *parse_import_config("useSWF = false\njobs = 200\nproviders = 2\ninterarrival = uniform 5 15\n"
+                                          "run = fix 40\nvalue = fix 9\nspeed = fix 200\n");
+    const Imported a = *draw_workload(c), b = *draw_workload(c);
+    ck_assert(a.jobs == b.jobs && a.providers == b.providers && a.jobs.size() == 200 && a.providers.size() == 2);
+    for (size_t i = 0; i < a.jobs.size(); ++i) {
+        const int64_t gap = i ? a.jobs[i].start_s - a.jobs[i - 1].start_s : 10;
+        ck_assert(gap >= 5 && gap <= 15 && a.jobs[i].run_s == 40 && a.jobs[i].value == Money::units(9));
+    }
+    // 200 x 40 s of work, two machines twice as fast as the standard.
+    const double span = static_cast<double>(a.jobs.back().start_s);
+    ck_assert(std::abs(*offered_load(a) - 200 * 40 / (4 * span)) < 1e-9);
+    c.seed = 2;
+    ck_assert(!(draw_workload(c)->jobs == a.jobs));
+    ck_assert_text(error_of("useSWF = no\nproviders = 1\n"), "jobs is not set: use_swf = no needs a number of jobs");
+}
+END_TEST
+
+START_TEST(jobs_of_unknown_submit_time_are_dropped_and_counted) {
+    const ImportConfig c = *parse_import_config("trace = a\nproviders = 2\n");
+    SwfTrace trace = small_trace();
+    trace.jobs[5].submit_s = trace.jobs[0].submit_s = -1;  // the first and the last of the log
+    const Imported got = *import_trace(trace, c);
+    ck_assert(got.dropped_no_submit == 2 && got.dropped_no_run == 1 && got.jobs.size() == 3);
+    ck_assert_int_eq(got.jobs[0].start_s, 0);  // the days count from the first that is known
+    for (SwfJob& job : trace.jobs) job.submit_s = -1;
+    ck_assert_text(import_trace(trace, c).error().message, "no job of the trace has a submit time");
+}
+END_TEST
+
+START_TEST(shares_of_two_humps_may_be_decimals_and_fractions) {
+    const auto draws = [](const char* text) {
+        const auto d = parse_distribution(text);
+        ck_assert_msg(d.has_value(), "%s", d ? "" : d.error().message.c_str());
+        Rng rng(3);
+        std::vector<int64_t> out;
+        for (int i = 0; i < 4000; ++i) out.push_back(d->draw(rng, 0));
+        return out;
+    };
+    // However eighty percent are written, the draws are the same.
+    const auto whole = draws("bimodal 80 30 15 20 90 15");
+    ck_assert(draws("bimodal 0.8 30 15 0.2 90 15") == whole && draws("bimodal 80.0 30 15 20.0 90 15") == whole);
+    const auto thin = draws("bimodal 2.5 10 0 97.5 20 0");
+    const auto low = std::count(thin.begin(), thin.end(), 10);
+    ck_assert_msg(low > 60 && low < 140 && std::count(thin.begin(), thin.end(), 20) + low == 4000, "%ld",
+                  static_cast<long>(low));
+    const auto why = [](const char* text) {
+        const auto d = parse_distribution(text);
+        return d ? std::string("taken") : d.error().message;
+    };
+    ck_assert_text(why("bimodal 0.8 30 15 0.3 90 15"),
+                   "'bimodal 0.8 30 15 0.3 90 15': the two shares make neither 100 % nor 1");
+    ck_assert_text(why("bimodal -20 1 1 120 2 1"), "'bimodal -20 1 1 120 2 1': a share is no number with at most six decimals");
+    ck_assert_text(why("bimodal 80 3.5 1 20 2 1"),
+                   "'bimodal 80 3.5 1 20 2 1': '3.5' is no integer from 0 to 1000000");
+}
+END_TEST
+
 START_TEST(an_import_is_a_function_of_its_seed) {
     ImportConfig c = *parse_import_config("trace = a\nproviders = 20\nspeed = uniform 50 150\nseed = 4\n");
     const Imported a = *import_trace(small_trace(), c), b = *import_trace(small_trace(), c);
@@ -92,12 +165,23 @@ START_TEST(plots_hold_every_series_and_quote_names) {
     const RunOutcome outcome = *run_market(jobs, providers, o);
     const RunReport report = report_of(jobs, 1, outcome, 10);
     const std::vector<PlotSeries> series = {{"a 'quoted' name", &report, &outcome}, {"b", &report, &outcome}};
-    const std::string by_value = plot_by_value(series, "svg", "out.svg");
+    const std::string by_value = plot_by_value(series, value_classes_of(jobs), "svg", "out.svg");
     ck_assert(by_value.find("set terminal svg") != std::string::npos &&
-              by_value.find("5 2\n6 1\n") != std::string::npos);
-    ck_assert(by_value.find("index 0") != std::string::npos &&
+              by_value.find("\"5\" 2 2\n\"6\" 1 1\n") != std::string::npos);
+    ck_assert(by_value.find("set style data histograms") != std::string::npos &&
               by_value.find("title 'a ''quoted'' name', ") != std::string::npos);
-    ck_assert(plot_utilisation(series, "png", "x").find("0 1.000000\n20 ") == std::string::npos);
+    // One legend, inside the picture; no two series of one colour, pattern or mark.
+    for (const std::string& plot : {by_value, plot_utilisation(series, "png", "x")}) {
+        ck_assert(plot.find("set key inside") != std::string::npos && plot.find("outside") == std::string::npos);
+        for (const char* mark : {"linecolor rgb '", "pattern ", "pointtype ", "dashtype "}) {
+            const size_t one = plot.find(mark), two = plot.find(mark, one + 1);
+            if (one == std::string::npos) continue;
+            ck_assert(two != std::string::npos);
+            const auto word = [&](size_t at) { return plot.substr(at, plot.find(' ', at + strlen(mark)) - at); };
+            ck_assert_msg(word(one) != word(two), "%s", word(one).c_str());
+        }
+    }
+    ck_assert(plot_utilisation(series, "png", "x").find("0 0.000000\n") == std::string::npos);
     ck_assert(plot_utilisation(series, "png", "x").find("0 1.000000\n") != std::string::npos);
     const std::string gantt = plot_gantt(series[1], jobs, providers, "svg", "x");
     ck_assert_msg(gantt.find("rectangle from 0,-0.4 to 10,0.4 fillcolor rgb '#4a90c8'") != std::string::npos, "%s",
@@ -107,5 +191,8 @@ START_TEST(plots_hold_every_series_and_quote_names) {
 END_TEST
 
 UNIT_SUITE(sim_import, a_configuration_may_be_toml_and_keeps_its_defaults, a_configuration_error_names_line_key_and_why,
-           an_import_takes_the_days_scales_the_times_and_says_what_it_dropped, an_import_is_a_function_of_its_seed,
+           an_import_takes_the_days_scales_the_times_and_says_what_it_dropped,
+           capitals_and_underscores_of_keys_do_not_matter_and_older_names_are_taken, without_a_log_the_workload_is_drawn,
+           jobs_of_unknown_submit_time_are_dropped_and_counted, shares_of_two_humps_may_be_decimals_and_fractions,
+           an_import_is_a_function_of_its_seed,
            plots_hold_every_series_and_quote_names);

@@ -78,6 +78,13 @@ START_TEST(a_job_line_keeps_its_fields_and_unknown_stays_minus_one) {
 }
 END_TEST
 
+START_TEST(an_unknown_submit_time_is_kept_as_unknown) {
+    const auto trace = parse_swf(good + line_with(2, "-1"));
+    ck_assert_msg(trace.has_value(), "%s", trace ? "" : trace.error().message.c_str());
+    ck_assert(trace->jobs.size() == 3 && trace->jobs[2].submit_s == -1);
+}
+END_TEST
+
 START_TEST(crlf_lines_and_a_missing_last_newline_read_the_same) {
     std::string crlf;
     for (char c : good) crlf += c == '\n' ? "\r\n" : std::string(1, c);
@@ -109,8 +116,10 @@ START_TEST(an_error_names_line_field_and_why) {
     ck_assert_text(error_of(line_with(18, "-1 5")), "line 1: has more than 18 fields, a job has 18");
     ck_assert_text(error_of(line_with(4, "-5")),
                    "line 1: field 4 (run time): '-5' is negative, only -1 (unknown) may be");
-    ck_assert_text(error_of(line_with(2, "-1")),
-                   "line 1: field 2 (submit time): '-1' is negative, every job needs one");
+    ck_assert_text(error_of(line_with(1, "-1")),
+                   "line 1: field 1 (job number): '-1' is negative, every job needs one");
+    ck_assert_text(error_of(line_with(2, "-2")),
+                   "line 1: field 2 (submit time): '-2' is negative, only -1 (unknown) may be");
     ck_assert_text(error_of(line_with(8, "four")), "line 1: field 8 (requested processors): 'four' is not a number");
     ck_assert_text(error_of(line_with(8, "4x")), "line 1: field 8 (requested processors): '4x' is not a number");
     ck_assert_text(error_of(line_with(8, "-")), "line 1: field 8 (requested processors): '-' is not a number");
@@ -229,7 +238,7 @@ START_TEST(every_recorded_trace_reads_with_the_published_number_of_jobs) {
 }
 END_TEST
 
-UNIT_SUITE(sim_swf, a_job_line_keeps_its_fields_and_unknown_stays_minus_one,
+UNIT_SUITE(sim_swf, a_job_line_keeps_its_fields_and_unknown_stays_minus_one, an_unknown_submit_time_is_kept_as_unknown,
            crlf_lines_and_a_missing_last_newline_read_the_same, pieces_of_any_size_read_the_same_as_the_whole,
            an_error_names_line_field_and_why, a_duplicate_id_names_both_lines, a_text_without_jobs_is_refused,
            a_line_without_end_is_refused_before_it_fills_memory, gzip_members_read_as_the_text_and_damage_is_named,

@@ -51,9 +51,21 @@ START_TEST(every_command_has_its_effect) {
 }
 END_TEST
 
+START_TEST(what_older_programs_say_is_understood) {
+    SolverSession s;
+    // No uid: a user of its own. A start is told to be done as well. The algorithm's short name.
+    ck_assert_text(answers(s, "set solver proportional_share\nset solver mig\ninfo"),
+                   "solver greedy_migration jobs 0 providers 0 time 0\n");
+    ck_assert_text(answers(s, "ap 1 1 1000 2 0\naj 4 9 100 1 0 50\naj 5 9 100 1 0 50 4\ngo\nalloc\njmd 4"), "4 1\n5 1\n");
+    ck_assert_text(answers(s, "lj"), "4 4 running 9 100 1 1\n5 4 running 9 100 1 1\n");
+    ck_assert_text(answers(s, "jmd 4"), "error: job 4 is not on its way anywhere\n");
+    ck_assert_text(answers(s, "jfd 5"), "error: job 5 is not being frozen\n");
+}
+END_TEST
+
 START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
     ck_assert_text(error("fly 1"), "no command 'fly'");
-    ck_assert_text(error("aj 1 2"), "aj: the form is: aj id value memory cpus start run uid");
+    ck_assert_text(error("aj 1 2"), "aj: the form is: aj id value memory cpus start run [uid]");
     ck_assert_text(error("dj 1 2"), "dj: the form is: dj id");
     ck_assert_text(error("dj 0"), "dj: job id '0' is not a whole number from 1 to 18446744073709551615");
     ck_assert_text(error("dj -1"), "dj: job id '-1' is not a whole number from 1 to 18446744073709551615");
@@ -117,5 +129,5 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE(solver_protocol, a_dearer_job_suspends_the_cheaper_one_which_goes_on_afterwards,
-           every_command_has_its_effect, what_cannot_be_taken_says_why_and_changes_nothing,
+           every_command_has_its_effect, what_older_programs_say_is_understood, what_cannot_be_taken_says_why_and_changes_nothing,
            every_line_survives_being_parsed_and_formatted);

@@ -13,6 +13,7 @@
 
 #include "market/sim/files.hpp"
 #include "market/sim/plot.hpp"
+#include "market/sim/value_classes.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
@@ -24,7 +25,6 @@ namespace {
 using namespace sim;
 
 constexpr size_t variants_max = 256;
-constexpr size_t bands_max = 12;
 
 struct Options {
     std::string jobs, providers, out, json, plot;
@@ -145,51 +145,7 @@ void run_all(std::vector<Variant>& variants, const std::vector<SimJob>& jobs, co
     for (std::thread& thread : threads) thread.join();
 }
 
-struct Band {
-    Money low, high;
-    std::string name() const {
-        return low == high ? format_money(low) : format_money(low) + " to " + format_money(high);
-    }
-};
-
-// Every value for itself, or bands of equal width where there are too many.
-std::vector<Band> bands_of(const std::vector<SimJob>& jobs) {
-    std::vector<Money> values;
-    values.reserve(jobs.size());
-    for (const SimJob& job : jobs) values.push_back(job.value);
-    std::sort(values.begin(), values.end());
-    values.erase(std::unique(values.begin(), values.end()), values.end());
-    std::vector<Band> bands;
-    if (values.size() <= bands_max) {
-        for (const Money v : values) bands.push_back({v, v});
-        return bands;
-    }
-    const int64_t width = (values.back().micro - values.front().micro) / static_cast<int64_t>(bands_max) + 1;
-    for (const Money v : values) {
-        const int64_t band = (v.micro - values.front().micro) / width;
-        if (bands.empty() || (bands.back().low.micro - values.front().micro) / width != band) bands.push_back({v, v});
-        bands.back().high = v;
-    }
-    return bands;
-}
-
-struct BandMeans {
-    uint32_t jobs = 0;
-    double slowdown = 0, bounded = 0;
-};
-BandMeans means_in(const RunReport& report, const Band& band) {
-    BandMeans m;
-    for (const ByValue& v : report.by_value) {
-        if (v.value < band.low || v.value > band.high) continue;
-        m.jobs += v.jobs;
-        m.slowdown += v.slowdown * v.jobs;
-        m.bounded += v.bounded_slowdown * v.jobs;
-    }
-    if (m.jobs > 0) m.slowdown /= m.jobs, m.bounded /= m.jobs;
-    return m;
-}
-
-std::string table(const std::vector<Variant>& variants, const std::vector<Band>& bands) {
+std::string table(const std::vector<Variant>& variants, const std::vector<ValueClass>& classes) {
     size_t width = 8;
     for (const Variant& v : variants) width = std::max(width, v.name.size());
     std::string out = fmt::format("{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n",
@@ -210,13 +166,13 @@ std::string table(const std::vector<Variant>& variants, const std::vector<Band>&
     for (const bool bounded : {false, true}) {
         out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
         out += fmt::format("{:<{}}", "variant", width);
-        for (const Band& band : bands) out += fmt::format(" {:>12}", band.name());
+        for (const ValueClass& c : classes) out += fmt::format(" {:>12}", c.name());
         out += '\n';
         for (const Variant& v : variants) {
             if (!v.error.empty()) continue;
             out += fmt::format("{:<{}}", v.name, width);
-            for (const Band& band : bands) {
-                const BandMeans m = means_in(v.report, band);
+            for (const ValueClass& c : classes) {
+                const ClassMeans m = means_in(v.report, c);
                 out += m.jobs == 0 ? fmt::format(" {:>12}", "-")
                                    : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
             }
@@ -247,7 +203,7 @@ Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& job
     const auto plot = [&](const std::string& name, const auto& script) {
         return gnuplot(stem + "-" + name + "." + kind, [&](const std::string& output) { return script(output); });
     };
-    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, kind, output); }));
+    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, value_classes_of(jobs), kind, output); }));
     TRY(plot("utilisation", [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
     for (size_t i = 0; i < series.size(); ++i) {
         if (series[i].outcome->stays.size() > gantt_stays_max || providers.size() > gantt_providers_max) continue;
@@ -262,7 +218,7 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
     TRY_ASSIGN(const std::vector<SimJob> jobs, read_jobs(options.jobs));
     TRY_ASSIGN(const std::vector<SimProvider> providers, read_providers(options.providers));
     run_all(variants, jobs, providers, options);
-    const std::string text = table(variants, bands_of(jobs)), json = json_text(variants, options.alpha_s);
+    const std::string text = table(variants, value_classes_of(jobs)), json = json_text(variants, options.alpha_s);
     OutputFiles files;
     files.spare(options.jobs);
     files.spare(options.providers);
@@ -283,18 +239,15 @@ int marketsim_compare(int argc, char** argv) {
     CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run; "
                  "--k is varied for uniform pricing alone, --quantum for proportional_share.",
                  "marketsim compare");
-    const auto names = [](std::span<const std::string_view> all) {
-        return std::vector<std::string>(all.begin(), all.end());
-    };
     app.add_option("-j,--jobs", options.jobs, "job file")->required();
     app.add_option("-p,--providers", options.providers, "provider file")->required();
     app.add_option("-s,--solvers", options.solvers, "algorithms, with commas")
         ->delimiter(',')
-        ->check(CLI::IsMember(names(market::Solver::algorithms())))
+        ->transform(is_named(market::Solver::algorithm_named))
         ->capture_default_str();
     app.add_option("--pricings", options.pricings, "pricings, with commas")
         ->delimiter(',')
-        ->check(CLI::IsMember(names(market::Solver::pricings())))
+        ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
     const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most, const char* about) {
         app.add_option(name, to, about)->delimiter(',')->check(CLI::Range(least, most))->capture_default_str();

@@ -14,17 +14,25 @@ namespace {
 // Money as a JSON number: exact, because it is printed with at most six decimals.
 nlohmann::ordered_json money(Money m) { return nlohmann::ordered_json::parse(format_money(m)); }
 
-std::vector<std::string> texts(std::span<const std::string_view> names) { return {names.begin(), names.end()}; }
-
 }  // namespace
+
+CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
+    return {[find](std::string& text) -> std::string {
+                Result<std::string> name = find(text);
+                if (!name) return name.error().message;
+                text = std::move(*name);
+                return {};
+            },
+            ""};
+}
 
 void add_market_options(CLI::App& app, MarketRunOptions& options) {
     market::SolverOptions& solver = options.solver;
     app.add_option("-s,--solver", solver.algorithm, "the algorithm")
-        ->check(CLI::IsMember(texts(market::Solver::algorithms())))
+        ->transform(is_named(market::Solver::algorithm_named))
         ->capture_default_str();
     app.add_option("--pricing", solver.pricing, "the pricing")
-        ->check(CLI::IsMember(texts(market::Solver::pricings())))
+        ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
     app.add_option("--k", solver.k_permille, "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers")
         ->check(CLI::Range(0, 1000))
@@ -62,6 +70,21 @@ Result<std::vector<SimProvider>> read_providers(const std::string& path) {
     Result<std::vector<SimProvider>> providers = parse_providers(text);
     if (!providers) return wrap(path, std::move(providers).error());
     return providers;
+}
+
+Result<ImportConfig> read_import_config(const std::string& path) {
+    TRY_ASSIGN(const std::string text, read_text(path));
+    Result<ImportConfig> config = parse_import_config(text);
+    if (!config) return wrap(path, std::move(config).error());
+    return config;
+}
+
+Result<Imported> read_workload(const ImportConfig& config) {
+    if (!config.use_swf) return draw_workload(config);
+    TRY_ASSIGN(const SwfTrace trace, read_swf(config.trace));
+    Result<Imported> imported = import_trace(trace, config);
+    if (!imported) return wrap(config.trace, std::move(imported).error());
+    return imported;
 }
 
 std::string report_json(const RunReport& r, const MarketRunOptions& options, int64_t alpha_s) {

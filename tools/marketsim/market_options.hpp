@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "market/sim/import.hpp"
 #include "market/sim/report.hpp"
 
 namespace souk::tools {
 
+// The name as `find` has it; what it does not know is a usage error with its words.
+CLI::Validator is_named(Result<std::string> (*find)(const std::string& name));
 // Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the parsing.
 void add_market_options(CLI::App& app, sim::MarketRunOptions& options);
 // Whether the solver takes them.
@@ -18,6 +21,10 @@ Status check_market_options(const sim::MarketRunOptions& options);
 // Errors begin with the file's name.
 Result<std::vector<sim::SimJob>> read_jobs(const std::string& path);
 Result<std::vector<sim::SimProvider>> read_providers(const std::string& path);
+
+// The configuration of an import, and the workload that it gives.
+Result<sim::ImportConfig> read_import_config(const std::string& path);
+Result<sim::Imported> read_workload(const sim::ImportConfig& config);
 
 std::string report_json(const sim::RunReport& report, const sim::MarketRunOptions& options, int64_t alpha_s);
 

@@ -18,7 +18,7 @@ namespace {
 using namespace sim;
 
 constexpr const char* conventions = R"(Conventions:
-  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown run time (-1), jobs
+  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown submit or run time (-1), jobs
   without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job runs as
   long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
   none was requested; allocated: the other way round. --estimates user: the requested time, raised to the run time
@@ -77,7 +77,8 @@ std::string json_text(const Options& options, const Outcome& outcome) {
         {"estimates", options.estimates},
         {"jobs", m.jobs},
         {"dropped",
-         {{"unknown_run", outcome.dropped.unknown_run},
+         {{"unknown_submit", outcome.dropped.unknown_submit},
+          {"unknown_run", outcome.dropped.unknown_run},
           {"no_procs", outcome.dropped.no_procs},
           {"too_large", outcome.dropped.too_large}}},
         {"mean_wait_s", m.mean_wait_s},
@@ -96,12 +97,12 @@ std::string human_text(const Options& options, const Outcome& outcome) {
     const ReplayMetrics& m = outcome.metrics;
     const Dropped& d = outcome.dropped;
     return fmt::format(
-        "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of unknown run time, "
-        "{} without processors, {} too large)\nmean wait              {:.2f} s\nmean slowdown          {:.4f}\n"
+        "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of unknown submit time, "
+        "{} of unknown run time, {} without processors, {} too large)\nmean wait              {:.2f} s\nmean slowdown          {:.4f}\n"
         "mean bounded slowdown  {:.4f}\nmakespan               {} s\nutilisation            {:.4f}\n"
         "migrations             {}\nfreezes and thaws      {}\nCPU time               {:.4f} s ({:.4f} s of it the "
         "policy)\n",
-        options.policy, options.cpus, m.jobs, d.total(), d.unknown_run, d.no_procs, d.too_large, m.mean_wait_s,
+        options.policy, options.cpus, m.jobs, d.total(), d.unknown_submit, d.unknown_run, d.no_procs, d.too_large, m.mean_wait_s,
         m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation, outcome.schedule.migrations,
         outcome.schedule.freezes, process_cpu_time().seconds(), outcome.policy_cpu_s);
 }

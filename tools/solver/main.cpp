@@ -50,8 +50,8 @@ class Lines {
 
 constexpr size_t out_max = 1 << 20;  // of answers that wait for the commands that came with theirs
 
-int serve() {
-    market::SolverSession session;
+int serve(const market::SolverOptions& options) {
+    market::SolverSession session(options);
     Lines lines;
     std::string out;
     bool broken = false;  // nobody takes the answers
@@ -84,15 +84,28 @@ int serve() {
     return 0;
 }
 
+using market::SolverOptions;
+
+std::function<Status(const char*)> named(std::string& into, Result<std::string> (*find)(const std::string&)) {
+    return [&into, find](const char* text) -> Status {
+        TRY_ASSIGN(into, find(text));
+        return {};
+    };
+}
+
 int run(int argc, char** argv) {
+    SolverOptions options;
     const CommandLine line{
         tool,
         "[options] < COMMANDS",
         "Allocates jobs to providers: reads commands from stdin, one a line, and answers on stdout.",
-        {},
-        "Commands: info, aj id value memory cpus start run uid, dj id, uj id value, jmd id, jfd id,\n"
+        {{'s', "solver", "NAME", "the algorithm to begin with: greedy_migration (mig), the default, or proportional_share",
+          named(options.algorithm, market::Solver::algorithm_named)},
+         {0, "pricing", "NAME", "the pricing to begin with: critical, the default, first or uniform",
+          named(options.pricing, market::Solver::pricing_named)}},
+        "Commands: info, aj id value memory cpus start run [uid], dj id, uj id value, jmd id, jfd id,\n"
         "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, payment, lj, lp, reset,\n"
-        "set solver NAME (greedy_migration, proportional_share), set pricing NAME (critical, first, uniform), exit.\n"
+        "set solver NAME (greedy_migration or mig, proportional_share), set pricing NAME (critical, first, uniform), exit.\n"
         "What cannot be taken is answered by a line 'error: ...'.\n"};
     std::span<char*> rest;
     switch (parse(line, argc, argv, rest)) {
@@ -107,7 +120,7 @@ int run(int argc, char** argv) {
         complain(tool, std::string("no argument is expected, not '") + rest[0] + "'");
         return 2;
     }
-    return serve();
+    return serve(options);
 }
 }  // namespace
 }  // namespace souk::tools

@@ -10,6 +10,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
+#include "market/core/solver.hpp"
 #include "tools/souk/network.hpp"
 #include "tools/souk/verbs.hpp"
 
@@ -41,6 +42,10 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     const int64_t equal_part = std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(a.nodes), 16);
     o.memory_mb = a.memory_mb > 0 ? a.memory_mb : equal_part;
     o.check_ahead = a.check_ahead;
+    if (!a.solver.empty())
+        if (const auto name = market::Solver::algorithm_named(a.solver); !name) return wrap("--solver", name.error());
+    if (!a.pricing.empty())
+        if (const auto name = market::Solver::pricing_named(a.pricing); !name) return wrap("--pricing", name.error());
     o.solver = a.solver;
     o.pricing = a.pricing;
     if (!a.speeds.empty() && a.speeds.size() != a.nodes) return fail("--speeds needs one number per node");
