@@ -222,6 +222,7 @@ Status CriuSession::dump(const DumpOptions& options) {
     request.type = CRIU_REQ_TYPE__DUMP;
     request.opts = &o;
     phase_ = CriuPhase::dumping;
+    stopped_ = options.stopped;
     return send_request(socket_.get(), request);
 }
 
@@ -331,7 +332,9 @@ void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<Cr
     }
     if (script == "post-resume" && phase_ == CriuPhase::restore_ending && !refusing_) events.push_back({CriuEventKind::resumed, {}, root_});
     if (script == "pre-dump") events.push_back({CriuEventKind::pre_dump, {}, 0});
-    if (const Status s = answer_notify(true); !s) end(CriuEventKind::lost, s.error().message, events);
+    // Asked for what is to be left to others, between the stop and the first look (CRIU criu/cr-dump.c).
+    const bool fit = script != "query-ext-files" || !stopped_ || stopped_().has_value();
+    if (const Status s = answer_notify(fit); !s) end(CriuEventKind::lost, s.error().message, events);
 }
 
 void CriuSession::on_final(bool success, const std::string& first_error, pid_t root, std::vector<CriuEvent>& events) {

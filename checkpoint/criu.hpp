@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,8 @@ struct DumpOptions {
     // may be refused at its hold or ended with its capsule, never answered with true: CRIU would serve the pages
     // itself.
     bool lazy = false;
+    // Called when every process stands still and CRIU has not looked at what they have open yet. An error ends the dump.
+    std::function<Status()> stopped;
 };
 
 struct RestoreOptions {
@@ -114,6 +117,7 @@ class CriuSession {
     std::string version_, log_name_;
     pid_t root_ = 0;
     size_t ends_ = 0;
+    std::function<Status()> stopped_;
 };
 
 // CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200 characters. Pure.

@@ -274,6 +274,7 @@ class Cell {
     Status make_port();
     void find_port(bool held_by_dump);
     Status shut_in();
+    Status shut_within();
     Status hold_frames();
     Status shut_out();
     void open_port();

@@ -304,6 +304,7 @@ void Cell::dump(double link_bytes_per_s) {
     options.terminal = terminal_;
     options.tcp = job_.spec.tcp;
     options.lazy = form_ != MoveForm::stop_and_copy;
+    if (port_) options.stopped = [this] { return shut_within(); };
     if (auto shut = shut_in(); !shut) return refuse(shut.error().message);
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell, fourth part: the network interface of a job with a network of its own. While such a job is dumped nothing
-// reaches it (from before CRIU looks at its connections), and from the moment that it stands frozen nothing of it gets
-// out either: what dies where it was says nothing. What is sent to it meanwhile is held, and follows it. Its copy is
+// reaches it (from before CRIU looks at its connections), from the moment that it stands still its processes do not reach
+// each other over loopback, and once it is dumped nothing of it gets out either: what dies where it was says nothing. What is sent to it meanwhile is held, and follows it. Its copy is
 // cut off in the same way until it is told to run; then the address is there.
 #include <poll.h>
 
@@ -76,6 +76,16 @@ Status Cell::hold_frames() {
     if (!site_.network) return fail("this node has no network for jobs any more");
     TRY_ASSIGN(frames_, FrameHold::open(*port_, site_.network->bridge));
     TRY_ASSIGN(frames_watch_, site_.loop->watch(frames_->fd(), POLLIN, [this](short) { frames_->on_readable(); }));
+    return {};
+}
+
+// Its processes do not reach each other. A kernel that cannot do that moves jobs without such connections all the same.
+Status Cell::shut_within() {
+    if (!port_) return {};
+    TRY(port_->arm());
+    if (auto shut = port_->shut(FrameWay::within); !shut)
+        site_.log->limited("loopback", Loop::now(), Level::warning, "connections within a job may break when it moves",
+                           {{"error", shut.error()}});
     return {};
 }
 

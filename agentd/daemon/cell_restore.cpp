@@ -71,6 +71,8 @@ void Cell::begin_restore() {
         restore_late_ = true;
         return tell(CellEvent::Kind::restore_held);
     }
+    // Not before: CRIU has looked at what the kernel can, over loopback too.
+    if (auto shut = shut_within(); !shut) return criu_failed(shut.error().message);
     RestoreOptions options;
     options.keys = *std::exchange(stdio_keys_, std::nullopt);
     options.lazy = sink_.has_value();

@@ -2,6 +2,7 @@
 #include "kernel/sys/frame_gate.hpp"
 
 #include <linux/bpf.h>
+#include <linux/pkt_cls.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -23,26 +24,31 @@ constexpr bpf_insn insn(int code, int dst, int src, int off, int imm) {
     return i;
 }
 
-// Drops while map[way] is not 0.
+// Drops while map[way] is not 0; within: not what has CRIU's mark.
 Result<Fd> load(int map, FrameWay way) {
+    const bool within = way == FrameWay::within;
+    const int drop = within ? TC_ACT_SHOT : XDP_DROP, pass = within ? TC_ACT_UNSPEC : XDP_PASS;
     const bpf_insn code[] = {
+        // Both kinds of context have 4 bytes there, and only the classifier's are a mark.
+        insn(BPF_LDX | BPF_MEM | BPF_W, BPF_REG_6, BPF_REG_1, within ? offsetof(__sk_buff, mark) : offsetof(xdp_md, rx_queue_index), 0),
         insn(BPF_ST | BPF_MEM | BPF_W, BPF_REG_10, 0, -4, static_cast<int>(way)),
         insn(BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0),
         insn(BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0, -4),
         insn(BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, map),
         insn(0, 0, 0, 0, 0),  // the upper half of that
         insn(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_map_lookup_elem),
-        insn(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 4, 0),
+        insn(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 5, 0),
         insn(BPF_LDX | BPF_MEM | BPF_W, BPF_REG_1, BPF_REG_0, 0, 0),
-        insn(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_1, 0, 2, 0),
-        insn(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, XDP_DROP),
+        insn(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_1, 0, 3, 0),
+        insn(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_6, 0, 2, within ? static_cast<int>(criu_mark) : -1),
+        insn(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, drop),
         insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
-        insn(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, XDP_PASS),
+        insn(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, pass),
         insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
     };
     static constexpr char license[] = "GPL";
     bpf_attr attr{};
-    attr.prog_type = BPF_PROG_TYPE_XDP;
+    attr.prog_type = within ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP;
     attr.insns = reinterpret_cast<uint64_t>(code);
     attr.insn_cnt = std::size(code);
     attr.license = reinterpret_cast<uint64_t>(license);
@@ -62,7 +68,7 @@ Result<FrameGate> FrameGate::create() {
     attr.max_entries = std::size(g.programs_);
     g.map_ = Fd(bpf(BPF_MAP_CREATE, attr));
     if (!g.map_) return fail_errno("make a BPF map", errno);
-    for (const FrameWay way : {FrameWay::to_job, FrameWay::from_job}) {
+    for (const FrameWay way : all_ways) {
         TRY_ASSIGN(g.programs_[static_cast<size_t>(way)], load(g.map_.get(), way));
     }
     return g;

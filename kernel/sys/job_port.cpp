@@ -4,6 +4,8 @@
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
+#include <linux/pkt_cls.h>
+#include <linux/pkt_sched.h>
 #include <linux/sockios.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -20,6 +22,8 @@ namespace {
 
 constexpr const char* inner_name = "eth0";
 constexpr int inner_index = 100;  // the same everywhere: what a job remembers of it stays true
+constexpr int loopback_index = 1;
+constexpr uint32_t gate_preference = 0x534b;  // among filters that a job may have set itself
 
 void be32(std::string& out, uint32_t n) {
     for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(n >> shift);
@@ -189,9 +193,40 @@ Status JobPort::attach(const Netlink& where, int link, int program) const {
     return where.ask(std::move(request));
 }
 
+// Where loopback sends, in a qdisc that only carries classifiers and stays. program -1: none.
+Status JobPort::attach_within(int program) const {
+    tcmsg head{};
+    head.tcm_family = AF_UNSPEC;
+    head.tcm_ifindex = loopback_index;
+    if (program >= 0) {
+        tcmsg carrier = head;
+        carrier.tcm_handle = TC_H_MAKE(TC_H_CLSACT, 0);
+        carrier.tcm_parent = TC_H_CLSACT;
+        NetlinkRequest request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, carrier);
+        request.put(TCA_KIND, std::string("clsact"));
+        if (auto made = inside_.ask(std::move(request)); !made && made.error().code != EEXIST) return made;
+    }
+    head.tcm_handle = 1;
+    head.tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
+    head.tcm_info = TC_H_MAKE(gate_preference << 16, __builtin_bswap16(ETH_P_ALL));
+    NetlinkRequest request(program >= 0 ? RTM_NEWTFILTER : RTM_DELTFILTER, program >= 0 ? NLM_F_CREATE : 0, head);
+    request.put(TCA_KIND, std::string("bpf"));
+    if (program < 0) {
+        auto gone = inside_.ask(std::move(request));
+        return gone || gone.error().code == ENOENT || gone.error().code == EINVAL ? Status{} : gone;  // there was none
+    }
+    const size_t options = request.open(TCA_OPTIONS);
+    request.put(TCA_BPF_FD, static_cast<uint32_t>(program));
+    request.put(TCA_BPF_NAME, std::string("souk_gate"));
+    request.put(TCA_BPF_FLAGS, static_cast<uint32_t>(TCA_BPF_FLAG_ACT_DIRECT));
+    request.close(options);
+    return inside_.ask(std::move(request));
+}
+
 Status JobPort::arm() {
     if (gate_) return {};
     TRY_ASSIGN(FrameGate gate, FrameGate::create());
+    within_ = attach_within(gate.program(FrameWay::within));
     TRY(attach(inside_, inner_, gate.program(FrameWay::to_job)));
     TRY(attach(outside_, outer_, gate.program(FrameWay::from_job)));
     gate_ = std::move(gate);
@@ -200,17 +235,19 @@ Status JobPort::arm() {
 
 Status JobPort::shut(FrameWay way) {
     MUST(gate_.has_value());
+    if (way == FrameWay::within && !within_) return wrap("a gate on loopback", within_.error());
     return gate_->set(way, true);
 }
 
 Status JobPort::open() {
     if (!gate_) return disarm();
-    TRY(gate_->set(FrameWay::to_job, false));
-    return gate_->set(FrameWay::from_job, false);
+    for (const FrameWay way : all_ways) TRY(gate_->set(way, false));
+    return {};
 }
 
 Status JobPort::disarm() {
     gate_.reset();
+    TRY(attach_within(-1));
     TRY(attach(inside_, inner_, -1));
     return attach(outside_, outer_, -1);
 }

@@ -5,7 +5,8 @@
 // alive.
 //
 // For a move frames are stopped each way by a FrameGate, so that the connections of a frozen job stand still, and what
-// is left of it where it was says nothing any more: arm() makes that possible, shut() does it, open() ends it, disarm()
+// is left of it where it was says nothing any more; those between its own processes too (FrameWay::within), of which CRIU
+// takes down one end after the other, and a copy's first end must not speak to a second that is not there yet: arm() makes that possible, shut() does it, open() ends it, disarm()
 // takes the cost of it off again. Once attached, gates stay as they are if their daemon ends; who finds the port again
 // opens them.
 #pragma once
@@ -35,14 +36,14 @@ std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
 
 class JobPort {
   public:
-    // In a fresh namespace. shut: nothing passes either way until open().
+    // In a fresh namespace. shut: nothing passes to or from the job until open().
     static Result<JobPort> make(const JobNetwork& network, Ipv4 address, const std::string& name, int net_namespace,
                                 bool shut);
     // One that is there, its gates in whatever state.
     static Result<JobPort> find(Ipv4 address, const std::string& name, int net_namespace);
 
     Status arm();
-    Status shut(FrameWay way);  // arm() first
+    Status shut(FrameWay way);  // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
     Status open();
     Status disarm();
     Status announce() const;
@@ -58,6 +59,7 @@ class JobPort {
     Status build(const JobNetwork& network, const std::string& name, int net_namespace, bool shut);
     Status look_up(const std::string& name, int net_namespace);
     Status attach(const Netlink& where, int link, int program) const;
+    Status attach_within(int program) const;
 
     Ipv4 address_;
     HardwareAddress hardware_{};
@@ -65,6 +67,7 @@ class JobPort {
     SlowFd speaker_;  // a packet socket inside
     int outer_ = 0, inner_ = 0;
     std::optional<FrameGate> gate_;  // while armed
+    Status within_;                  // whether it stands on loopback too
 };
 
 }  // namespace souk

@@ -310,6 +310,91 @@ def test_jobs_have_addresses_of_their_own_from_their_home(market):
     until("nothing is left of their interfaces", lambda: not any(ports(market, n) for n in market.nodes()))
 
 
+# ---- connections between a job's own processes
+
+# One end has said all that it has to, and hears what the other says for each line of input.
+HALF_CLOSED = """
+import os, socket, sys
+door = socket.create_server(('127.0.0.1', 0))
+ear = socket.create_connection(door.getsockname()); mouth, _ = door.accept(); door.close()
+ear.shutdown(socket.SHUT_WR)
+assert mouth.recv(1) == b''
+pid = os.fork()
+if pid == 0:
+    mouth.close()
+    for line in ear.makefile(): print(line, end='', flush=True)
+    os._exit(7)
+ear.close()
+print('ready', flush=True)
+for i, line in enumerate(sys.stdin): mouth.sendall(b'%d %s' % (i, line.encode()))
+mouth.close()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+# Both ends send until nothing goes any more. For each line of input all of that is read, and the buffers are filled again.
+FULL = """
+import socket, sys
+door = socket.create_server(('127.0.0.1', 0))
+ends = [socket.create_connection(door.getsockname())]; ends.append(door.accept()[0]); door.close()
+for e in ends: e.setblocking(False)
+sent, got = [0, 0], [0, 0]
+turn = bytes(i * 2654435761 >> 24 & 255 for i in range(1 << 16))
+def piece(at, n): at %= 1 << 16; return (turn[at:] + turn)[:n]
+def fill():
+    for i, e in enumerate(ends):
+        try:
+            while True: sent[i] += e.send(piece(sent[i], 50021))
+        except BlockingIOError: pass
+def empty(e, i):
+    while got[i] < sent[1 - i]:
+        e.setblocking(True)
+        data = e.recv(sent[1 - i] - got[i])
+        e.setblocking(False)
+        assert data, 'the connection was closed'
+        while data:
+            part, data = data[:65536], data[65536:]
+            assert part == piece(got[i], len(part)), 'other bytes than were sent'
+            got[i] += len(part)
+fill(); print('ready', flush=True)
+for i, line in enumerate(sys.stdin):
+    empty(ends[0], 0); empty(ends[1], 1)
+    fill(); print(i, line, end='', flush=True)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("form", ["safe", "fast"])
+@pytest.mark.parametrize("program", [HALF_CLOSED, FULL], ids=["half closed", "full buffers"])
+def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(market, program, form):
+    job = market.srun("-p", 50, "--net=own", "--move", form, "--checkpoint-every", "1s", "/usr/bin/python3", "-c", program,
+                      stdin=subprocess.PIPE)
+    job.printed(1)
+    told = []
+
+    def goes_on(word):
+        ask(job, word)
+        told.append(f"{len(told)} {word}")
+        job.printed(1 + len(told))
+        assert bytes(job.out).decode().splitlines() == ["ready", *told]
+
+    for i in range(5):
+        move(market, job, elsewhere(market, job))
+        goes_on("moved")
+        there = elsewhere(market, job)
+        market.tool("marketctl", "--hold", "freeze", job.id)
+        market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
+        market.tool("marketctl", "--hold", "thaw", job.id, there)
+        market.until_runs(job.id, there)
+        goes_on("thawed")
+    until("a checkpoint lies at its home", lambda: "checkpoint_node" in market.job(job.id))
+    goes_on("written down")
+    last = market.job(job.id)
+    assert last["failed_moves"] == 0 and last["migrations"] + last["freezes"] >= 10, last
+    market.kill_daemon(last["where"])
+    goes_on("its daemon died")
+    job.process.stdin.close()
+    assert job.wait() == 7
+
+
 def ports(market, node):
     """The ends of jobs' interfaces in a node's namespace."""
     return market.in_netns(node, lambda: [n for _, n in socket.if_nameindex() if n.startswith("sj")])

@@ -161,6 +161,46 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
 }
 END_TEST
 
+START_TEST(a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it) {
+    UNIT_SKIP_IF(impossible());
+    Rig rig;
+    JobPort port = rig.make(false);
+    ifinfomsg up{};
+    up.ifi_index = 1;
+    up.ifi_flags = up.ifi_change = IFF_UP;
+    ck_assert(Netlink::open_in(rig.job.get())->ask(NetlinkRequest(RTM_NEWLINK, 0, up)).has_value());
+    const Fd a = rig.udp_inside();
+    Fd b, marked;
+    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
+                  b = Fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+                  marked = Fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+                  return {};
+              }).has_value());
+    ck_assert(::setsockopt(marked.get(), SOL_SOCKET, SO_MARK, &criu_mark, sizeof criu_mark) == 0);
+    // What the gate drops, the sender hears of: sendto itself says so, or that it is gone.
+    const auto passes = [&](const Fd& from) {
+        const sockaddr_in to = Rig::end(rig.address);
+        (void)::sendto(from.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+        pollfd p{a.get(), POLLIN, 0};
+        char byte = 0;
+        return ::poll(&p, 1, 0) == 1 && ::recv(a.get(), &byte, 1, 0) == 1;
+    };
+    ck_assert(passes(b) && passes(marked));
+    ck_assert(port.arm().has_value() && passes(b) && passes(marked));
+    const Status shut = port.shut(FrameWay::within);
+    ck_assert_msg(shut.has_value(), "%s", shut ? "" : shut.error().message.c_str());
+    ck_assert(!passes(b) && passes(marked));
+    ck_assert(port.open().has_value() && passes(b));
+    ck_assert(port.shut(FrameWay::within).has_value() && !passes(b));
+    port = *JobPort::find(rig.address, rig.name, rig.job.get());  // its daemon dies
+    ck_assert(!passes(b) && passes(marked));
+    ck_assert(port.open().has_value() && passes(b));
+    ck_assert(port.disarm().has_value() && passes(b));  // also if there is none
+    ck_assert(port.arm().has_value() && port.shut(FrameWay::within).has_value() && !passes(b));
+    ck_assert(port.disarm().has_value() && passes(b));
+}
+END_TEST
+
 START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over) {
     UNIT_SKIP_IF(impossible());
     Rig rig;
@@ -248,6 +288,7 @@ UNIT_SUITE(job_port, frames_for_a_job_are_told_from_others_and_from_its_own_from
            what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone,
            addresses_and_ranges_are_read_strictly, an_announcement_names_the_address_and_its_hardware_twice,
            gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
+           a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it,
            a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over);
 
 }  // namespace
