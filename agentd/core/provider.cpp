@@ -22,19 +22,83 @@ Status good_price(Money reserve) {
     return fail("price " + format_money(reserve) + " is not from 0 to " + format_money(money_max));
 }
 Status good_speed(int64_t speed) { return in_range("speed", speed, 1, provider_speed_max, "; 100 is a standard machine"); }
-}  // namespace
 
-Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecord record) {
-    MUST(valid_node_name(node) && machine.cpus >= 1 && machine.memory_mb >= 1);
+Status good_record(const ProviderRecord& record) {
     TRY(good_price(record.reserve));
     TRY(good_speed(record.speed));
     TRY(in_range("cpus", record.cpus, 1, INT32_MAX));
     TRY(in_range("memory", record.memory_mb, 1, INT64_MAX));
-    auto frames = TimeFrames::parse(record.frames);
-    if (!frames) return wrap("time frames", frames.error());
+    return {};
+}
+
+// One thing that the owner can set, in both records, as text.
+struct Setting {
+    const char* name;
+    uint32_t bit;
+    std::string (*text)(const ProviderRecord&);
+    void (*copy)(const ProviderRecord& from, ProviderRecord& to);
+};
+const Setting settings[] = {
+    {"price", set_price_bit, [](const ProviderRecord& r) { return format_money(r.reserve); },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.reserve = from.reserve; }},
+    {"speed", set_speed_bit, [](const ProviderRecord& r) { return std::to_string(r.speed); },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.speed = from.speed; }},
+    {"cpus", set_cpus_bit, [](const ProviderRecord& r) { return std::to_string(r.cpus); },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.cpus = from.cpus; }},
+    {"memory", set_memory_bit, [](const ProviderRecord& r) { return std::to_string(r.memory_mb); },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.memory_mb = from.memory_mb; }},
+    {"frames", set_frames_bit, [](const ProviderRecord& r) { return r.frames; },
+     [](const ProviderRecord& from, ProviderRecord& to) {
+         if (std::exchange(to.frames, from.frames) == from.frames) return;
+         to.by_hand = false;  // new frames rule from now on
+         to.since_unix_s = 0;
+     }},
+    {"market", set_market_bit, [](const ProviderRecord& r) { return std::string(r.on_market ? "on" : "off"); },
+     [](const ProviderRecord& from, ProviderRecord& to) {
+         if (!to.by_hand) to.on_market = from.on_market;  // else the word holds until the next edge of a frame
+     }},
+};
+
+// What counts of a kept record: what the owner set; all else is the configuration's.
+ProviderRecord joined(const ProviderRecord& file, ProviderRecord kept) {
+    if (!(kept.set & set_told)) {
+        kept.set = set_told;
+        for (const Setting& s : settings)
+            if (s.text(kept) != s.text(file)) kept.set |= s.bit;
+    }
+    for (const Setting& s : settings)
+        if (!(kept.set & s.bit)) s.copy(file, kept);
+    return kept;
+}
+}  // namespace
+
+Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecord file, std::optional<ProviderRecord> kept) {
+    MUST(valid_node_name(node) && machine.cpus >= 1 && machine.memory_mb >= 1);
+    const auto good_frames = [](ProviderRecord& record) -> Result<TimeFrames> {
+        TRY(good_record(record));
+        auto frames = TimeFrames::parse(record.frames);
+        if (!frames) return wrap("time frames", frames.error());
+        record.frames = frames->text();
+        return frames;
+    };
+    TRY(good_frames(file));
+    file.cpus = std::min(file.cpus, machine.cpus);
+    file.memory_mb = std::min(file.memory_mb, machine.memory_mb);
+    ProviderRecord record = kept ? joined(file, std::move(*kept)) : file;
     record.cpus = std::min(record.cpus, machine.cpus);
     record.memory_mb = std::min(record.memory_mb, machine.memory_mb);
-    return Provider(std::move(node), std::move(machine), std::move(record), std::move(*frames));
+    TRY_ASSIGN(TimeFrames frames, good_frames(record));
+    return Provider(std::move(node), std::move(machine), std::move(file), std::move(record), std::move(frames));
+}
+
+std::vector<Provider::Override> Provider::overrides() const {
+    std::vector<Override> all;
+    for (const Setting& s : settings) {
+        if (!(record_.set & s.bit) || s.text(record_) == s.text(file_)) continue;
+        if (s.bit == set_market_bit && !frames_.always()) continue;  // the frames say
+        all.push_back({s.name, s.text(record_), s.text(file_)});
+    }
+    return all;
 }
 
 ProviderReport Provider::report() const {
@@ -105,30 +169,39 @@ int64_t Provider::tick(WallTime wall, Outputs& out) {
 void Provider::market(bool on, WallTime wall, Outputs& out) {
     record_.by_hand = !frames_.always();
     record_.since_unix_s = record_.by_hand ? wall.unix_s : 0;
+    record_.set |= set_market_bit;
     turn(on, out);
+}
+
+template <class T>
+void Provider::assign(T ProviderRecord::*field, T value, uint32_t bit, bool set, Outputs& out) {
+    const ProviderRecord before = record_;
+    record_.*field = value;
+    record_.set = set ? record_.set | bit : record_.set & ~bit;
+    if (record_ != before) changed(out);
 }
 
 Status Provider::set_price(Money reserve, Outputs& out) {
     TRY(good_price(reserve));
-    if (std::exchange(record_.reserve, reserve) != reserve) changed(out);
+    assign(&ProviderRecord::reserve, reserve, set_price_bit, true, out);
     return {};
 }
 
 Status Provider::set_speed(int64_t speed, Outputs& out) {
     TRY(good_speed(speed));
-    if (std::exchange(record_.speed, speed) != speed) changed(out);
+    assign(&ProviderRecord::speed, speed, set_speed_bit, true, out);
     return {};
 }
 
 Status Provider::set_cpus(int64_t cpus, Outputs& out) {
     TRY(in_range("cpus", cpus, 1, machine_.cpus, ", which is what this machine has"));
-    if (std::exchange(record_.cpus, static_cast<int32_t>(cpus)) != cpus) changed(out);
+    assign(&ProviderRecord::cpus, static_cast<int32_t>(cpus), set_cpus_bit, true, out);
     return {};
 }
 
 Status Provider::set_memory(int64_t memory_mb, Outputs& out) {
     TRY(in_range("memory", memory_mb, 1, machine_.memory_mb, " MB, which is what this machine has"));
-    if (std::exchange(record_.memory_mb, memory_mb) != memory_mb) changed(out);
+    assign(&ProviderRecord::memory_mb, memory_mb, set_memory_bit, true, out);
     return {};
 }
 
@@ -138,7 +211,34 @@ Status Provider::set_frames(std::string_view text, WallTime wall, Outputs& out) 
     record_.frames = frames_.text();
     record_.by_hand = false;
     record_.since_unix_s = 0;
+    record_.set |= set_frames_bit;
+    if (frames_.always()) record_.set |= set_market_bit;  // the word put it on the market
     turn(frames_.contains(wall.second_of_week), out);
+    return {};
+}
+
+Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
+    if (name == "price") {
+        assign(&ProviderRecord::reserve, file_.reserve, set_price_bit, false, out);
+    } else if (name == "speed") {
+        assign(&ProviderRecord::speed, file_.speed, set_speed_bit, false, out);
+    } else if (name == "cpus") {
+        assign(&ProviderRecord::cpus, file_.cpus, set_cpus_bit, false, out);
+    } else if (name == "memory") {
+        assign(&ProviderRecord::memory_mb, file_.memory_mb, set_memory_bit, false, out);
+    } else if (name == "frames" || name == "market") {
+        if (name == "frames") {
+            TRY_ASSIGN(frames_, TimeFrames::parse(file_.frames));
+            record_.frames = file_.frames;
+            record_.set &= ~set_frames_bit;
+        }
+        record_.set &= ~set_market_bit;
+        record_.by_hand = false;
+        record_.since_unix_s = 0;
+        turn(frames_.always() ? file_.on_market : frames_.contains(wall.second_of_week), out);
+    } else {
+        return fail("'" + std::string(name) + "' cannot be unset: price, speed, cpus, memory, frames or market");
+    }
     return {};
 }
 

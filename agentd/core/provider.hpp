@@ -5,9 +5,13 @@
 //
 // On the market or not: at the edge of a time frame the node joins or leaves by itself; `market` (the owner by hand)
 // holds until the next edge, also over a restart of the daemon. With "always" there is no edge: the word holds.
+//
+// What the owner said (set, market) holds over what the configuration says, until `unset`; everything else is what the
+// configuration says at each start.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -30,6 +34,12 @@ struct WallTime {
     int32_t second_of_week = 0;  // local, from Monday 00:00
 };
 
+// What the owner can set, as bits of ProviderRecord::set.
+enum OwnerSet : uint32_t {
+    set_price_bit = 1, set_speed_bit = 2, set_cpus_bit = 4, set_memory_bit = 8, set_frames_bit = 16, set_market_bit = 32,
+    set_told = 1u << 31,  // missing: a record of a version that did not keep this
+};
+
 // What is kept on disk.
 struct ProviderRecord {
     Money reserve;
@@ -40,6 +50,7 @@ struct ProviderRecord {
     bool on_market = true;   // as it stood last
     bool by_hand = false;    // `on_market` is the owner's word and holds until the next edge
     int64_t since_unix_s = 0;  // of `by_hand`: when it was said
+    uint32_t set = set_told;   // which of these are the owner's word (OwnerSet)
     bool operator==(const ProviderRecord&) const = default;
 };
 
@@ -66,9 +77,11 @@ using Outputs = std::vector<Output>;
 
 class Provider {
   public:
-    // `record` is the one from disk, or the configuration's. Errors: a value of it that no setter would take; what the
-    // machine does not have any more (CPUs, memory) is cut down instead.
-    static Result<Provider> create(NodeName node, Hardware machine, ProviderRecord record);
+    // `file`: what the configuration says; `kept`: the record from disk, if there is one: of it counts what the owner
+    // set. Of a record that does not tell what that is, all that differs counts. Errors: a value that no setter would
+    // take; what the machine does not have any more (CPUs, memory) is cut down instead.
+    static Result<Provider> create(NodeName node, Hardware machine, ProviderRecord file,
+                                   std::optional<ProviderRecord> kept = std::nullopt);
 
     // Once, before anything else: where the frames stand now.
     void started(WallTime wall, provider::Outputs& out);
@@ -85,6 +98,15 @@ class Provider {
     Status set_cpus(int64_t cpus, provider::Outputs& out);
     Status set_memory(int64_t memory_mb, provider::Outputs& out);
     Status set_frames(std::string_view text, WallTime wall, provider::Outputs& out);
+    // Back to what the configuration says: price, speed, cpus, memory, frames or market.
+    Status unset(std::string_view name, WallTime wall, provider::Outputs& out);
+
+    // What the owner's word holds at another value than the configuration says.
+    struct Override {
+        std::string name, value, file;
+        bool operator==(const Override&) const = default;
+    };
+    std::vector<Override> overrides() const;
 
     // Why this node cannot take jobs whatever its owner wants; empty when it can.
     void set_cannot(std::string why, provider::Outputs& out);
@@ -98,19 +120,23 @@ class Provider {
     ProviderReport report() const;
 
   private:
-    Provider(NodeName node, Hardware machine, ProviderRecord record, TimeFrames frames)
+    Provider(NodeName node, Hardware machine, ProviderRecord file, ProviderRecord record, TimeFrames frames)
         : node_(std::move(node)),
           machine_(std::move(machine)),
+          file_(std::move(file)),
           record_(std::move(record)),
           frames_(std::move(frames)) {}
     void changed(provider::Outputs& out) const;
     void turn(bool on, provider::Outputs& out);
     void accepting(provider::Outputs& out) const;
     bool edge_since_word(WallTime wall) const;
+    // Takes a value as the owner's word, or as none.
+    template <class T>
+    void assign(T ProviderRecord::*field, T value, uint32_t bit, bool set, provider::Outputs& out);
 
     NodeName node_;
     Hardware machine_;
-    ProviderRecord record_;
+    ProviderRecord file_, record_;
     TimeFrames frames_;
     std::string cannot_;
     LoadReading load_, told_;

@@ -27,6 +27,7 @@
 #include "bpf/load.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/statedb.hpp"
+#include "kernel/sys/user_share.hpp"
 #include "market/store/receipts.hpp"
 
 namespace souk {
@@ -117,6 +118,7 @@ class Agent {
     void stdio_winch(const wire::StdioWinch& winch);
 
     // agent_tools.cpp: sessions on the unix socket
+    static UserShare::Bounds tool_bounds();
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
     const std::string& user_name(uint32_t uid);
@@ -152,6 +154,7 @@ class Agent {
     Watch child_watch_;
     Fd children_;
     Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_, hold_timer_, seen_timer_;
+    UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;

@@ -304,6 +304,7 @@ Hardware Agent::hardware() const {
 
 Status Agent::open_provider() {
     ProviderRecord record;
+    std::optional<ProviderRecord> kept;
     record.reserve = config_.price;
     record.speed = config_.speed;
     const Hardware m = hardware();
@@ -313,10 +314,12 @@ Status Agent::open_provider() {
     record.on_market = config_.on_market;
     TRY_ASSIGN(const auto stored, db_->load("provider"));
     for (const auto& row : stored) {
-        TRY_ASSIGN(record, wire::unpack<ProviderRecord>(row.value));
+        TRY_ASSIGN(kept, wire::unpack<ProviderRecord>(row.value));
     }
-    TRY_ASSIGN(Provider provider, Provider::create(config_.node, m, record));
+    TRY_ASSIGN(Provider provider, Provider::create(config_.node, m, record, kept));
     provider_ = std::make_unique<Provider>(std::move(provider));
+    for (const Provider::Override& o : provider_->overrides())
+        log_.notice("what pvdctl set holds, not the configuration", {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
     provider_step([](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
     return {};
 }
@@ -422,7 +425,7 @@ Status Agent::listen() {
     auto tcp = listen_stream(address, 1024, 0600, listen_patience);
     if (!tcp) return wrap("listen on " + config_.listen, tcp.error());
     TRY_ASSIGN(peers_listener_, loop_.listen(std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
-    TRY_ASSIGN(const Address path, Address::parse(config_.socket));
+    TRY_ASSIGN(const Address path, Address::parse("unix:" + config_.socket));
     // Every user may submit; who calls is the kernel's word.
     auto local = listen_stream(path, 1024, 0666, listen_patience);
     if (!local) return wrap("listen on " + config_.socket, local.error());

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: the unix socket. Submissions, and the answers to pvdctl.
 #include <pwd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "agentd/daemon/agent.hpp"
@@ -15,7 +17,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t sessions_max = 8192, users_max = 4096;
+constexpr size_t users_max = 4096;
 
 // The caller's supplementary groups, as of connect().
 std::vector<uint32_t> peer_groups(int fd) {
@@ -33,6 +35,14 @@ std::vector<uint32_t> peer_groups(int fd) {
 
 }  // namespace
 
+// As many as the open files of this daemon allow, which jobs and other agents need too.
+UserShare::Bounds Agent::tool_bounds() {
+    constexpr size_t sessions_max = 8192;
+    rlimit files{};
+    const size_t all = ::getrlimit(RLIMIT_NOFILE, &files) < 0 ? sessions_max : std::clamp<size_t>(files.rlim_max / 2, 64, sessions_max);
+    return {.all = all, .reserve = all / 8, .each = all / 4};
+}
+
 // Asked once: a look-up reads files, or a network.
 const std::string& Agent::user_name(uint32_t uid) {
     const auto known = user_names_.find(uid);
@@ -45,11 +55,15 @@ const std::string& Agent::user_name(uint32_t uid) {
 }
 
 void Agent::accept_tool(Fd socket) {
-    if (sessions_.size() >= sessions_max) 
-        return log_.limited("tool", Loop::now(), Level::warning, "too many tools are connected: refused one more");
     const auto who = peer_cred(socket.get());
     if (!who) return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"error", who.error()}});
-    auto session = std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()));
+    auto place = tools_share_.take(who->uid);
+    if (!place) {
+        wire::send_last_word(socket.get(), place.error().message);
+        return log_.limited("tool of " + std::to_string(who->uid), Loop::now(), Level::warning, "refused a tool",
+                            {{"uid", int64_t{who->uid}}, {"error", place.error()}});
+    }
+    auto session = std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()), std::move(*place));
     if (auto opened = session->open(loop_, std::move(socket)); !opened)
         return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"error", opened.error()}});
     sessions_.emplace(session.get(), session);
@@ -121,6 +135,10 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
             }
         });
         if (!done) return refuse(done.error().message);
+    } else if (request.verb == "provider-unset") {
+        if (request.args.size() != 1) return refuse("unset needs a name");
+        provider_step([&](Provider& p, provider::Outputs& out) { done = p.unset(request.args[0], wall_now(), out); });
+        if (!done) return refuse(done.error().message);
     } else if (request.verb != "provider-status") {
         return refuse("unknown request " + request.verb);
     }
@@ -141,6 +159,10 @@ std::string Agent::provider_json() const {
     j.field("load_source", r.load_source).field("frames", provider_->record().frames).field("cannot", r.cannot);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
     if (seen_.seq > 0) j.field("ledger_seen", seen_.text());
+    j.key("set_by_owner").begin_array();
+    for (const Provider::Override& o : provider_->overrides())
+        j.begin_object().field("name", o.name).field("value", o.value).field("configuration", o.file).end_object();
+    j.end_array();
     return j.end_object().take();
 }
 

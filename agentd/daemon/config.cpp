@@ -2,12 +2,16 @@
 #include "agentd/daemon/config.hpp"
 
 #include <fcntl.h>
+#include <net/if.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "kernel/sys/cgroup.hpp"
 #include "kernel/sys/fd.hpp"
 #include "kernel/sys/settings.hpp"
+#include "kernel/sys/socket.hpp"
 
 namespace souk {
 namespace {
@@ -22,6 +26,8 @@ Status check_network(const NetworkKeys& k, Config& c) {
         return fail("job_gateway and job_addresses need job_network");
     if (k.network.empty()) return {};
     JobNetwork n;
+    if (k.bridge.size() >= IFNAMSIZ || k.bridge.find_first_of("/: \t") != std::string::npos || k.bridge == "." || k.bridge == "..")
+        return fail("job_bridge: '" + k.bridge + "' cannot be the name of an interface (15 bytes at most)");
     n.bridge = k.bridge;
     auto range = parse_ipv4_range(k.network);
     if (!range) return wrap("job_network", range.error());
@@ -66,14 +72,24 @@ Status check(Config& c) {
     if (everywhere(c.address))
         return fail("address: " + c.address + " names no machine; give the one at which other machines reach this one, or leave "
                     "`address` out: then they are told where the market sees it");
-    if (c.address.empty()) c.address = c.listen;
+    if (c.address.empty()) {  // others take numbers only
+        TRY_ASSIGN(const Address listen, Address::resolve(c.listen));
+        c.address = listen.text();
+    }
     c.home.address = c.address;
     c.home.address_known = !everywhere(c.address);
     c.home.boot = boot_number();
     const size_t slash = c.cgroup.find('/');
-    if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size())
-        return fail("cgroup: needs ROOT/NODE");
-    if (auto frames = TimeFrames::parse(c.frames); !frames) return wrap("frames", frames.error());
+    if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() || !valid_cgroup_name(c.cgroup))
+        return fail("cgroup: needs ROOT/NODE, each of letters, digits, '.', '_' or '-'");
+    // What the owner offers is judged as at the start.
+    ProviderRecord offer;
+    offer.reserve = c.price;
+    offer.speed = c.speed;
+    offer.cpus = std::max(c.cpus, 1);
+    offer.memory_mb = std::max<int64_t>(c.memory_mb, 1);
+    offer.frames = c.frames;
+    TRY(Provider::create(c.node, Hardware{}, offer));
     return {};
 }
 
@@ -85,10 +101,10 @@ Result<Config> load_config(const std::string& path) {
     using namespace settings;
     const Keys keys = {
         {"node", text(c.node)},
-        {"listen", text(c.listen)},
-        {"address", text(c.address)},
-        {"market", text(c.market)},
-        {"socket", text(c.socket)},
+        {"listen", listener(c.listen)},
+        {"address", address(c.address)},
+        {"market", peer(c.market)},
+        {"socket", socket_path(c.socket)},
         {"state", text(c.state)},
         {"cgroup", text(c.cgroup)},
         {"cpu_weight", number(c.cpu_weight, 1, 10'000)},

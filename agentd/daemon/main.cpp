@@ -28,17 +28,19 @@ Status serve(Log& log, const Config& config) {
 }
 
 int run(int argc, char** argv) {
-    DaemonArguments arguments{"/etc/souk/agentd.conf"};
+    DaemonArguments arguments;
     if (const auto status = parse_daemon_arguments("agentd", "The daemon of one node: its jobs, its guests, its owner's word.",
                                                    argc, argv, arguments))
         return *status;
-    const auto config = load_config(arguments.config);
+    // A node does not run without one: its market is named there.
+    const auto config = load_config(arguments.config.empty() ? usual_config("agentd") : arguments.config);
     if (!config) {
         std::fprintf(stderr, "agentd: %s\n", config.error().message.c_str());
         return 2;
     }
     if (arguments.check_only) return 0;
     Log log({.fd = 2, .level_max = arguments.verbose ? Level::debug : Level::info, .program = "agentd"});
+    log.info("configuration", {{"file", arguments.config}});
     if (const Status served = serve(log, *config); !served) {
         log.error(served.error().message);
         return 1;

@@ -8,6 +8,7 @@
 
 #include "agentd/daemon/terminals.hpp"
 #include "kernel/sys/socket.hpp"
+#include "kernel/sys/user_share.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 
@@ -17,8 +18,8 @@ class Agent;
 
 class ToolSession : public TerminalSession, public std::enable_shared_from_this<ToolSession> {
   public:
-    ToolSession(Agent& agent, PeerCred who, std::vector<uint32_t> groups)
-        : agent_(agent), who_(who), groups_(std::move(groups)) {}
+    ToolSession(Agent& agent, PeerCred who, std::vector<uint32_t> groups, UserShare::Place place)
+        : agent_(agent), who_(who), groups_(std::move(groups)), place_(std::move(place)) {}
     Status open(Loop& loop, Fd socket);
     // Nothing is called any more; the connection closes when what is queued has gone.
     void end();
@@ -46,6 +47,7 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
     Agent& agent_;
     PeerCred who_;
     std::vector<uint32_t> groups_;
+    UserShare::Place place_;  // among the connections of its user
     std::unique_ptr<wire::Channel> channel_;
     bool welcomed_ = false;
     std::optional<JobId> attached_;

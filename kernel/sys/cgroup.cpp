@@ -76,21 +76,6 @@ Status remove_tree(const std::string& path, Nanos wait_max) {
     }
 }
 
-bool valid_name(std::string_view name) {
-    if (name.empty() || name.front() == '/' || name.back() == '/') return false;
-    for (size_t at = 0; at <= name.size();) {
-        const size_t end = std::min(name.find('/', at), name.size());
-        const std::string_view part = name.substr(at, end - at);
-        if (part.empty() || part == "." || part == ".." || part.size() > 200) return false;
-        for (const char c : part)
-            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-                  c == '-'))
-                return false;
-        at = end + 1;
-    }
-    return true;
-}
-
 Status make_dirs(const std::string& mount, const std::string& path) {
     for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
         const std::string dir = mount + "/" + path.substr(0, end);
@@ -106,6 +91,21 @@ uint64_t group_id(int dir) {
 }
 
 }  // namespace
+
+bool valid_cgroup_name(std::string_view name) {
+    if (name.empty() || name.front() == '/' || name.back() == '/') return false;
+    for (size_t at = 0; at <= name.size();) {
+        const size_t end = std::min(name.find('/', at), name.size());
+        const std::string_view part = name.substr(at, end - at);
+        if (part.empty() || part == "." || part == ".." || part.size() > 200) return false;
+        for (const char c : part)
+            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+                  c == '-'))
+                return false;
+        at = end + 1;
+    }
+    return true;
+}
 
 int enter_v1(const CgroupEntry& entry) {
     // "0" is the writer itself: the one move that needs no lock over all processes.
@@ -320,7 +320,7 @@ Result<int64_t> Cgroup::memory_bytes() const {
 }
 
 Result<Cgroups> Cgroups::open(CgroupLayout layout, std::string root) {
-    MUST(valid_name(root) && root.find('/') == std::string::npos);
+    MUST(valid_cgroup_name(root) && root.find('/') == std::string::npos);
     if (layout.v2.empty() && !layout.v1.contains("freezer"))
         return fail_errno("no cgroup v2 and no v1 freezer is mounted", ENOTSUP);
     return Cgroups(std::move(layout), std::move(root));
@@ -359,7 +359,7 @@ Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
 }
 
 Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
-    if (!valid_name(name)) return fail("bad cgroup name '" + name + "'");
+    if (!valid_cgroup_name(name)) return fail("bad cgroup name '" + name + "'");
     Cgroup group;
     group.name_ = name;
     const std::string path = below_root(name);
@@ -412,7 +412,7 @@ Result<std::vector<std::string>> Cgroups::list(const std::string& parent) const 
 }
 
 Status Cgroups::remove(const std::string& name, Nanos wait_max) const {
-    if (!name.empty() && !valid_name(name)) return fail("bad cgroup name '" + name + "'");
+    if (!name.empty() && !valid_cgroup_name(name)) return fail("bad cgroup name '" + name + "'");
     const std::string path = below_root(name);
     Backoff clock(wait_max);
     // First in the hierarchies that stop and kill: a process that the v1 freezer holds does not die in any other.

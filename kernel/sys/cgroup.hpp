@@ -62,6 +62,9 @@ struct CgroupUse {
     bool pids = false;
 };
 
+// A name is parts of [A-Za-z0-9._-], split by '/'.
+bool valid_cgroup_name(std::string_view name);
+
 class Cgroup {
   public:
     Cgroup(Cgroup&&) = default;

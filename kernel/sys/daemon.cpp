@@ -35,7 +35,8 @@ std::optional<int> parse_daemon_arguments(const char* program, const char* about
         const std::string_view arg = argv[i];
         const bool config = arg == "-c" || arg == "--config";
         if (arg == "-h" || arg == "--help") {
-            std::printf("usage: %s [--config FILE] [--check-config] [--verbose]\n%s\n%s", program, about, options_help);
+            std::printf("usage: %s [--config FILE] [--check-config] [--verbose]\n%s\n%sWithout --config it reads %s, if that is there.\n",
+                        program, about, options_help, usual_config(program).c_str());
             return 0;
         }
         if (arg == "--check-config") into.check_only = true;
@@ -48,8 +49,13 @@ std::optional<int> parse_daemon_arguments(const char* program, const char* about
             return 2;
         }
     }
+    // One that is there and cannot be read is an error of its reading.
+    const std::string usual = usual_config(program);
+    if (into.config.empty() && (::access(usual.c_str(), F_OK) == 0 || errno != ENOENT)) into.config = usual;
     return std::nullopt;
 }
+
+std::string usual_config(const char* program) { return std::string("/etc/souk/") + program + ".conf"; }
 
 std::string descriptors_lacking(uint64_t needed, std::string_view what_for) {
     rlimit limit{};

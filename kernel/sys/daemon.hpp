@@ -14,15 +14,16 @@
 namespace souk {
 
 struct DaemonArguments {
-    std::string config;       // as it was before, if none is named
+    std::string config;       // the file that is named, else the usual one if it is there, else empty
     bool check_only = false;  // read the configuration, say what is wrong with it, and end
     bool verbose = false;
 };
 
 // The exit status, if the daemon is not to run: 0 after --help (`about` is its second line), 2 after a mistake, which
-// one line on stderr names.
+// one line on stderr names. The usual configuration is /etc/souk/PROGRAM.conf.
 std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc, char** argv,
                                           DaemonArguments& into);
+std::string usual_config(const char* program);
 
 // One line if a daemon that raises its limit of open files as far as it may cannot have so many; else empty.
 std::string descriptors_lacking(uint64_t needed, std::string_view what_for);

@@ -72,6 +72,30 @@ Setter address(std::string& into) {
     };
 }
 
+Setter listener(std::string& into) {
+    return [&into](const toml::node& n) -> Status {
+        TRY(text(into)(n));
+        TRY_ASSIGN(const Address parsed, Address::resolve(into));
+        if (parsed.is_unix()) return fail("needs HOST:PORT");
+        return {};
+    };
+}
+
+Setter peer(std::string& into) {
+    return [&into](const toml::node& n) -> Status {
+        TRY(text(into)(n));
+        return Address::check_host_port(into);
+    };
+}
+
+Setter socket_path(std::string& into) {
+    return [&into](const toml::node& n) -> Status {
+        TRY(text(into)(n));
+        if (into.starts_with("unix:")) into.erase(0, 5);
+        return Address::parse("unix:" + into).map([](const Address&) {});
+    };
+}
+
 Setter words(std::vector<std::string>& into) {
     return [&into](const toml::node& n) -> Status {
         const toml::array* array = n.as_array();

@@ -29,6 +29,9 @@ Setter milliseconds(Nanos& into, int64_t least, int64_t most);
 Setter seconds(Nanos& into, int64_t least, int64_t most);
 Setter days(Nanos& into, int64_t least, int64_t most);
 Setter address(std::string& into);  // HOST:PORT with a numeric host
+Setter listener(std::string& into);   // HOST:PORT; a host name is looked up, as when the daemon listens there
+Setter peer(std::string& into);       // HOST:PORT with a port of at least 1; a host name is looked up later
+Setter socket_path(std::string& into);  // of a unix socket; short enough for one
 Setter words(std::vector<std::string>& into);
 template <class T>
 Setter number(T& into, int64_t least, int64_t most) {

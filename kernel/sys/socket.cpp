@@ -74,6 +74,18 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
     return address;
 }
 
+Status Address::check_host_port(std::string_view text) {
+    const size_t colon = text.rfind(':');
+    const std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
+    const bool number = host.find(':') != std::string_view::npos || host.find_first_not_of("0123456789.[]") == std::string_view::npos;
+    // What looks like a number is read as one; of a name, the rest.
+    TRY_ASSIGN(const Address address, parse_host_port(number ? std::string(text) : "0.0.0.0" + std::string(text.substr(host.size())), false));
+    if (address.port() == 0) return fail("the address " + quoted(text) + " has no port from 1 to 65535");
+    for (const char c : host)
+        if (c <= ' ' || c == 0x7f) return fail("the host " + quoted(host) + " is no name");
+    return {};
+}
+
 Result<Address> Address::parse(std::string_view text) {
     if (text.starts_with("unix:")) return parse_path(text.substr(5));
     if (text.starts_with('/')) return parse_path(text);

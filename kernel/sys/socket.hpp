@@ -26,6 +26,8 @@ class Address {
     static Result<Address> parse(std::string_view text);
     // The same, and host names by the resolver, which may block for seconds: for start-up only.
     static Result<Address> resolve(std::string_view text);
+    // Whether it reads HOST:PORT, with a port that one can connect to; a host name is not looked up.
+    static Status check_host_port(std::string_view text);
     static Address of(const sockaddr* address, socklen_t bytes);
     // Of a socket's own end, or of its peer.
     static Result<Address> local(int fd);

@@ -42,7 +42,7 @@ Result<MarketConfig> load_market_config(const std::string& path) {
     const Keys keys = {
         {"name", text(c.name)},
         {"listen", address(c.listen)},
-        {"socket", text(c.socket)},
+        {"socket", socket_path(c.socket)},
         {"state", text(c.state)},
         {"solver", algorithm(solver.algorithm)},
         {"pricing", one_of(solver.pricing, pricings)},

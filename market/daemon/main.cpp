@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
         if (!lacking.empty()) std::fprintf(stderr, "marketd: %s\n", lacking.c_str());
         return 0;
     }
+    log.info("configuration", {{"file", arguments.config.empty() ? "none: there is no " + usual_config("marketd") : arguments.config}});
     if (!lacking.empty()) log.warning("not all agents can connect", {{"why", lacking}});
     if (const Status served = serve(log, *config); !served) {
         std::fprintf(stderr, "marketd: %s\n", served.error().message.c_str());

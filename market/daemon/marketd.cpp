@@ -14,7 +14,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t tools_max = 256;             // connections of marketctl at one time
+constexpr UserShare::Bounds tools_bounds{.all = 256, .reserve = 32, .each = 64};  // connections of marketctl at one time
 constexpr size_t greeting_max = 4'096;        // TCP connections that have not said who they are
 constexpr Nanos commit_pause = Nanos::from_s(1);
 constexpr size_t tool_queue_bytes_max = wire::json_bytes_max + 64 * 1024;
@@ -42,7 +42,7 @@ Status make_directory(const std::string& path) {
 }  // namespace
 
 Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
-    : loop_(loop), log_(log), config_(config), db_(std::move(db)), market_(config.market) {}
+    : loop_(loop), log_(log), config_(config), db_(std::move(db)), market_(config.market), tools_share_(tools_bounds) {}
 
 Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
     TRY(make_directory(config.state));
@@ -122,15 +122,20 @@ void Marketd::accept(Fd socket, bool local) {
         const auto cred = peer_cred(socket.get());
         if (!cred) return refused("cred", "a local connection without identity", cred.error().message);
         c.uid = cred->uid;
+        auto place = tools_share_.take(c.uid);
+        if (!place) {
+            wire::send_last_word(socket.get(), place.error().message);
+            return refused(("room of " + std::to_string(c.uid)).c_str(), "a connection was not taken", place.error().message);
+        }
+        c.place = std::move(*place);
     } else {
+        if (connections_.size() - tools_ >= greeting_max + agents_.size())
+            return refused("room", "a connection was not taken", "too many connections");
         const auto peer = Address::peer(socket.get());
         if (!peer) return;  // gone already
         c.host = host_of(peer->text());
         (void)set_no_delay(socket.get());
     }
-    const size_t room = local ? tools_max + agents_.size() : greeting_max + agents_.size();
-    if (connections_.size() >= room + tools_max)
-        return refused("room", "a connection was not taken", "too many connections");
     const uint64_t number = next_number_++;
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
@@ -143,6 +148,7 @@ void Marketd::accept(Fd socket, bool local) {
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
     if (!channel) return refused("open", "a connection was not taken", channel.error().message);
     c.channel = std::move(*channel);
+    tools_ += local;
     connections_.emplace(number, std::move(c));
 }
 
@@ -263,6 +269,7 @@ void Marketd::closed(uint64_t number, const Error& error) {
     const auto it = connections_.find(number);
     if (it == connections_.end()) return;
     const Connection c = std::move(it->second);
+    tools_ -= it->second.local;
     connections_.erase(it);
     if (c.kind == Kind::agent) {
         agents_.erase(c.node);

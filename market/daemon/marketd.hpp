@@ -23,6 +23,7 @@
 #include "kernel/sys/loop.hpp"
 #include "kernel/sys/statecopy.hpp"
 #include "kernel/sys/statedb.hpp"
+#include "kernel/sys/user_share.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_times.hpp"
@@ -51,6 +52,7 @@ class Marketd {
         Kind kind = Kind::greeting;
         bool local = false;
         uint32_t uid = 0;   // local: whose it is
+        UserShare::Place place;  // local: among the connections of that user
         std::string host;   // TCP: where it comes from
         NodeName node;      // agent
     };
@@ -100,6 +102,8 @@ class Marketd {
     std::optional<FinishedJobs> finished_;
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
+    UserShare tools_share_;
+    size_t tools_ = 0;  // local ones of these:
     std::map<uint64_t, Connection> connections_;
     std::map<NodeName, uint64_t> agents_;
     uint64_t next_number_ = 1;

@@ -192,6 +192,14 @@ void Channel::refuse(std::string_view line) {
     finish();
 }
 
+void send_last_word(int socket, std::string_view line) {
+    const std::string body = pack(ErrorText{std::string(line)});
+    const auto header = frame_header(FrameType::error, body.size());
+    std::string frame(reinterpret_cast<const char*>(header.data()), header.size());
+    frame += body;
+    (void)!::send(socket, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);  // whoever reads it knows; closing is what counts
+}
+
 void Channel::end(const Error& error) {
     finish();
     const auto handlers = handlers_;

@@ -99,4 +99,7 @@ class Channel {
     bool* gone_ = nullptr;     // set true by the destructor, for the callback on the stack
 };
 
+// One line for a peer that gets no channel: an error frame, as far as the socket takes it at once.
+void send_last_word(int socket, std::string_view line);
+
 }  // namespace souk::wire

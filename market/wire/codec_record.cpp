@@ -180,6 +180,7 @@ void fill(const ProviderRecord& v, Pb__ProviderRecord& m, Arena& a) {
     m.on_market = v.on_market;
     m.by_hand = v.by_hand;
     m.since_unix_s = v.since_unix_s;
+    m.set = v.set;
 }
 
 ProviderRecord take(const Pb__ProviderRecord& m, Check& c) {
@@ -192,6 +193,7 @@ ProviderRecord take(const Pb__ProviderRecord& m, Check& c) {
     v.on_market = m.on_market;
     v.by_hand = m.by_hand;
     v.since_unix_s = m.since_unix_s;
+    v.set = m.set;
     return v;
 }
 

@@ -15,9 +15,9 @@ class Market:
 
     def __init__(self, bin_dir, nodes=3):
         self.bin = os.path.abspath(bin_dir)
-        self.env = dict(os.environ, SOUK_RUN=RUN_DIR)
+        self.env = dict(os.environ, SOUK_RUN=RUN_DIR, SOUK_STATE=RUN_DIR + '/state')
         self.env.pop('SOUK_NODE', None)
-        self.tool('souk', 'down', check=False)  # of a run that was killed
+        self.tool('souk', 'down', '--force', check=False)  # of a run that was killed
         self.tool('souk', 'up', '--nodes', str(nodes), seconds=60)
         try:
             status = json.loads(self.tool('souk', 'status', '--json'))
@@ -30,7 +30,7 @@ class Market:
             raise
 
     def close(self):
-        self.tool('souk', 'down', check=False, seconds=60)
+        self.tool('souk', 'down', '--force', check=False, seconds=60)
 
     def argv(self, tool, *arguments):
         return [f'{self.bin}/{tool}', *arguments]

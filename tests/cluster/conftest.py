@@ -143,7 +143,8 @@ class Srun:
 class Market:
     def __init__(self, *options):
         self.run_dir = f"/run/souk-t{os.getpid()}-{next(_serial)}"
-        self.env = {**os.environ, "SOUK_RUN": self.run_dir, "PATH": BIN + ":" + os.environ["PATH"]}
+        # Its state on the same file system: what a market costs is measured in other places.
+        self.env = {**os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state", "PATH": BIN + ":" + os.environ["PATH"]}
         self.env.pop("SOUK_NODE", None)
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
 
@@ -161,7 +162,7 @@ class Market:
         for job in self.jobs_here:
             job.end()
         self.note_family()
-        said = subprocess.run([f"{BIN}/souk", "down"], env=self.env, capture_output=True, text=True, timeout=100)
+        said = subprocess.run([f"{BIN}/souk", "down", "--force"], env=self.env, capture_output=True, text=True, timeout=100)
         left = [] if said.returncode == 0 else [f"souk down: {said.returncode} {said.stdout}{said.stderr}"]
         return left + self.leftovers()
 

@@ -23,8 +23,7 @@ void Cluster::boot(Node& n) {
     say(n.name, " starts");
     n.home = std::make_unique<Home>(n.name, limits_);
     n.guest = std::make_unique<Guest>();
-    ProviderRecord record = n.provider_disk.value_or(ProviderRecord{});
-    auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, record);
+    auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, ProviderRecord{}, n.provider_disk);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
     for (auto& [at, c] : world_.capsules)

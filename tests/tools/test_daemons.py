@@ -5,6 +5,8 @@ import resource
 import signal
 import subprocess
 
+import pytest
+
 from conftest import BIN
 
 
@@ -41,3 +43,76 @@ def test_an_address_that_names_no_machine_is_refused(tmp_path):
         checked = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
         assert checked.returncode != 0 and f"address: {address} names no machine" in checked.stderr, checked
         assert len(checked.stderr.splitlines()) == 1
+
+
+def in_an_etc_of_its_own(files, *argv):
+    """Runs a program that sees an /etc with nothing but these files: {name in /etc/souk: text}."""
+    script = "mount -t tmpfs souk-test /etc && mkdir /etc/souk && " + "".join(
+        f"printf '%s' \"${i + 1}\" > /etc/souk/{name} && " for i, name in enumerate(files)) + f'shift {len(files)} && exec "$@"'
+    return subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *files.values(), *argv], capture_output=True, text=True, timeout=20)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount namespace (root)")
+@pytest.mark.parametrize("daemon", ["marketd", "agentd"])
+def test_the_usual_configuration_is_read_if_it_is_there(daemon):
+    said = in_an_etc_of_its_own({f"{daemon}.conf": "colour = 3\n"}, f"{BIN}/{daemon}", "--check-config")
+    assert (said.returncode, said.stderr) == (2, f"{daemon}: /etc/souk/{daemon}.conf:1: colour: unknown key\n")
+    said = in_an_etc_of_its_own({}, f"{BIN}/{daemon}", "--check-config")
+    if daemon == "marketd":
+        assert (said.returncode, said.stderr) == (0, "")  # every value has a default
+    else:
+        assert said.returncode == 2 and "/etc/souk/agentd.conf" in said.stderr
+
+
+def test_the_log_says_which_configuration_was_read(tmp_path):
+    config = tmp_path / "m.conf"
+    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
+    daemon = subprocess.Popen([f"{BIN}/marketd", "--config", str(config)], stderr=subprocess.PIPE, text=True)
+    try:
+        lines = []
+        for line in daemon.stderr:
+            lines.append(line)
+            if " ready" in line:
+                break
+        assert any("configuration" in line and str(config) in line for line in lines), lines
+    finally:
+        os.kill(daemon.pid, signal.SIGTERM)
+        assert daemon.wait(20) == 0
+        daemon.stderr.close()
+
+
+@pytest.mark.parametrize("daemon, line, told", [
+    ("agentd", 'market = "m1"', "market"),
+    ("agentd", 'market = "m1:"', "market"),
+    ("agentd", 'market = "m1:0"', "market"),
+    ("agentd", 'market = "m1:70700"', "market"),
+    ("agentd", 'market = "m 1:7070"', "market"),
+    ("agentd", 'market = "10.0.0.300:7070"', "market"),
+    ("agentd", 'listen = "7071"', "listen"),
+    ("agentd", 'listen = "/run/x"', "listen"),
+    ("agentd", 'address = "m1:7071"', "address"),
+    ("agentd", f'socket = "/{"x" * 120}"', "socket"),
+    ("agentd", 'cgroup = "souk/a b"', "cgroup"),
+    ("agentd", 'cgroup = "souk/../x"', "cgroup"),
+    ("agentd", 'price = "-1"', "price"),
+    ("agentd", 'frames = "daily 8"', "frames"),
+    ("agentd", 'job_network = "10.0.0.0/8"\njob_bridge = "a/b"', "job_bridge"),
+    ("marketd", 'listen = "7070"', "listen"),
+    ("marketd", 'listen = "m1:7070"', "listen"),
+    ("marketd", f'socket = "/{"x" * 120}"', "socket"),
+])
+def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(tmp_path, daemon, line, told):
+    config = tmp_path / "d.conf"
+    good = 'node = "n1"\nmarket = "m1:7070"\n' if daemon == "agentd" and not line.startswith("market") else ""
+    config.write_text(good + line + "\n")
+    said = subprocess.run([f"{BIN}/{daemon}", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
+    assert said.returncode == 2 and said.stderr.count("\n") == 1, said
+    assert str(config) in said.stderr and told in said.stderr, said.stderr
+
+
+def test_a_good_configuration_passes_the_check(tmp_path):
+    config = tmp_path / "a.conf"
+    for market in ("m1:7070", "market.example.org:7070", "10.0.0.1:7070", "[::1]:7070"):
+        config.write_text(f'node = "n1"\nmarket = "{market}"\nlisten = "0.0.0.0:7071"\naddress = "10.0.0.2:7071"\n')
+        said = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
+        assert (said.returncode, said.stderr) == (0, ""), market

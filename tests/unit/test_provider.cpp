@@ -226,6 +226,72 @@ START_TEST(a_record_of_a_larger_machine_is_cut_down) {
 }
 END_TEST
 
+START_TEST(what_the_owner_set_holds_over_the_configuration_until_it_is_unset) {
+    ProviderRecord file;
+    file.reserve = Money::units(1);
+    file.cpus = 4;
+    file.memory_mb = 1000;
+    const Hardware machine{4, 8000, {}};
+    provider::Outputs out;
+    Provider before = *Provider::create("n1", machine, file);
+    before.started(at(0, 0), out);
+    ck_assert(before.set_price(Money::units(15), out));
+    before.market(false, at(0, 1), out);
+    ck_assert_int_eq(before.overrides().size(), 2);
+
+    // The file is edited, the daemon started again: what was set stays, the rest follows the file.
+    file.reserve = Money::units(2);
+    file.speed = 50;
+    Provider after = *Provider::create("n1", machine, file, before.record());
+    after.started(at(0, 2), out);
+    ck_assert(after.record().reserve == Money::units(15));
+    ck_assert_int_eq(after.record().speed, 50);
+    ck_assert(!after.record().on_market);
+    const std::vector<Provider::Override> differ = {{"price", "15", "2"}, {"market", "off", "on"}};
+    ck_assert(after.overrides() == differ);
+
+    out.clear();
+    ck_assert(after.unset("price", at(0, 3), out));
+    ck_assert(after.unset("market", at(0, 3), out));
+    ck_assert(!after.unset("colour", at(0, 3), out));
+    ck_assert_text(shape(out), "PRPR+");
+    ck_assert(after.record().reserve == Money::units(2));
+    ck_assert(after.record().on_market && after.overrides().empty());
+    // Also over another edit.
+    file.reserve = Money::units(3);
+    ck_assert(Provider::create("n1", machine, file, after.record())->record().reserve == Money::units(3));
+}
+END_TEST
+
+START_TEST(of_an_older_record_all_that_differs_counts_as_set) {
+    ProviderRecord file, kept;
+    file.speed = 100;
+    kept.speed = 70;
+    kept.set = 0;
+    const auto p = Provider::create("n1", Hardware{4, 8000, {}}, file, kept);
+    ck_assert(p.has_value());
+    ck_assert_int_eq(p->record().speed, 70);
+    const std::vector<Provider::Override> differ = {{"speed", "70", "100"}};
+    ck_assert(p->overrides() == differ);
+}
+END_TEST
+
+START_TEST(frames_that_were_set_go_back_to_those_of_the_configuration) {
+    ProviderRecord file;
+    file.frames = "daily 08:00-22:00";
+    Provider p = *Provider::create("n1", Hardware{4, 8000, {}}, file);
+    provider::Outputs out;
+    p.started(at(0, 12), out);
+    ck_assert(p.record().on_market);
+    ck_assert(p.set_frames("daily 20:00-22:00", at(0, 12), out));
+    ck_assert(!p.record().on_market);
+    ck_assert(p.unset("frames", at(0, 12), out));
+    ck_assert(p.record().on_market);
+    ck_assert_text(p.record().frames, "daily 08:00-22:00");
+    ck_assert(p.overrides().empty());
+}
+END_TEST
+
 START_TEST(load_is_reported_when_it_is_worth_it) {
     Provider p = make();
     provider::Outputs out;
@@ -272,5 +338,6 @@ UNIT_SUITE(provider, frames_say_when_they_hold_and_when_that_ends, frames_cross_
            the_edges_of_a_frame_switch_the_market_on_and_off,
            a_word_by_hand_holds_until_the_next_edge, a_word_by_hand_outlives_a_restart_but_not_an_edge,
            without_frames_the_owners_word_stays, setters_take_what_the_machine_has_and_nothing_else,
-           a_record_of_a_larger_machine_is_cut_down, load_is_reported_when_it_is_worth_it,
+           a_record_of_a_larger_machine_is_cut_down, what_the_owner_set_holds_over_the_configuration_until_it_is_unset,
+           of_an_older_record_all_that_differs_counts_as_set, frames_that_were_set_go_back_to_those_of_the_configuration, load_is_reported_when_it_is_worth_it,
            a_node_that_cannot_take_jobs_says_so_and_takes_none);

@@ -48,6 +48,7 @@ Status Link::flush() {
         const ssize_t n = send(fd_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return {};
+        if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) break;  // its last word may be there to read
         if (n < 0) return fail_errno("the daemon's connection", errno);
         sent_ += static_cast<size_t>(n);
     }

@@ -32,18 +32,24 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
         return CtlQuestion{"provider-status", {}, provider_status_text};
     }
     if (verb == "set") return parse_set(words);
+    if (verb == "unset") {
+        const std::string_view name = words.size() == 2 ? words[1] : "";
+        for (const std::string_view known : {"price", "memory", "speed", "cpus", "frames", "market"})
+            if (name == known) return CtlQuestion{"provider-unset", {std::string(name)}, nullptr};
+        return fail("unset: one of price, memory, speed, cpus, frames, market is wanted");
+    }
     if (verb == "market") {
         const std::string_view word = words.size() == 2 ? words[1] : "";
         if (word != "on" && word != "off") return fail("market: on or off is wanted");
         return CtlQuestion{"provider-market", {std::string(word)}, nullptr};
     }
-    return fail(verb.empty() ? "a verb is missing: status, set or market"
-                             : "'" + std::string(verb) + "' is not a verb: status, set or market");
+    return fail(verb.empty() ? "a verb is missing: status, set, unset or market"
+                             : "'" + std::string(verb) + "' is not a verb: status, set, unset or market");
 }
 
 int run(int argc, char** argv) {
     return run_ctl({{"pvdctl",
-                     "[options] status | set NAME VALUE | market on|off",
+                     "[options] status | set NAME VALUE | unset NAME | market on|off",
                      "Shows and sets what a node offers on the market.",
                      {},
                      "\n"
@@ -54,7 +60,10 @@ int run(int argc, char** argv) {
                      "  set cpus N        CPUs offered\n"
                      "  set frames TEXT   when the node is on the market by itself (such as 'always')\n"
                      "  market on         offer the node\n"
-                     "  market off        leave the market; every guest goes at once\n"},
+                     "  market off        leave the market; every guest goes at once\n"
+                     "  unset NAME        back to what agentd's configuration says (a name of set, or market)\n"
+                     "\n"
+                     "What is set here holds over the configuration, also after agentd was started again, until it is unset.\n"},
                     "the node (default $SOUK_NODE, then this machine's)",
                     "its agentd's socket",
                     "print the daemon's JSON",

@@ -21,6 +21,10 @@ Result<std::string> provider_status_text(const Answer& answer) {
                      field(p, "load_source") + ")"},
     };
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
+    if (p.contains("set_by_owner"))
+        for (const Json& o : p.at("set_by_owner"))
+            rows.emplace_back("Set here", field(o, "name") + " " + field(o, "value") + "; the configuration says " + field(o, "configuration") +
+                                              " (pvdctl unset " + field(o, "name") + ")");
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
     if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
     if (field(p, "market") == "no") rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "kernel/base/time.hpp"
@@ -51,9 +53,13 @@ std::vector<std::string> mounts_below(const std::string& dir) {
     return found;
 }
 
-void remove_tree(const std::string& dir, std::vector<std::string>& note) {
+void unmount_below(const std::string& dir, std::vector<std::string>& note) {
     for (const std::string& mount : mounts_below(dir))
         if (::umount2(mount.c_str(), MNT_DETACH) != 0) note.push_back("cannot unmount " + mount);
+}
+
+void remove_tree(const std::string& dir, std::vector<std::string>& note) {
+    unmount_below(dir, note);
     std::error_code error;
     std::filesystem::remove_all(dir, error);
     if (error) note.push_back("cannot remove " + dir + ": " + error.message());
@@ -67,27 +73,64 @@ void remove_cgroups(const Instance& instance, std::vector<std::string>& note) {
 
 }  // namespace
 
-void demolish(const Instance& instance, std::vector<std::string>& note) {
+std::vector<Pidfd> daemons_of(const Instance& instance) {
+    std::set<std::string> configs{instance.market.dir + "/marketd.conf"};
+    for (const Daemon& d : instance.nodes) configs.insert(d.dir + "/agentd.conf");
+    const auto is_one = [&](const std::string& pid) {
+        const auto command = read_file(AT_FDCWD, "/proc/" + pid + "/cmdline");
+        if (!command) return false;
+        std::istringstream words(*command);
+        std::string program, option, config;
+        return std::getline(words, program, '\0') && std::getline(words, option, '\0') && std::getline(words, config, '\0') &&
+               option == "--config" && configs.contains(config);
+    };
+    std::vector<Pidfd> found;
+    const auto names = list_dir(AT_FDCWD, "/proc");
+    for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+        if (name.find_first_not_of("0123456789") != std::string::npos || !is_one(name)) continue;
+        auto fd = Pidfd::open(std::atoi(name.c_str()));
+        if (fd && is_one(name)) found.push_back(std::move(*fd));  // looked at again with the pidfd held
+    }
+    return found;
+}
+
+void end_daemons(const Instance& instance, std::vector<std::string>& note) {
     for (const Daemon& d : instance.nodes) end_daemon(d, note);
     end_daemon(instance.market, note);
+    // The record may be older than what runs: RUN was full, or its supervisor died between.
+    for (const int number : {SIGTERM, SIGKILL}) {
+        const std::vector<Pidfd> left = daemons_of(instance);
+        for (const Pidfd& p : left) (void)p.signal(number);
+        for (const Pidfd& p : left) (void)p.exited_within(Nanos::from_s(5));
+    }
+    for (const Pidfd& p : daemons_of(instance)) note.push_back("process " + std::to_string(p.pid()) + " does not end");
+}
+
+void demolish(const Instance& instance, std::vector<std::string>& note) {
+    end_daemons(instance, note);
     remove_cgroups(instance, note);  // and with them every job
     std::vector<std::string> names{instance.market.netns};
     for (const Daemon& d : instance.nodes) names.push_back(d.netns);
     remove_network_names(names);
     remove_tree(instance.market.dir, note);
-    remove_tree(instance.market.state, note);
     for (const Daemon& d : instance.nodes) {
         remove_tree(d.dir, note);
-        remove_tree(d.state, note);
+        unmount_below(d.state, note);
     }
     std::error_code ignored;
-    const std::string state = state_root(instance.run);
-    std::filesystem::remove(state, ignored);  // only if empty
-    if (instance.run == "/run/souk") std::filesystem::remove("/var/lib/souk", ignored);
     if (!note.empty()) return;  // the record stays, so that `souk down` can try again
     for (const char* name : {"notify.sock", "instance.json", "instance.json.new", "supervisor.log", "lock"})
         std::filesystem::remove(instance.run + "/" + name, ignored);
     std::filesystem::remove(instance.run, ignored);
+}
+
+void remove_state(const Instance& instance, std::vector<std::string>& note) {
+    remove_tree(instance.market.state, note);
+    for (const Daemon& d : instance.nodes) remove_tree(d.state, note);
+    std::error_code ignored;
+    for (const char* name : {"/market.json", "/market.json.new", ""}) std::filesystem::remove(instance.state + name, ignored);
+    std::filesystem::remove("/var/lib/souk", ignored);  // only if empty
+    std::filesystem::remove(instance.run, ignored);     // the state may have been there
 }
 
 }  // namespace souk

@@ -62,13 +62,21 @@ Pidfd open_process(const ProcessId& p) {
     return std::move(*fd);
 }
 
-std::string run_dir() {
-    const char* run = std::getenv("SOUK_RUN");
-    if (!run || !*run) return "/run/souk";
-    std::error_code error;  // daemons stand elsewhere: a relative name would mean another directory there
-    const std::string absolute = std::filesystem::absolute(run, error).lexically_normal();
-    if (error) return run;
+namespace {
+// Of an environment variable; daemons stand elsewhere: a relative name would mean another directory there.
+std::string directory_of(const char* variable) {
+    const char* text = std::getenv(variable);
+    if (!text || !*text) return {};
+    std::error_code error;
+    const std::string absolute = std::filesystem::absolute(text, error).lexically_normal();
+    if (error) return text;
     return absolute.size() > 1 && absolute.ends_with('/') ? absolute.substr(0, absolute.size() - 1) : absolute;
+}
+}  // namespace
+
+std::string run_dir() {
+    const std::string run = directory_of("SOUK_RUN");
+    return run.empty() ? "/run/souk" : run;
 }
 
 std::string tag_of(const std::string& run) {
@@ -80,7 +88,11 @@ std::string tag_of(const std::string& run) {
     return text;
 }
 
-std::string state_root(const std::string& run) { return run == "/run/souk" ? "/var/lib/souk/up" : run + "/state"; }
+std::string state_root(const std::string& run) {
+    const std::string state = directory_of("SOUK_STATE");
+    if (!state.empty()) return state;
+    return run == "/run/souk" ? "/var/lib/souk/up" : "/var/lib/souk/" + tag_of(run);
+}
 
 Result<std::optional<Instance>> load_instance(const std::string& run) {
     const std::string path = run + "/instance.json";
@@ -94,6 +106,7 @@ Result<std::optional<Instance>> load_instance(const std::string& run) {
         Instance i;
         i.run = run;
         i.tag = j.at("tag");
+        i.state = j.value("state", state_root(run));
         i.supervisor = {j.at("supervisor").at("pid"), j.at("supervisor").at("start")};
         i.market = daemon_from(j.at("market"));
         for (const json& n : j.at("nodes")) i.nodes.push_back(daemon_from(n));
@@ -107,6 +120,7 @@ Status save_instance(const Instance& i) {
     json nodes = json::array();
     for (const Daemon& d : i.nodes) nodes.push_back(to_json(d));
     const json j = {{"tag", i.tag},
+                    {"state", i.state},
                     {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_ticks}}},
                     {"market", to_json(i.market)},
                     {"nodes", nodes}};

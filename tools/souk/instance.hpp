@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A market that `souk up` runs on this host: its directories, daemons and names, kept in RUN/instance.json by its
-// supervisor (written whole under a temporary name, then renamed). A process is named by pid and start time, so that a
+// supervisor (written whole under a temporary name, then renamed). RUN may be memory that a reboot empties; what a market
+// is made of, and the state of its daemons, lie in STATE (tools/souk/kept.hpp). A process is named by pid and start time, so that a
 // later one with the same number is never taken for it. The supervisor holds a lock on RUN/lock for as long as it
 // lives.
 #pragma once
@@ -37,7 +38,8 @@ struct Daemon {
 };
 
 struct Instance {
-    std::string run;  // RUN
+    std::string run;    // RUN
+    std::string state;  // STATE
     std::string tag;  // prefix of namespaces and control groups: "souk", or "souk-XXXXXX" for another RUN
     ProcessId supervisor;
     Daemon market;
@@ -47,7 +49,7 @@ struct Instance {
 // $SOUK_RUN or /run/souk.
 std::string run_dir();
 std::string tag_of(const std::string& run);
-// Where the nodes' state lives: /var/lib/souk for /run/souk (which may be memory), else below RUN.
+// STATE: $SOUK_STATE, or below /var/lib/souk: "up" for /run/souk, else the market's tag.
 std::string state_root(const std::string& run);
 
 // nullopt: nothing is up there.

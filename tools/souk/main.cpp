@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
@@ -18,10 +20,10 @@ namespace souk {
 namespace {
 
 struct UpArguments {
-    size_t nodes = 3;
+    std::optional<size_t> nodes;
     std::vector<int64_t> speeds;
     std::vector<std::string> prices;
-    int32_t cpus = 1;
+    std::optional<int32_t> cpus;
     int64_t memory_mb = 0;
     bool check_ahead = false;
     std::string solver, pricing;
@@ -36,28 +38,40 @@ int64_t host_memory_mb() {
 Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     UpOptions o;
     o.run = run_dir();
+    o.state = state_root(o.run);
     o.bin = bin;
-    o.cpus = a.cpus;
+    // A market that was kept is taken again as it was, but for what is said now.
+    TRY_ASSIGN(const auto kept, load_shape(o.state));
+    o.again = kept.has_value();
+    if (kept) o.shape = *kept;
+    const std::vector<NodeOptions> before = std::exchange(o.shape.nodes, {});
+    const size_t nodes = a.nodes.value_or(kept ? before.size() : 3);
+    if (nodes < before.size())
+        return fail("--nodes " + std::to_string(nodes) + ": the market that is kept in " + o.state + " has " + std::to_string(before.size()) +
+                    " (souk down --force removes it)");
+    if (a.cpus) o.shape.cpus = *a.cpus;
     // Nodes on one host share its memory: what one offers, no other can.
-    const int64_t equal_part = std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(a.nodes), 16);
-    o.memory_mb = a.memory_mb > 0 ? a.memory_mb : equal_part;
+    const int64_t equal_part = std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(nodes), 16);
+    if (a.memory_mb > 0) o.shape.memory_mb = a.memory_mb;
+    else if (nodes != before.size()) o.shape.memory_mb = equal_part;
     o.check_ahead = a.check_ahead;
     if (!a.solver.empty())
         if (const auto name = market::Solver::algorithm_named(a.solver); !name) return wrap("--solver", name.error());
     if (!a.pricing.empty())
         if (const auto name = market::Solver::pricing_named(a.pricing); !name) return wrap("--pricing", name.error());
-    o.solver = a.solver;
-    o.pricing = a.pricing;
-    if (!a.speeds.empty() && a.speeds.size() != a.nodes) return fail("--speeds needs one number per node");
-    if (!a.prices.empty() && a.prices.size() != a.nodes) return fail("--prices needs one price per node");
-    for (size_t i = 0; i < a.nodes; ++i) {
+    if (!a.solver.empty()) o.shape.solver = a.solver;
+    if (!a.pricing.empty()) o.shape.pricing = a.pricing;
+    if (!a.speeds.empty() && a.speeds.size() != nodes) return fail("--speeds needs one number per node");
+    if (!a.prices.empty() && a.prices.size() != nodes) return fail("--prices needs one price per node");
+    for (size_t i = 0; i < nodes; ++i) {
         NodeOptions n;
+        if (i < before.size()) n = before[i];
         n.name = "n" + std::to_string(i + 1);
         if (!a.speeds.empty()) n.speed = a.speeds[i];
         if (!a.prices.empty()) n.price = a.prices[i];
         if (n.speed < 1 || n.speed > 10'000) return fail("--speeds: a speed is 1 to 10000 (100 is a standard machine)");
         if (auto price = parse_money(n.price); !price) return wrap("--prices", price.error());
-        o.nodes.push_back(n);
+        o.shape.nodes.push_back(n);
     }
     return o;
 }
@@ -74,7 +88,7 @@ int run(int argc, char** argv) {
     }
 
     CLI::App app{"souk: a market for running processes, on this host.\n"
-                 "$SOUK_RUN (default /run/souk) names its directory."};
+                 "$SOUK_RUN (default /run/souk) names its directory, $SOUK_STATE (default below /var/lib/souk) that of its state."};
     app.require_subcommand(1);
     UpArguments a;
     bool json = false;
@@ -88,7 +102,10 @@ int run(int argc, char** argv) {
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");
     up->add_flag("--check-ahead", a.check_ahead, "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
-    CLI::App* down = app.add_subcommand("down", "end the market and everything that belongs to it");
+    CLI::App* down = app.add_subcommand("down", "end the market and everything that belongs to it, if all jobs are finished");
+    DownOptions down_options;
+    down->add_flag("--force", down_options.force, "also with jobs that are not finished: they end");
+    down->add_flag("--keep", down_options.keep, "freeze what runs and keep the state: souk up takes it again");
     CLI::App* status = app.add_subcommand("status", "show the daemons");
     status->add_flag("--json", json, "as JSON");
     app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")->prefix_command();
@@ -103,7 +120,7 @@ int run(int argc, char** argv) {
         std::fprintf(stderr, "souk: %s (see souk --help)\n", text.substr(0, text.find('\n')).c_str());
         return 2;
     }
-    if (*down) return cmd_down(run_dir());
+    if (*down) return cmd_down(run_dir(), down_options);
     if (*status) return cmd_status(run_dir(), json);
     const auto options = up_options(a, bin);
     if (!options) {

@@ -30,6 +30,7 @@ namespace {
 constexpr int market_port = 7070, agent_port = 7071;
 constexpr Nanos ready_limit = Nanos::from_s(20), stop_limit = Nanos::from_s(10);
 constexpr Nanos pause_min = Nanos::from_ms(100), pause_max = Nanos::from_s(5), settled_after = Nanos::from_s(10);
+constexpr Nanos save_again = Nanos::from_s(5);
 
 Nanos now() { return read_clock(CLOCK_BOOTTIME); }
 
@@ -56,12 +57,14 @@ class Supervisor {
         const Netns* netns = nullptr;
         std::vector<std::string> argv;
         bool ready = false;
+        Pidfd process;  // as it was started; empty: it does not run
         Nanos started, pause = pause_min, restart_at = Nanos::never();
     };
 
     Status prepare();
     Status write_configs();
     Status spawn(Child& child);
+    void save();
     Status wait_ready(Child& child);
     void take_notifications();
     void reap();
@@ -74,15 +77,16 @@ class Supervisor {
     Instance instance_;
     std::vector<Child> children_;
     bool stopping_ = false;
+    Nanos save_at_ = Nanos::never();  // the record could not be written: again then
 };
 
 Status Supervisor::prepare() {
     instance_.run = options_.run;
     instance_.tag = tag_of(options_.run);
     instance_.supervisor = process_of(::getpid()).value_or(ProcessId{});
-    const std::string state = state_root(options_.run);
+    const std::string& state = instance_.state = options_.state;
     std::vector<std::string> names;
-    for (const NodeOptions& n : options_.nodes) names.push_back(n.name);
+    for (const NodeOptions& n : options_.shape.nodes) names.push_back(n.name);
     instance_.market = {"market", fabric_address() + ":" + std::to_string(market_port), instance_.tag + "-fabric",
                         options_.run + "/market", state + "/market", "", {}, 0, ""};
     for (size_t i = 0; i < names.size(); ++i)
@@ -100,6 +104,7 @@ Status Supervisor::prepare() {
     } catch (const std::filesystem::filesystem_error& e) {
         return fail(e.what());
     }
+    TRY(save_shape(state, options_.shape));
     TRY(write_configs());
     TRY_ASSIGN(network_, create_network(instance_.tag, names));
 
@@ -135,20 +140,21 @@ Status Supervisor::write_configs() {
     const Daemon& m = instance_.market;
     std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir + "/marketd.sock\"\nstate = \"" + m.state +
                        "\"\n";
-    if (!options_.solver.empty()) text += "solver = \"" + options_.solver + "\"\n";
-    if (!options_.pricing.empty()) text += "pricing = \"" + options_.pricing + "\"\n";
+    const MarketShape& shape = options_.shape;
+    if (!shape.solver.empty()) text += "solver = \"" + shape.solver + "\"\n";
+    if (!shape.pricing.empty()) text += "pricing = \"" + shape.pricing + "\"\n";
     TRY(write(m.dir + "/marketd.conf", text));
     for (size_t i = 0; i < instance_.nodes.size(); ++i) {
         const Daemon& d = instance_.nodes[i];
-        const NodeOptions& n = options_.nodes[i];
+        const NodeOptions& n = shape.nodes[i];
         text = "node = \"" + d.name + "\"\nlisten = \"" + d.address + "\"\nmarket = \"" + m.address +
                "\"\nsocket = \"" + d.dir +
                "/agentd.sock\"\nstate = \"" + d.state + "\"\ncgroup = \"" + d.cgroup + "\"\nprice = \"" + n.price +
-               "\"\nspeed = " + std::to_string(n.speed) + "\ncpus = " + std::to_string(options_.cpus) +
+               "\"\nspeed = " + std::to_string(n.speed) + "\ncpus = " + std::to_string(shape.cpus) +
                "\ncpu_weight = " + std::to_string(n.speed) + "\n";
         text += "job_network = \"" + std::string(job_network) + "\"\njob_bridge = \"" + job_bridge + "\"\njob_gateway = \"" + job_gateway() +
                 "\"\njob_addresses = \"" + job_addresses(i) + "\"\n";
-        if (options_.memory_mb > 0) text += "memory_mb = " + std::to_string(options_.memory_mb) + "\n";
+        if (shape.memory_mb > 0) text += "memory_mb = " + std::to_string(shape.memory_mb) + "\n";
         if (options_.check_ahead) text += "check_ahead = true\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }
@@ -159,16 +165,25 @@ Status Supervisor::start() {
     TRY(prepare());
     children_.push_back({&instance_.market, &network_.fabric,
                          {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"},
-                         false, {}, pause_min, Nanos::never()});
+                         false, {}, {}, pause_min, Nanos::never()});
     for (size_t i = 0; i < instance_.nodes.size(); ++i)
         children_.push_back({&instance_.nodes[i], &network_.nodes[i],
                              {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"},
-                             false, {}, pause_min, Nanos::never()});
+                             false, {}, {}, pause_min, Nanos::never()});
     for (Child& c : children_) TRY(spawn(c));
     for (Child& c : children_) TRY(wait_ready(c));
     return {};
 }
 
+// A RUN that is full for a moment changes nothing of what runs.
+void Supervisor::save() {
+    const Status saved = save_instance(instance_);
+    if (!saved && save_at_ == Nanos::never())
+        (void)!::dprintf(STDERR_FILENO, "the record of what runs cannot be written, and is written later: %s\n", saved.error().message.c_str());
+    save_at_ = saved ? Nanos::never() : now() + save_again;
+}
+
+// An error says that nothing was started.
 Status Supervisor::spawn(Child& c) {
     const std::string log = c.record->dir + "/log";
     TRY_ASSIGN(Fd out, open_at(AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0640));
@@ -191,11 +206,20 @@ Status Supervisor::spawn(Child& c) {
         (void)!::write(STDERR_FILENO, "cannot be executed\n", 19);
         ::_exit(127);
     }
+    // Our child, and not reaped yet: the number is its own until then.
+    auto held = Pidfd::open(pid);
+    if (!held) {
+        ::kill(pid, SIGKILL);
+        ::waitpid(pid, nullptr, 0);
+        return tl::unexpected(held.error());
+    }
+    c.process = std::move(*held);
     c.record->process = process_of(pid).value_or(ProcessId{pid, 0});
     c.ready = false;
     c.started = now();
     c.restart_at = Nanos::never();
-    return save_instance(instance_);
+    save();
+    return {};
 }
 
 Status Supervisor::wait_ready(Child& c) {
@@ -229,10 +253,10 @@ void Supervisor::take_notifications() {
         std::memcpy(&who, CMSG_DATA(c), sizeof who);
         if (std::string_view(text, static_cast<size_t>(n)).find("READY=1") == std::string_view::npos) continue;
         for (Child& child : children_)
-            if (child.record->process.pid == who.pid) {
+            if (child.process && child.process.pid() == who.pid) {
                 child.ready = true;
                 child.record->trouble.clear();
-                (void)save_instance(instance_);
+                save();
             }
     }
 }
@@ -243,20 +267,22 @@ void Supervisor::reap() {
         const pid_t pid = ::waitpid(-1, &status, WNOHANG);
         if (pid <= 0) return;
         for (Child& c : children_) {
-            if (c.record->process.pid != pid) continue;
+            if (!c.process || c.process.pid() != pid) continue;
+            c.process = {};
             c.record->process = {};
             c.record->trouble = WIFSIGNALED(status) ? "killed by signal " + std::to_string(WTERMSIG(status))
                                                     : "exited with status " + std::to_string(WEXITSTATUS(status));
             if (now() - c.started > settled_after) c.pause = pause_min;
             c.restart_at = now() + c.pause;
             c.pause = std::min(Nanos{c.pause.ns * 2}, pause_max);
-            (void)save_instance(instance_);
+            save();
         }
     }
 }
 
 // Waits for a signal, a notification or the deadline; starts again what is due.
 void Supervisor::poll_once(Nanos deadline) {
+    deadline = std::min(deadline, save_at_);
     for (const Child& c : children_) deadline = std::min(deadline, c.restart_at);
     int timeout = -1;
     if (deadline != Nanos::never())
@@ -268,6 +294,7 @@ void Supervisor::poll_once(Nanos deadline) {
         if (info.ssi_signo != SIGCHLD) stopping_ = true;
     take_notifications();
     reap();
+    if (save_at_ <= now()) save();
 }
 
 void Supervisor::watch() {
@@ -287,15 +314,18 @@ void Supervisor::watch() {
 
 void Supervisor::stop_all() {
     for (const Child& c : children_)
-        if (const Pidfd p = open_process(c.record->process)) (void)p.signal(SIGTERM);
-    const Nanos limit = now() + stop_limit;
+        if (c.process) (void)c.process.signal(SIGTERM);
     const auto running = [&] {
-        return std::any_of(children_.begin(), children_.end(),
-                           [](const Child& c) { return c.record->process.pid > 0; });
+        return std::any_of(children_.begin(), children_.end(), [](const Child& c) { return bool(c.process); });
     };
-    while (running() && now() < limit) {
-        for (Child& c : children_) c.restart_at = Nanos::never();
-        poll_once(limit);
+    for (const bool last : {false, true}) {
+        const Nanos limit = now() + stop_limit;
+        while (running() && now() < limit) {
+            for (Child& c : children_) c.restart_at = Nanos::never();
+            poll_once(limit);
+        }
+        for (const Child& c : children_)
+            if (!last && c.process) (void)c.process.signal(SIGKILL);
     }
 }
 
@@ -309,17 +339,23 @@ int supervise(const UpOptions& options, Fd lock, Fd report) {
     const Status started = s.start();
     const std::string line = started ? "ok\n" : started.error().message + "\n";
     std::vector<std::string> note;
-    if (!started) {
+    const auto take_down = [&](bool with_state) {
         demolish(s.instance(), note);
+        if (with_state) remove_state(s.instance(), note);
+        for (const std::string& text : note) (void)!::dprintf(STDERR_FILENO, "%s\n", text.c_str());
+    };
+    if (!started) {
+        take_down(!options.again);
         (void)!::write(report.get(), line.data(), line.size());
         return 1;
     }
     // Whoever ended `souk up` before it was up does not want a market.
-    if (::write(report.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) {
+    const bool wanted = ::write(report.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+    if (wanted) {
         report.reset();
         s.watch();
     }
-    demolish(s.instance(), note);
+    take_down(!wanted && !options.again);
     return note.empty() ? 0 : 1;
 }
 

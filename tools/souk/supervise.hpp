@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The supervisor of a market on this host: starts the daemons, each in its network namespace, waits for each to say
 // READY, starts again what dies (with a growing pause), reaps what capsules leave, and takes everything down on
-// SIGTERM. It stands in for systemd, which does the same for an installation on real machines.
+// SIGTERM but the state, which a reboot is not to cost: `souk down` removes that. What it has started it holds by a pidfd,
+// whether or not RUN has room to write that down. It stands in for systemd, which does the same for an installation on real machines.
 #pragma once
 
 #include <string>
@@ -9,22 +10,16 @@
 
 #include "kernel/base/result.hpp"
 #include "tools/souk/instance.hpp"
+#include "tools/souk/kept.hpp"
 
 namespace souk {
 
-struct NodeOptions {
-    std::string name;
-    int64_t speed = 100;
-    std::string price = "1";
-};
 
 struct UpOptions {
-    std::string run;
-    std::vector<NodeOptions> nodes;
-    int32_t cpus = 1;
-    int64_t memory_mb = 0;  // 0: an equal part of what the machine has free
+    std::string run, state;
+    MarketShape shape;
+    bool again = false;     // a market that was kept: what is there of it stays if it does not come up
     bool check_ahead = false;  // of agentd's configuration
-    std::string solver, pricing;  // empty: the market's own choice
     std::string bin;        // where marketd and agentd are
 };
 
@@ -32,8 +27,13 @@ struct UpOptions {
 // Returns the exit status of the process.
 int supervise(const UpOptions& options, Fd lock, Fd report);
 
-// Ends what an instance left, whatever is still there of it: daemons, jobs, control groups, mounts, names, directories.
-// `note` gets a line for each thing that could not be removed.
+// Ends what an instance left, whatever is still there of it: daemons (also such as its record does not know), jobs, control
+// groups, mounts, names, directories; all but its state. `note` gets a line for each thing that could not be removed.
 void demolish(const Instance& instance, std::vector<std::string>& note);
+// Its daemons that run, by their command lines.
+std::vector<Pidfd> daemons_of(const Instance& instance);
+void end_daemons(const Instance& instance, std::vector<std::string>& note);
+// And the state.
+void remove_state(const Instance& instance, std::vector<std::string>& note);
 
 }  // namespace souk

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk up, souk down, souk status.
+// souk up, souk status.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,16 +10,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tools/common/ask.hpp"
 #include "tools/souk/verbs.hpp"
 
 namespace souk {
 namespace {
-
-int complain(const std::string& text) {
-    std::fprintf(stderr, "souk: %s\n", text.c_str());
-    return 1;
-}
-
 
 std::string describe(const Daemon& d) {
     return alive(d.process) ? "pid " + std::to_string(d.process.pid)
@@ -39,7 +34,22 @@ std::string describe(const Daemon& d) {
     ::_exit(supervise(options, std::move(lock), std::move(report)));
 }
 
+// What `souk down --keep` took off the market comes back.
+Status back_to_market(const UpOptions& options) {
+    if (options.shape.off.empty()) return {};
+    for (const std::string& name : options.shape.off)
+        if (auto done = tools::ask(options.run + "/" + name + "/agentd.sock", "provider-unset", {"market"}); !done) return wrap("node " + name, done.error());
+    MarketShape shape = options.shape;
+    shape.off.clear();
+    return save_shape(options.state, shape);
+}
+
 }  // namespace
+
+int complain(const std::string& text) {
+    std::fprintf(stderr, "souk: %s\n", text.c_str());
+    return 1;
+}
 
 int cmd_up(const UpOptions& options) {
     if (::geteuid() != 0) return complain("up makes network namespaces and control groups: run it as root");
@@ -73,32 +83,9 @@ int cmd_up(const UpOptions& options) {
         if (!line.empty()) line.pop_back();
         return complain(line.empty() ? "the supervisor ended; see " + options.run + "/supervisor.log" : line);
     }
+    if (options.again) std::printf("the market that was kept in %s is taken again\n", options.state.c_str());
+    if (auto back = back_to_market(options); !back) complain("a node stays off the market: " + back.error().message);
     return cmd_status(options.run, false);
-}
-
-int cmd_down(const std::string& run) {
-    if (::geteuid() != 0) return complain("down removes network namespaces and control groups: run it as root");
-    auto instance = load_instance(run);
-    if (!instance) return complain(instance.error().message);
-    if (!*instance) return complain("no market is up in " + run);
-    if (const Pidfd supervisor = open_process((*instance)->supervisor)) {
-        if (auto sent = supervisor.signal(SIGTERM); !sent) return complain(sent.error().message);
-        const auto gone = supervisor.exited_within(Nanos::from_s(60));
-        if (!gone || !*gone)
-            return complain("the supervisor, pid " + std::to_string(supervisor.pid()) + ", does not end");
-        // Removed by it, or else what it left is removed here.
-        instance = load_instance(run);
-        if (instance && !*instance) {
-            std::puts("the market is down");
-            return 0;
-        }
-        if (!instance) return complain(instance.error().message);
-    }
-    std::vector<std::string> note;
-    demolish(**instance, note);
-    for (const std::string& line : note) complain(line);
-    if (note.empty()) std::puts("the market is down");
-    return note.empty() ? 0 : 1;
 }
 
 int cmd_status(const std::string& run, bool json) {
@@ -106,7 +93,10 @@ int cmd_status(const std::string& run, bool json) {
     if (!instance) return complain(instance.error().message);
     if (!*instance) {
         if (json) std::puts("{\"up\": false}");
-        return json ? 1 : complain("no market is up in " + run + "; start one with: souk up");
+        const auto kept = load_shape(state_root(run));
+        const bool is_kept = kept && *kept;
+        return json ? 1 : complain("no market is up in " + run + "; " + (is_kept ? "the one that is kept in " + state_root(run) + " is taken again with: souk up"
+                                                                              : "start one with: souk up"));
     }
     const Instance& i = **instance;
     if (!json) {
@@ -132,7 +122,7 @@ int cmd_status(const std::string& run, bool json) {
                                       {"trouble", alive(d.process) ? "" : d.trouble}};
     };
     nlohmann::ordered_json out{
-        {"up", true}, {"run_dir", i.run}, {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
+        {"up", true}, {"run_dir", i.run}, {"state_dir", i.state}, {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
     out["market"] = of(i.market);
     out["nodes"] = nlohmann::ordered_json::array();
     for (const Daemon& d : i.nodes) out["nodes"].push_back(of(d));

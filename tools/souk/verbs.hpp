@@ -7,8 +7,13 @@
 namespace souk {
 
 int cmd_up(const UpOptions& options);
-int cmd_down(const std::string& run);
+struct DownOptions {
+    bool force = false;  // also with jobs that are not finished
+    bool keep = false;   // the state stays
+};
+int cmd_down(const std::string& run, const DownOptions& options);
 int cmd_status(const std::string& run, bool json);
 int cmd_doctor(int argc, char** argv);
+int complain(const std::string& text);  // one line on stderr; returns 1
 
 }  // namespace souk
