@@ -26,6 +26,7 @@ namespace souk {
 namespace {
 
 constexpr uint32_t tmpfs_magic = 0x01021994;
+constexpr int64_t capsules_mb = 128;  // for the few pages that each of guests_max keeps
 constexpr Nanos load_period = Nanos::from_s(1);
 constexpr Nanos outage_worth_telling = Nanos::from_s(1);  // a market that is started again takes less
 constexpr uint64_t trim_ticks = 30, look_ticks = 60;
@@ -51,6 +52,17 @@ Status make_dir(const std::string& path) {
     std::filesystem::create_directories(path, error);
     if (error) return fail("create " + path + ": " + error.message());
     if (::chmod(path.c_str(), 0700) != 0) return fail_errno("chmod " + path, errno);
+    return {};
+}
+
+// Unless it lies on one already.
+Status make_tmpfs(const std::string& dir, int64_t size_mb, const char* more) {
+    struct statfs fs {};
+    if (::statfs(dir.c_str(), &fs) != 0) return fail_errno("stat " + dir, errno);
+    if (static_cast<uint32_t>(fs.f_type) == tmpfs_magic) return {};
+    const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m" + more;
+    if (::mount("souk", dir.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
+        return fail_errno("mount a tmpfs on " + dir, errno);
     return {};
 }
 
@@ -241,17 +253,13 @@ Status Agent::open_directories() {
     TRY_ASSIGN(const auto seen, db_->get("seen", config_.market));
     if (seen) seen_ = parse_receipt_mark(*seen).value_or(ReceiptMark{});
     take_ballast();
-    struct statfs fs {};
-    if (::statfs(ram.c_str(), &fs) != 0) return fail_errno("stat " + ram, errno);
-    if (static_cast<uint32_t>(fs.f_type) != tmpfs_magic) {
-        const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
-        const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m";
-        const auto mount = [&ram](const std::string& how) {
-            return ::mount("souk", ram.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, how.c_str()) == 0;
-        };
-        // Big pages make writing and reading an image more than twice as fast; kernels without them refuse the option.
-        if (!mount(options + ",huge=within_size") && !mount(options)) return fail_errno("mount a tmpfs on " + ram, errno);
-    }
+    const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
+    // Big pages make writing and reading an image more than twice as fast; kernels without them refuse the option.
+    if (auto made = make_tmpfs(ram, size_mb, ",huge=within_size"); !made) TRY(make_tmpfs(ram, size_mb, ""));
+    // What tells of a capsule is of no use after a reboot, and some files for each job that starts and ends are the
+    // slowest that a disk's file system can be asked for. An older daemon's capsules have theirs on the disk.
+    TRY_ASSIGN(const auto older, list_dir(AT_FDCWD, site_.guests));
+    if (older.empty()) TRY(make_tmpfs(site_.guests, capsules_mb, ""));
     TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
     TRY_ASSIGN(site_.ram, open_at(AT_FDCWD, ram, O_RDONLY | O_DIRECTORY));
     return {};

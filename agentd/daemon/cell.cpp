@@ -392,6 +392,7 @@ void Cell::remove_files() {
     drop_image();
     if (cgroup_) {
         site_.cgroup_changed(cgroup_->name(), false);
+        if (job_group_) (void)job_group_->remove(group_limit);  // what it holds keeps the one above
         if (auto removed = cgroup_->remove(group_limit); !removed) site_.log->warning("cannot remove a control group", {{"error", removed.error()}});
         job_group_.reset();
         cgroup_.reset();

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 
 #include "kernel/base/check.hpp"
 
@@ -15,15 +17,30 @@ namespace souk {
 namespace {
 
 constexpr const char* endings[2] = {".out", ".err"};
+constexpr std::string_view spare = "spare.";
+constexpr size_t spares_max = 1'024;
 constexpr uint64_t hole_bytes_min = 1 << 20;  // holes are punched in pieces of at least this
 
 }  // namespace
 
-Result<Spool> Spool::open(int dir, uint64_t seq) {
+SpoolDir::SpoolDir(Fd dir) : dir_(std::move(dir)) {
+    const auto names = list_dir(dir_.get(), ".");  // what a daemon before has left
+    for (const std::string& name : names ? *names : std::vector<std::string>{}) {
+        if (!name.starts_with(spare)) continue;
+        next_spare_ = std::max<uint64_t>(next_spare_, std::strtoull(name.c_str() + spare.size(), nullptr, 10) + 1);
+        spares_.push_back(name);
+    }
+}
+
+Result<Spool> SpoolDir::open(uint64_t seq) {
     Spool spool;
     for (int i = 0; i < 2; ++i) {
-        File& f = spool.streams_[i];
-        TRY_ASSIGN(f.fd, open_at(dir, std::to_string(seq) + endings[i], O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+        Spool::File& f = spool.streams_[i];
+        const std::string name = std::to_string(seq) + endings[i];
+        // A file of that name is the job's own, and stays.
+        if (!spares_.empty() && ::renameat2(dir_.get(), spares_.back().c_str(), dir_.get(), name.c_str(), RENAME_NOREPLACE) == 0)
+            spares_.pop_back();
+        TRY_ASSIGN(f.fd, open_at(dir_.get(), name, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
         struct stat st {};
         if (::fstat(f.fd.get(), &st) != 0) return fail_errno("stat of a spool", errno);
         f.end = static_cast<uint64_t>(st.st_size);
@@ -33,8 +50,19 @@ Result<Spool> Spool::open(int dir, uint64_t seq) {
     return spool;
 }
 
-void Spool::remove(int dir, uint64_t seq) {
-    for (const char* ending : endings) ::unlinkat(dir, (std::to_string(seq) + ending).c_str(), 0);
+void SpoolDir::remove(uint64_t seq) {
+    for (const char* ending : endings) {
+        const std::string name = std::to_string(seq) + ending, kept = std::string(spare) + std::to_string(next_spare_);
+        // Only what never held a byte: a crash of the machine must not bring back what was another job's.
+        struct stat st {};
+        const bool unused = ::fstatat(dir_.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
+        if (unused && spares_.size() < spares_max && ::renameat2(dir_.get(), name.c_str(), dir_.get(), kept.c_str(), RENAME_NOREPLACE) == 0) {
+            spares_.push_back(kept);
+            ++next_spare_;
+        } else {
+            ::unlinkat(dir_.get(), name.c_str(), 0);
+        }
+    }
 }
 
 Status Spool::append(int stream, uint64_t offset, std::string_view bytes) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/result.hpp"
@@ -19,10 +20,6 @@ namespace souk {
 
 class Spool {
   public:
-    // `dir`: the directory of all spools. Creates the two files, or takes what is there.
-    static Result<Spool> open(int dir, uint64_t seq);
-    static void remove(int dir, uint64_t seq);
-
     // stream: 0 stdout (or the terminal), 1 stderr. Offsets in bytes since the job began.
     uint64_t begin(int stream) const { return streams_[stream].begin; }
     uint64_t end(int stream) const { return streams_[stream].end; }
@@ -35,11 +32,27 @@ class Spool {
     void forget_before(int stream, uint64_t offset);
 
   private:
+    friend class SpoolDir;
     struct File {
         Fd fd;
         uint64_t begin = 0, end = 0;
     };
     File streams_[2];
+};
+
+// The directory of all spools. Files in which a job that is gone has written nothing wait under another name for the next
+// ones: to make and remove two for each job is the slowest that some file systems can be asked for.
+class SpoolDir {
+  public:
+    explicit SpoolDir(Fd dir);
+    // Makes the two files, or takes what is there.
+    Result<Spool> open(uint64_t seq);
+    void remove(uint64_t seq);
+
+  private:
+    Fd dir_;
+    std::vector<std::string> spares_;  // names of empty files
+    uint64_t next_spare_ = 0;
 };
 
 }  // namespace souk

@@ -27,7 +27,7 @@ Terminals::Job* Terminals::find(const JobId& id) {
 Result<Terminals::Job*> Terminals::open(const JobId& id) {
     Job& j = jobs_[id.seq];
     if (!j.spool) {
-        TRY_ASSIGN(Spool spool, Spool::open(dir_.get(), id.seq));
+        TRY_ASSIGN(Spool spool, dir_.open(id.seq));
         j.spool = std::make_unique<Spool>(std::move(spool));
     }
     return &j;
@@ -293,7 +293,7 @@ void Terminals::finished(const JobId& id, wire::Exit exit) {
 
 void Terminals::erase(const JobId& id) {
     jobs_.erase(id.seq);
-    Spool::remove(dir_.get(), id.seq);
+    dir_.remove(id.seq);
 }
 
 bool Terminals::attached(const JobId& id) const {

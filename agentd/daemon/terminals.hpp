@@ -110,7 +110,7 @@ class Terminals {
     void forget_when_idle(const JobId& id);
 
     Loop& loop_;
-    Fd dir_;
+    SpoolDir dir_;
     uint64_t output_bytes_max_;
     TerminalOutlet outlet_;
     std::map<uint64_t, Job> jobs_;

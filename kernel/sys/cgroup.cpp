@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/cgroup.hpp"
 
+#include <dirent.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <memory>
 
 #include "kernel/base/check.hpp"
 #include "kernel/sys/backoff.hpp"
@@ -24,15 +26,24 @@ Result<int64_t> number_in(std::string_view text, const std::string& where) {
     return value;
 }
 
+// The groups directly below one. A listing alone: to look at each of a group's some dozen files would make the kernel
+// keep them all. (Every control group file system tells which are directories.)
+Result<std::vector<std::string>> groups_in(const std::string& path) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), [](DIR* d) { return ::closedir(d); });
+    if (!dir) return fail_errno("cgroup " + path, errno);
+    std::vector<std::string> names;
+    while (const dirent* entry = ::readdir(dir.get())) {
+        const std::string_view name = entry->d_name;
+        if (entry->d_type == DT_DIR && name != "." && name != "..") names.emplace_back(name);
+    }
+    return names;
+}
+
 // Children before parents.
 Status for_each_below(const std::string& path, const auto& visit) {
-    const auto names = list_dir(AT_FDCWD, path);
-    if (!names) return names.error().code == ENOENT ? Status{} : wrap("cgroup", names.error());
-    for (const std::string& name : *names) {
-        struct stat status{};
-        const std::string child = path + "/" + name;
-        if (::lstat(child.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) TRY(for_each_below(child, visit));
-    }
+    const auto names = groups_in(path);
+    if (!names) return names.error().code == ENOENT ? Status{} : Status(tl::unexpected(names.error()));
+    for (const std::string& name : *names) TRY(for_each_below(path + "/" + name, visit));
     return visit(path);
 }
 
@@ -59,6 +70,8 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids) {
 Status remove_tree(const std::string& path, Nanos wait_max) {
     Backoff backoff(wait_max);
     while (true) {
+        // Mostly it is empty: then that is all.
+        if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
         Status done = for_each_below(path, [](const std::string& group) -> Status {
             if (::rmdir(group.c_str()) < 0 && errno != ENOENT) return fail_errno("remove cgroup " + group, errno);
             return {};
@@ -77,6 +90,8 @@ Status remove_tree(const std::string& path, Nanos wait_max) {
 }
 
 Status make_dirs(const std::string& mount, const std::string& path) {
+    // Mostly the parents are there.
+    if (::mkdir((mount + "/" + path).c_str(), 0755) == 0 || errno == EEXIST) return {};
     for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
         const std::string dir = mount + "/" + path.substr(0, end);
         if (::mkdir(dir.c_str(), 0755) < 0 && errno != EEXIST) return fail_errno("make cgroup " + dir, errno);
@@ -284,7 +299,8 @@ Status Cgroup::kill_all(Nanos wait_max) const {
 
 Status Cgroup::remove(Nanos wait_max) {
     Backoff clock(wait_max);
-    if (::faccessat(tracker().dir.get(), "cgroup.procs", F_OK, 0) == 0) TRY(kill_all(wait_max));
+    // A group that still has a process, or groups below it, is busy.
+    if (::rmdir(tracker().path.c_str()) < 0 && errno != ENOENT) TRY(kill_all(wait_max));
     for (const Member& member : members_) TRY(remove_tree(member.path, clock.left()));
     return {};
 }
@@ -398,13 +414,10 @@ Result<std::vector<std::string>> Cgroups::list(const std::string& parent) const 
     std::vector<std::string> all;
     for (const std::string& mount : mounts()) {
         const std::string path = mount + "/" + below_root(parent);
-        const auto names = list_dir(AT_FDCWD, path);
+        const auto names = groups_in(path);
         if (!names && names.error().code == ENOENT) continue;
         if (!names) return wrap("list cgroups", names.error());
-        for (const std::string& name : *names) {
-            struct stat status{};
-            if (::lstat((path + "/" + name).c_str(), &status) == 0 && S_ISDIR(status.st_mode)) all.push_back(name);
-        }
+        all.insert(all.end(), names->begin(), names->end());
     }
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());

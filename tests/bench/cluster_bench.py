@@ -20,10 +20,12 @@ import time
 import criu_hand
 import market as souk
 import slurm as peers
+import small_jobs
 
 TRUE = '/bin/true'
 GOALS = {  # of the ours column, or of the ratio
     'round trip': ('<=', 20, 'ours'),
+    'small jobs/s': ('>=', 700, 'ours'), 'small trip': ('<=', 5, 'ours'),
     'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'), 'pause': ('<=', 15, 'ours'),
     'disk': ('<=', 1.3, 'ratio'), 'work': ('<=', 1.5, 'ratio'), 'p99': ('<=', 100, 'ours'), 'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
 }
@@ -87,6 +89,16 @@ def round_trip(book, market, slurm, rounds):
     book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, plain, 'fork+exec of true', 'round trip')
     if slurm:
         book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, theirs, 'Slurm srun', 'round trip')
+
+
+# ---- the smallest jobs
+
+
+def small(book, market, count, rounds, trips):
+    found = small_jobs.measure(market, TRUE, count, rounds, trips)
+    for figure, unit, goal in (('jobs/s', 'jobs/s', 'small jobs/s'), ('CPU ms a job', 'ms', None), ('srun true, ms', 'ms', 'small trip')):
+        title = figure if figure.startswith('srun') else f'{count} x srun -p 1 true at once, {figure}'
+        book.add('small', title, unit, *found[figure], 'fork+exec of true', goal)
 
 
 # ---- many at once
@@ -530,9 +542,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
-    parser.add_argument('--parts', default='idle,srun,throughput,move,live,ahead,mixed,work,disk')
+    parser.add_argument('--parts', default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
+    parser.add_argument('--small-jobs', type=int, default=300, help='at once, of the smallest')
     parser.add_argument('--bursts', type=int, default=3)
     parser.add_argument('--sizes', default='1,16,64,256', help='MB of each moved job')
     parser.add_argument('--moves', type=int, default=10)
@@ -559,6 +572,7 @@ def main():
         plan = {
             'idle': lambda: idle(book, market, slurm, o.idle, 'fresh'),
             'srun': lambda: round_trip(book, market, slurm, o.trips),
+            'small': lambda: small(book, market, o.small_jobs, o.bursts, o.trips),
             'throughput': lambda: throughput(book, market, slurm, o.jobs, o.bursts),
             'move': lambda: [moves_of(book, market, int(mb), o.moves)
                              for mb in o.sizes.split(',')],

@@ -163,7 +163,10 @@ try:
         s.settimeout(5)
         s.connect(sys.argv[1])
         # A greeted connection stays: the hello of a tool, frame type 1.
-        s.sendall(bytes.fromhex(sys.argv[4]))
+        try:
+            s.sendall(bytes.fromhex(sys.argv[4]))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused already: the reason is there to read
         head = s.recv(4096)
         if b"too many connections of this user" in head:
             print("refused after", len(held), head[-120:], flush=True)
