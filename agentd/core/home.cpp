@@ -197,6 +197,7 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting) r.stay_run = job.stay_run;
     if (job.leased) r.alone = home_waits(job.spec.lease);
     r.places = job.places;
+    r.lacking = job.lacking;
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;
     r.why = job.why;
@@ -238,6 +239,7 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         if (!job->cancelled) (void)cancel(job->id, now, out);
         return;
     }
+    if (order.kind == Order::Kind::give_up) return give_up(*job, now, out);
     const bool steady_now = job->phase == JobPhase::waiting || job->phase == JobPhase::running || job->phase == JobPhase::frozen;
     if (!steady_now || job->cancelled)
         vol(*job).pending = order;

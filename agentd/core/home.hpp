@@ -114,6 +114,10 @@ struct HomeJob {
     // Its user's limit of a day (0: none), the cost at which this job's share of what the market said is left of that is used
     // up, and the one at which that is said.
     Money day_limit = {}, day_cost = {}, day_warn = {};
+    // Before it first runs: nodes that could not execute its program, how it ends if none can, and the last one's reason.
+    std::vector<NodeName> lacking = {};
+    int32_t lacking_status = 0;
+    std::string lacking_why = {};
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -283,6 +287,8 @@ class Home {
     void became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, home::Outputs& out);
     void ended(HomeJob& job, const GuestEvent& e, Nanos now, home::Outputs& out);
+    void program_lacks(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void give_up(HomeJob& job, Nanos now, home::Outputs& out);
     void back_to_waiting(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);
     void lost(HomeJob& job, Nanos now, home::Outputs& out);
     void go_back(HomeJob& job, const std::string& why, Nanos now, home::Outputs& out);

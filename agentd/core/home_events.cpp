@@ -133,6 +133,27 @@ void Home::back_to_waiting(HomeJob& job, const std::string& why, Nanos now, Outp
     steady(job, now, out);
 }
 
+// Another node may have its program; this one is not tried again. The market knows when none is left, and says so
+// (give_up).
+void Home::program_lacks(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    constexpr size_t lacking_max = 256;
+    // As a shell has it: 127 is not found, 126 not executable. Found anywhere is found.
+    const int32_t status = (e.error == EACCES ? 126 : 127) << 8;
+    job.lacking_status = job.lacking.empty() ? status : std::min(job.lacking_status, status);
+    job.lacking_why = e.why;
+    if (std::find(job.lacking.begin(), job.lacking.end(), job.at.node) == job.lacking.end())
+        job.lacking.push_back(job.at.node);
+    if (job.lacking.size() >= lacking_max) return finish(job, job.lacking_status, job.lacking_why, now, out);
+    back_to_waiting(job, job.at.node + " cannot execute its program: " + e.why, now, out);
+}
+
+void Home::give_up(HomeJob& job, Nanos now, Outputs& out) {
+    if (job.phase == JobPhase::waiting && !job.lacking.empty())
+        return finish(job, job.lacking_status, job.lacking_why, now, out);
+    fail_order(job, job.at.node, "no node has refused its program", out);
+    report(job, now, out);
+}
+
 void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
         case GuestState::unknown:
@@ -140,8 +161,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             return send_with_spec(job, job.at, job.epoch, GuestVerb::start, out);
         case GuestState::failed:
             if (job.cancelled) return finish(job, 9, "cancelled", now, out);
-            // As a shell has it: 127 is not found, 126 not executable.
-            if (e.program_error) return finish(job, (e.error == EACCES ? 126 : 127) << 8, e.why, now, out);
+            if (e.program_error) return program_lacks(job, e, now, out);
             return back_to_waiting(job, e.why, now, out);
         case GuestState::running:
         case GuestState::exited:

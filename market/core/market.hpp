@@ -353,6 +353,8 @@ class Market {
     Wish wish(const Job& job, Job::Held held) const;
     JobSpec spec_of(const Job& job, const Wish& wish) const;
     bool cannot_leave(const Job& job) const;
+    bool lacks_program(const Job& job, const NodeName& node) const;
+    bool no_node_is_left(const Job& job) const;
     bool may_run_at(const Job& job, const NodeName& node) const;
     bool may_run_at(const Job& job, const Node& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
@@ -422,6 +424,7 @@ class Market {
     Marked<Node, &Node::noting> noting_nodes_;
     uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
     std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
+    std::set<JobId> lacking_;         // jobs that wait and whose program some nodes lack
     std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
     std::vector<Send> lost_notes_;    // to be sent
     std::set<std::pair<Nanos, JobId>> alarms_;

@@ -44,8 +44,14 @@ std::string Market::why_waiting(const Job& job, const Solver& solver) const {
         const std::string by_whom = job.comment.substr(0, job.comment.find("; "));
         return bid ? by_whom + "; " + format_money(*bid) + " would win it back" : by_whom;
     }
+    if (const auto& lacking = job.record.report.lacking; !lacking.empty() && !bid) {
+        std::string names;
+        for (size_t i = 0; i < std::min<size_t>(lacking.size(), 3); ++i) names += (i > 0 ? ", " : "") + lacking[i];
+        if (lacking.size() > 3) names += " and " + std::to_string(lacking.size() - 3) + " more";
+        return "waits for a node that has its program: " + names + " cannot execute it";
+    }
     for (const auto& [name, bar] : job.bars)
-        if (bar.active) return name + " could not take it: " + bar.why + "; tried again later";
+        if (bar.active && !lacks_program(job, name)) return name + " could not take it: " + bar.why + "; tried again later";
     if (bid) return "outbid; " + format_money(*bid) + " would win a place";
     return "waits for room";
 }

@@ -19,7 +19,8 @@ bool fulfils(const JobReport& r, const Order& order) {
     switch (order.kind) {
         case Order::Kind::run: return r.phase == JobPhase::running && r.where == order.node;
         case Order::Kind::suspend: return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
-        case Order::Kind::abort: return false;
+        case Order::Kind::abort:
+        case Order::Kind::give_up: return false;
     }
     return false;
 }
@@ -208,6 +209,12 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     clock(job, before, ran, now);
     next_seq_ = std::max(next_seq_, report.order_seq + 1);
     judge_order(job, fresh, now);
+    if (!report.lacking.empty() && report.phase == JobPhase::waiting) {
+        lacking_.insert(job.id());
+        pending_.insert(job);
+    } else {
+        lacking_.erase(job.id());
+    }
     if (report.phase == JobPhase::finished) {
         finish(job, now);
         return {};

@@ -41,6 +41,20 @@ bool Market::cannot_leave(const Job& job) const {
     return !node || (phase == JobPhase::running ? keeps_guests(*node) : !node->connected);
 }
 
+bool Market::lacks_program(const Job& job, const NodeName& name) const {
+    const auto& lacking = job.record.report.lacking;
+    return std::find(lacking.begin(), lacking.end(), name) != lacking.end();
+}
+
+// Every node that is connected has tried to start it, and cannot execute its program. One that is off the market or too
+// small now was not asked, and may have it.
+bool Market::no_node_is_left(const Job& job) const {
+    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling_) return false;
+    return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+        return !entry.second.connected || lacks_program(job, entry.first);
+    });
+}
+
 bool Market::may_run_at(const Job& job, const NodeName& name) const {
     const Node* node = find_node(name);
     return node && may_run_at(job, *node);
@@ -48,14 +62,16 @@ bool Market::may_run_at(const Job& job, const NodeName& name) const {
 
 bool Market::may_run_at(const Job& job, const Node& node) const {
     const auto bar = job.bars.find(node.id());
-    return usable(node) && (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
+    return usable(node) && !lacks_program(job, node.id()) && (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
 }
 
 std::vector<ProviderKey> Market::barred(const Job& job) const {
     std::vector<ProviderKey> keys;
     for (const auto& [name, bar] : job.bars)
-        if (bar.active)
+        if (bar.active && !lacks_program(job, name))
             if (const Node* node = find_node(name)) keys.push_back(node->key);
+    for (const NodeName& name : job.record.report.lacking)
+        if (const Node* node = find_node(name)) keys.push_back(node->key);
     const Node* at = find_node(job.record.report.where);
     if (!at || machines_.fits_all(at->machine)) return keys;
     for (const auto& [name, node] : nodes_)
@@ -245,7 +261,12 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         if (!sent && !job.stuck.active) issue(job, Order::Kind::abort, {}, "cancelled", now, out);
         return true;
     }
-    if (!job.in_solver || in_transit(job)) return true;
+    if (in_transit(job)) return true;
+    if (!job.stuck.active && no_node_is_left(job)) {
+        issue(job, Order::Kind::give_up, {}, "no node can execute its program", now, out);
+        return true;
+    }
+    if (!job.in_solver) return true;
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
     if (!target) {

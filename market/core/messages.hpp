@@ -77,6 +77,7 @@ struct JobReport {
     Nanos stay_run{-1};        // its run time when it came to `where`; below 0: not told
     Nanos alone;               // so long it runs at most while its home is away; 0: without end
     std::vector<NodeName> places;  // where it ran, in order
+    std::vector<NodeName> lacking; // nodes that could not execute its program when it was to start there
     bool cancelled = false;
     int32_t wait_status = 0;   // as of waitpid, when finished
     std::string why;           // when finished without having run to its own end
@@ -102,7 +103,8 @@ struct ProviderReport {
 
 // Market to home: what to do with one job. `seq` grows with every order of one market; an older one is ignored.
 struct Order {
-    enum class Kind : uint8_t { run = 1, suspend, abort };
+    // give_up: no node can execute its program; only of a job that has reported so of some (JobReport::lacking).
+    enum class Kind : uint8_t { run = 1, suspend, abort, give_up };
     JobId id;
     uint64_t seq = 0;
     Kind kind = Kind::run;

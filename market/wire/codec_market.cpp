@@ -34,6 +34,7 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.comment = fill_line(v.comment, a);
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
+    fill_places(v.lacking, m.n_lacking, m.lacking, a);
     m.cancelled = v.cancelled;
     m.wait_status = v.wait_status;
     m.why = fill_line(v.why, a);
@@ -66,6 +67,7 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.comment = clean(m.comment);
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);
+    v.lacking = take_places(m.n_lacking, m.lacking, c);
     v.cancelled = m.cancelled;
     v.wait_status = m.wait_status;
     v.why = clean(m.why);
@@ -137,7 +139,7 @@ Order take(const Pb__Order& m, Check& c) {
     Order v;
     v.id = c.job(m.id);
     v.seq = c.count("seq", m.seq);
-    v.kind = c.one_of("kind", m.kind, Order::Kind::run, Order::Kind::abort);
+    v.kind = c.one_of("kind", m.kind, Order::Kind::run, Order::Kind::give_up);
     v.node = v.kind == Order::Kind::run ? c.node("node", m.node) : c.node_or_none("node", m.node);
     v.address = c.address("address", m.address);
     if (v.kind == Order::Kind::run && v.address.empty()) c.bad("address", "missing");

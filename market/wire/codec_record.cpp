@@ -70,6 +70,9 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.cancelled = v.cancelled;
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
+    fill_places(v.lacking, m.n_lacking, m.lacking, a);
+    m.lacking_status = v.lacking_status;
+    m.lacking_why = fill_line(v.lacking_why, a);
     m.comment = fill_line(v.comment, a);
     m.wait_status = v.wait_status;
     m.why = fill_line(v.why, a);
@@ -117,6 +120,9 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.cancelled = m.cancelled;
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);
+    v.lacking = take_places(m.n_lacking, m.lacking, c);
+    v.lacking_status = m.lacking_status;
+    v.lacking_why = clean(m.lacking_why);
     v.comment = clean(m.comment);
     v.wait_status = m.wait_status;
     v.why = clean(m.why);

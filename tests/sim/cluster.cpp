@@ -92,7 +92,9 @@ void Cluster::submit_job() {
         const auto id = h.submit(s, now_, out);
         MUST(id.has_value());
         Truth& t = world_.truths[*id];
-        t.program_error = rng_.chance(0.05);
+        const bool lost = rng_.chance(0.05), rare = rng_.chance(0.05);
+        for (const NodeName& name : names_)
+            if (lost || (rare && rng_.chance(0.5))) t.lacking.insert(name);
         t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000) : rng_.between(1'000'000'000, 120'000'000'000);
         ++counts_.jobs;
     });
@@ -306,7 +308,9 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
         Node& on = node(order.id.home);
         if (!on.up || on.market_gen != gen) return;
         say("market -> ", on.name, " job ", order.id.text(), order.kind == Order::Kind::run ? " run on " + order.node
-            : order.kind == Order::Kind::suspend ? std::string(" suspend") : std::string(" abort"));
+            : order.kind == Order::Kind::suspend ? std::string(" suspend")
+            : order.kind == Order::Kind::abort   ? std::string(" abort")
+                                                 : std::string(" give up"));
         home_step(on, [&](Home& h, home::Outputs& out) {
             const HomeJob* job = h.find(order.id);
             if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished &&
@@ -322,6 +326,7 @@ void Cluster::market_orders() {
     const JobId& id = *market_order_[rng_.below(market_order_.size())];
     if (market_.at(id).report.phase == JobPhase::finished) return;
     const uint64_t what = rng_.below(100);
+    if (market_.at(id).report.lacking.size() == names_.size()) return market_send(id, Order::Kind::give_up);
     market_send(id, what < 70 ? Order::Kind::run : what < 99 ? Order::Kind::suspend : Order::Kind::abort);
 }
 
@@ -329,7 +334,7 @@ void Cluster::market_orders() {
 void Cluster::market_heal() {
     for (const auto& [id, job] : market_)
         if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen)
-            market_send(id, Order::Kind::run);
+            market_send(id, job.report.lacking.size() == names_.size() ? Order::Kind::give_up : Order::Kind::run);
 }
 
 // Users give what is needed.

@@ -137,7 +137,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
 void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);
-    const bool by_program = world_.truths[key.id].program_error;
+    const bool by_program = world_.truths[key.id].lacking.contains(name);
     if (!c || !c->alive || by_program || fails(name))
         return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
             g.job_not_started(key, 2, by_program, "cannot be executed", o);

@@ -36,6 +36,7 @@ struct World {
     std::map<NodeName, uint64_t> next_id;
     std::vector<Order> orders;                                            // all that were ever given
     std::map<NodeName, ProviderNote> provider_notes;
+    std::function<bool(const Order&)> lacks;                               // of one that is refused: for want of its program
     std::function<std::optional<OrderFailed>(const Order&)> refuse;       // asked when an order is about to be done
     std::function<void()> after_step;
     std::map<JobId, JobRecord> stored_jobs;
@@ -128,6 +129,11 @@ struct World {
             r.why = "cancelled";
             return end(job);
         }
+        if (order.kind == Order::Kind::give_up) {
+            ck_assert(r.phase == JobPhase::waiting && !r.lacking.empty());
+            r.why = "no node has its program";
+            return end(job);
+        }
         ck_assert_msg(!job.doing, "job %s has an order already", order.id.text().c_str());
         job.doing = order;
         job.done_at = now + transit;
@@ -166,6 +172,7 @@ struct World {
         const Order order = *std::exchange(job.doing, std::nullopt);
         job.done_at = Nanos::never();
         if (const auto failed = refuse ? refuse(order) : std::nullopt) {
+            if (lacks && lacks(order)) r.lacking.push_back(order.node);
             if (r.phase == JobPhase::starting) r.phase = JobPhase::waiting, r.where.clear();
             else if (r.phase == JobPhase::thawing) r.phase = JobPhase::frozen;
             else r.phase = JobPhase::running, job.run_since = now;

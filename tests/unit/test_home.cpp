@@ -232,19 +232,41 @@ START_TEST(a_failed_start_waits_again_and_is_dropped) {
 }
 END_TEST
 
-START_TEST(a_program_that_cannot_be_executed_ends_as_in_a_shell) {
+static void cannot_execute(Bench& b, const char* node, uint64_t epoch, int error) {
+    GuestEvent e;
+    e.id = id;
+    e.epoch = {epoch};
+    e.state = GuestState::failed;
+    e.program_error = true;
+    e.error = error;
+    e.why = "no such file";
+    b.h.guest_event(node, e, b.now, b.out);
+}
+
+START_TEST(a_program_that_no_node_can_execute_ends_as_in_a_shell) {
     for (const int error : {ENOENT, EACCES}) {
         Bench b;
         b.submit().run_on("n2");
-        GuestEvent e;
-        e.id = id;
-        e.epoch = {1};
-        e.state = GuestState::failed;
-        e.program_error = true;
-        e.error = error;
-        b.h.guest_event("n2", e, b.now, b.out);
+        cannot_execute(b, "n2", 1, error);
+        ck_assert(b.job().phase == JobPhase::waiting);
+        b.run_on("n3");
+        cannot_execute(b, "n3", 2, ENOENT);
+        ck_assert(b.job().lacking == (std::vector<NodeName>{"n2", "n3"}));
+        b.order(Order::Kind::give_up);
         ck_assert_int_eq(b.job().wait_status, (error == EACCES ? 126 : 127) << 8);
+        ck_assert_text(b.job().why, "no such file");
     }
+}
+END_TEST
+
+START_TEST(a_program_that_one_node_lacks_runs_on_another) {
+    Bench b;
+    b.submit().run_on("n2");
+    cannot_execute(b, "n2", 1, ENOENT);
+    b.run_on("n3").event("n3", 2, GuestState::running);
+    ck_assert(b.job().phase == JobPhase::running && b.job().lacking == std::vector<NodeName>{"n2"});
+    b.order(Order::Kind::give_up);  // it is too late for that
+    ck_assert(b.job().phase == JobPhase::running);
 }
 END_TEST
 
@@ -544,7 +566,7 @@ UNIT_SUITE(home,
            a_source_found_frozen_ends_the_move_as_frozen,
            a_dump_left_over_from_a_move_given_up_is_made_ready_again,
            a_failed_start_waits_again_and_is_dropped,
-           a_program_that_cannot_be_executed_ends_as_in_a_shell,
+           a_program_that_no_node_can_execute_ends_as_in_a_shell, a_program_that_one_node_lacks_runs_on_another,
            a_cancel_works_in_every_phase,
            a_cancel_cut_off_by_a_crash_is_finished_at_the_restart,
            a_restart_goes_back_before_the_decision_and_on_after_it,

@@ -192,6 +192,46 @@ START_TEST(a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_ra
 }
 END_TEST
 
+START_TEST(a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_can_run_is_given_up) {
+    World w;
+    three_nodes(w);
+    w.run_for(s(4));
+    std::set<NodeName> lacking = {"n1"};
+    int asked = 0;
+    w.lacks = [&](const Order& o) { return o.kind == Order::Kind::run && lacking.contains(o.node); };
+    w.refuse = [&](const Order& o) -> std::optional<OrderFailed> {
+        if (!w.lacks(o)) return std::nullopt;
+        ++asked;
+        return failed(o, o.node, "no such file");
+    };
+    const JobId a = w.submit("n1", 40);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n2");
+    w.run_for(s(600));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert_int_eq(asked, 1);
+
+    lacking = {"n1", "n2", "n3"};
+    const JobId b = w.submit("n1", 90);
+    w.run_for(s(1));
+    ck_assert(w.jobs.at(b).report.phase == JobPhase::finished);
+    ck_assert_int_eq(asked, 4);
+
+    // One that is away is not waited for; one that is only off the market is.
+    lacking = {"n1", "n3"};
+    ProviderReport off = w.providers["n2"];
+    off.on_market = false;
+    w.set_provider(off);
+    const JobId c = w.submit("n1", 95);
+    w.run_for(s(30));
+    ck_assert(w.jobs.at(c).report.phase == JobPhase::waiting);
+    ck_assert_text(w.comment(c), "waits for a node that has its program: n1, n3 cannot execute it");
+    w.disconnect("n2");
+    w.run_for(s(1));
+    ck_assert(w.jobs.at(c).report.phase == JobPhase::finished);
+}
+END_TEST
+
 START_TEST(an_order_that_a_home_swallows_is_given_up_and_made_anew) {
     World w;
     w.add_node("n1", 100, 1);
@@ -552,6 +592,7 @@ UNIT_SUITE(market, a_home_that_asks_again_about_a_finished_job_hears_what_it_cos
            a_job_that_can_never_be_placed_waits_and_says_exactly_why, an_outbid_job_is_told_what_would_win,
            a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place,
            a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely,
+           a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_can_run_is_given_up,
            an_order_that_a_home_swallows_is_given_up_and_made_anew,
            a_market_that_restarts_moves_nothing_and_starts_nothing_twice,
            a_restarted_market_waits_for_missing_nodes_only_so_long,

@@ -120,7 +120,7 @@ SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
             d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
-            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.line(), d.stats(), {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000)}, d.places(),
+            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.line(), d.stats(), {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000)}, d.places(), d.places(),
             d.flag(), d.i32(), d.line()};
 END
 SAMPLE(ProviderReport)
@@ -131,7 +131,7 @@ SAMPLE(ProviderReport)
 END
 SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()}; END
 SAMPLE(Order)
-    const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::abort);
+    const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
     return {d.id(), d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)}, d.line()};
 END
 SAMPLE(JobNote) return {d.id(), {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(), d.flag(),

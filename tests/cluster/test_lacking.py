@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A program that not every node has: it runs on a node that has it, and ends with 127 only if none has."""
+import os
+import shutil
+
+import pytest
+
+import conftest
+from conftest import BIN, Market, bring_up, until
+
+# n1's agentd in a mount namespace in which the directory of programs is empty; n1 is the fastest node.
+WRAPPER = """#!/bin/sh
+case "$*" in *"/n1/"*) exec unshare --mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' {hidden} {real}/agentd "$@" ;; esac
+exec {real}/agentd "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def standing(fit, tmp_path_factory):
+    real, bin = tmp_path_factory.mktemp("real"), tmp_path_factory.mktemp("bin")
+    hidden = tmp_path_factory.mktemp("programs")
+    hidden.chmod(0o755)
+    for name in os.listdir(BIN):
+        shutil.copy2(f"{BIN}/{name}", real / name)
+        shutil.copy2(f"{BIN}/{name}", bin / name)
+    (bin / "agentd").write_text(WRAPPER.format(hidden=hidden, real=real))
+    shutil.copy2("/bin/sleep", hidden / "sleep")
+    shutil.copy2("/bin/true", hidden / "true")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(conftest, "BIN", str(bin))
+        for market in bring_up(Market("--nodes", "3", "--speeds", "100,80,60")):
+            market.programs = hidden
+            yield market
+
+
+def test_a_program_that_the_fastest_node_lacks_runs_on_the_next(market):
+    assert market.tool("srun", "-p", 9, "--node", "n2", market.programs / "true").returncode == 0
+    job = market.srun("-p", 50, "--node", "n2", market.programs / "sleep", 60)
+    assert market.until_runs(job.id)["where"] == "n2"
+    assert job.said("n1 cannot execute its program")
+    # Nor does it go there when it could: what it has open would not be there.
+    market.tool("pvdctl", "--node", "n3", "market", "off")
+    market.tool("pvdctl", "--node", "n2", "market", "off")
+    market.until_job(job.id, "waits for a node that has it",
+                     lambda j: j["status"] == "freeze" and "n1 cannot execute it" in j["comment"])
+    market.tool("pvdctl", "--node", "n2", "market", "on")
+    market.until_runs(job.id, "n2")
+
+
+def test_a_program_that_no_node_has_ends_with_127_and_one_that_none_may_execute_with_126(market, tmp_path):
+    gone = shutil.copy2("/bin/true", tmp_path / "gone")
+    for node in ("n1", "n2", "n3"):  # all are busy, so that the job is there before its program goes
+        market.tool("pvdctl", "--node", node, "set", "price", 40)
+    absent = market.srun("-p", 30, gone)
+    market.until_job(absent.id, "waits", lambda j: j["status"] == "pre-run")
+    os.unlink(gone)
+    for node in ("n1", "n2", "n3"):
+        market.tool("pvdctl", "--node", node, "set", "price", 1)
+    assert absent.wait() == 127
+    assert "gone" in market.job(absent.id)["why"] and len(market.job(absent.id)["places"]) == 0
+
+
+def test_it_waits_for_a_node_that_was_not_asked(market):
+    for node in ("n2", "n3"):
+        market.tool("pvdctl", "--node", node, "market", "off")
+    job = market.srun("-p", 50, "--node", "n2", market.programs / "true")
+    market.until_job(job.id, "says what it waits for", lambda j: "n1 cannot execute it" in j.get("comment", ""))
+    market.tool("pvdctl", "--node", "n3", "market", "on")
+    assert job.wait() == 0
+    until("it ran there", lambda: market.job(job.id)["places"] == ["n3"])
