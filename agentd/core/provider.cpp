@@ -115,6 +115,7 @@ ProviderReport Provider::report() const {
     r.load_source = load_.source;
     r.machine = machine_.machine;
     r.cannot = cannot_;
+    r.restriction = machine_.restriction;
     return r;
 }
 

@@ -59,6 +59,7 @@ struct Hardware {
     int32_t cpus = 1;
     int64_t memory_mb = 1;
     Machine machine;
+    std::string restriction = {};  // of ProviderReport
 };
 
 struct LoadReading {

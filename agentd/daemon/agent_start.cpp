@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: start. Directories, control groups, what the owner offers, and finding again what the daemon before left.
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -89,6 +90,10 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));
     TRY(open_cgroups());
+    if (!have_capability(CAP_SYS_RESOURCE)) {
+        site_.restriction = "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen or checkpointed on this node";
+        log_.warning("some jobs cannot move", {{"why", site_.restriction}});
+    }
 
     const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     site_.loop = &loop_;
@@ -307,6 +312,7 @@ Hardware Agent::hardware() const {
     m.cpus = static_cast<int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
     m.memory_mb = std::max<int64_t>(1, memory_total_mb());
     m.machine = site_.machine;
+    m.restriction = site_.restriction;
     return m;
 }
 

@@ -157,6 +157,7 @@ std::string Agent::provider_json() const {
     j.field("memory_mb", r.memory_mb).field("free_mb", r.free_mb).field("guests", provider_note_.guests);
     j.field("earned", provider_note_.earned).field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
     j.field("load_source", r.load_source).field("frames", provider_->record().frames).field("cannot", r.cannot);
+    if (!r.restriction.empty()) j.field("restriction", r.restriction);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
     if (seen_.seq > 0) j.field("ledger_seen", seen_.text());
     j.key("set_by_owner").begin_array();

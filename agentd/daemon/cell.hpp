@@ -71,6 +71,7 @@ struct CellSite {
     bool (*is_network)(std::string_view) = is_network_filesystem;
     bool pages_possible = false;       // memory may be sent past the image
     bool ahead_possible = false;       // the kernel tells which pages are written to
+    std::string restriction;           // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
     bool check_ahead = false;          // memory that was sent ahead is compared with the frozen job's before it is used
     std::function<void(const GuestKey&, CellEvent)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)> output;
@@ -270,6 +271,7 @@ class Cell {
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false;
     bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
+    Status can_be_dumped() const;
     Status check_network() const;
     Status make_port();
     void find_port(bool held_by_dump);

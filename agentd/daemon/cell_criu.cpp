@@ -67,12 +67,17 @@ void Cell::drop_image() {
     (void)remove_image(site_.images.get(), key_.text());
 }
 
+Status Cell::can_be_dumped() const {
+    if (!site_.restriction.empty() && job_.spec.uid != ::geteuid()) return fail("cannot move: " + site_.restriction);
+    return check_movable(*capsule_, root_, job_.spec.tcp);
+}
+
 void Cell::look() {
     if (!has_job_ || gone_ || plan_ != Plan::none || filling_ || exited_) return;
     looked_ = true;
     look_.cancel();
     find_pid();
-    const Status movable = check_movable(*capsule_, root_, job_.spec.tcp);
+    const Status movable = can_be_dumped();
     tell(CellEvent::Kind::movable, movable ? "" : movable.error().message);
 }
 
@@ -97,7 +102,7 @@ void Cell::enter_capsule() {
         (void)client_.prepare(job_.spec.tty);
         (void)client_.helpers_enter(true);
     } else {
-        if (auto movable = check_movable(*capsule_, root_, job_.spec.tcp); !movable) return criu_failed(movable.error().message);
+        if (auto movable = can_be_dumped(); !movable) return criu_failed(movable.error().message);
         (void)client_.helpers_enter(false);
     }
     update_watch();

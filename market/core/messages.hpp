@@ -98,6 +98,7 @@ struct ProviderReport {
     std::string load_source;    // "bpf" or "proc"
     Machine machine;            // what an image made there needs, compared before a move
     std::string cannot;         // why it cannot take jobs now; empty when it can
+    std::string restriction = {};  // what it cannot do with jobs that it takes; empty: nothing that is known
     bool operator==(const ProviderReport&) const = default;
 };
 

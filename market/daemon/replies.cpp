@@ -172,6 +172,7 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
     w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
     if (!r.cannot.empty()) w.field("cannot", r.cannot);
+    if (!r.restriction.empty()) w.field("restriction", r.restriction);
     w.end_object();
 }
 

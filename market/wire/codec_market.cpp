@@ -91,6 +91,7 @@ void fill(const ProviderReport& v, Pb__ProviderReport& m, Arena& a) {
     m.page_bytes = v.machine.page_bytes;
     m.cpu_features = fill_line(v.machine.cpu_features, a, features_max);
     m.cannot = fill_line(v.cannot, a);
+    m.restriction = fill_line(v.restriction, a);
 }
 
 ProviderReport take(const Pb__ProviderReport& m, Check& c) {
@@ -111,6 +112,7 @@ ProviderReport take(const Pb__ProviderReport& m, Check& c) {
     v.machine.page_bytes = m.page_bytes;
     v.machine.cpu_features = clean(m.cpu_features, features_max);
     v.cannot = clean(m.cannot);
+    v.restriction = clean(m.restriction);
     return v;
 }
 

@@ -42,7 +42,7 @@ def test_a_program_that_the_fastest_node_lacks_runs_on_the_next(market):
     market.tool("pvdctl", "--node", "n3", "market", "off")
     market.tool("pvdctl", "--node", "n2", "market", "off")
     market.until_job(job.id, "waits for a node that has it",
-                     lambda j: j["status"] == "freeze" and "n1 cannot execute it" in j["comment"])
+                     lambda j: j["status"] == "suspend" and "n1 cannot execute it" in j["comment"])
     market.tool("pvdctl", "--node", "n2", "market", "on")
     market.until_runs(job.id, "n2")
 
@@ -52,7 +52,7 @@ def test_a_program_that_no_node_has_ends_with_127_and_one_that_none_may_execute_
     for node in ("n1", "n2", "n3"):  # all are busy, so that the job is there before its program goes
         market.tool("pvdctl", "--node", node, "set", "price", 40)
     absent = market.srun("-p", 30, gone)
-    market.until_job(absent.id, "waits", lambda j: j["status"] == "pre-run")
+    market.until_job(absent.id, "waits", lambda j: j["status"] == "wait")
     os.unlink(gone)
     for node in ("n1", "n2", "n3"):
         market.tool("pvdctl", "--node", node, "set", "price", 1)

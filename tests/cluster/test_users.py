@@ -55,3 +55,25 @@ def test_only_root_sets_limits_and_each_sees_his_own(market):
     assert json.loads(as_nobody("--json", "user", "show").stdout)[0]["uid"] == 65534
     said = market.tool("marketctl", "user", "limit", "who-is-that", "--jobs", "3", check=False)
     assert said.returncode == 1 and "no such user: who-is-that" in said.stderr
+
+
+def test_a_node_that_cannot_dump_jobs_of_other_users_says_so_and_does_not_try(market):
+    effective = int(next(l for l in open("/proc/self/status") if l.startswith("CapEff")).split()[1], 16)
+    shown = market.ctl("pvdctl", "--node", "n1", "status"), *market.providers()
+    if effective >> 24 & 1:  # CAP_SYS_RESOURCE
+        assert not [s for s in shown if "restriction" in s]
+        pytest.skip("this root has CAP_SYS_RESOURCE: jobs of any user can move here")
+    assert all("CAP_SYS_RESOURCE" in s["restriction"] for s in shown), shown
+    assert "CAP_SYS_RESOURCE" in market.tool("pvdctl", "--node", "n1", "status").stdout
+    assert "CAP_SYS_RESOURCE" in market.tool("marketctl", "list-providers").stdout
+    job = market.srun("-p", "40", "sleep", "1000", user=65534, group=65534, extra_groups=[], cwd="/")
+    market.until_runs(job.id)
+    seen = market.until_job(job.id, "is known not to move", lambda j: j.get("can_move") is False)
+    assert "CAP_SYS_RESOURCE" in seen["cannot_move"]
+    assert job.said("CAP_SYS_RESOURCE")
+    market.tool("marketctl", "move", job.id, "n2", check=False)
+    assert job.process.poll() is None
+    logs = "".join(text for _, text in market.logs())
+    assert "rlimit" not in logs
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()

@@ -127,7 +127,7 @@ SAMPLE(ProviderReport)
     return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),
             static_cast<int32_t>(r.between(1, 65'536)), d.up_to(1 << 30), d.up_to(1 << 30),
             static_cast<int32_t>(r.between(0, 1000)), static_cast<int32_t>(r.between(0, 100'000)), d.line(255),
-            {d.line(255), d.line(255), d.line(255), d.counter(), d.line()}, d.line()};
+            {d.line(255), d.line(255), d.line(255), d.counter(), d.line()}, d.line(), d.line()};
 END
 SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()}; END
 SAMPLE(Order)

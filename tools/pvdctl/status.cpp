@@ -27,6 +27,7 @@ Result<std::string> provider_status_text(const Answer& answer) {
                                               " (pvdctl unset " + field(o, "name") + ")");
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
     if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
+    if (p.contains("restriction")) rows.emplace_back("Restriction", field(p, "restriction"));
     if (field(p, "market") == "no") rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));
     return lines(rows);
 }
