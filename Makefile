@@ -39,7 +39,7 @@ LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard market/wire/*.proto)) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
 SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
-GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/checkpoint/criu_reaper.so.h
+GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/checkpoint/criu_preload.so.h
 LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
@@ -186,10 +186,11 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
-$(BUILD)/gen/checkpoint/criu_reaper.so.h: checkpoint/criu_reaper.c
+PRELOAD_SRCS := checkpoint/criu_reaper.c checkpoint/criu_ptys.c checkpoint/criu_fifos.c checkpoint/criu_calls.c checkpoint/criu_sockets.c
+$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS)
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) -std=gnu11 -O2 -Wall -Werror -fPIC -shared -s -o $(@:.h=) $<
-	@{ echo 'static const unsigned char criu_reaper_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
+	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
+	@{ echo 'static const unsigned char criu_preload_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 
 $(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)
 	@mkdir -p $(@D)

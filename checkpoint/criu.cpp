@@ -17,14 +17,13 @@
 #include <cstring>
 #include <filesystem>
 
-#include "checkpoint/criu_reaper.so.h"
+#include "checkpoint/criu_preload.so.h"
 #include "checkpoint/rpc.pb-c.h"
 #include "kernel/base/check.hpp"
 
 namespace souk {
 namespace {
-constexpr int socket_fd = 3, ended_fd = 199, images_fd = 200, first_end_fd = 201;  // inside CRIU
-constexpr int reaper_fd = ended_fd;  // a dump has the one, a restore the other
+constexpr int socket_fd = 3, preload_fd = 198, ended_fd = 199, images_fd = 200, first_end_fd = 201;  // inside CRIU
 constexpr size_t record_max = 64 * 1024;
 constexpr const char* facts_name = "criu.kdat";
 // Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever connects over TCP (CRIU
@@ -49,8 +48,8 @@ Status send_request(int socket, const CriuReq& request) {
 // calls only. CRIU must hold nothing but its own end of the socket, or it would never notice that agentd is gone.
 struct CriuExec {
     int capsule, socket, images;
-    int beside;  // ended_fd or reaper_fd
-    bool restores;
+    int preload;
+    int ended;  // -1 for a restore
     const int* ends;
     size_t end_count;
     const int* cgroup_v1;
@@ -64,16 +63,16 @@ void become_criu(const CriuExec& e) {
     if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
     constexpr int high = 400;  // out of the way of the final numbers
     const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
-    const int beside = ::fcntl(e.beside, F_DUPFD, high);
+    const int preload = ::fcntl(e.preload, F_DUPFD, high), ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
     int ends[8];
     for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
     if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0) ::_exit(126);
-    if (::dup2(beside, ended_fd) < 0) ::_exit(126);
+    if (::dup2(preload < 0 ? null : preload, preload_fd) < 0 || ::dup2(ended < 0 ? null : ended, ended_fd) < 0) ::_exit(126);
     for (size_t i = 0; i < e.end_count; ++i)
         if (::dup2(ends[i], first_end_fd + static_cast<int>(i)) < 0) ::_exit(126);
-    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(ended_fd - 1), 0U);
+    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(preload_fd - 1), 0U);
     ::syscall(SYS_close_range, static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
     ::setsid();
     sigset_t none;
@@ -81,9 +80,10 @@ void become_criu(const CriuExec& e) {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
     char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";  // a sixth of its start, and it never speaks TLS here
-    static_assert(reaper_fd == 199);
-    char reaper[] = "LD_PRELOAD=/proc/self/fd/199";  // what cannot load it goes without
-    char* const environment[] = {no_tls, e.restores ? reaper : nullptr, nullptr};
+    static_assert(preload_fd == 198);
+    char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
+    char dumps[] = "SOUK_DUMP=1";                        // see criu_ptys.c
+    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? nullptr : dumps, nullptr};
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);
 }
@@ -128,17 +128,17 @@ void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
 }  // namespace
 
 Result<CriuTool> find_criu(const std::string& prefix) {
-    Fd reaper(::memfd_create("criu_reaper.so", MFD_CLOEXEC));
-    if (!reaper || ::write(reaper.get(), criu_reaper_so, sizeof criu_reaper_so) != ssize_t{sizeof criu_reaper_so})
+    Fd preload(::memfd_create("criu_preload.so", MFD_CLOEXEC));
+    if (!preload || ::write(preload.get(), criu_preload_so, sizeof criu_preload_so) != ssize_t{sizeof criu_preload_so})
         return fail_errno("keep what CRIU is loaded with", errno);
     std::error_code error;
     const std::string own = prefix + "/usr/sbin/criu";
     for (const auto& dir : std::filesystem::directory_iterator(prefix + "/usr/lib", error))
         for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
             if (file.path().filename().string().starts_with("ld-linux") && ::access(own.c_str(), X_OK) == 0)
-                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own}, {}, std::move(reaper)};
+                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own}, {}, std::move(preload)};
     for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
-        if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(reaper)};
+        if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(preload)};
     return fail("no CRIU in " + prefix + " or the system: run 'make deps'");
 }
 
@@ -170,8 +170,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),        how.images,
-                        restores ? tool.reaper.get() : ended.get(),      restores,
+    const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),        how.images,            tool.preload.get(), ended.get(),
                         how.job_ends.data(),        how.job_ends.size(), how.cgroup_v1.data(),
                         how.cgroup_v1.size(),       argv.data()};
     TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));

@@ -35,7 +35,7 @@ namespace souk {
 struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
     std::string kernel_facts;          // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
-    Fd reaper{};                       // criu_reaper.c, for CRIUs that restore
+    Fd preload{};                      // loaded into each: criu_reaper.c, criu_ptys.c and others
 };
 // CRIU in the private prefix, else the system's. Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);

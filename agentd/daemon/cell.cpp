@@ -258,6 +258,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             return site_.event(key_, std::move(event));
         }
         case InitEventKind::helpers_ready:
+            if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);  // souk-init has found what cannot move
             if (e.value != 0) return criu_failed("make way for CRIU in its capsule: " + e.trouble());
             helpers_in_ = true;
             return begin_criu();

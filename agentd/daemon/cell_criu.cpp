@@ -17,6 +17,7 @@
 #include <cerrno>
 
 #include "agentd/daemon/cell.hpp"
+#include "checkpoint/kept_sockets.hpp"
 #include "checkpoint/plan.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/log.hpp"
@@ -63,6 +64,8 @@ void Cell::drop_image() {
     drop_.cancel();
     keeping_.reset();
     image_fd_.reset();
+    for (const int parent : {site_.ram.get(), site_.images.get()})
+        for (const char* suffix : {"", ".part"}) settle_sockets(parent, key_.text() + suffix, has_job_ && !filling_);
     (void)remove_image(site_.ram.get(), key_.text());
     (void)remove_image(site_.images.get(), key_.text());
 }

@@ -94,6 +94,7 @@ void Cell::pages_are_whole() {
     const bool ran = std::exchange(filling_, false);
     tell(CellEvent::Kind::pages_whole);
     if (!ran) return;
+    if (has_job_) drop_image();
     site_.input_taken(key_, input_taken_);
     resync();
     maybe_exited();

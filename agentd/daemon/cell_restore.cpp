@@ -107,7 +107,10 @@ void Cell::now_runs() {
     tell(CellEvent::Kind::restore_running);
     maybe_exited();
     // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
-    drop_ = site_.loop->after(drop_after, [this] { drop_image(); });
+    // Until its memory is whole, what it was restored over may still be wanted.
+    drop_ = site_.loop->after(drop_after, [this] {
+        if (!filling_) drop_image();
+    });
     look_soon();
 }
 

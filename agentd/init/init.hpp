@@ -60,6 +60,8 @@ static_assert(sizeof(souk_residue) <= SOUK_WHAT_MAX);
 
 struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
+    int queues;                // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
+    bool own_net;
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
     uint64_t lease_until;      // 0: no lease
     uint64_t lease_stopped;    // the deadline at which it stopped the job, until that is told
@@ -101,7 +103,8 @@ int write_number(const char* path, long value);  // errno
 void set_nonblocking(int fd);
 
 // setup.cpp: namespaces are fresh; mounts, network, control socket. What fails ends the program.
-void set_up(bool own_net);
+// ping_groups: of the node's network, for one of its own; null: it shares the node's.
+void set_up(const char* ping_groups);
 // Sends one record outside of the ordinary flow; false if it did not fit.
 bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit, const void* bytes,
                  size_t n, const int* fds = nullptr, int nfds = 0);
@@ -145,6 +148,12 @@ const char* shm_load(int image_dir);
 // lease.cpp
 void keep_lease(uint64_t until, int freezer, const char* word, size_t n);
 void on_lease_timer();
+
+// kernel_state.cpp: what CRIU leaves out. Null, or what failed or cannot move (errno set).
+const char* find_message_queue();
+const char* network_save(int image_dir);
+void network_load(int image_dir);
+void set_ping_groups(const char* groups);
 
 // affinity.cpp
 const char* affinity_save(int image_dir);  // null, or what failed (errno set)

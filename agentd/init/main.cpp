@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net]: started by agentd as PID 1 of fresh namespaces, with the state directory as fd 3 and the first
+// souk-init [net GROUPS]: started by agentd as PID 1 of fresh namespaces, with the state directory as fd 3 and the first
 // connection as fd 4. It is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@ void begin() {
     g.conn = 4;
     fcntl(g.dir, F_SETFD, FD_CLOEXEC);
     fcntl(g.conn, F_SETFD, FD_CLOEXEC);
-    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.lease_timer = g.freezer = -1;
+    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.queues = g.lease_timer = g.freezer = -1;
     for (int& fd : g.job_end) fd = -1;
     g.in.eof_at = UINT64_MAX;
     g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = true;
@@ -71,6 +71,6 @@ int main(int argc, char** argv) {
     }
     close_range(5, ~0U, 0);
     begin();
-    set_up(argc > 1 && strcmp(argv[1], "net") == 0);
+    set_up(argc > 2 && strcmp(argv[1], "net") == 0 ? argv[2] : nullptr);
     loop();
 }

@@ -125,6 +125,8 @@ void drain(int image_dir) {
     if (!failed) failed = write_residue(image_dir, unread, typed, canonical);
     if (!failed) failed = shm_save(image_dir);
     if (!failed) failed = affinity_save(image_dir);
+    if (!failed) failed = network_save(image_dir);
+    if (!failed) failed = find_message_queue();
     if (!failed) g.state = SOUK_DRAINED_STATE;
     answer(SOUK_DRAINED, failed);
     munmap(unread.data, unread.cap);
@@ -156,6 +158,7 @@ void load(int image_dir) {
     errno = code;
     if (!failed) failed = shm_load(image_dir);
     if (failed) return answer(SOUK_LOADED, failed);
+    network_load(image_dir);
     if (g.tty && fchown(g.slave, g.uid, static_cast<gid_t>(-1)) != 0) say("chown the terminal", errno);
     for (const int end : g.job_end)
         if (end >= 0 && fchown(end, g.uid, g.gid) != 0) say("chown a pipe", errno);
@@ -181,6 +184,7 @@ void restored() {
 // Whoever enters from outside must not take a pid that a restore will need. A job that forks while helpers enter beside
 // it gets pids of the lower window, a restore's helpers those of the higher one: they cannot meet.
 void helpers_enter(bool restore) {
+    if (const char* found = restore ? nullptr : find_message_queue()) return answer(SOUK_HELPERS_READY, found);
     const long max = read_number("/proc/sys/kernel/pid_max");
     const long last = read_number(ns_last_pid);
     errno = static_cast<int>(last < 0 ? -last : max < 0 ? -max : 0);

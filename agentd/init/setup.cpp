@@ -28,6 +28,34 @@ namespace {
     _exit(1);
 }
 
+// The group of terminals, where /etc/group has it, as Debian's /dev/pts has.
+int tty_group() {
+    static char text[64 * 1024];
+    const int fd = open("/etc/group", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 2);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return -1;
+    memmove(text + 1, text, static_cast<size_t>(n));
+    text[0] = '\n';
+    text[n + 1] = 0;
+    const char* line = strstr(text, "\ntty:");
+    const char* number = line ? strchr(line + 5, ':') : nullptr;
+    return number ? atoi(number + 1) : -1;
+}
+
+// Terminals of its own, numbered from 0: a pty has a name and a number, by which CRIU opens it again, that nobody else has.
+void set_up_terminals() {
+    if (access("/dev/pts", F_OK) != 0) return;
+    char options[64];
+    const int group = tty_group();
+    const int n = snprintf(options, sizeof options, "newinstance,ptmxmode=0666,mode=620");
+    if (group >= 0) snprintf(options + n, sizeof options - static_cast<size_t>(n), ",gid=%d", group);
+    if (mount("souk", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) != 0) give_up("mount /dev/pts");
+    struct stat st;  // a link to pts/ptmx needs nothing
+    if (lstat("/dev/ptmx", &st) == 0 && S_ISCHR(st.st_mode) && mount("/dev/pts/ptmx", "/dev/ptmx", nullptr, MS_BIND, nullptr) != 0)
+        give_up("bind /dev/ptmx");
+}
+
 void set_up_mounts() {
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) give_up("make mounts private");
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) give_up("mount /proc");
@@ -36,6 +64,7 @@ void set_up_mounts() {
     struct statfs fs;
     if (statfs("/run", &fs) == 0 && fs.f_type != TMPFS_MAGIC && mount("souk", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
         give_up("mount /run");
+    set_up_terminals();
 }
 
 void set_up_loopback() {
@@ -61,10 +90,12 @@ void set_up_socket() {
 }
 }  // namespace
 
-void set_up(bool own_net) {
+void set_up(const char* ping_groups) {
+    g.own_net = ping_groups != nullptr;
     set_up_socket();
     set_up_mounts();
-    if (own_net) set_up_loopback();
+    if (g.own_net) set_up_loopback();
+    if (g.own_net) set_ping_groups(ping_groups);
     // Every signal waits in the mask; children are all that matters. The job's own mask is cleared before its exec.
     sigset_t all, child;
     sigfillset(&all);

@@ -45,6 +45,11 @@ bool parse_stat(const std::string& text, StatLine& out) {
     return n == 7;
 }
 
+// Who may make ICMP sockets here: in a network of its own the same.
+std::string ping_groups() {
+    return read_file(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range").value_or("1\t0\n");
+}
+
 // In the new process, before its exec: system calls only, and nothing is written to memory that the daemon uses: it may be
 // the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
 [[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, int connection, char* const* argv) {
@@ -104,8 +109,8 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
     Fd ours(pair[0]), theirs(pair[1]);
     // Everything that allocates comes before the clone.
-    std::string path = options.init_path, net = "net";
-    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, nullptr};
+    std::string path = options.init_path, net = "net", groups = options.own_net ? ping_groups() : std::string();
+    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, groups.data(), nullptr};
     int pidfd = -1;
     struct clone_args args = {};
     args.flags = as_vfork | CLONE_PIDFD | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 
 #include "kernel/base/check.hpp"
@@ -374,6 +375,36 @@ Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     return {};
 }
 
+namespace {
+constexpr const char* realtime_file = "/cpu.rt_runtime_us";
+
+// 0 where the kernel does not divide it.
+int64_t realtime_us(const std::string& group) {
+    const auto text = read_file(AT_FDCWD, group + realtime_file);
+    return text ? std::strtoll(text->c_str(), nullptr, 10) : 0;
+}
+
+// A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one: each
+// group on the way gets half of what its parent has left.
+void share_realtime(const std::string& mount, const std::string& path) {
+    std::string parent = mount;
+    for (size_t at = 0; at < path.size();) {
+        int64_t left = realtime_us(parent);
+        if (left <= 0) return;
+        const size_t end = std::min(path.find('/', at), path.size());
+        const std::string group = parent + "/" + path.substr(at, end - at);
+        if (realtime_us(group) == 0) {
+            for (const std::string& sibling : list_dir(AT_FDCWD, parent).value_or(std::vector<std::string>{}))
+                left -= realtime_us(parent + "/" + sibling);
+            // In vain if another takes of it just now: then nothing here has such a policy.
+            if (left > 1) (void)write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2));
+        }
+        parent = group;
+        at = end + 1;
+    }
+}
+}  // namespace
+
 Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
     if (!valid_cgroup_name(name)) return fail("bad cgroup name '" + name + "'");
     Cgroup group;
@@ -405,6 +436,7 @@ Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
             group.controllers_[controller] = first;
         } else if (const auto mount = layout_.v1.find(controller); mount != layout_.v1.end()) {
             TRY_ASSIGN(group.controllers_[controller], join(mount->second, false));
+            if (controller == "cpu") share_realtime(mount->second, path);
         }
     }
     return group;

@@ -26,6 +26,7 @@ enum {
 #define SOUK_RESIDUE_NAME "souk-residue"
 #define SOUK_SHM_NAME "souk-shm"
 #define SOUK_AFFINITY_NAME "souk-affinity"
+#define SOUK_NETWORK_NAME "souk-network"
 #define SOUK_CTL_NAME "ctl.sock"
 #define SOUK_EXIT_NAME "exit"
 #define SOUK_LOG_NAME "init.log"

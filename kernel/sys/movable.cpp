@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -64,6 +65,15 @@ bool goes_on_headless(int proc, const CapsuleProcess& p) {
     const auto names = list_dir(proc, directory);
     return names && std::any_of(names->begin(), names->end(),
                                 [&](const std::string& name) { return thread_lives(proc, directory + "/" + name); });
+}
+
+// A POSIX message queue looks like a file in /: "/name".
+bool is_message_queue(int proc, const std::string& file, std::string_view target) {
+    constexpr long mqueue_magic = 0x19800202;  // linux/magic.h has it from 6.6 on
+    if (target.size() < 2 || target[0] != '/' || target.find('/', 1) != target.npos) return false;
+    const Fd fd(::openat(proc, file.c_str(), O_PATH | O_CLOEXEC));
+    struct statfs fs {};
+    return fd && ::fstatfs(fd.get(), &fs) == 0 && fs.f_type == mqueue_magic;
 }
 
 // "0100007F:1F90" of the kernel's tables: 32-bit words as they lie in memory.
@@ -148,6 +158,8 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t f
             const std::string_view file(target, static_cast<size_t>(n));
             if (const auto what = unmovable_file(file); !what.empty())
                 return fail("cannot move: " + named(p) + " has " + std::string(what) + " open (file " + name + ")");
+            if (is_message_queue(proc.get(), directory + "/" + name, file))
+                return fail("cannot move: " + named(p) + " has a POSIX message queue open (file " + name + ")");
             if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) continue;
             if (const auto peer = connections.peer(proc.get(), p.pid, file.substr(8, file.size() - 9)); !peer.empty())
                 return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " + name +

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into a CRIU that restores, so that a restore that fails takes no name from the sockets of its source.
+//
+// Before CRIU binds a socket to its name it removes the file of that name (criu/sk-unix.c, unlink_sk). Where both see the same
+// file system that is the frozen source's own, which nobody can bind again. Here it gets another name meanwhile, and a list
+// in the image directory says so; checkpoint/kept_sockets.hpp gives it back, or removes it.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { images_fd = 200 };  // checkpoint/criu.cpp
+static bool bound;         // what is removed now, CRIU has made itself
+
+static bool absolute(const char* name, char* path, size_t room) {
+    char root[2], here[PATH_MAX];
+    if (readlink("/proc/self/root", root, sizeof root) != 1 || root[0] != '/') return false;
+    if (name[0] == '/') return (size_t)snprintf(path, room, "%s", name) < room;
+    const ssize_t n = readlink("/proc/self/cwd", here, sizeof here - 1);
+    if (n <= 0) return false;
+    here[n] = 0;
+    return (size_t)snprintf(path, room, "%s/%s", here, name) < room;
+}
+
+static bool keep(const char* name, unsigned long inode) {
+    char path[PATH_MAX], pair[2 * PATH_MAX + 64];
+    if (!absolute(name, path, sizeof path)) return false;
+    const char* slash = strrchr(path, '/');
+    // Both names, each ended by a zero.
+    const int first = snprintf(pair, sizeof pair, "%.*s/.souk-%lu", (int)(slash - path), path, inode);
+    const int second = snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s", path);
+    const ssize_t all = first + 1 + second + 1;
+    const int list = openat(images_fd, "souk-sockets", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const bool written = list >= 0 && syscall(SYS_write, list, pair, (size_t)all) == all;
+    if (list >= 0) close(list);
+    return written && rename(path, pair) == 0;
+}
+
+int unlinkat(int directory, const char* name, int flags) {
+    struct stat st;
+    const bool of_the_source = getenv("SOUK_DUMP") == NULL && !bound && directory == AT_FDCWD && flags == 0 &&
+                               lstat(name, &st) == 0 && S_ISSOCK(st.st_mode);
+    if (of_the_source && keep(name, (unsigned long)st.st_ino)) return 0;
+    return (int)syscall(SYS_unlinkat, directory, name, flags);
+}
+
+int bind(int fd, const struct sockaddr* address, socklen_t length) {
+    if (address->sa_family == AF_UNIX && length > sizeof address->sa_family && address->sa_data[0] != 0) bound = true;
+    return (int)syscall(SYS_bind, fd, address, length);
+}
