@@ -39,7 +39,7 @@ LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard market/wire/*.proto)) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
 SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
-GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/checkpoint/criu_preload.so.h
+GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc $(BUILD)/gen/checkpoint/criu_preload.so.h
 LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
@@ -60,7 +60,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim demo bench bench-build tidy clean
+.PHONY: FORCE all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -178,6 +178,12 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h &: %.proto
 	@mkdir -p $(@D)
 	$(call say,PROTOC,$<)protoc-c --c_out=$(BUILD)/gen $<
+
+# What every program's --version says. Written anew only when it has changed.
+VERSION_TEXT = $(strip $(file <VERSION)$(shell git describe --always 2>/dev/null | sed 's/.*/ (&)/'))
+$(BUILD)/gen/version.inc: FORCE
+	@mkdir -p $(@D)
+	@echo '#define SOUK_VERSION "$(VERSION_TEXT)"' | cmp -s - $@ || echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $@
 
 # CRIU's own RPC definition, from whichever CRIU `make deps` settled on.
 RPC_PROTO := $(firstword $(wildcard $(CRIU_ROOT)/usr/include/criu/rpc.proto /usr/include/criu/rpc.proto))

@@ -171,6 +171,7 @@ class Home {
 
     // From tools. submit: the id is durable in the outputs before the caller answers.
     Result<JobId> submit(Submission s, Nanos now_unix, home::Outputs& out);
+    JobId next_id() const { return {node_, next_seq_}; }  // that the next submission gets, unless it is refused
     Status change(const JobId& id, const JobTerms& terms, Nanos now, home::Outputs& out);
     Status cancel(const JobId& id, Nanos now, home::Outputs& out);
     Status signal(const JobId& id, int32_t signal, home::Outputs& out);

@@ -195,7 +195,7 @@ void Agent::finish_terminals(const JobId& id) {
 }
 
 std::string Agent::summary(const HomeJob& job) const {
-    const bool own_end = job.why.empty();
+    const bool own_end = job.why.empty() || (!job.cancelled && WIFSIGNALED(job.wait_status));  // as srun exits
     JsonWriter j;
     j.begin_object().field("id", job.id.text()).field("name", job.name);
     j.field("exit", !own_end ? 255 : WIFSIGNALED(job.wait_status) ? 128 + WTERMSIG(job.wait_status) : WEXITSTATUS(job.wait_status));

@@ -87,8 +87,11 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     s.name = request.name;
     s.user = user_name(uid);
     s.token = request.token;
+    const JobId next = home_.next_id();
+    TRY(terminals_->prepare(next, request.attach));
     Result<JobId> id = fail("");
     home_step([&](Home& h, home::Outputs& out) { id = h.submit(std::move(s), unix_now(), out); });
+    if (!id) terminals_->erase(next);
     return id;
 }
 

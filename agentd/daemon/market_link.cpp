@@ -114,7 +114,11 @@ void MarketLink::send(const ToMarket& message) {
 }
 
 void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done) {
-    if (!welcomed_) return done(refusal("this node has no connection to the market at " + market_ + " (" + trouble_ + ")"));
+    if (!welcomed_) {
+        auto away = refusal("this node has no connection to the market at " + market_ + " (" + trouble_ + ")");
+        away.away = true;
+        return done(std::move(away));
+    }
     if (questions_.size() >= questions_max) return done(refusal("too many questions to the market are under way"));
     const uint64_t number = next_question_++;
     request.request = number;

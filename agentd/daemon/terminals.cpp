@@ -33,10 +33,25 @@ Result<Terminals::Job*> Terminals::open(const JobId& id) {
     return &j;
 }
 
+Status Terminals::prepare(const JobId& id, bool attach) {
+    auto opened = open(id);
+    if (opened && (*opened)->spool->end(0) + (*opened)->spool->end(1) > 0) {
+        erase(id);  // of a job whose record was never written
+        opened = open(id);
+    }
+    if (!opened) {
+        erase(id);
+        return wrap("its output cannot be kept", opened.error());
+    }
+    if (!attach) jobs_.erase(id.seq);
+    return {};
+}
+
 void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
     const int stream = data.stream == wire::Stream::out ? 0 : 1;
     Job& j = jobs_[job.id.seq];
-    if (const Status taken = take(job, j, stream, data); !taken) return hold_back(job.id, j, stream, data.epoch, taken.error());
+    const Status taken = take(job, j, stream, data);
+    if (!taken) return hold_back(job.id, j, stream, data.epoch, taken.error());
     if (std::exchange(j.held[stream], false) && !j.held[1 - stream]) j.retry.cancel();
     outlet_.ack(job, {job.id, data.epoch, data.stream, j.spool->end(stream) - job.splice.shift[stream]});
     for (Session& s : j.sessions) pump_session(j, s);
@@ -50,8 +65,8 @@ Status Terminals::take(const HomeJob& job, Job& j, int stream, const wire::Stdio
     return j.spool->append(stream, data.offset + job.splice.shift[stream], data.data);
 }
 
-// Not acknowledged, so the capsule still has it, and the job blocks once its window is full. It is asked for again: when a
-// terminal has made room for it, and whatever else is in the way, after a second. (A gap follows what was refused.)
+// Not acknowledged, so the capsule still has it, and the job blocks once its window is full. It is asked for again: when
+// a terminal has made room for it, and whatever else is in the way, after a second. (A gap follows what was refused.)
 void Terminals::hold_back(const JobId& id, Job& j, int stream, Epoch epoch, const Error& why) {
     if (!std::exchange(j.held[stream], true)) outlet_.trouble(id, why.message);
     j.held_of = epoch;
@@ -73,7 +88,8 @@ void Terminals::ask_again(const JobId& id) {
     for (int i = 0; i < 2; ++i) {
         if (!j->held[i] || crowded(*j, i)) continue;
         waits = true;
-        outlet_.ack(*job, {id, epoch, i == 0 ? wire::Stream::out : wire::Stream::err, j->spool->end(i) - job->splice.shift[i], true});
+        const auto stream = i == 0 ? wire::Stream::out : wire::Stream::err;
+        outlet_.ack(*job, {id, epoch, stream, j->spool->end(i) - job->splice.shift[i], true});
     }
     if (!waits) j->retry.cancel();  // for a terminal to make room
     check_complete(*j);
@@ -114,7 +130,8 @@ void Terminals::resync(const HomeJob& job) {
     if (!ready) return;
     for (const int i : {0, 1}) {
         const bool again = j.held[i] && !crowded(j, i);
-        outlet_.ack(job, {job.id, job.epoch, i == 0 ? wire::Stream::out : wire::Stream::err, j.spool->end(i) - job.splice.shift[i], again});
+        const auto stream = i == 0 ? wire::Stream::out : wire::Stream::err;
+        outlet_.ack(job, {job.id, job.epoch, stream, j.spool->end(i) - job.splice.shift[i], again});
     }
     send_waiting_input(job, j);
 }

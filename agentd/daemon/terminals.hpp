@@ -60,6 +60,10 @@ class Terminals {
     // It has gone back to a checkpoint (home.hpp, Splice): what says so is written, unless it is already.
     void splice(const HomeJob& job);
 
+    // Makes the spool of a job that is about to be submitted: one that could not keep its output is refused before it is
+    // durable. attach: it is about to be attached to, and the spool stays open for that.
+    Status prepare(const JobId& id, bool attach);
+
     // Sessions of srun. Attached{} is the caller's to send; the first output follows from pump().
     Result<wire::Attached> attach(const HomeJob& job, const wire::Attach& request,
                                   std::shared_ptr<TerminalSession> session);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
+#include "kernel/base/version.hpp"
 
 namespace souk::init {
 
@@ -66,6 +67,7 @@ void begin() {
 int main(int argc, char** argv) {
     using namespace souk::init;
     if (getpid() != 1) {
+        if (souk::version_asked("souk-init", argc, argv)) return 0;
         fprintf(stderr, "souk-init: is started by agentd as the first process of a capsule; use srun to run a program\n");
         return 2;
     }

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "kernel/base/version.hpp"
+
 namespace souk {
 namespace {
 
@@ -18,7 +20,10 @@ constexpr const char options_help[] =
     "  -c, --config FILE   read the configuration from there (TOML)\n"
     "      --check-config  read the configuration, say what is wrong with it, and end\n"
     "  -v, --verbose       log more\n"
-    "  -h, --help          this text\n";
+    "      --version       show the version and end\n"
+    "  -h, --help          this text\n"
+    "\nIn the configuration a time is a number in the unit that its key names, or \"90s\", \"30m\", \"1.5h\", \"2d\"; a size in\n"
+    "MB, or \"512M\", \"4G\".\n";
 
 void raise_descriptor_limit() {
     rlimit limit{};
@@ -39,6 +44,7 @@ std::optional<int> parse_daemon_arguments(const char* program, const char* about
                         program, about, options_help, usual_config(program).c_str());
             return 0;
         }
+        if (arg == "--version") return print_version(program), 0;
         if (arg == "--check-config") into.check_only = true;
         else if (arg == "-v" || arg == "--verbose") into.verbose = true;
         else if (config && i + 1 < argc) into.config = argv[++i];

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/settings.hpp"
 
+#include <algorithm>
+
+#include "kernel/base/units.hpp"
 #include "kernel/sys/socket.hpp"
 
 namespace souk::settings {
@@ -39,28 +42,33 @@ Setter money(Money& into) {
     };
 }
 
-Setter milliseconds(Nanos& into, int64_t least, int64_t most) {
-    return [&into, least, most](const toml::node& n) -> Status {
-        TRY_ASSIGN(const int64_t v, whole(n, least, most));
-        into = Nanos::from_ms(v);
+namespace {
+
+// A number in `plain`, or a text with a unit of its own.
+Setter span(Nanos& into, Nanos plain, int64_t least, int64_t most) {
+    return [&into, plain, least, most](const toml::node& n) -> Status {
+        if (const auto text = n.value_exact<std::string>()) {
+            TRY_ASSIGN(into, parse_span(*text, plain, Nanos{plain.ns * least}, Nanos{plain.ns * most}));
+            return {};
+        }
+        const auto v = whole(n, least, most);
+        if (!v) return fail(v.error().message + ", or a time such as \"" + span_text(Nanos{plain.ns * std::max<int64_t>(least, 1)}) + "\"");
+        into = Nanos{plain.ns * *v};
         return {};
     };
 }
 
-Setter seconds(Nanos& into, int64_t least, int64_t most) {
-    return [&into, least, most](const toml::node& n) -> Status {
-        TRY_ASSIGN(const int64_t v, whole(n, least, most));
-        into = Nanos::from_s(v);
-        return {};
-    };
-}
+}  // namespace
 
-Setter days(Nanos& into, int64_t least, int64_t most) {
-    return [&into, least, most](const toml::node& n) -> Status {
-        TRY_ASSIGN(const int64_t v, whole(n, least, most));
-        into = Nanos::from_s(v * 86'400);
-        return {};
-    };
+Setter milliseconds(Nanos& into, int64_t least, int64_t most) { return span(into, Nanos::from_ms(1), least, most); }
+Setter seconds(Nanos& into, int64_t least, int64_t most) { return span(into, Nanos::from_s(1), least, most); }
+Setter days(Nanos& into, int64_t least, int64_t most) { return span(into, Nanos::from_s(86'400), least, most); }
+
+Result<int64_t> size_mb(const toml::node& n, int64_t least, int64_t most) {
+    if (const auto text = n.value_exact<std::string>()) return parse_size_mb(*text, least, most);
+    const auto v = whole(n, least, most);
+    if (!v) return fail(v.error().message + ", or a size such as \"4G\"");
+    return v;
 }
 
 Setter address(std::string& into) {

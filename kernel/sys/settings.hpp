@@ -25,9 +25,20 @@ Result<int64_t> whole(const toml::node& n, int64_t least, int64_t most);
 Setter text(std::string& into);  // not empty
 Setter boolean(bool& into);
 Setter money(Money& into);       // in quotes: decimal units
+// A number in the unit that the key names, or a text such as "10m" (kernel/base/units).
 Setter milliseconds(Nanos& into, int64_t least, int64_t most);
 Setter seconds(Nanos& into, int64_t least, int64_t most);
 Setter days(Nanos& into, int64_t least, int64_t most);
+Result<int64_t> size_mb(const toml::node& n, int64_t least, int64_t most);
+// A number of MB, or a text such as "4G".
+template <class T>
+Setter megabytes(T& into, int64_t least, int64_t most) {
+    return [&into, least, most](const toml::node& n) -> Status {
+        TRY_ASSIGN(const int64_t v, size_mb(n, least, most));
+        into = static_cast<T>(v);
+        return {};
+    };
+}
 Setter address(std::string& into);  // HOST:PORT with a numeric host
 Setter listener(std::string& into);   // HOST:PORT; a host name is looked up, as when the daemon listens there
 Setter peer(std::string& into);       // HOST:PORT with a port of at least 1; a host name is looked up later

@@ -64,7 +64,7 @@ Result<MarketConfig> load_market_config(const std::string& path) {
         {"solver_program", words(c.solver_program)},
         {"solver_patience_ms", milliseconds(c.solver_patience, 1, 60'000)},
         {"hello_patience_ms", milliseconds(c.hello_patience, 10, 60'000)},
-        {"agent_queue_mb", number(c.agent_queue_mb, 2, 4'096)},
+        {"agent_queue_mb", megabytes(c.agent_queue_mb, 2, 4'096)},
         {"keepalive_s", seconds(c.keepalive, 1, 3'600)},
     };
     if (path.empty()) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/text.hpp"
 
 namespace souk::wire {
 
@@ -85,15 +86,7 @@ std::string Check::c_string(const char* field, const ProtobufCBinaryData& bytes,
 std::string clean(std::string_view text, size_t n_max) {
     size_t n = std::min(text.size(), n_max);
     for (int i = 0; i < 3 && n > 0 && n < text.size() && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80; ++i) --n;
-    std::string out(text.substr(0, n));
-    for (size_t i = 0; i < out.size(); ++i) {
-        const auto c = static_cast<unsigned char>(out[i]);
-        if (c < 0x20 || c == 0x7f) out[i] = ' ';
-        // C1 controls, which some terminals obey: U+0080 to U+009F.
-        if (c == 0xc2 && i + 1 < out.size() && (static_cast<unsigned char>(out[i + 1]) & 0xe0) == 0x80)
-            out[i] = out[i + 1] = ' ';
-    }
-    return out;
+    return blank_controls(text.substr(0, n));
 }
 
 char* fill_string(const std::string& text, Arena&) { return const_cast<char*>(text.c_str()); }

@@ -94,7 +94,8 @@ class Check {
     std::string error_;
 };
 
-// A line for people: control characters (C0, DEL, C1) as blanks, at most n_max bytes, cut between characters.
+// A line for people: control and format characters as blanks (kernel/base/text), at most n_max bytes, cut between
+// characters.
 std::string clean(std::string_view text, size_t n_max = line_max);
 
 Pb__JobId* fill_id(const JobId& id, Arena& arena);

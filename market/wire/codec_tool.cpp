@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The openings of every connection, and what the tools and their agentd say.
+#include "kernel/base/text.hpp"
 #include "market/wire/codec_parts.hpp"
 
 namespace souk::wire {
@@ -64,10 +65,11 @@ void fill(const CtlReply& v, Pb__CtlReply& m, Arena& a) {
     m.error = fill_line(v.error, a);
     m.json = fill_bytes(v.json);
     m.next = fill_line(v.next, a);
+    m.away = v.away;
 }
 
 CtlReply take(const Pb__CtlReply& m, Check& c) {
-    return {m.request, bool(m.ok), clean(m.error), c.data("json", m.json, json_bytes_max), clean(m.next)};
+    return {m.request, bool(m.ok), clean(m.error), c.data("json", m.json, json_bytes_max), clean(m.next), bool(m.away)};
 }
 
 void fill(const Submit& v, Pb__Submit& m, Arena& a) {
@@ -80,6 +82,8 @@ void fill(const Submit& v, Pb__Submit& m, Arena& a) {
 }
 
 Submit take(const Pb__Submit& m, Check& c) {
+    if (*m.name)
+        if (const Status good = check_label(m.name, name_max); !good) c.bad("name", good.error().message);
     return {take_spec(m.spec, c), take_terms(m.terms, c), clean(m.name, name_max), bool(m.attach), m.token,
             bool(m.retry)};
 }

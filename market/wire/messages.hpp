@@ -53,6 +53,7 @@ struct CtlReply {
     std::string error;  // one line
     std::string json;   // tools/common/replies.md says which keys
     std::string next;   // the list goes on after this one; empty: that was all
+    bool away = false;  // not asked: there is no connection to the market now
     bool operator==(const CtlReply&) const = default;
 };
 

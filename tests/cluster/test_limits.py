@@ -55,7 +55,7 @@ def test_a_job_has_the_memory_that_it_asked_for_and_no_more_also_where_it_has_mo
     ask(other, 200)
     other.printed(1)
     ask(job, 200)
-    assert job.wait() == 1
+    assert job.wait() == 128 + 9 == market.job(job.id)["exit"]
     job.said(r"killed: it may have 64 MB of memory \(srun -m\)")
     assert bytes(job.out) == b"15\n15\n" and not job.told
     other.process.stdin.close()

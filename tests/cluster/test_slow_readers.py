@@ -2,6 +2,7 @@
 """Tools that never read what agentd sends them: they cost a bounded amount of its memory, and delay nobody else."""
 import os
 import re
+import resource
 import socket
 import struct
 import subprocess
@@ -100,3 +101,28 @@ def test_output_that_was_held_back_for_a_slow_reader_comes_and_the_job_ends(mark
         with open(path, "w") as f:
             f.write(before)
         market.kill_daemon("n1")
+
+
+def descriptors_left(pid, n):
+    """The limit that leaves that process n more descriptors."""
+    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+    free = (fd for fd in range(1 << 20) if fd not in used)
+    return [next(free) for _ in range(n)][-1] + 1
+
+
+def test_a_job_whose_output_cannot_be_kept_is_refused_before_it_is_durable(market):
+    agent = market.daemon("n1")["pid"]
+    limit = resource.prlimit(agent, resource.RLIMIT_NOFILE)
+    known = {j["id"] for j in market.list_jobs()}
+    try:
+        for left in (1, 2):  # the tool's connection, and one file of two
+            for how in ([], ["--detach"]):
+                resource.prlimit(agent, resource.RLIMIT_NOFILE, (descriptors_left(agent, left), limit[1]))
+                done = market.tool("srun", "--node", "n1", "-p", 5, *how, "true", check=False)
+                assert done.returncode == 1 and "its output cannot be kept: " in done.stderr, done
+                assert "Too many open files" in done.stderr
+                resource.prlimit(agent, resource.RLIMIT_NOFILE, limit)
+    finally:
+        resource.prlimit(agent, resource.RLIMIT_NOFILE, limit)
+    assert market.tool("srun", "--node", "n1", "-p", 5, "echo", "here").stdout == "here\n"
+    assert len({j["id"] for j in market.list_jobs()} - known) == 1

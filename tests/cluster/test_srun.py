@@ -8,6 +8,7 @@ import pty
 import random
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -204,3 +205,42 @@ def test_keys_on_the_terminal_of_a_job_that_waits_or_is_frozen_are_for_srun(mark
         assert market.job(id)["status"] == "suspend"
         t.type(b"\x03")
         assert t.ends() == 130
+
+
+def test_a_lost_terminal_leaves_the_job_which_another_one_attaches_to(market):
+    with Terminal(market, "-v", "-p", 50, "cat") as t:
+        t.shows(rb"started on n1")
+        id = re.search(rb"srun: job (\S+?)\s", t.seen)[1].decode()
+        t.process.send_signal(signal.SIGHUP)
+        assert t.ends() == 128 + signal.SIGHUP
+        assert f"job {id} goes on: srun --attach {id}".encode() in t.seen
+    with Terminal(market, "-v", "--attach", id) as t:
+        t.type(b"still here\r")
+        t.shows(rb"still here\r\n(.*\n)*still here\r\n")
+        t.type(b"\x04")
+        assert t.ends() == 0
+
+
+def test_a_job_that_stops_by_itself_and_goes_on_by_itself_does_not_stop_srun(market):
+    program = "(until grep -q 'State:.T' /proc/$$/status; do :; done; kill -CONT $$) & kill -STOP $$; echo b"
+    assert market.tool("srun", "-q", "-p", 5, "sh", "-c", program).stdout == "b\n"
+
+
+def test_a_terminal_that_is_not_the_controlling_one_works_as_any(market):
+    with Terminal(market, command=["setsid", "--wait", f"{BIN}/srun", "-p", "50", "bash", "--norc", "-i"]) as t:
+        t.shows(rb"[#$] ")
+        t.type(b"echo value $((41+1))\r")
+        t.shows(rb"value 42")
+        assert t.seen.count(b"echo value") == 1  # by the job's shell, and not once more by the terminal outside
+        t.type(b"sleep 1000\r\x03exit 9\r")
+        assert t.ends() == 9
+
+
+def test_a_stdout_that_takes_nothing_is_a_failure(market):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([f"{BIN}/srun", "-p", "5", "echo", "hi"], env=market.env, stdin=subprocess.DEVNULL,
+                              stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert done.returncode == 1 and "stdout: No space left on device" in done.stderr
+    done = subprocess.run(f"{BIN}/srun -p 5 echo hi >&-", shell=True, env=market.env, stdin=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert done.returncode == 1 and "stdout: Bad file descriptor" in done.stderr

@@ -40,7 +40,10 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("pvdctl", ["status", "now"], "unexpected argument 'now'"), ("pvdctl", ["market"], "on or off is wanted"),
     ("pvdctl", ["market", "maybe"], "on or off is wanted"), ("pvdctl", ["set", "price"], "a value are wanted"),
     ("pvdctl", ["set", "price", "3eur"], "set price: '3eur' is not an amount"),
-    ("pvdctl", ["set", "memory", "0"], "set memory: '0' is not a whole number"),
+    ("pvdctl", ["set", "memory", "0"], "set memory: '0' is not from 1M to"),
+    ("pvdctl", ["set", "memory", "4Q"], "set memory: '4Q' is no size such as"),
+    ("marketctl", ["prices", "--last", "24"], "--last: '24' is no time such as 90s"),
+    ("marketctl", ["status", "--patience", "long"], "--patience: 'long' is no time"),
     ("pvdctl", ["set", "colour", "3"], "'colour' is not one of"),
     ("marketctl", [], "a verb is missing"), ("marketctl", ["stat"], "'stat' is not a verb"),
     ("marketctl", ["job"], "job: a job's id is missing"), ("marketctl", ["job", "n1"], "'n1' is not a job id"),
@@ -70,6 +73,7 @@ def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
 @pytest.mark.parametrize("args, asked", [
     (["set", "price", "24.5"], ["provider-set", "price", "24.5"]),
     (["set", "memory", "512"], ["provider-set", "memory", "512"]),
+    (["set", "memory", "1.5G"], ["provider-set", "memory", "1536"]),
     (["set", "frames", "08:00-22:00"], ["provider-set", "frames", "08:00-22:00"]),
     (["market", "on"], ["provider-market", "on"]), (["market", "off"], ["provider-market", "off"])])
 def test_pvdctl_asks_and_is_silent(start, agentd, args, asked):
@@ -258,3 +262,50 @@ def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):
     finally:
         for fake in fakes.values():
             fake.close()
+
+
+def test_a_daemon_that_is_started_again_is_waited_for(start, agentd):
+    for name, args in [("pvdctl", ["status"]), ("marketctl", ["status"])]:
+        agentd.die()
+        process = start(name, "--json", *args, "--patience", "1h")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        agentd.listen()
+        answer(agentd, process, PROVIDER)
+        assert json.loads(process.communicate(timeout=LIMIT)[0]) == PROVIDER and process.returncode == 0
+
+
+def test_a_question_is_asked_again_when_the_daemon_dies_over_it_and_an_order_is_not(start, agentd):
+    process = start("marketctl", "--json", "status")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("ctl_request")
+    connection.close()
+    answer(agentd, process, {"a": 1})
+    assert process.communicate(timeout=LIMIT)[0] == b'{"a": 1}\n'
+    process = start("marketctl", "cancel", "n1.1")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("ctl_request")
+    connection.close()
+    assert process.communicate(timeout=LIMIT)[1] == b"marketctl: the daemon has closed the connection\n"
+
+
+def test_an_agentd_without_a_market_is_asked_again(start, agentd):
+    process = start("marketctl", "--json", "status")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("ctl_request")
+    connection.send("ctl_reply", {1: 1, 3: "no connection to the market", 6: 1})
+    answer(agentd, process, {"a": 1})
+    assert process.communicate(timeout=LIMIT)[0] == b'{"a": 1}\n'
+
+
+def test_a_daemon_that_stays_away_is_one_line_after_the_patience(start, agentd):
+    agentd.die()
+    process = start("marketctl", "--patience", "0.3s", "status")
+    err = process.communicate(timeout=LIMIT)[1].decode()
+    assert err.startswith("marketctl: cannot reach the daemon at ") and err.endswith("; it was tried again for 300ms\n")
+    assert process.returncode == 1 and err.count("\n") == 1
+    process = start("marketctl", "--patience", "0", "status")
+    assert b"tried again" not in process.communicate(timeout=LIMIT)[1] and process.returncode == 1

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from fake import COMMENT, FROZEN, LIMIT, RUNNING, decode, read_until
+from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, decode, read_until
 
 
 @pytest.mark.parametrize("args, words", [
@@ -18,14 +18,21 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, decode, read_until
     (["-p", "-3", "true"], "--max-price: '-3' is not an amount"),
     (["-p", "3eur", "true"], "--max-price: '3eur' is not an amount"),
     (["-p", "3"], "the program to run is missing"),
-    (["-p", "3", "-m", "12k", "true"], "--memory: '12k' is not a whole number"),
+    (["-p", "3", "-m", "12k", "true"], "--memory: '12k' is no whole number of MB"),
+    (["-p", "3", "-m", "4X", "true"], "--memory: '4X' is no size such as 512M, 4G"),
+    (["-p", "3", "-m", "0", "true"], "--memory: '0' is not from 1M to 1024T"),
     (["-p", "3", "-c", "0", "true"], "--cpus: '0' is not a whole number"),
     (["-p", "3", "--pace", "-b", "1", "true"], "--pace needs --budget and --finish"),
     (["-p", "3", "--pace=so", "true"], "--pace: 'so' is neither yes nor no"),
     (["-p", "3", "-b", "0", "true"], "--budget: it must be more than 0"),
-    (["-p", "3", "-f", "soon", "true"], "--finish: 'soon' is not a number of hours"),
-    (["-p", "3", "-s", "it's", "true"], "--strategy: a name of at most 31 characters"),
-    (["-p", "3", "--name", "a\nb", "true"], "--name: a name of at most 255 printable"),
+    (["-p", "3", "-f", "soon", "true"], "--finish: 'soon' is no time such as 90s, 30m, 1.5h, 2d"),
+    (["-p", "3", "-f", "0h", "true"], "--finish: '0h' is not from"),
+    (["-p", "3", "--hangup", "die", "true"], "--hangup: 'die' is neither detach nor kill"),
+    (["-p", "3", "-s", "it's", "true"], "--strategy: a name without a quote"),
+    (["-p", "3", "--name", "a\nb", "true"], "--name: a name without control and format characters is wanted: it holds U+000A"),
+    (["-p", "3", "--name", "a\u202eb", "true"], "it holds U+202E"), (["-p", "3", "--name", "\u200f", "true"], "U+200F"),
+    (["-p", "3", "--name", "a\u2066b", "true"], "U+2066"), (["-p", "3", "--name", b"a\xffb", "true"], "in UTF-8 is wanted: byte 2"),
+    (["-p", "3", "-s", "x\u061cy", "true"], "--strategy: a name without control and format"),
     (["--bogus", "true"], "unknown or ambiguous option '--bogus'"),
     (["-p"], "'-p' needs a value"),
     (["--quiet=3", "-p", "3", "true"], "'--quiet=3' takes no value"),
@@ -37,7 +44,7 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, decode, read_until
     (["--quote", "-d", "-p", "3", "true"], "--quote submits nothing"),
     (["--quote", "true"], "--max-price is missing"),
     (["--runtime", "2h", "-p", "3", "true"], "--runtime is for --quote"),
-    (["--quote", "--runtime", "2x", "-p", "3", "true"], "'2x' is not a number of hours"),
+    (["--quote", "--runtime", "2x", "-p", "3", "true"], "--runtime: '2x' is no time such as"),
 ])
 def test_a_mistake_on_the_command_line_is_one_line_and_exit_2(tool, args, words):
     status, out, err = tool("srun", *args)
@@ -84,7 +91,8 @@ def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
 
 @pytest.mark.parametrize("message, status, words", [
     (dict(status=0), 0, ""), (dict(status=7 << 8), 7, ""), (dict(status=15), 143, "job n1.7: Terminated"),
-    (dict(status=9), 137, "job n1.7: Killed"), (dict(status=13), 141, ""), (dict(status=2), 130, ""),
+    (dict(status=9), 137, "job n1.7: Killed"),
+    (dict(status=9, why="it may have 64 MB"), 137, "job n1.7: it may have 64 MB"), (dict(status=13), 141, ""), (dict(status=2), 130, ""),
     (dict(why="cancelled by root", cancelled=True), 255, "job n1.7: cancelled by root"),
     (dict(why="/bin/x: Exec format error"), 1, "job n1.7: /bin/x: Exec format error"),
 ])
@@ -202,7 +210,7 @@ def test_signals_reach_a_job_that_runs(start, agentd):
     connection = agentd.accept()
     connection.accept_job()
     read_until(process.stderr.fileno(), b"started on n2")
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
                    signal.SIGTSTP, signal.SIGCONT):
         process.send_signal(number)
         while True:
@@ -213,6 +221,85 @@ def test_signals_reach_a_job_that_runs(start, agentd):
             assert kind == "input"  # the end of stdin
     connection.exit(15)
     assert process.wait(LIMIT) == 143
+
+
+def test_a_lost_terminal_leaves_the_job_and_says_how_to_come_back(start, agentd):
+    for running in (True, False):
+        process = start("srun", "-p", "3", "-v", "sleep", "9")
+        connection = agentd.accept()
+        connection.accept_job(running)
+        connection.send("notice", {1: COMMENT, 2: "seen"})
+        read_until(process.stderr.fileno(), b"seen")
+        process.send_signal(signal.SIGHUP)
+        assert process.communicate(timeout=LIMIT)[1] == b"srun: the terminal is gone; job n1.7 goes on: srun --attach n1.7\n"
+        assert process.returncode == 128 + signal.SIGHUP
+        with pytest.raises(EOFError):  # and the job has heard of nothing but the end of stdin
+            while True:
+                assert connection.receive()[0] == "input"
+
+
+def test_a_terminal_that_is_lost_before_the_job_has_an_id_waits_for_the_id(start, agentd):
+    process = start("srun", "-p", "3", "sleep", "9")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("submit")
+    process.send_signal(signal.SIGHUP)
+    connection.send("submitted", {1: {1: "n1", 2: 7}})
+    assert b"job n1.7 goes on" in process.communicate(timeout=LIMIT)[1] and process.returncode == 129
+
+
+def test_a_lost_terminal_ends_the_job_if_so_wished(start, agentd):
+    process = start("srun", "--hangup=kill", "-p", "3", "-v", "sleep", "9")
+    connection = agentd.accept()
+    connection.accept_job()
+    read_until(process.stderr.fileno(), b"started on n2")
+    process.send_signal(signal.SIGHUP)
+    while (frame := connection.receive())[0] != "signal":
+        assert frame[0] == "input"  # the end of stdin
+    assert frame[1] == {1: [signal.SIGHUP]}
+    connection.exit(1)
+    assert process.wait(LIMIT) == 129
+
+
+def test_a_job_that_stops_by_itself_does_not_stop_srun(start, agentd):
+    process = start("srun", "-p", "3", "-v", "sh", preexec_fn=os.setpgrp)
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.send("notice", {1: STOPPED, 2: "stopped"})
+    connection.output(1, 0, b"still here\n")
+    assert read_until(process.stdout.fileno(), b"\n") == b"still here\n"  # a stopped srun would not write it
+    connection.exit()
+    assert process.wait(LIMIT) == 0
+
+
+def test_a_job_that_was_told_to_stop_stops_srun(start, agentd):
+    process = start("srun", "-p", "3", "-v", "sh", preexec_fn=os.setpgrp)
+    connection = agentd.accept()
+    connection.accept_job()
+    read_until(process.stderr.fileno(), b"started on n2")
+    process.send_signal(signal.SIGTSTP)
+    while (frame := connection.receive())[0] != "signal":
+        assert frame[0] == "input"
+    connection.send("notice", {1: STOPPED, 2: "stopped"})
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    process.send_signal(signal.SIGCONT)
+    while (frame := connection.receive())[0] != "signal":
+        assert frame[0] == "input"
+    assert frame[1] == {1: [signal.SIGCONT]}
+    connection.exit()
+    assert process.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize("memory, mb", [("4G", 4096), ("512m", 512), ("1.5GiB", 1536), ("2048K", 2), ("7", 7)])
+@pytest.mark.parametrize("finish, seconds", [("30m", 1800), ("1.5h", 5400), ("90s", 90), ("1d", 86400), ("2", 7200)])
+def test_times_and_sizes_have_units_or_the_one_they_always_had(start, agentd, memory, mb, finish, seconds):
+    process = start("srun", "-J", "n1.7", "-m", memory, "-f", finish)
+    connection = agentd.accept()
+    connection.welcome()
+    terms = decode(connection.expect("change")[3][0])
+    assert terms[3] == [mb] and terms[5] == [seconds * 10**9]
+    connection.send("ok")
+    assert process.wait(LIMIT) == 0
 
 
 def cancelled_by_then(connection, process):
@@ -377,9 +464,17 @@ def test_closed_standard_descriptors_do_no_harm(start, agentd):
     process = start("srun", "-p", "3", "true", preexec_fn=close)
     connection = agentd.accept()
     connection.accept_job()
-    connection.output(1, 0, b"lost\n")
     connection.exit(5 << 8)
     assert process.wait(LIMIT) == 5
+
+
+def test_a_closed_stdout_is_a_failure_if_the_job_writes_there(start, agentd):
+    process = start("srun", "-p", "3", "true", preexec_fn=lambda: os.close(1))
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.output(1, 0, b"lost\n")
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: stdout: Bad file descriptor; job n1.7 goes on: srun --attach n1.7\n"
+    assert process.returncode == 1
 
 
 QUOTE = {"runs": True, "bid": 40, "node": "n2", "speed": 80, "price": 12.5, "others_first": True, "displaced": 1,

@@ -184,3 +184,57 @@ def test_words_on_a_raw_terminal_begin_at_the_left(shell, agentd):
     assert read_until(sh.terminal, b"\n") == b"srun: job n1.7 is moving\r\n"
     connection.exit()
     assert sh.line() == "exited 0 cooked"
+
+
+class Bare:
+    """srun on a terminal that is nobody's controlling terminal, as after su -c."""
+
+    def __init__(self, *args):
+        self.terminal, slave = pty.openpty()
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
+        self.process = subprocess.Popen(args, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+
+
+def test_a_terminal_that_is_not_the_controlling_one_is_raw_too(agentd):
+    sh = Bare(BIN / "srun", "--socket", agentd.path, "-p", "3", "cat")
+    try:
+        connection = agentd.accept()
+        submit = connection.accept_job()
+        assert decode(submit[1][0])[10] == [1]
+        connection.output(1, 0, b"ready\r\n")
+        assert read_until(sh.terminal, b"ready\r\n") == b"ready\r\n"
+        os.write(sh.terminal, b"a\x03b")
+        typed = b""
+        while len(typed) < 3:
+            typed += of_kind(connection, "input")[2][0]
+        assert typed == b"a\x03b"
+        connection.output(1, 7, b"seen")
+        assert read_until(sh.terminal, b"seen") == b"seen"  # nothing that was typed has been echoed
+        connection.exit()
+        assert sh.process.wait(LIMIT) == 0
+        assert termios.tcgetattr(sh.terminal)[3] & termios.ICANON
+    finally:
+        sh.process.kill()
+        sh.process.wait()
+        os.close(sh.terminal)
+
+
+def test_a_terminal_that_hangs_up_leaves_the_job(agentd):
+    for hangup, then in (("detach", None), ("kill", "input")):
+        sh = Bare(BIN / "srun", "--socket", agentd.path, "--hangup", hangup, "-p", "3", "cat")
+        try:
+            connection = agentd.accept()
+            connection.accept_job()
+            connection.output(1, 0, b"ready\r\n")
+            read_until(sh.terminal, b"ready\r\n")
+            os.close(sh.terminal)
+            if then:  # the end of its input, as ever
+                assert 3 in of_kind(connection, then)
+                continue
+            with pytest.raises(EOFError):
+                of_kind(connection, "signal")  # nor an input: that would end a shell
+            assert sh.process.wait(LIMIT) == 129
+        finally:
+            sh.process.kill()
+            sh.process.wait()

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 #include <list>
 
 #include "agentd/daemon/output_acks.hpp"
@@ -254,6 +255,23 @@ START_TEST(what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_f
 }
 END_TEST
 
+START_TEST(a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_leaves_nothing) {
+    Home h;
+    const JobId id{"n1", 7};
+    {
+        const NoDescriptors none;
+        const auto made = h.terminals.prepare(id, true);
+        ck_assert(!made);
+        ck_assert_text(made.error().message, "its output cannot be kept: 7.out: Too many open files");
+    }
+    ck_assert_int_eq(::faccessat(h.dir.fd.get(), "7.out", F_OK, 0), -1);
+    h.dir.write("7.out", "of another job, whose record was never written");
+    OK(h.terminals.prepare(id, false));
+    ck_assert_uint_eq(std::filesystem::file_size(h.dir.path + "/7.out"), 0);
+    ck_assert_uint_eq(std::filesystem::file_size(h.dir.path + "/7.err"), 0);
+}
+END_TEST
+
 // Forty jobs at once, each with terminals that come, read at random, stop and go; all of them meet full disks, lost
 // descriptors and broken connections. Then nothing is in the way any more, and each byte has to come, in its place.
 void held_back_output_comes(uint64_t seed) {
@@ -313,7 +331,8 @@ END_TEST
 UNIT_SUITE_LONG(terminals, 120, what_a_slow_terminal_held_back_comes_when_it_has_read,
                 the_slowest_of_two_terminals_holds_nothing_back_once_it_has_left,
                 what_a_full_disk_held_back_comes_when_there_is_room,
-                what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it, held_back_output_always_comes);
+                what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it, held_back_output_always_comes,
+                a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_leaves_nothing);
 
 }  // namespace
 }  // namespace souk::unit

@@ -115,7 +115,7 @@ SAMPLE(CtlRequest)
     for (auto& arg : v.args) arg = d.line();
     return v;
 END
-SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line()}; END
+SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), d.flag()}; END
 SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),

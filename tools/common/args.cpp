@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/common/args.hpp"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
+
+#include "kernel/base/units.hpp"
+#include "kernel/base/version.hpp"
 
 namespace souk::tools {
 namespace {
@@ -30,6 +34,11 @@ void print_help(const CommandLine& line) {
 }
 
 }  // namespace
+
+void keep_standard_fds() {
+    for (int fd = 0; fd <= 2; ++fd)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) _exit(1);
+}
 
 void complain(const char* tool, std::string_view text) {
     const std::string all = std::string(tool) + ": " + std::string(text) + "\n";
@@ -65,7 +74,7 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
             return Parsed::done;
         }
         if (value == version_value) {
-            std::printf("%s (souk) 0.1\n", line.tool);
+            print_version(line.tool);
             return Parsed::done;
         }
         const bool by_letter = optopt > 0 && optopt < 256;
@@ -97,6 +106,13 @@ std::function<Status(const char*)> set_flag(bool& flag) {
 std::function<Status(const char*)> set_text(std::string& text) {
     return [&text](const char* value) -> Status {
         text = value;
+        return {};
+    };
+}
+
+std::function<Status(const char*)> set_span(Nanos& span, Nanos plain, Nanos most) {
+    return [&span, plain, most](const char* text) -> Status {
+        TRY_ASSIGN(span, parse_span(text, plain, Nanos{1}, most));
         return {};
     };
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/base/time.hpp"
 
 namespace souk::tools {
 
@@ -35,12 +36,17 @@ enum class Parsed { go, done, failed };  // done: help or version was printed
 // `rest`: what is not an option. Adds --help and --version.
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
 
+// Whoever started us may have closed 0, 1 or 2: no socket may take their place, and what is written there fails.
+void keep_standard_fds();
+
 // One line on stderr: "tool: text".
 void complain(const char* tool, std::string_view text);
 
 // Ready-made setters.
 std::function<Status(const char*)> set_flag(bool& flag);
 std::function<Status(const char*)> set_text(std::string& text);
+// A time (kernel/base/units) above 0; a number alone is in units of `plain`.
+std::function<Status(const char*)> set_span(Nanos& span, Nanos plain, Nanos most);
 // A whole number in [lo, hi], decimal digits alone.
 Result<int64_t> parse_whole(std::string_view text, int64_t lo, int64_t hi);
 

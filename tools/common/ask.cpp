@@ -1,15 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/common/ask.hpp"
 
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 
+#include "kernel/base/units.hpp"
+#include "kernel/sys/clock.hpp"
+#include "market/wire/paths.hpp"
 #include "tools/common/link.hpp"
 
 namespace souk::tools {
 
-Result<Answer> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args) {
+namespace {
+
+// Such a question changes nothing: it may be asked once more though nobody knows whether it was heard.
+bool only_asks(const std::string& verb) {
+    constexpr std::string_view questions[] = {
+        "status", "list-jobs", "list-providers", "job",           "account",         "receipts",
+        "prices", "quote",     "user-show",      "ledger-verify", "provider-status", "node-status"};
+    return std::find(std::begin(questions), std::end(questions), verb) != std::end(questions);
+}
+
+// A daemon that is being started again has no socket, a dead one, or no market yet.
+bool may_come(const Error& e, const std::string& verb) {
+    if (e.code == ECONNRESET || e.code == EPIPE) return only_asks(verb);
+    return e.code == ENOENT || e.code == ECONNREFUSED || e.code == EHOSTDOWN;
+}
+
+Result<Answer> ask_once(const std::string& socket, const std::string& verb, const std::vector<std::string>& args) {
     constexpr Nanos part_max = Nanos::from_s(30);
     constexpr size_t parts_max = 4096;
     TRY_ASSIGN(Link link, Link::open(socket));
@@ -19,13 +41,40 @@ Result<Answer> ask(const std::string& socket, const std::string& verb, const std
         if (parts.size() == parts_max) return fail("the daemon's answer has no end");
         link.queue(request);
         TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
-        if (!reply.ok) return fail(reply.error);
+        if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
         // An answer that is not there yet is asked for again.
         if (!reply.json.empty() || reply.next.empty()) parts.push_back(std::move(reply.json));
         request.after = std::move(reply.next);
         ++request.request;
     } while (!request.after.empty());
     return parts;
+}
+
+std::string directory_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+}  // namespace
+
+Result<Answer> ask(const FindSocket& find, const std::string& verb, const std::vector<std::string>& args,
+                   Nanos patience) {
+    const Nanos until = monotonic_now() + patience;
+    Nanos pause = Nanos::from_ms(50);
+    for (;;) {
+        const auto socket = find();
+        // Where not even the directory is, nothing is being started again.
+        const std::string directory = socket ? directory_of(*socket) : wire::run_directory();
+        auto answer = socket ? ask_once(*socket, verb, args)
+                             : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
+        if (answer || !may_come(answer.error(), verb) || access(directory.c_str(), F_OK) != 0) return answer;
+        const Nanos left = until - monotonic_now();
+        if (left.ns <= 0) {
+            if (patience.ns == 0) return answer;
+            return fail(answer.error().message + "; it was tried again for " + span_text(patience));
+        }
+        const Nanos wait = std::min(pause, left);
+        const timespec span{wait.ns / 1'000'000'000, wait.ns % 1'000'000'000};
+        nanosleep(&span, nullptr);
+        pause = std::min(Nanos{pause.ns * 2}, Nanos::from_ms(500));
+    }
 }
 
 Result<std::string> joined(Answer parts) {

@@ -2,17 +2,21 @@
 // One question to a daemon, one answer: what pvdctl and marketctl do.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/base/time.hpp"
 
 namespace souk::tools {
 
 // The answer's JSON (replies.md): one text, or a long list in parts of which each is a list.
 using Answer = std::vector<std::string>;
-// Errors: nobody listens, no answer in time, or the daemon's own words.
-Result<Answer> ask(const std::string& socket, const std::string& verb, const std::vector<std::string>& args);
+using FindSocket = std::function<Result<std::string>()>;
+// Where the daemon is away, or an agentd has no market, it is asked again for `patience`: it may just be started again. An
+// order is not repeated once it may have been heard. Errors: nobody listens, no answer in time, or the daemon's own words.
+Result<Answer> ask(const FindSocket& find, const std::string& verb, const std::vector<std::string>& args, Nanos patience);
 // As one text. Errors: several parts that are not lists.
 Result<std::string> joined(Answer answer);
 // The text and a newline on stdout. Errors: nobody reads it.

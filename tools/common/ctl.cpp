@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/common/ctl.hpp"
 
+#include "kernel/base/units.hpp"
+
 namespace souk::tools {
 namespace {
 
 Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std::string& socket,
-                    const std::string& node, bool json) {
+                    const std::string& node, bool json, Nanos patience) {
     Answer answer;
     if (question.here) {
         TRY_ASSIGN(std::string own, question.here());
         answer = {std::move(own)};
     } else {
-        TRY_ASSIGN(const std::string path, tool.find(socket, node));
-        TRY_ASSIGN(answer, ask(path, question.verb, question.args));
+        TRY_ASSIGN(answer, ask([&] { return tool.find(socket, node); }, question.verb, question.args, patience));
     }
     const Status verdict = question.verdict ? question.verdict(answer) : Status{};
     if (!json && !question.text) return verdict;
@@ -24,11 +25,18 @@ Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std:
 }  // namespace
 
 int run_ctl(CtlTool tool, int argc, char** argv) {
+    keep_standard_fds();
     std::string node, socket;
     bool json = false;
+    Nanos patience = Nanos::from_s(5);
     const Option common[] = {{0, "node", "NAME", tool.node_help, set_text(node)},
                              {0, "machine", "NAME", "the same as --node", set_text(node)},
                              {0, "socket", "PATH", tool.socket_help, set_text(socket)},
+                             {0, "patience", "TIME", "how long to try again while the daemon is away (default 5s; 0: not at all)",
+                              [&](const char* t) -> Status {
+                                  TRY_ASSIGN(patience, parse_span(t, Nanos::from_s(1), Nanos{}, Nanos::from_s(86'400)));
+                                  return {};
+                              }},
                              {0, "json", nullptr, tool.json_help, set_flag(json)}};
     tool.line.options.insert(tool.line.options.begin(), std::begin(common), std::end(common));
     tool.line.mixed = true;
@@ -43,7 +51,7 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
         complain(tool.line.tool, question.error().message + " (see " + tool.line.tool + " --help)");
         return 2;
     }
-    if (const Status shown = ask_and_show(tool, *question, socket, node, json); !shown) {
+    if (const Status shown = ask_and_show(tool, *question, socket, node, json, patience); !shown) {
         complain(tool.line.tool, shown.error().message);
         return 1;
     }

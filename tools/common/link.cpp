@@ -97,7 +97,7 @@ Status Link::wait(int64_t until_ms) {
         if (left <= 0 || poll(&poller, 1, static_cast<int>(left)) == 0) return fail("no answer from the daemon");
         if (!(poller.revents & ~POLLOUT)) continue;
         TRY_ASSIGN(const bool open, receive());
-        if (!open) return fail("the daemon has closed the connection");
+        if (!open) return tl::unexpected(Error{ECONNRESET, "the daemon has closed the connection"});
         return {};
     }
 }

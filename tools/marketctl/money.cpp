@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketctl/money.hpp"
 
+#include <algorithm>
 #include <ctime>
-#include <optional>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/units.hpp"
 #include "tools/common/program.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
@@ -12,24 +13,12 @@
 namespace souk::tools {
 namespace {
 
-// Seconds of "90m", "12h", "7d"; nothing if it is no span.
-std::optional<Result<int64_t>> span_s(const std::string& text) {
-    constexpr std::pair<char, int64_t> units[] = {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}};
-    for (const auto& [unit, seconds] : units) {
-        if (!text.ends_with(unit)) continue;
-        auto n = parse_whole(std::string_view(text).substr(0, text.size() - 1), 0, 1'000'000'000);
-        if (n) *n *= seconds;
-        return n;
-    }
-    return {};
-}
+constexpr Nanos needs_unit{0}, span_max = Nanos::from_s(36'525 * 86'400LL);
 
 // Unix seconds of "90m", "12h", "7d" ago, or of a local date with or without a time.
 Result<int64_t> parse_since(const std::string& text) {
-    if (const auto span = span_s(text)) {
-        TRY_ASSIGN(const int64_t ago, *span);
-        return std::max<int64_t>(0, ::time(nullptr) - ago);
-    }
+    if (const auto ago = parse_span(text, needs_unit, Nanos{}, span_max))
+        return std::max<int64_t>(0, ::time(nullptr) - ago->ns / 1'000'000'000);
     for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
         std::tm date{};
         const char* end = ::strptime(text.c_str(), form, &date);
@@ -43,11 +32,9 @@ Result<int64_t> parse_since(const std::string& text) {
 }  // namespace
 
 Result<int64_t> parse_span_s(const char* option, const std::string& text) {
-    const auto span = span_s(text);
-    if (!span) return fail(std::string(option) + ": '" + text + "' is not a span such as 90m, 12h or 7d");
-    if (!*span) return fail(std::string(option) + ": " + span->error().message);
-    if (**span == 0) return fail(std::string(option) + ": it must be more than 0");
-    return **span;
+    const auto span = parse_span(text, needs_unit, Nanos::from_s(1), span_max);
+    if (!span) return wrap(option, span.error());
+    return span->ns / 1'000'000'000;
 }
 
 Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {

@@ -14,6 +14,7 @@
 #include "market/sim/files.hpp"
 #include "market/sim/plot.hpp"
 #include "market/sim/value_classes.hpp"
+#include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
@@ -250,20 +251,21 @@ int marketsim_compare(int argc, char** argv) {
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
     const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most, const char* about) {
-        app.add_option(name, to, about)->delimiter(',')->check(CLI::Range(least, most))->capture_default_str();
+        return app.add_option(name, to, about)->delimiter(',')->check(CLI::Range(least, most))->capture_default_str();
     };
     constexpr int64_t seconds_most = 1'000'000'000, rate_most = 1'000'000;
     list("--k", options.ks, 0, 1'000,
          "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers; with commas");
     list("--horizon", options.horizons, 0, seconds_most,
-         "seconds within which a move must pay for itself, with commas");
+         "within which a move must pay for itself (seconds, or 10m, 1.5h), with commas")->transform(as_seconds());
     list("--min-stay", options.min_stays, 0, seconds_most,
-         "seconds without being moved after being placed, with commas");
+         "without being moved after being placed (seconds, or 10m), with commas")->transform(as_seconds());
     list("--moves-max", options.moves_max, 0, 1'000'000, "voluntary moves in a minute (0: no cap), with commas");
-    list("--quantum", options.quanta, 1, seconds_most, "proportional_share: seconds of a turn, with commas");
+    list("--quantum", options.quanta, 1, seconds_most, "proportional_share: a turn (seconds, or 10m), with commas")->transform(as_seconds());
     list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
     list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
-    app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
+    app.add_option("--alpha", options.alpha_s, "seconds (or 10m) below which a run does not count in bounded slowdown")
+        ->transform(as_seconds())
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
         ->capture_default_str();
     app.add_option("--threads", options.threads, "runs at a time (default: one for each core)")

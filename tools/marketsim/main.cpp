@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "kernel/base/version.hpp"
 #include "tools/marketsim/verbs.hpp"
 
 namespace {
@@ -31,6 +32,7 @@ int help() {
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (souk::version_asked("marketsim", argc, argv)) return 0;
     if (argc < 2) {
         std::fputs("marketsim: a verb is needed: see marketsim --help\n", stderr);
         return 2;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "market/sim/files.hpp"
+#include "tools/common/cli_units.hpp"
 
 namespace souk::tools {
 
@@ -39,11 +40,12 @@ void add_market_options(CLI::App& app, MarketRunOptions& options) {
         ->capture_default_str();
     const auto seconds = [&](const char* name, Nanos& to, const char* about) {
         app.add_option_function<int64_t>(name, [&to](const int64_t& s) { to = Nanos::from_s(s); }, about)
-            ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}));
+            ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+            ->transform(as_seconds());
     };
-    seconds("--horizon", solver.horizon, "seconds within which a move must pay for itself (0: every gain is taken)");
-    seconds("--min-stay", solver.min_stay, "seconds for which nobody who was just placed is moved or displaced");
-    seconds("--quantum", solver.quantum, "proportional_share: seconds of a turn (default 10)");
+    seconds("--horizon", solver.horizon, "within which a move must pay for itself: seconds, or 10m, 1.5h (0: every gain is taken)");
+    seconds("--min-stay", solver.min_stay, "for which nobody who was just placed is moved or displaced");
+    seconds("--quantum", solver.quantum, "proportional_share: a turn (default 10s)");
     app.add_option("--moves-max", solver.moves_max, "at most this many voluntary moves in a minute (0: no cap)")
         ->check(CLI::Range(0, 1'000'000));
     const auto speed = [&](const char* name, int64_t& to, const char* about) {

@@ -9,6 +9,7 @@
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"
+#include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/verbs.hpp"
 
@@ -165,10 +166,12 @@ int marketsim_replay(int argc, char** argv) {
     app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
-    app.add_option("--quantum", options.quantum, "proportional_share: seconds of a turn")
+    app.add_option("--quantum", options.quantum, "proportional_share: a turn, in seconds or as 10m, 1.5h")
+        ->transform(tools::as_seconds())
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
         ->capture_default_str();
-    app.add_option("--memory", options.memory, "MB per processor of a job whose memory the log does not know")
+    app.add_option("--memory", options.memory, "memory per processor of a job whose memory the log does not know: MB, or 4G")
+        ->transform(tools::as_megabytes())
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "kernel/base/money.hpp"
+#include "kernel/base/units.hpp"
 #include "market/wire/paths.hpp"
 #include "tools/common/ctl.hpp"
 #include "tools/pvdctl/status.hpp"
@@ -15,8 +16,12 @@ Result<CtlQuestion> parse_set(std::span<char*> words) {
     const std::string_view key = words[1], value = words[2];
     if (key == "price") {
         if (const auto price = parse_money(value); !price) return wrap("set price", price.error());
-    } else if (key == "memory" || key == "speed" || key == "cpus") {
-        const int64_t max = key == "memory" ? int64_t{1} << 40 : key == "speed" ? 1'000'000 : 65'536;
+    } else if (key == "memory") {
+        const auto mb = parse_size_mb(value, 1, int64_t{1} << 40);
+        if (!mb) return wrap("set memory", mb.error());
+        return CtlQuestion{"provider-set", {std::string(key), std::to_string(*mb)}, nullptr};
+    } else if (key == "speed" || key == "cpus") {
+        const int64_t max = key == "speed" ? 1'000'000 : 65'536;
         if (const auto number = parse_whole(value, 1, max); !number)
             return wrap("set " + std::string(key), number.error());
     } else if (key != "frames") {
@@ -55,7 +60,7 @@ int run(int argc, char** argv) {
                      "\n"
                      "  status            on the market or not, reservation price, what guests pay, what would take it\n"
                      "  set price N       reservation price per CPU-hour\n"
-                     "  set memory MB     memory offered\n"
+                     "  set memory SIZE   memory offered: 512M, 4G, or a number of MB\n"
                      "  set speed N       speed reported; 100 is standard\n"
                      "  set cpus N        CPUs offered\n"
                      "  set frames TEXT   when the node is on the market by itself (such as 'always')\n"

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/version.hpp"
 #include "kernel/sys/statecopy.hpp"
 #include "market/store/receipts.hpp"
 #include "tools/common/args.hpp"
@@ -42,6 +43,7 @@ Result<std::string> restored(const std::string& file, const std::string& dir) {
 }
 
 int run(int argc, char** argv) {
+    if (version_asked("souk-ledger", argc, argv)) return 0;
     const std::string_view verb = argc > 1 ? argv[1] : "";
     if (argc != 4 || (verb != "verify" && verb != "restore")) {
         std::fprintf(stderr, "usage: souk-ledger verify FILE SEEN | restore FILE DIRECTORY\nThe records of a market that is not running; "

@@ -12,7 +12,9 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
+#include "kernel/base/version.hpp"
 #include "market/core/solver.hpp"
+#include "tools/common/cli_units.hpp"
 #include "tools/souk/network.hpp"
 #include "tools/souk/verbs.hpp"
 
@@ -77,6 +79,7 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
 }
 
 int run(int argc, char** argv) {
+    if (version_asked("souk", argc, argv)) return 0;
     std::error_code error;
     const std::string bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
     // The doctor reads its own arguments.
@@ -97,7 +100,8 @@ int run(int argc, char** argv) {
     up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")->delimiter(',');
     up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")->delimiter(',');
     up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")->check(CLI::Range(1, 1024));
-    up->add_option("--memory", a.memory_mb, "MB that each node offers (default: an equal part of the machine's)")
+    up->add_option("--memory", a.memory_mb, "memory that each node offers: MB, or 4G (default: an equal part of the machine's)")
+        ->transform(tools::as_megabytes())
         ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");

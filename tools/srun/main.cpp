@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // srun: submits a job to the market and stays attached as its terminal; changes a job's terms; attaches to a job.
-#include <fcntl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -20,12 +19,6 @@ constexpr Nanos answer_max = Nanos::from_s(30);
 int failed(const Error& error) {
     say(error.message);
     return 1;
-}
-
-// Whoever started us may have closed 0, 1 or 2: no socket may take their place.
-void keep_standard_fds() {
-    for (int fd = 0; fd <= 2; ++fd)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) < 0) _exit(1);
 }
 
 // "7" is job 7 of the node that we stand on, which the agentd names.

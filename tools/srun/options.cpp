@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/srun/options.hpp"
 
-#include <algorithm>
-#include <charconv>
+#include "kernel/base/text.hpp"
+#include "kernel/base/units.hpp"
 
 namespace souk::tools {
 namespace {
 
-constexpr double hours_max = 250'000;
+constexpr Nanos hour = Nanos::from_s(3'600), span_max = Nanos{hour.ns * 250'000};
 
 Result<Money> positive_money(const char* text) {
     TRY_ASSIGN(const Money money, parse_money(text));
@@ -15,48 +15,9 @@ Result<Money> positive_money(const char* text) {
     return money;
 }
 
-Result<Nanos> parse_span(std::string_view text, double seconds_per_unit, double max, const char* unit) {
-    double n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n, std::chars_format::fixed);
-    if (error != std::errc{} || end != text.data() + text.size() || !(n > 0) || n > max)
-        return fail("'" + std::string(text) + "' is not a number of " + unit);
-    return Nanos{static_cast<int64_t>(n * seconds_per_unit * 1e9)};
-}
-
-// Hours, or with a unit.
-Result<Nanos> parse_run_time(std::string_view text) {
-    constexpr std::pair<char, double> units[] = {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}};
-    for (const auto& [unit, seconds] : units)
-        if (text.ends_with(unit))
-            return parse_span(text.substr(0, text.size() - 1), seconds, hours_max * 3'600 / seconds,
-                              "minutes, hours or days");
-    return parse_span(text, 3'600, hours_max, "hours");
-}
-
-Result<Nanos> parse_time(std::string_view text) {
-    const char unit = text.empty() ? ' ' : text.back();
-    const int64_t seconds = unit == 's' ? 1 : unit == 'm' ? 60 : unit == 'h' ? 3600 : 0;
-    int64_t n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (seconds == 0 || error != std::errc{} || end + 1 != text.data() + text.size() || n < 1 || n > 1'000'000)
-        return fail("'" + std::string(text) + "' is not a time such as 90s, 10m or 2h");
-    return Nanos::from_s(n * seconds);
-}
-
 Status check_strategy(std::string_view text) {
-    const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
-        return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != '\'' && c != '"';
-    });
-    if (text.empty() || text.size() > 31 || !plain)
-        return fail("a name of at most 31 characters without a quote is wanted");
-    return {};
-}
-
-Status check_name(std::string_view text) {
-    const bool plain = std::all_of(text.begin(), text.end(),
-                                   [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; });
-    if (text.empty() || text.size() > 255 || !plain)
-        return fail("a name of at most 255 printable characters is wanted");
+    TRY(check_label(text, 31));
+    if (text.find_first_of("'\"") != std::string_view::npos) return fail("a name without a quote is wanted");
     return {};
 }
 
@@ -91,12 +52,8 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                       TRY_ASSIGN(o.terms.budget, positive_money(t));
                       return {};
                   })},
-            {'f', "finish", "HOURS", "the time by which it should be done, from now",
-             term(Change::finish,
-                  [&o](const char* t) -> Status {
-                      TRY_ASSIGN(o.terms.finish, parse_span(t, 3600, hours_max, "hours"));
-                      return {};
-                  })},
+            {'f', "finish", "TIME", "the time by which it should be done, from now (a number alone: hours)",
+             term(Change::finish, set_span(o.terms.finish, hour, span_max))},
             {0, "pace", "[=no]", "bid so that the budget lasts until the finish: needs --budget and --finish",
              term(Change::pace,
                   [&o](const char* t) -> Status {
@@ -105,8 +62,12 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                       o.terms.pace = word == "yes";
                       return {};
                   })},
-            {'m', "memory", "MB", "memory that it needs, and more it may not have",
-             term(Change::memory_mb, whole(o.terms.memory_mb, 1 << 30))},
+            {'m', "memory", "SIZE", "memory that it needs, and more it may not have (a number alone: MB)",
+             term(Change::memory_mb,
+                  [&o](const char* t) -> Status {
+                      TRY_ASSIGN(o.terms.memory_mb, parse_size_mb(t, 1, 1 << 30));
+                      return {};
+                  })},
             {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)",
              term(Change::cpus, whole(o.terms.cpus, 65'536))},
             {'s', "strategy", "NAME", "economic strategy",
@@ -118,7 +79,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
             {0, "name", "NAME", "what to call the job in lists",
              [&o](const char* t) -> Status {
                  o.name = t;
-                 return check_name(t);
+                 return check_label(t, 255);
              }},
             {0, "move", "FORM",
              "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
@@ -169,18 +130,16 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  o.mode = SrunOptions::Mode::quote;
                  return {};
              }},
-            {0, "runtime", "HOURS",
-             "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (decimals\n"
-             "                              allowed; or 90m, 2h, 3d)",
-             [&o](const char* t) -> Status {
-                 TRY_ASSIGN(o.runtime, parse_run_time(t));
-                 return {};
-             }},
+            {0, "runtime", "TIME",
+             "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a number\n"
+             "                              alone: hours)",
+             set_span(o.runtime, hour, span_max)},
             {0, "checkpoint-every", "TIME",
-             "write down the running job so often (90s, 10m, 2h): if its node is lost, it goes on from there",
+             "write down the running job so often (a number alone: seconds): if its node is lost, it goes on\n"
+             "                              from there",
              [&o](const char* t) -> Status {
                  o.form_given = true;
-                 TRY_ASSIGN(o.checkpoint_every, parse_time(t));
+                 TRY_ASSIGN(o.checkpoint_every, parse_span(t, Nanos::from_s(1), Nanos::from_s(1), span_max));
                  return {};
              }},
             {0, "restart", nullptr, "if its node is lost and there is no checkpoint, begin anew",
@@ -201,17 +160,24 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  if (file) o.json_file = file;
                  return {};
              }},
-            {0, "patience", "SECONDS", "how long to try again when the agentd is gone (default 300)",
+            {0, "patience", "TIME", "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
+             set_span(o.patience, Nanos::from_s(1), span_max)},
+            {0, "hangup", "WHAT",
+             "when the terminal or the connection to it is lost: detach (the default: the job goes on,\n"
+             "                              srun --attach ID comes back to it), or kill (the job gets SIGHUP)",
              [&o](const char* t) -> Status {
-                 TRY_ASSIGN(o.patience, parse_span(t, 1, 1e7, "seconds"));
+                 const std::string_view what = t;
+                 if (what != "detach" && what != "kill") return fail("'" + std::string(what) + "' is neither detach nor kill");
+                 o.hangup_kills = what == "kill";
                  return {};
              }},
             {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
             {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
         },
+        "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such as 512M or 4G.\n"
         "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was cancelled, or ended by the\n"
-        "market. 1: it could not be submitted or started, or the agentd stayed away; 2: a mistake on the command "
-        "line.\n"
+        "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or started, its output not\n"
+        "written, or the agentd stayed away; 2: a mistake on the command line.\n"
         "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is cancelled by "
         "Ctrl-C.\n"};
 }

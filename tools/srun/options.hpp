@@ -25,6 +25,7 @@ struct SrunOptions {
     Nanos checkpoint_every;  // 0: as the node is configured
     bool restart = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp
+    bool hangup_kills = false;
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos runtime;  // --quote

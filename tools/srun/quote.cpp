@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/srun/quote.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -71,7 +72,8 @@ Status quote(const SrunOptions& o, const std::string& socket) {
         "memory=" + std::to_string(t.memory_mb),    "cpus=" + std::to_string(t.cpus),
         "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
     if (t.pace) args.emplace_back("pace=yes");
-    TRY_ASSIGN(const Answer answer, ask(socket, "quote", args));
+    const auto here = [&] { return Result<std::string>(socket); };
+    TRY_ASSIGN(const Answer answer, ask(here, "quote", args, std::min(o.patience, Nanos::from_s(5))));
     if (o.json) return o.json_file.empty() ? print(answer.front()) : write_summary(o.json_file, answer.front());
     TRY_ASSIGN(const Json q, parse_object(answer));
     Rows rows;

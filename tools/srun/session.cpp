@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -121,6 +122,7 @@ int Session::run() {
         return 1;
     }
     signals_ = std::move(*signals);
+    stdin_is_terminal_ = isatty(STDIN_FILENO);
     if (const Status status = connect(); !status) {
         say(status.error().message);  // none to begin with: not worth a wait
         return 1;
@@ -155,7 +157,9 @@ int Session::run() {
             while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
         }
         if (polled[to_output].revents) write_output();
-        if (polled[from_stdin].revents) read_stdin();
+        // On a terminal that is no end of input: the key for that gives none of these.
+        terminal_lost_ = stdin_is_terminal_ && (polled[from_stdin].revents & (POLLHUP | POLLERR));
+        if (polled[from_stdin].revents && !status_) read_stdin();
         on_time(monotonic_now());
         acknowledge();
         if (link_ && link_->has_queued())

@@ -48,6 +48,7 @@ class Session {
     void acknowledge();
 
     void on_signal(int number);
+    void hang_up();
     void forward(int number);
     void cancel(int number);
     void stop_self();
@@ -79,6 +80,9 @@ class Session {
     std::vector<int> unsent_signals_;   // queued on the link, not all of it written yet
     int cancel_signal_ = 0;   // the signal that made us cancel the job
     bool warned_frozen_ = false;
+    bool told_to_stop_ = false;  // a SIGTSTP has been passed on, and the job has not stopped yet
+    bool hung_up_ = false;
+    bool stdin_is_terminal_ = false, terminal_lost_ = false;
 
     Nanos lost_at_ = Nanos::never(), retry_at_ = Nanos::never(), backoff_;
     std::string lost_why_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "tools/srun/session.hpp"
 #include "kernel/sys/clock.hpp"
@@ -64,6 +65,7 @@ void Session::on_frame(const Link::Frame& frame) {
 void Session::on_submitted(const wire::Submitted& message) {
     id_ = message.id;
     says(false, "job " + id_->text());
+    if (hung_up_) return hang_up();
     state_ = State::attaching;  // the agentd attaches us by itself
 }
 
@@ -125,7 +127,11 @@ void Session::on_notice(const wire::Notice& message) {
         case What::comment:
             if (!running_ && message.text != comment_) waits(message.text);
             break;
-        case What::stopped: stop_self(); break;
+        // With the terminal's key, or where a shell would take its terminal back. A job without one that stops by itself
+        // may go on by itself as well, and nobody would continue us then.
+        case What::stopped:
+            if (tty_ || std::exchange(told_to_stop_, false)) stop_self();
+            break;
         case What::finished: break;  // the exit follows
         case What::warning: break;
     }
@@ -138,7 +144,8 @@ void Session::waits(const std::string& comment) {
 
 void Session::on_error(const std::string& text) {
     if (state_ == State::attached) return says(true, text);
-    give_up(1, text);
+    const bool submitted = submitted_here_ && id_;
+    give_up(1, submitted ? text + ". The job is submitted and goes on: srun --attach " + id_->text() : text);
 }
 
 // ---- output and input
@@ -171,6 +178,7 @@ void Session::read_stdin() {
     const ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (n > 0) return typed({buffer, static_cast<size_t>(n)});
+    if (terminal_lost_ && !options_.hangup_kills) return hang_up();
     // The end, or a stdin that cannot be read (a terminal that hung up): both end the job's input.
     input_.set_ended();
     send_input(input_.end(), {}, true);
@@ -194,6 +202,7 @@ void Session::send_input(uint64_t offset, std::string_view data, bool eof) {
 
 void Session::on_signal(int number) {
     if (number == SIGWINCH) return tty_ ? send_size() : void();
+    if (number == SIGHUP && !options_.hangup_kills) return hang_up();
     if (number == SIGCONT && tty_) {
         terminal_.raw();
         send_size();
@@ -204,11 +213,22 @@ void Session::on_signal(int number) {
         if (pending_signals_.size() < signals_max) pending_signals_.push_back(number);
         return;
     }
+    if (number == SIGTSTP) told_to_stop_ = true;
+    if (number == SIGCONT) told_to_stop_ = false;
     const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
     if (!running_ && ends) return cancel(number);
     if (!running_ && number == SIGTSTP) return stop_self();
     if (!running_ && number == SIGCONT) return;
     forward(number);
+}
+
+// The terminal is gone, or the connection behind it: no reason for the job to end. What it writes waits in its spool. A
+// submission that is not answered yet is waited for: it may have become a job.
+void Session::hang_up() {
+    hung_up_ = true;
+    if (!id_) return;
+    const std::string id = id_->text();
+    give_up(128 + SIGHUP, "the terminal is gone; job " + id + " goes on: srun --attach " + id);
 }
 
 void Session::forward(int number) {

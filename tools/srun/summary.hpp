@@ -9,7 +9,7 @@
 
 namespace souk::tools {
 
-// The job's own status; 128+N if signal N ended it; 255 if it was cancelled or ended by the market (128+N if our user's
+// The job's own status; 128+N if signal N ended it (also where `why` says what sent it: its memory was used up); 255 if it was cancelled or ended by the market (128+N if our user's
 // signal N made us cancel it); 1 if it could not be started.
 int exit_status(const wire::Exit& exit, int cancel_signal);
 

@@ -6,6 +6,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 
@@ -41,7 +42,11 @@ void guard_ways_out() {
 
 bool Terminal::present() { return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); }
 
-bool Terminal::foreground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
+// On a terminal that is not the controlling one (su -c, setsid), or gone, nobody is in the background.
+bool Terminal::foreground() {
+    const pid_t group = tcgetpgrp(STDIN_FILENO);
+    return group < 0 ? errno == ENOTTY || errno == EIO : group == getpgrp();
+}
 
 void Terminal::raw() {
     if (is_raw || !foreground() || tcgetattr(STDIN_FILENO, &saved) < 0) return;

@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -17,6 +16,7 @@
 #include "kernel/base/pages.hpp"
 #include "kernel/base/rng.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/base/units.hpp"
 #include "kernel/sys/clock.hpp"
 #include "tools/common/args.hpp"
 
@@ -28,7 +28,7 @@ constexpr size_t pages_per_step = 16;
 constexpr int rounds_per_step = 250'000;
 
 struct Options {
-    double cpu_s = 10;
+    Nanos cpu = Nanos::from_s(10);
     int64_t memory_mb = 0, steps = 0, seed = 1, print_every = 0;
     bool digest = false;
     std::string trace;
@@ -138,7 +138,7 @@ int burn(const Options& options) {
         return 1;
     }
     CpuClock clock;
-    const Nanos wanted{static_cast<int64_t>(options.cpu_s * 1e9)};
+    const Nanos wanted = options.cpu;
     Rng rng(seed);
     uint64_t mixed = 0, step = 0, lines = 0;
     const auto goes_on = [&] {
@@ -167,23 +167,19 @@ std::function<Status(const char*)> set_whole(int64_t& number, int64_t lo, int64_
     };
 }
 
-Status set_seconds(double& seconds, std::string_view text) {
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
-    if (error != std::errc{} || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e8)
-        return fail("'" + std::string(text) + "' is not a number of seconds");
-    return {};
-}
-
 int run(int argc, char** argv) {
     Options o;
     const CommandLine line{
         tool,
         "[options]",
         "Burns CPU time, checking its own memory and numbers all along; exit 1 if any of it is damaged.",
-        {{'t', "time", "SECONDS", "CPU time to burn (default 10)",
-          [&](const char* s) { return set_seconds(o.cpu_s, s); }},
-         {'m', "memory", "MB", "memory to hold, filled, rewritten and verified", set_whole(o.memory_mb, 0, 1 << 24)},
+        {{'t', "time", "TIME", "CPU time to burn: 90s, 10m (default 10s; a number alone: seconds)",
+          set_span(o.cpu, Nanos::from_s(1), Nanos::from_s(100'000'000))},
+         {'m', "memory", "SIZE", "memory to hold, filled, rewritten and verified: 512M, 4G (a number alone: MB)",
+          [&](const char* s) -> Status {
+              TRY_ASSIGN(o.memory_mb, parse_size_mb(s, 0, 1 << 24));
+              return {};
+          }},
          {'n', "steps", "N", "so many steps instead of a time", set_whole(o.steps, 1, INT64_MAX)},
          {'s', "seed", "N", "seed of all content (default 1)", set_whole(o.seed, 0, INT64_MAX)},
          {'e', "print-every", "N", "print a numbered line after each N steps", set_whole(o.print_every, 1, INT64_MAX)},

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/version.hpp"
 #include "kernel/sys/clock.hpp"
 #include "tests/sim/cluster.hpp"
 
@@ -107,6 +108,7 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
 }
 
 int run_main(int argc, char** argv) {
+    if (version_asked("clustersim", argc, argv)) return 0;
     CLI::App app{"clustersim: the node agents and the market's books on virtual time, under faults by seed."};
     uint64_t seeds = 2000, from = 1;
     std::string bug;

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/base/units.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <string>
+
+namespace souk {
+namespace {
+
+struct Unit {
+    std::string_view name;
+    int64_t in_base;
+};
+constexpr Unit times[] = {{"w", 604'800'000}, {"d", 86'400'000}, {"h", 3'600'000}, {"min", 60'000},
+                          {"m", 60'000},      {"s", 1'000},      {"ms", 1}};
+constexpr Unit sizes[] = {{"K", 1}, {"M", 1 << 10}, {"G", 1 << 20}, {"T", 1 << 30}};
+
+// The number, with what follows it left in `text`; below 0: none.
+double take_number(std::string_view& text) {
+    double n = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n, std::chars_format::fixed);
+    if (error != std::errc{} || text.starts_with('-') || !std::isfinite(n)) return -1;
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    return n;
+}
+
+tl::unexpected<Error> no(std::string_view text, const std::string& what) {
+    return fail("'" + std::string(text) + "' is " + what);
+}
+
+std::string size_text(int64_t mb) {
+    if (mb >= 1 << 20 && mb % (1 << 20) == 0) return std::to_string(mb >> 20) + "T";
+    if (mb >= 1 << 10 && mb % (1 << 10) == 0) return std::to_string(mb >> 10) + "G";
+    return std::to_string(mb) + "M";
+}
+
+}  // namespace
+
+std::string span_text(Nanos span) {
+    for (const Unit& u : times) {
+        const int64_t tenths_ns = u.in_base * 100'000;
+        if (u.name == "min" || u.name == "w" || span.ns < tenths_ns * 10 || span.ns % tenths_ns != 0) continue;
+        const int64_t tenths = span.ns / tenths_ns;
+        const std::string part = tenths % 10 ? "." + std::to_string(tenths % 10) : "";
+        return std::to_string(tenths / 10) + part + std::string(u.name);
+    }
+    return std::to_string(span.ms()) + "ms";
+}
+
+Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos most) {
+    std::string_view unit = text;
+    const double n = take_number(unit);
+    double unit_ns = unit.empty() ? static_cast<double>(plain.ns) : 0;
+    for (const Unit& u : times)
+        if (unit == u.name) unit_ns = static_cast<double>(u.in_base) * 1e6;
+    if (n < 0 || unit_ns == 0) return no(text, std::string("no time such as ") + span_forms);
+    const double ns = std::round(n * unit_ns);
+    if (ns < static_cast<double>(least.ns) || ns > static_cast<double>(most.ns) || (n > 0 && ns == 0))
+        return no(text, "not from " + (least.ns == 0 ? "0" : span_text(least)) + " to " + span_text(most));
+    return Nanos{static_cast<int64_t>(ns)};
+}
+
+Result<int64_t> parse_size_mb(std::string_view text, int64_t least, int64_t most) {
+    std::string_view unit = text;
+    const double n = take_number(unit);
+    std::string upper;
+    for (const char c : unit) upper += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    double unit_kb = upper.empty() ? 1 << 10 : 0;
+    for (const Unit& u : sizes) {
+        const std::string name(u.name);
+        if (upper == name || upper == name + "B" || upper == name + "IB") unit_kb = static_cast<double>(u.in_base);
+    }
+    if (n < 0 || unit_kb == 0) return no(text, std::string("no size such as ") + size_forms + " (a number alone is MB)");
+    const double mb = n * unit_kb / 1024;
+    if (mb != std::floor(mb)) return no(text, "no whole number of MB");
+    if (mb < static_cast<double>(least) || mb > static_cast<double>(most))
+        return no(text, "not from " + size_text(least) + " to " + size_text(most));
+    return static_cast<int64_t>(mb);
+}
+
+}  // namespace souk
