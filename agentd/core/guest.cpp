@@ -36,7 +36,9 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.image_bytes = e.job.image_bytes;
     event.why = e.why;
     event.stopped = e.stopped;
-    if (event.state == GuestState::running) event.cannot_move = e.cannot_move;
+    event.in_place = e.in_place && runs(e);
+    if (event.in_place) event.cannot_move = e.why;
+    if (event.state == GuestState::running && immovable(e)) event.cannot_move = why_immovable(e);
     if (event.state == GuestState::dumping) event.forecast = e.forecast;
     event.error = e.error;
     event.program_error = e.program_error;
@@ -67,7 +69,7 @@ void Guest::effect(const Entry& e, What what, Outputs& out) const {
 
 // The owner wants it to leave; only what runs can be asked to.
 void Guest::expel(const Entry& e, Outputs& out) const {
-    if (!accepting_ && runs(e) && !e.retained) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
+    if (!accepting_ && runs(e) && !e.retained && !e.in_place) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
 }
 
 void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
@@ -115,9 +117,14 @@ void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
+    off_since_ = accepting ? Nanos::never() : accepting_ ? clock_ : std::min(off_since_, clock_);
     accepting_ = accepting;
+    owner_due_ = {};
     why_not_ = std::move(why);
-    for (const auto& [key, e] : jobs_) expel(e, out);
+    for (auto& [key, e] : jobs_) {
+        e.leave_tries = 0;
+        expel(e, out);
+    }
 }
 
 void Guest::home_up(const NodeName& home, Outputs& out) {
@@ -146,7 +153,7 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
         case GuestVerb::query: return tell(*e, out);
         case GuestVerb::prepare_dump: return want(*e, Want::ready, out);
         case GuestVerb::ship: return on_ship(*e, c, out);
-        case GuestVerb::freeze: return want(*e, Want::freeze, out);
+        case GuestVerb::freeze: return on_freeze(*e, c, out);
         case GuestVerb::commit: return on_commit(*e, out);
         case GuestVerb::resume: return on_resume(*e, out);
         case GuestVerb::release: return on_release(*e, out);
@@ -192,7 +199,7 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
 // One step from where the job is towards what is wanted of it. Does nothing while an effect is under way whose end
 // comes back here.
 void Guest::drive(Entry& e, Outputs& out) const {
-    if (!runs(e) || e.ending != Ending::none || e.undoing) return;
+    if (!runs(e) || e.ending != Ending::none || e.undoing || e.standing) return;
     if (e.dump == Entry::Dump::making || e.criu == Entry::Criu::coming) return;
     if (e.over && !e.kill_asked && e.dump == Entry::Dump::none && e.criu == Entry::Criu::none) {
         stand(e);
@@ -214,6 +221,7 @@ void Guest::drive(Entry& e, Outputs& out) const {
     if (e.criu == Entry::Criu::ready && (!wants_criu || other)) return undo(e, out);
     if (!wants_criu) return;
     drop_checkpoint(e, out);
+    if (to_disk && e.or_stand && can_stop_ && e.criu == Entry::Criu::none && immovable(e)) return begin_stand(e, out);
     if (e.criu == Entry::Criu::none) {
         e.criu = Entry::Criu::coming;
         e.to_disk = to_disk;
@@ -241,7 +249,7 @@ void Guest::want(Entry& e, Want want, Outputs& out) const {
 }
 
 // What was wanted cannot be: the job goes on, and the home node hears why.
-void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
+void Guest::want_failed(Entry& e, std::string why, bool of_job, Outputs& out) const {
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
     e.firm = false;
@@ -250,7 +258,13 @@ void Guest::want_failed(Entry& e, std::string why, Outputs& out) const {
     e.job.state = GuestState::running;
     if (e.kill_asked) return drive(e, out);
     const Want wanted = std::exchange(e.want, Want::run);
+    if (wanted != Want::run && of_job) note_trouble(e, why);
     if (wanted != Want::run) e.why = std::move(why);
+    if (wanted == Want::freeze && e.or_stand && !e.over && !e.early_exit && !e.gone) {
+        if (can_stop_) return begin_stand(e, out);
+        if (e.stood_at.ns == 0) e.stood_at = clock_;
+        owner_due_ = {};
+    }
     now_running(e, out);
     if (!e.stands) e.why.clear();
 }
@@ -281,6 +295,7 @@ void Guest::undo(Entry& e, Outputs& out, What how) const {
     e.criu = Entry::Criu::none;
     e.dump = Entry::Dump::none;
     e.shipping = e.ship_again = e.image_lost = e.live = e.firm = e.retained = e.stands = false;
+    go_off_stand(e, out);
     take_back_shipped(e, out);
     effect(e, how, out);
 }
@@ -326,7 +341,7 @@ void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) 
 // The candidate owns the job. What is held here dies, and its complete image stays until the home node drops it; without
 // an image it stays itself. A job that is not held has gone on since: refused, and the home node takes the decision back.
 void Guest::on_commit(Entry& e, Outputs& out) const {
-    if (!runs(e) || e.dump != Entry::Dump::held || e.stands) return tell(e, out);
+    if (!runs(e) || e.dump != Entry::Dump::held || e.stands || e.in_place) return tell(e, out);
     if (e.live || e.image_lost) {
         e.retained = true;
         e.why.clear();
@@ -342,7 +357,7 @@ void Guest::on_resume(Entry& e, Outputs& out) const {
     if (still_over(e, out)) return;
     e.want = Want::run;
     e.why.clear();
-    if (e.dump == Entry::Dump::none && e.criu == Entry::Criu::none && !e.undoing) return now_running(e, out);
+    if (e.dump == Entry::Dump::none && e.criu == Entry::Criu::none && !e.undoing && !e.standing) return now_running(e, out);
     drive(e, out);
 }
 
@@ -370,7 +385,7 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
             return tell(e, out);
         default: break;
     }
-    if ((e.dump == Entry::Dump::making || e.undoing) && !e.over) {
+    if ((e.dump == Entry::Dump::making || e.undoing || e.standing) && !e.over) {
         e.kill_asked = true;
         return;
     }

@@ -38,6 +38,11 @@
 // if found so after a crash. Then it goes on only by a word that its home sends after it has answered a beat: an older one,
 // long on its way, may be of before the home let the job go on elsewhere.
 //
+// A job that cannot be dumped (its dump failed twice for the same reason, or a look at it says so) is known as immovable,
+// and its home hears why. A freeze that may end so (`or_stand`) stops it where it is (`stand`): its control group is frozen,
+// it uses no CPU, and keeps its memory. It goes on by a word of its home; what stands after its first failed dump is tried once
+// more. The owner's policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what stands.
+//
 // What the shell owes: tick() before and after each step, with a clock that runs on while the machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
 // on for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's
 // `remove`; `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node
@@ -74,6 +79,7 @@ struct GuestJob {
     bool from_image = false;  // came by prepare or keep, not by start
     bool kept = false;        // a checkpoint: nothing of it runs here
     bool lapsed = false;      // frozen because its lease was over
+    bool in_place = false;    // told to run, and stopped where it is since
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool operator==(const GuestJob&) const = default;
@@ -111,6 +117,7 @@ struct Do {
         send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
         drop_checkpoint,  // its image, on its way or not; of no more use
         keep_lease,       // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
+        stand,            // its control group is frozen; undo_dump lets it go on -> stood
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
@@ -120,15 +127,24 @@ struct Do {
     bool to_keep = false;  // ready_criu: for a dump_to_keep
     Nanos until = {};      // keep_lease
     bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
+    bool by_owner = false; // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
 }  // namespace guest
 
+// What the owner of a node wants of guests that are to leave it.
+struct OwnerPolicy {
+    Nanos leave = Nanos::from_s(10);  // whoever still runs here that long after `market off` is frozen to disk
+    bool kill = false;                // what cannot be dumped, and stands where it is for `stand`, is killed; else it stays so
+    Nanos stand = Nanos::from_s(60);
+};
+
 class Guest {
   public:
     // can_stop: jobs here can be stopped whole (they have control groups), so that leases can be kept.
-    explicit Guest(size_t jobs_max = 4096, bool can_stop = true) : jobs_max_(jobs_max), can_stop_(can_stop) {}
+    explicit Guest(size_t jobs_max = 4096, bool can_stop = true, OwnerPolicy policy = {})
+        : jobs_max_(jobs_max), can_stop_(can_stop), policy_(policy) {}
 
     // After a crash: one record, and what the shell found of it.
     struct Found {
@@ -164,7 +180,7 @@ class Guest {
     void job_started(const GuestKey& key, guest::Outputs& out);
     void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, guest::Outputs& out);
     void criu_ready(const GuestKey& key, guest::Outputs& out);
-    void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out, bool of_job = false);
     void sent_ahead(const GuestKey& key, guest::Outputs& out);
     void dump_froze(const GuestKey& key, const MoveForecast& forecast, guest::Outputs& out);
     struct Held {
@@ -173,8 +189,11 @@ class Guest {
         bool firm = false;  // its control group stands frozen, and nothing of it can go on by itself
     };
     void dump_held(const GuestKey& key, const Held& held, guest::Outputs& out);
-    void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out);
+    // of_job: what failed is the job's, and would fail again; else the node's or the destination's.
+    void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out, bool of_job = true);
     void dump_undone(const GuestKey& key, guest::Outputs& out);
+    // why: it could not be stopped; empty: it stands.
+    void stood(const GuestKey& key, std::string why, guest::Outputs& out);
     void shipped(const GuestKey& key, guest::Outputs& out);
     void ship_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, guest::Outputs& out);
@@ -199,6 +218,14 @@ class Guest {
     void movable(const GuestKey& key, std::string why_not, guest::Outputs& out);
 
     const GuestJob* find(const GuestKey& key) const;
+    // What is still here of guests that should leave, for the owner: what runs, and what stands, with the reason.
+    struct Left {
+        GuestKey key;
+        bool stands = false;  // it uses no CPU
+        int64_t memory_mb = 0;
+        std::string why;      // it cannot move; empty: it is on its way, or will be
+    };
+    std::vector<Left> left() const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
     bool expects_image(const GuestKey& key) const;
     // Every (job, epoch) here, in order.
@@ -242,7 +269,18 @@ class Guest {
         Epoch ship_epoch, ahead_epoch;  // ahead: to whom memory was sent ahead of this dump
         Epoch save_epoch;
         Peer ship_dest, save_dest;
-        std::string cannot_move;
+        std::string looked;   // why it cannot move, by the last look
+        struct Troubles {     // dumps of it that failed in a row for the same reason
+            std::string kind, why;
+            int count = 0;
+            Nanos until;      // then one more try may show that it can be dumped by now
+        } troubles;
+        bool or_stand = false;  // what is wanted is a freeze that may end so
+        bool in_place = false;  // stands (`held`, but by no dump) as it cannot be dumped
+        bool standing = false;  // is being stopped for that
+        Nanos stood_at, dump_again = Nanos::never();
+        int leave_tries = 0;    // freezes that the owner's bound has begun
+        int stand_tries = 0;    // and those of what stood
         std::string why;  // of the last failure
         int32_t error = 0;
         bool program_error = false;
@@ -272,7 +310,7 @@ class Guest {
     void failed(Entry& e, guest::Outputs& out);
     void drive(Entry& e, guest::Outputs& out) const;
     void want(Entry& e, Want want, guest::Outputs& out) const;
-    void want_failed(Entry& e, std::string why, guest::Outputs& out) const;
+    void want_failed(Entry& e, std::string why, bool of_job, guest::Outputs& out) const;
     void undo(Entry& e, guest::Outputs& out, guest::Do::What how = guest::Do::What::undo_dump) const;
     void drop_checkpoint(Entry& e, guest::Outputs& out) const;
     void on_checkpoint(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
@@ -295,6 +333,18 @@ class Guest {
     bool still_over(Entry& e, guest::Outputs& out) const;
     void need_beat(const NodeName& home);
 
+    // guest_owner.cpp: guests that cannot move, and the owner's policy
+    static bool immovable(const Entry& e) { return !e.looked.empty() || e.troubles.count >= troubles_enough; }
+    static const std::string& why_immovable(const Entry& e) { return e.looked.empty() ? e.troubles.why : e.looked; }
+    void note_trouble(Entry& e, const std::string& why) const;
+    void on_freeze(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
+    void begin_stand(Entry& e, guest::Outputs& out) const;
+    void stands_in_place(Entry& e) const;
+    void go_off_stand(Entry& e, guest::Outputs& out) const;
+    void owner_tick(Nanos now, guest::Outputs& out);
+    Nanos leave_at(const Entry& e) const;
+    void kill_for_owner(Entry& e, guest::Outputs& out) const;
+
     void start_now(Entry& e, guest::Outputs& out) const;
     void on_start(const GuestCommand& c, guest::Outputs& out);
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
@@ -314,6 +364,10 @@ class Guest {
     bool can_stop_;
     std::map<NodeName, Tie> ties_;
     Nanos clock_, lease_due_ = Nanos::never();  // as the shell last said; when tick() has something to do
+    OwnerPolicy policy_;
+    static constexpr int troubles_enough = 2;
+    mutable Nanos owner_due_ = Nanos::never();  // likewise, for the owner
+    Nanos off_since_ = Nanos::never();
     bool accepting_ = true;
     std::string why_not_;
     std::map<GuestKey, Entry> jobs_;

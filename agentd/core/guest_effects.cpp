@@ -60,12 +60,16 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
     } else if (found.job_alive) {
         e.shipped_kept = kept == GuestState::shipped;
         e.job.state = GuestState::running;
-        if (!found.held_by_dump) return take_back_shipped(e, out);
+        if (!found.held_by_dump) {
+            e.job.in_place = false;  // on disk as well with what is written next
+            return take_back_shipped(e, out);
+        }
         e.over = leased(e);  // nothing goes on before its home has answered
         if (found.lapsed) {
             take_back_shipped(e, out);
             return stand(e);
         }
+        if (e.job.in_place) return stands_in_place(e);
         e.job.state = GuestState::dumping;
         e.dump = Entry::Dump::held;
         e.want = Want::keep;
@@ -163,10 +167,10 @@ void Guest::criu_ready(const GuestKey& key, Outputs& out) {
     tell(*e, out);
 }
 
-void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out) {
+void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out, bool of_job) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none || e->dump > Entry::Dump::ahead) return;
-    if (runs(*e) || e->job.state == GuestState::exited) return want_failed(*e, std::move(why), out);
+    if (runs(*e) || e->job.state == GuestState::exited) return want_failed(*e, std::move(why), of_job, out);
     if (e->restoring || e->releasing) return;  // that ends by itself
     e->why = std::move(why);
     end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
@@ -191,6 +195,7 @@ void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump != Entry::Dump::making) return;
     e->dump = Entry::Dump::held;
+    e->troubles = {};
     e->live = held.live;
     e->firm = held.firm;
     if (!runs(*e)) return;
@@ -216,11 +221,11 @@ void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
     drive(*e, out);
 }
 
-void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out) {
+void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out, bool of_job) {
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump == Entry::Dump::none) return;
     const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::save || e->want == Want::run;
-    if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), out);
+    if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), of_job, out);
     e->criu = Entry::Criu::none;  // given up already, and something else is wanted
     e->dump = Entry::Dump::none;
     e->firm = false;
@@ -431,8 +436,9 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Ou
 
 void Guest::movable(const GuestKey& key, std::string why_not, Outputs& out) {
     Entry* e = entry(key);
-    if (!e || e->cannot_move == why_not) return;
-    e->cannot_move = std::move(why_not);
+    if (!e || e->looked == why_not) return;
+    e->looked = std::move(why_not);
+    owner_due_ = {};
     if (e->job.state == GuestState::running && e->ending == Ending::none) tell(*e, out);
 }
 

@@ -37,7 +37,8 @@ void Guest::need_beat(const NodeName& home) {
 
 Nanos Guest::tick(Nanos now, Outputs& out) {
     clock_ = now;
-    if (now < lease_due_) return lease_due_;
+    if (now >= owner_due_) owner_tick(now, out);
+    if (now < lease_due_) return std::min(lease_due_, owner_due_);
     lease_due_ = Nanos::never();
     std::map<NodeName, Nanos> shortest;  // of each home's leases
     for (auto& [key, e] : jobs_) {
@@ -60,7 +61,7 @@ Nanos Guest::tick(Nanos now, Outputs& out) {
         }
         lease_due_ = std::min(lease_due_, tie.next_beat);
     }
-    return lease_due_;
+    return std::min(lease_due_, owner_due_);
 }
 
 // Once: if the freeze fails, the job runs up to its deadline. What is held, or on its way elsewhere, stands already.
@@ -69,6 +70,7 @@ void Guest::lapse(Entry& e, Outputs& out) const {
     if (!runs(e) || e.ending != Ending::none || e.want == Want::ship || e.want == Want::keep || e.dump == Entry::Dump::held) return;
     e.why.clear();
     e.want = Want::freeze;
+    e.or_stand = false;  // until its deadline it may run
     drive(e, out);
 }
 

@@ -68,6 +68,7 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     job.spec = std::move(s.spec);
     job.spec.lease = limits_.lease;
     job.terms = std::move(s.terms);
+    give_default_memory(job.terms);
     job.name = std::move(s.name);
     job.user = std::move(s.user);
     job.token = s.token;
@@ -105,6 +106,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
         return fail("job " + id.text() + " has started: its CPUs cannot change");
     const Reindex indexed(*this, id.seq);
     job->terms = terms;
+    give_default_memory(job->terms);
     persist(*job, out);
     report(*job, now, out);
     return {};
@@ -178,6 +180,9 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     r.epoch = job.epoch;
     r.order_seq = job.order_seq;
     r.comment = job.comment;
+    r.in_place = job.in_place && job.phase == JobPhase::frozen;
+    const bool stops = r.in_place || job.phase == JobPhase::freezing;
+    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && stops) r.cannot_move = v->second.cannot_move;
     r.address = job.spec.address;
     if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && job.phase == JobPhase::running) {
         r.cannot_move = v->second.cannot_move;
@@ -339,6 +344,7 @@ void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
 
 // By its cancel, or from outside (`why`).
 void Home::killed(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
+    if (const std::string refused = vol(job).refused; !refused.empty()) return finish(job, 9, refused, now, out);
     const std::string text = "killed on " + job.at.node + (why.empty() ? "" : ": " + why);
     go_back(job, text, now, out);
 }

@@ -9,6 +9,7 @@
 //
 //   waiting --run--> starting --> running --run elsewhere--> moving --> running
 //                                 running --suspend--> freezing --> frozen --run--> thawing --> running
+//   running --suspend--> freezing --> frozen in place, if it cannot be dumped --run there--> running
 //   any --> finished (its own end, a cancel, a program that cannot be executed)
 //
 // The decision is taken back only when the candidate is gone or the source says that it is not held, both before the
@@ -118,6 +119,7 @@ struct HomeJob {
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
     std::string lacking_why = {};
+    bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -160,6 +162,7 @@ class Home {
         std::string address = {};     // of this node, where checkpoints come to
         bool address_known = true;    // other nodes reach it there; else own_address tells it later
         uint64_t boot = 0;            // of this machine, another after each; 0: not known, and a restart forgets stretches
+        int64_t memory_default_mb = 0;  // of jobs that do not say; 0: none
         Nanos lease = Nanos::from_s(600);  // of jobs from now on, on other nodes (lease.hpp); 0: none
     };
     Home(NodeName node, Limits limits);
@@ -231,7 +234,9 @@ class Home {
         bool source_ready = false, destination_ready = false;
         bool source_stands = false;  // of a move: frozen for it, until this home says otherwise
         bool stopped = false;
-        std::string cannot_move;  // where it runs now
+        std::string cannot_move;  // where it runs, or stands, now
+        bool immovable_told = false;
+        std::string refused;      // it is being ended, as it must be able to move
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
         Money warned;             // the budget of which it was said that it ends soon
@@ -261,6 +266,12 @@ class Home {
     void reindex(uint64_t seq);
     JobReport report_of(const HomeJob& job, Nanos now) const;
     Result<Ipv4> free_address() const;
+    // A job that does not say how much memory it needs.
+    void give_default_memory(JobTerms& terms) const {
+        if (terms.memory_mb > 0 || limits_.memory_default_mb == 0) return;
+        terms.memory_mb = limits_.memory_default_mb;
+        terms.memory_by_default = true;
+    }
     void persist(const HomeJob& job, home::Outputs& out, Durable when = Durable::now) const {
         out.push_back(home::Persist{job, when});
     }
@@ -285,6 +296,10 @@ class Home {
     void take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, home::Outputs& out);
     bool source_died(const HomeJob& job) { return job.step == MoveStep::release && !vol(job).source_stands; }
     void frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
+    static void tell_started(const HomeJob& job, home::Outputs& out);
+    void became_standing(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    void go_on_in_place(HomeJob& job, Nanos now, home::Outputs& out);
+    void note_movable(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, home::Outputs& out);
     void finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, home::Outputs& out);
     void ended(HomeJob& job, const GuestEvent& e, Nanos now, home::Outputs& out);
@@ -332,6 +347,7 @@ class Home {
     void owner_running(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void owner_freezing(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void owner_frozen(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
+    bool owner_standing(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void source_of_move(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void source_when_decided(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void candidate(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);

@@ -123,7 +123,7 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
     add_remnant(job, old, job.epoch);
     send(old, job.id, job.epoch, GuestVerb::kill, out);
     if (from_checkpoint) job.epoch = job.checkpoint.epoch;
-    job.leased = false;
+    job.leased = job.in_place = false;
     job.phase = from_checkpoint ? JobPhase::frozen : JobPhase::waiting;
     job.cpu_here = {};
     job.splice.due = true;

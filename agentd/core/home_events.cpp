@@ -154,6 +154,13 @@ void Home::give_up(HomeJob& job, Nanos now, Outputs& out) {
     report(job, now, out);
 }
 
+void Home::tell_started(const HomeJob& job, Outputs& out) {
+    std::string text = "started on " + job.at.node;
+    if (job.terms.memory_by_default)
+        text += " (with " + std::to_string(job.terms.memory_mb) + " MB of memory, the default; srun -m says otherwise)";
+    out.push_back(Tell{job.id, Tell::What::started, std::move(text)});
+}
+
 void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
         case GuestState::unknown:
@@ -170,7 +177,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             job.comment.clear();
             add_place(job);
             start_clock(job, now);
-            out.push_back(Tell{job.id, Tell::What::started, "started on " + job.at.node});
+            tell_started(job, out);
             if (e.state != GuestState::running) return owner_running(job, e, now, out);
             persist(job, out, Durable::later);  // its node says it again
             return steady(job, now, out);
@@ -195,10 +202,10 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             if (news) persist(job, out, Durable::later);
             if (std::exchange(v.lease_told, Nanos::never()) != Nanos::never()) job.comment.clear();
             if (job.cancelled) return end_by_cancel(job, now, out);
+            if (!v.refused.empty()) return send(job.at, job.id, job.epoch, GuestVerb::kill, out);
             if (!e.why.empty() && job.saving.epoch.n > 0) saving_failed(job, e.why, now, out);
             if (v.cannot_move != e.cannot_move) {
-                v.cannot_move = e.cannot_move;
-                out.push_back(Tell{job.id, Tell::What::comment, e.cannot_move.empty() ? "can move again" : e.cannot_move});
+                note_movable(job, e, now, out);
                 news = true;
             }
             if (job.stats.cpu_time - v.cpu_told >= cpu_worth_telling) {
@@ -220,6 +227,7 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
         case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
         case GuestState::starting: return;
         case GuestState::dumping:
+            if (e.in_place) return became_standing(job, e, now, out);
             if (job.saving.epoch.n > 0 && e.why.empty()) {  // for a moment; it is not paid for
                 stop_clock(job, now);
                 return report(job, now, out);
@@ -235,6 +243,8 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
 void Home::owner_freezing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
         case GuestState::dumping:
+            if (e.in_place) return became_standing(job, e, now, out);
+            [[fallthrough]];
         case GuestState::shipped:
             stop_clock(job, now);
             report(job, now, out);  // from here on it is not paid for, however long the dump takes
@@ -260,6 +270,7 @@ void Home::owner_freezing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
 }
 
 void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
+    if (job.in_place && owner_standing(job, e, now, out)) return;
     switch (e.state) {
         case GuestState::frozen:
             if (job.cancelled) end_by_cancel(job, now, out);
@@ -268,6 +279,7 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
         case GuestState::dumping:  // the source of a move that was taken back: it stands there in memory, not in an image
         case GuestState::shipped: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
         case GuestState::running:  // the source of a move that was taken back: it stood there in memory, not in an image
+            job.in_place = false;
             job.phase = JobPhase::running;
             start_clock(job, now);
             persist(job, out);
@@ -344,7 +356,7 @@ void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Out
             if ((e.wait_status & 0x7f) != SIGKILL) return ended(job, e, now, out);
             return source_is_off(job, now, out);
         case GuestState::dumping:
-            if (e.lapsed) return take_back(job, "the source was not held", false, now, out);
+            if (e.lapsed || e.in_place) return take_back(job, "the source was not held", false, now, out);
             return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since

@@ -49,7 +49,7 @@ Nanos Home::lease_due(const HomeJob& job) const {
     const bool released = job.step == MoveStep::release;
     const NodeName& node = released ? job.to.node : job.at.node;
     if (job.phase == JobPhase::finished || job.phase == JobPhase::waiting || !(released ? job.to_leased : job.leased)) return Nanos::never();
-    if (!released && (job.phase == JobPhase::frozen || (job.step != MoveStep::none && job.from_frozen))) return Nanos::never();  // only an image
+    if (!released && ((job.phase == JobPhase::frozen && !job.in_place) || (job.step != MoveStep::none && job.from_frozen))) return Nanos::never();  // only an image
     const auto v = volatile_.find(job.id.seq);
     const Nanos heard = heard_from(node);
     if (v != volatile_.end() && v->second.lease_told == heard) return Nanos::never();

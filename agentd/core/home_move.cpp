@@ -15,6 +15,8 @@ void Home::take(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     if (run && silent_.contains(order.node) && order.node != job.at.node)
         return fail_order(job, order.node, "node " + order.node + " is not heard from", out);
     if (run && job.phase == JobPhase::waiting) return start(job, order, now, out);
+    const bool stands_there = job.in_place && job.phase == JobPhase::frozen && job.at.node == order.node;
+    if (run && stands_there) return go_on_in_place(job, now, out);
     if (run && (job.phase == JobPhase::frozen || job.at.node != order.node)) return move(job, order, now, out);
     if (!run && job.phase == JobPhase::running) return freeze(job, now, out);
     report(job, now, out);  // it is so already
@@ -25,6 +27,7 @@ void Home::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, 
     c.id = id;
     c.epoch = epoch;
     c.verb = verb;
+    c.or_stand = verb == GuestVerb::freeze;
     out.push_back(ToGuest{peer, std::move(c)});
 }
 
@@ -59,7 +62,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     end_saving(job, out);
     fold_clock(job, now);
     Volatile& v = vol(job);
-    job.from_frozen = job.phase == JobPhase::frozen;
+    job.from_frozen = job.phase == JobPhase::frozen && !std::exchange(job.in_place, false);
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
     job.to = {order.node, order.address};
     job.to_epoch = job.last_epoch = job.last_epoch.next();

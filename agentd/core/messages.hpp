@@ -47,6 +47,7 @@ struct JobSpec {
     Nanos checkpoint_every;         // while it runs; 0: as its home's node is configured
     bool restart = false;           // its node is lost, and there is no checkpoint: it may begin anew
     Nanos lease;                    // without its home for that long, nothing of it runs (lease.hpp); 0: no such limit
+    bool must_migrate = false;      // found immovable as it starts, it is refused
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -80,6 +81,7 @@ struct GuestCommand {
     int64_t memory_mb = 0;     // start, prepare: limit of the capsule; 0 = none
     int32_t cpus = 1;          // start, prepare
     int32_t signal = 0;        // signal
+    bool or_stand = false;     // freeze: a job that cannot be dumped is stopped where it is
     bool operator==(const GuestCommand&) const = default;
 };
 
@@ -115,10 +117,11 @@ struct GuestEvent {
     int64_t memory_mb = 0;      // running: resident
     bool stopped = false;       // running: by job control (SIGTSTP)
     MoveForecast forecast;      // dumping: of the move that it is dumped for
-    std::string cannot_move;    // running: why; empty: as far as is known it can
+    std::string cannot_move;    // running, in_place: why; empty: as far as is known it can
     int32_t pid = 0;            // running: of its first process, on that node
     bool leased = false;        // it keeps to its lease there
     bool lapsed = false;        // dumping, frozen: since its lease was over, and not because its home said so
+    bool in_place = false;      // dumping: stopped where it is, as it cannot be dumped (cannot_move), until its home lets it go on
     // dumping, shipped: frozen by its control group for the move to that epoch, so that only a word of its home lets it go
     // on, whoever dies there; 0: not so, or not yet
     Epoch held_for;

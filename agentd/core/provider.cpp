@@ -164,6 +164,11 @@ int64_t Provider::tick(WallTime wall, Outputs& out) {
     if (released) record_.by_hand = false;
     const bool inside = frames_.contains(wall.second_of_week);
     if (released || (!record_.by_hand && record_.on_market != inside)) turn(inside, out);
+    return next_call(wall);
+}
+
+int64_t Provider::next_call(WallTime wall) const {
+    if (frames_.always()) return 0;
     return std::min<int64_t>(frames_.to_next_edge(wall.second_of_week), 3600 - wall.second_of_week % 3600);
 }
 

@@ -86,9 +86,11 @@ class Provider {
 
     // Once, before anything else: where the frames stand now.
     void started(WallTime wall, provider::Outputs& out);
-    // At every time that it asked for. Returns seconds until it wants to be called again, at most an hour, so that a
-    // clock that was set or went over to summer time is seen; 0: no need (always).
+    // At every time that it asked for. Returns next_call().
     int64_t tick(WallTime wall, provider::Outputs& out);
+    // Seconds until it wants to be called, at most an hour, so that a clock that was set or went over to summer time is
+    // seen; 0: no need (always). To be asked after tick and after each word of the owner.
+    int64_t next_call(WallTime wall) const;
     // A fresh connection to the market: the whole report.
     void market_up(provider::Outputs& out) const;
 

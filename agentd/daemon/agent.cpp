@@ -18,7 +18,7 @@ constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1
 
 }  // namespace
 
-Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, config_.home) {}
+Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, config_.home), guest_(guests_max, false, config_.policy) {}
 
 Agent::~Agent() {
     if (!db_) return;
@@ -49,6 +49,7 @@ void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step)
     step(guest_, out);
     for (guest::Output& o : out) apply(o);
     tick<guest::Outputs>(guest_, guest_timer_);
+    check_left();
 }
 
 void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&)>& step) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "agentd/daemon/ahead.hpp"
 #include "agentd/daemon/transfer.hpp"
 #include "bpf/load.hpp"
+#include "kernel/base/json.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/statedb.hpp"
 #include "kernel/sys/user_share.hpp"
@@ -76,7 +78,6 @@ class Agent {
     Status recover_guests();
     Status listen();
     Hardware hardware() const;
-    void tick_provider();
     void tick_load();
 
     // agent_home.cpp: this node as the home of jobs
@@ -117,6 +118,19 @@ class Agent {
     void stdio_input(const wire::StdioInput& input);
     void stdio_winch(const wire::StdioWinch& winch);
 
+    // agent_owner.cpp: what the owner wants of this node
+    struct LeaveWait {
+        std::function<void()> done;
+        Timer limit;
+    };
+    void arm_provider();
+    void apply_bounds();
+    void write_guests(JsonWriter& j) const;
+    // When no guest runs here any more, or after a bound.
+    void when_guests_left(std::function<void()> done);
+    void end_leave_wait(std::list<LeaveWait>::iterator it);
+    void check_left();
+
     // agent_tools.cpp: sessions on the unix socket
     static UserShare::Bounds tool_bounds();
     void accept_tool(Fd socket);
@@ -133,7 +147,7 @@ class Agent {
     std::unique_ptr<StateDb> db_;
     Home home_;
     static constexpr size_t guests_max = 4096;
-    Guest guest_{guests_max, false};
+    Guest guest_;
     std::unique_ptr<Provider> provider_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
@@ -141,7 +155,9 @@ class Agent {
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<AheadLinks> ahead_;
     std::unique_ptr<Cgroups> cgroups_;
-    std::optional<Cgroup> share_;
+    std::optional<Cgroup> share_, jobs_group_;  // the node's part of the machine; below it what holds all jobs
+    int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
+    std::list<LeaveWait> leave_waits_;
     std::unique_ptr<LoadProbe> load_;
     LoadSample load_sample_;
     Nanos load_at_;

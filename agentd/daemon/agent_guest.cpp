@@ -134,6 +134,7 @@ void Agent::carry_out(const guest::Do& effect) {
             return c->remove();
         case What::signal: return c->signal(effect.signal);
         case What::keep_lease: return c->keep_lease(effect.until, effect.stands);
+        case What::stand: return c->stand();
     }
 }
 
@@ -195,7 +196,7 @@ void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
     c->drop_ahead();
     if (!sending) return;  // the dump that is about to begin takes all
     log_.info("guest", {{"job", key.text()}, {"why", why}});
-    guest_step([&](Guest& g, guest::Outputs& out) { g.dump_failed(key, "send memory ahead: " + why, out); });
+    guest_step([&](Guest& g, guest::Outputs& out) { g.dump_failed(key, "send memory ahead: " + why, out, false); });
 }
 
 Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
@@ -259,10 +260,10 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::started: return g.job_started(key, out);
             case Kind::not_started: return g.job_not_started(key, e.error, e.flag, e.why, out);
             case Kind::criu_ready: return g.criu_ready(key, out);
-            case Kind::criu_failed: return g.criu_failed(key, e.why, out);
+            case Kind::criu_failed: return g.criu_failed(key, e.why, out, e.of_job);
             case Kind::froze: return g.dump_froze(key, e.forecast, out);
             case Kind::dump_held: return g.dump_held(key, {e.bytes, e.flag, e.firm}, out);
-            case Kind::dump_failed: return g.dump_failed(key, e.why, out);
+            case Kind::dump_failed: return g.dump_failed(key, e.why, out, e.of_job);
             case Kind::dump_undone: return g.dump_undone(key, out);
             case Kind::restore_held: return g.restore_held(key, out);
             case Kind::restore_failed: return g.restore_failed(key, e.why, out);
@@ -275,6 +276,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
             case Kind::pages_lost: return g.pages_lost(key, e.why, out);
             case Kind::lease_found: return g.lease_found(key, Nanos{e.bytes});
             case Kind::lapsed: return g.lapsed(key, out);
+            case Kind::stood: return g.stood(key, e.why, out);
             case Kind::removed: return;
         }
     });

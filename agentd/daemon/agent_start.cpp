@@ -236,7 +236,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(recover_guests());
     TRY(recover_home());
     TRY(listen());
-    tick_provider();
+    arm_provider();
     tick_load();
     market_->start();
     return {};
@@ -279,7 +279,7 @@ Status Agent::open_cgroups() {
         return {};
     }
     cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
-    if (!cgroups_->layout().v2.empty()) guest_ = Guest(guests_max, true);
+    if (!cgroups_->layout().v2.empty()) guest_ = Guest(guests_max, true, config_.policy);
     site_.cgroups = cgroups_.get();
     site_.cgroup_parent = node + "/jobs";
     // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so that a busy job cannot
@@ -301,6 +301,11 @@ Status Agent::open_cgroups() {
     };
     try_limit(&CgroupUse::memory, "memory");
     try_limit(&CgroupUse::pids, "pids");
+    try_limit(&CgroupUse::cpu, "cpu");
+    site_.cpus = hardware().cpus;
+    if (site_.limits.memory)
+        if (auto jobs = cgroups_->create(site_.cgroup_parent, CgroupUse{.memory = true}))
+            jobs_group_ = std::move(*jobs);
     site_.pids_max = config_.pids_max;
     for (const int tasks : share_->entry().v1_tasks)
         if (tasks >= 0) site_.v1_tasks.push_back(tasks);
@@ -447,12 +452,6 @@ Status Agent::listen() {
     return {};
 }
 
-void Agent::tick_provider() {
-    int64_t seconds = 0;
-    provider_step([&](Provider& p, provider::Outputs& out) { seconds = p.tick(wall_now(), out); });
-    if (seconds > 0) provider_timer_ = loop_.after(Nanos::from_s(seconds), [this] { tick_provider(); });
-}
-
 void Agent::tick_load() {
     LoadReading reading;
     reading.free_mb = memory_free_mb();
@@ -469,10 +468,11 @@ void Agent::tick_load() {
         load_at_ = now;
     }
     provider_step([&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    apply_bounds();  // what could not be yet
     // Each job when it is new, and then once a minute, a few of them now.
     size_t n = 0;
     for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked()) c->look();
+        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked() || c->looks_often()) c->look();
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }

@@ -109,7 +109,7 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     if (request.verb != "provider-status" && request.uid != 0) return refuse("only root may change what this node offers");
     Status done;
     if (request.verb == "provider-market") {
-        const std::string word = request.args.size() == 1 ? request.args[0] : "";
+        const std::string word = !request.args.empty() ? request.args[0] : "";
         if (word != "on" && word != "off") return refuse("market needs on or off");
         provider_step([&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
     } else if (request.verb == "provider-set") {
@@ -145,6 +145,10 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     } else if (request.verb != "provider-status") {
         return refuse("unknown request " + request.verb);
     }
+    if (request.verb != "provider-status") {
+        arm_provider();
+        apply_bounds();
+    }
     reply.ok = true;
     reply.json = provider_json();
     return reply;
@@ -167,6 +171,10 @@ std::string Agent::provider_json() const {
     for (const Provider::Override& o : provider_->overrides())
         j.begin_object().field("name", o.name).field("value", o.value).field("configuration", o.file).end_object();
     j.end_array();
+    if (jobs_group_ && memory_in_force_mb_ != (r.memory_mb < provider_->machine().memory_mb ? r.memory_mb : 0))
+        j.field("memory_waits", true);  // guests hold more than that
+    j.key("here");
+    write_guests(j);
     return j.end_object().take();
 }
 

@@ -65,7 +65,9 @@ void Cell::tell(CellEvent::Kind kind, std::string why) {
 
 Status Cell::make_cgroup() {
     if (!site_.cgroups || cgroup_) return {};
-    const CgroupUse use{.memory = site_.limits.memory && job_.memory_mb > 0, .pids = site_.limits.pids && site_.pids_max > 0};
+    const CgroupUse use{.cpu = limits_cpus(),
+                        .memory = site_.limits.memory && job_.memory_mb > 0,
+                        .pids = site_.limits.pids && site_.pids_max > 0};
     TRY_ASSIGN(Cgroup group, site_.cgroups->create(site_.cgroup_parent + "/" + key_.text(), use));
     TRY_ASSIGN(Cgroup job_group, site_.cgroups->create(group.name() + "/job"));
     cgroup_ = std::move(group);
@@ -76,31 +78,12 @@ Status Cell::make_cgroup() {
 
 // Every v1 hierarchy that a process of the capsule must enter.
 std::vector<int> Cell::v1_tasks() const {
-    std::vector<int> all = site_.v1_tasks;
+    // A group of its own in that hierarchy lies below the node's share.
+    std::vector<int> all = cgroup_ && cgroup_->has("cpu") ? std::vector<int>{} : site_.v1_tasks;
     if (!cgroup_) return all;
     const CgroupEntry entry = cgroup_->entry();
     std::copy_if(entry.v1_tasks.begin(), entry.v1_tasks.end(), std::back_inserter(all), [](int fd) { return fd >= 0; });
     return all;
-}
-
-// When the job is about to start, or has just been restored: CRIU does that inside of the job's groups, and is no part of
-// what the job may have. A job that holds more than its limit by then keeps what it holds: no move kills it.
-void Cell::set_limits() {
-    if (!cgroup_) return;
-    const auto set = [&]() -> Status {
-        if (site_.limits.pids && site_.pids_max > 0) TRY(cgroup_->set_pids_max(site_.pids_max));
-        if (!site_.limits.memory || job_.memory_mb <= 0) return {};
-        TRY_ASSIGN(const int64_t held, cgroup_->memory_bytes());
-        return cgroup_->set_memory_max(std::max(job_.memory_mb << 20, held));
-    };
-    if (auto done = set(); !done) site_.log->warning("a job is not limited", {{"job", key_.text()}, {"error", done.error()}});
-}
-
-std::string Cell::what_killed() const {
-    if (!cgroup_ || !site_.limits.memory || job_.memory_mb <= 0) return {};
-    const auto kills = cgroup_->memory_kills();
-    if (!kills || *kills == 0) return {};
-    return "a process of it was killed: it may have " + std::to_string(job_.memory_mb) + " MB of memory (srun -m)";
 }
 
 // ------------------------------------------------------------------------------------------------- the capsule
@@ -431,12 +414,13 @@ Guest::Found Cell::adopt() {
     if (job_group_ && found.job_alive) {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
+        stands_ = found.held_by_dump && job_.in_place;
         found.lapsed = lapsed_ = found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
     }
     // A checkpoint that was on its way.
     if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
     has_job_ = found.job_alive || found.exited;
-    find_port(found.held_by_dump);
+    find_port(found.held_by_dump && !stands_);
     connect(capsule_->take_connection());
     return found;
 }

@@ -41,6 +41,7 @@ struct CellEvent {
         pages_whole, pages_lost,
         lease_found,  // bytes: until when, by the loop's clock
         lapsed,
+        stood,    // why: it could not be stopped
         movable,  // why: what keeps it from moving; empty: nothing that is known
         removed,  // nothing of it is left: the Cell may go
     } kind;
@@ -48,6 +49,7 @@ struct CellEvent {
     int32_t error = 0, wait_status = 0;
     bool flag = false;  // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the image
     bool firm = false;  // dump_held: as Guest::Held
+    bool of_job = false;  // criu_failed, dump_failed: for what the job is, not for want of room or of an answer
     int64_t bytes = 0;
     MoveForecast forecast;  // froze
 };
@@ -60,6 +62,7 @@ struct CellSite {
     std::string cgroup_parent;         // "n1/jobs"
     std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
     CgroupUse limits;                  // of a capsule that this machine has controllers for
+    int32_t cpus = 1;                  // of this machine: a job that may use all of them is not limited
     int64_t pids_max = 0;              // 0: no limit
     std::string guests;                // directory of the capsules' directories
     Fd images, ram;                    // parents of images: on disk, in memory
@@ -122,9 +125,13 @@ class Cell {
     // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands: what the last deadline
     // stopped stays so.
     void keep_lease(Nanos until, bool stands);
+    // Stops it where it is; undo_dump lets it go on.
+    void stand();
     // Looks whether the job, while it runs, can move.
     void look();
     bool looked() const { return looked_; }
+    // One that must be able to move: what it opens as it starts is to be found.
+    bool looks_often() const { return job_.spec.must_migrate && looks_ < 12; }
 
     // After a restart of the daemon: what is there. The capsule, if it lives, is connected to again.
     Guest::Found adopt();
@@ -176,7 +183,7 @@ class Cell {
     void begin_criu();
     void criu_readable();
     void criu_event(const CriuEvent& e);
-    void criu_failed(const std::string& why);
+    void criu_failed(const std::string& why, bool of_job = false);
     void criu_ended_badly(const CriuEvent& e);
     bool try_again(const CriuEvent& e);
     void runs_without_criu();
@@ -211,6 +218,8 @@ class Cell {
     void remove_files();
     Status make_cgroup();
     void set_limits();
+    bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
+    void limit_cpus(bool on);
     std::vector<int> v1_tasks() const;
     std::string what_killed() const;
     void look_soon();
@@ -267,6 +276,7 @@ class Cell {
     bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
     Nanos lease_until_ = Nanos::never();
     Timer lease_timer_;
+    bool stands_ = false;  // its group is frozen because it could not be dumped
     bool lapsed_ = false;  // its group is frozen because its lease was over, whether for a dump as well or not
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false;
@@ -330,6 +340,7 @@ class Cell {
     bool pages_restored_ = false, pages_here_ = false;
     uint64_t pages_acknowledged_ = 0;
     bool looked_ = false;
+    int looks_ = 0;
     bool restore_late_ = false;  // when it is told to run
     bool early_ = false;         // CRIU was begun before souk-init was ready
     // A dump that is begun once more.

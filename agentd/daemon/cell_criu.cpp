@@ -78,6 +78,7 @@ Status Cell::can_be_dumped() const {
 void Cell::look() {
     if (!has_job_ || gone_ || plan_ != Plan::none || filling_ || exited_) return;
     looked_ = true;
+    ++looks_;
     look_.cancel();
     find_pid();
     const Status movable = can_be_dumped();
@@ -105,7 +106,7 @@ void Cell::enter_capsule() {
         (void)client_.prepare(job_.spec.tty);
         (void)client_.helpers_enter(true);
     } else {
-        if (auto movable = can_be_dumped(); !movable) return criu_failed(movable.error().message);
+        if (auto movable = can_be_dumped(); !movable) return criu_failed(movable.error().message, true);
         (void)client_.helpers_enter(false);
     }
     update_watch();
@@ -159,7 +160,7 @@ void Cell::close_criu() {
 }
 
 // Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no use).
-void Cell::criu_failed(const std::string& why) {
+void Cell::criu_failed(const std::string& why, bool of_job) {
     const Plan plan = std::exchange(again_, Again::no) != Again::no ? Plan::dumping : plan_;
     close_criu();
     if (plan == Plan::dumping && client_) (void)client_.undrain();  // CRIU may have died while it held
@@ -168,10 +169,15 @@ void Cell::criu_failed(const std::string& why) {
     (void)let_group_run();
     update_watch();
     if (plan == Plan::restoring) return tell(CellEvent::Kind::restore_failed, why);
+    if (plan == Plan::dumping) limit_cpus(true);
     if (plan == Plan::dumping) mend_connections();
     if (has_job_) open_port();  // of a destination that has failed nothing may be heard
     drop_image();
-    tell(plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed, why);
+    CellEvent e{};
+    e.kind = plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed;
+    e.why = why;
+    e.of_job = of_job;
+    site_.event(key_, std::move(e));
 }
 
 // Before the decision: as if nothing had been. After it the word is given, and CRIU's trouble changes nothing of it.
@@ -185,7 +191,7 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
                 criu_ = CriuSession();
                 return;
             }
-            if (!try_again(e)) criu_failed(e.message);
+            if (!try_again(e)) criu_failed(e.message, plan_ == Plan::dumping && e.kind == CriuEventKind::failed);
             return;
         case Decided::to_die:  // what was dumped dies with its capsule; the image is the job
             close_criu();
@@ -313,6 +319,7 @@ void Cell::dump(double link_bytes_per_s) {
     options.tcp = job_.spec.tcp;
     options.lazy = form_ != MoveForm::stop_and_copy;
     if (port_) options.stopped = [this] { return shut_within(); };
+    limit_cpus(false);
     if (auto shut = shut_in(); !shut) return refuse(shut.error().message);
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }
@@ -399,6 +406,10 @@ void Cell::go_on() {
 }
 
 void Cell::undo_dump() {
+    if (std::exchange(stands_, false)) {
+        (void)let_group_run();
+        return tell(CellEvent::Kind::dump_undone);
+    }
     undoing_ = true;
     awaited_ = false;
     page_write_.reset();
@@ -419,6 +430,7 @@ void Cell::undone() {
     close_criu();
     if (helpers_in_ && client_) (void)client_.helpers_leave();
     helpers_in_ = false;
+    limit_cpus(true);
     if (!std::exchange(image_stays_, false)) drop_image();
     update_watch();
     if (again_ != Again::no) return ready_criu(to_disk_, to_keep_);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <net/if.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,15 @@ uint64_t boot_number() {
     return std::strtoull(text->substr(0, 16).c_str(), nullptr, 16);
 }
 
+// Half of what this node offers for each of its CPUs, so that such a job finds a place also on a small machine.
+int64_t default_memory_mb(const Config& c) {
+    struct sysinfo info {};
+    ::sysinfo(&info);
+    const int64_t memory_mb = c.memory_mb > 0 ? c.memory_mb : static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+    const int64_t cpus = c.cpus > 0 ? c.cpus : std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
+    return std::clamp<int64_t>(memory_mb / (2 * cpus), 16, 1'024);
+}
+
 Status check(Config& c) {
     if (c.node.empty()) {
         char host[256] = {};
@@ -79,6 +89,7 @@ Status check(Config& c) {
     c.home.address = c.address;
     c.home.address_known = !everywhere(c.address);
     c.home.boot = boot_number();
+    if (c.home.memory_default_mb < 0) c.home.memory_default_mb = default_memory_mb(c);
     const size_t slash = c.cgroup.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() || !valid_cgroup_name(c.cgroup))
         return fail("cgroup: needs ROOT/NODE, each of letters, digits, '.', '_' or '-'");
@@ -98,6 +109,8 @@ Status check(Config& c) {
 Result<Config> load_config(const std::string& path) {
     Config c;
     NetworkKeys network;
+    std::string immovable = "stop";
+    c.home.memory_default_mb = -1;
     using namespace settings;
     const Keys keys = {
         {"node", text(c.node)},
@@ -126,11 +139,18 @@ Result<Config> load_config(const std::string& path) {
         {"on_market", boolean(c.on_market)},
         {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000)},
         {"checkpoint_every_s", seconds(c.home.checkpoint_every, 0, 31'536'000)},
+        {"memory_default_mb", number(c.home.memory_default_mb, 0, int64_t{1} << 40)},
+        {"leave_s", seconds(c.policy.leave, 1, 86'400)},
+        {"immovable", text(immovable)},
+        {"immovable_s", seconds(c.policy.stand, 0, 86'400)},
         {"lease_s", seconds(c.home.lease, 0, 31'536'000)},
         {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400)},
     };
     TRY(settings::load(path, keys));
     if (auto good = check(c); !good) return wrap(path, good.error());
+    if (immovable != "stop" && immovable != "kill")
+        return fail(path + ": immovable: '" + immovable + "' is neither stop nor kill");
+    c.policy.kill = immovable == "kill";
     if (auto good = check_network(network, c); !good) return wrap(path, good.error());
     return c;
 }

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/result.hpp"
@@ -30,6 +31,7 @@ struct Config {
     std::optional<JobNetwork> network;
     bool awake_for_moves = true;   // idle processors do not sleep for some milliseconds of a move (kernel/sys/cpu_awake.hpp)
     bool check_ahead = false;      // memory sent ahead of a move is compared with the frozen job's before it is used; costs pause
+    OwnerPolicy policy;            // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
     int64_t output_mb = 1024;      // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;
@@ -38,7 +40,7 @@ struct Config {
     int64_t memory_mb = 0;         // 0: all
     std::string frames = "always";
     bool on_market = true;
-    Home::Limits home;             // also checkpoint_every_s: of jobs that do not say, 0: never; lease_s (agentd/core/lease.hpp), 0: none; budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
+    Home::Limits home;             // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never; lease_s (agentd/core/lease.hpp), 0: none; budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
 };
 
 Result<Config> load_config(const std::string& path);

@@ -172,9 +172,22 @@ Status ToolSession::question(wire::CtlRequest request) {
     if (request.verb.starts_with("provider-") || request.verb == "node-status") {
         wire::CtlReply answer = agent_.provider_request(request);
         answer.request = number;
-        reply(answer);
+        const bool waits = request.verb == "provider-market" && request.args == std::vector<std::string>{"off", "wait"};
+        if (!answer.ok || !waits) {
+            reply(answer);
+            return {};
+        }
+        agent_.when_guests_left([self = weak_from_this(), answer]() mutable {
+            const auto s = self.lock();
+            if (!s) return;
+            answer.json = s->agent_.provider_json();
+            s->reply(answer);
+        });
         return {};
     }
+    if (request.verb == "quote")  // as the job would get
+        for (std::string& arg : request.args)
+            if (arg == "memory=0") arg = "memory=" + std::to_string(agent_.config_.home.memory_default_mb);
     agent_.market_->ask(std::move(request), [self = weak_from_this(), number](wire::CtlReply answer) {
         answer.request = number;
         if (const auto s = self.lock()) s->reply(answer);

@@ -196,6 +196,40 @@ Status Cgroup::set_memory_max(int64_t bytes) const {
     return {};
 }
 
+Status Cgroup::set_cpus_max(int64_t cpus, bool bursts) const {
+    constexpr int64_t period_us = 100'000;  // what a group begins with
+    TRY_ASSIGN(const Member* member, need("cpu"));
+    const std::string quota = std::to_string(cpus * period_us);
+    const char* const burst_file = member->v2 ? "cpu.max.burst" : "cpu.cfs_burst_us";
+    if (bursts) (void)write_file(member->dir.get(), burst_file, "0");  // never above the quota; kernels before 5.14 have none
+    const Status s = member->v2 ? write_file(member->dir.get(), "cpu.max", cpus == 0 ? "max" : quota)
+                                : write_file(member->dir.get(), "cpu.cfs_quota_us", cpus == 0 ? "-1" : quota);
+    if (!s) return wrap(member->path, s.error());
+    if (bursts && cpus > 0) (void)write_file(member->dir.get(), burst_file, quota);
+    return {};
+}
+
+// On v1 the kernel itself refuses a limit below what cannot be given back. On v2 it would kill for it: so growth is held
+// back (memory.high) until what is held fits.
+Result<bool> Cgroup::lower_memory_max(int64_t bytes) const {
+    TRY_ASSIGN(const Member* member, need("memory"));
+    if (!member->v2) {
+        const Status set = set_memory_max(bytes);
+        if (set) return true;
+        if (set.error().code == EBUSY) return false;
+        return tl::unexpected(set.error());
+    }
+    if (const Status s = write_file(member->dir.get(), "memory.high", std::to_string(bytes)); !s)
+        return wrap(member->path, s.error());
+    TRY_ASSIGN(const int64_t held, memory_bytes());
+    const bool fits = held <= bytes;
+    const Status set = fits ? set_memory_max(bytes) : Status{};
+    if (const Status s = write_file(member->dir.get(), "memory.high", "max"); !s)
+        return wrap(member->path, s.error());
+    if (!set) return tl::unexpected(set.error());
+    return fits;
+}
+
 Status Cgroup::set_pids_max(int64_t count) const {
     TRY_ASSIGN(const Member* member, need("pids"));
     if (const Status s = write_file(member->dir.get(), "pids.max", count == 0 ? "max" : std::to_string(count)); !s)

@@ -81,8 +81,14 @@ class Cgroup {
     Status add(pid_t pid) const;
     // CPU share against siblings, 1 to 10000, 100 is normal.
     Status set_cpu_weight(int64_t weight) const;
+    // CPUs that all processes here may use together; 0 lifts the limit. EINVAL (v1): a group above or below has another idea.
+    // bursts: what was left of a tenth of a second may be used up in the next.
+    Status set_cpus_max(int64_t cpus, bool bursts = false) const;
     // In bytes; 0 lifts the limit.
     Status set_memory_max(int64_t bytes) const;
+    // The same, but kills nobody: what is held beyond that and can be given back is. False: it holds more, and the limit is as
+    // it was.
+    Result<bool> lower_memory_max(int64_t bytes) const;
     // Processes and threads; 0 lifts the limit.
     Status set_pids_max(int64_t count) const;
     // How many processes the kernel has killed because set_memory_max's limit was reached.

@@ -130,6 +130,8 @@ struct Job {
     NodeName lies_on;                  // the node that runs it or keeps its image
     int32_t claim_cpus = 0;
     int64_t claim_mb = 0;
+    int64_t rooted_mb = 0;             // its memory on `rooted_on`, which it cannot leave
+    NodeName rooted_on;
     bool in_solver = false, stored = false, note_due = false;
     bool displaced = false;            // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
@@ -149,6 +151,7 @@ struct Node {
     Nanos lost_at;                // when it was last connected
     std::map<JobId, Job*> jobs;   // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
+    int64_t rooted_mb = 0;        // of that, held by jobs that cannot leave, whatever becomes of them
     bool in_solver = false;
     uint32_t touched = 0, unsaved = 0, noting = 0;  // marks of the Market's lists
     uint64_t gives_room = 0, seen = 0;              // by will_give_room, in a search of that number
@@ -355,6 +358,15 @@ class Market {
     bool cannot_leave(const Job& job) const;
     bool lacks_program(const Job& job, const NodeName& node) const;
     bool no_node_is_left(const Job& job) const;
+    // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
+    static bool is_rooted(const Job& job) {
+        const JobReport& r = job.record.report;
+        const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::freezing;
+        return (runs && !r.cannot_move.empty()) || (r.phase == JobPhase::frozen && r.in_place);
+    }
+    void root(Job& job);
+    std::string rooted_comment(const Job& job) const;
+    std::string memory_held_on(const JobTerms& t) const;
     bool may_run_at(const Job& job, const NodeName& node) const;
     bool may_run_at(const Job& job, const Node& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
@@ -410,6 +422,7 @@ class Market {
     bool meta_unsaved_ = false;
     std::map<JobId, Job> jobs_;
     std::map<NodeName, Node> nodes_;
+    std::set<JobId> rooted_;                     // is_rooted
     KeyTable<Job> job_by_key_;                   // the unfinished ones
     KeyTable<Node> node_by_key_;
     uint64_t next_key_ = 1;

@@ -35,6 +35,29 @@ std::string Market::why_no_provider(const Job& job) const {
            " is below every reservation price; " + format_money(*least_reserve) + " is the least";
 }
 
+// Which job that cannot leave holds the memory that this one would need. Empty if there is none.
+std::string Market::memory_held_on(const JobTerms& t) const {
+    for (const JobId& id : rooted_) {
+        const Node* node = find_node(jobs_.at(id).rooted_on);
+        if (!node || !usable(*node) || t.cpus > node->record.report.cpus) continue;
+        const int64_t memory = memory_of(*node);
+        if (t.memory_mb > memory || t.memory_mb <= memory - node->rooted_mb) continue;
+        return "waits for memory on " + node->id() + ": job " + id.text() + " cannot move, and holds " +
+               std::to_string(jobs_.at(id).rooted_mb) + " MB there";
+    }
+    return {};
+}
+
+// Where it stands and why, of a job that is stopped there.
+std::string Market::rooted_comment(const Job& job) const {
+    const JobReport& r = job.record.report;
+    if (r.phase != JobPhase::frozen || !r.in_place) return {};
+    std::string text = "stopped on " + r.where + " (" + (r.cannot_move.empty() ? "it cannot move" : r.cannot_move) + ")";
+    const Node* at = find_node(r.where);
+    if (at && at->connected && !usable(*at)) return text + "; goes on when " + r.where + " takes jobs again";
+    return text + "; " + why_waiting(job, solver_);
+}
+
 // Why a job that is free to run has no place.
 std::string Market::why_waiting(const Job& job, const Solver& solver) const {
     std::string impossible = why_no_provider(job);
@@ -53,6 +76,7 @@ std::string Market::why_waiting(const Job& job, const Solver& solver) const {
     for (const auto& [name, bar] : job.bars)
         if (bar.active && !lacks_program(job, name)) return name + " could not take it: " + bar.why + "; tried again later";
     if (bid) return "outbid; " + format_money(*bid) + " would win a place";
+    if (std::string held = memory_held_on(job.record.report.terms); !held.empty()) return held;
     return "waits for room";
 }
 
@@ -71,12 +95,13 @@ std::string Market::pinned_comment(const Job& job) const {
     if (running && at && !at->connected) return where + " is not connected; it stays there";
     if (running && at && keeps_guests(*at))
         return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
-    if (frozen && at && !at->connected) return "its image is on " + where + ", which is not connected";
+    if (frozen && at && !at->connected) return std::string(r.report.in_place ? "it stands" : "its image is") + " on " + where + ", which is not connected";
     if (job.stuck.active) return "cannot leave " + where + ": " + job.stuck.why + "; tried again later";
     if (std::string limited = limit_comment(job); !limited.empty()) return limited;
     if (r.out_of_budget)
         return "its budget of " + format_money(r.report.terms.budget) + " is used up; a larger one (srun -J " +
                job.id().text() + " -b MORE) wakes it";
+    if (r.hold == Hold::frozen && running) return "runs on " + where + ", and is to be frozen and held by the operator";
     if (r.hold == Hold::frozen) return "held frozen by the operator";
     if (r.hold == Hold::at_node) {
         if (running && where == r.hold_node) return "held on " + where + " by the operator";
@@ -94,6 +119,7 @@ std::string Market::comment(const Job& job) const {
     if (settling_) return job.phase() == JobPhase::running ? "" : "the market has just started and waits for its nodes";
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
+    if (!target && is_rooted(job) && !running) return rooted_comment(job);
     if (!target) return running ? job.comment : why_waiting(job, solver_);
     if (running && target->id() == job.record.report.where) return job.comment;
     if (!has_room(job)) return "waits until another job of its user has stopped";

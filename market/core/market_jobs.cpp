@@ -57,10 +57,15 @@ void Market::claim(Job& job) {
     const bool occupies = r.phase == JobPhase::running || r.phase == JobPhase::starting ||
                           r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
     std::array<NodeName, 2> places;
-    if (occupies) places[0] = r.where;
-    if (!finished && in_transit(job) && heading_for(job) != places[0]) places[1] = heading_for(job);
+    const bool in_place = r.phase == JobPhase::frozen && r.in_place;
+    if (occupies || in_place) places[0] = r.where;
+    const NodeName to = !finished && in_transit(job) ? heading_for(job) : NodeName{};
+    if (to != places[0]) places[1] = to;
+    // What is stopped where it stands has its memory there and no CPU, until it is told to go on.
+    const int32_t cpus = in_place && to.empty() ? 0 : r.terms.cpus;
     const NodeName lies_on = finished ? NodeName{} : r.where;
-    if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == r.terms.cpus &&
+    root(job);
+    if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == cpus &&
         job.claim_mb == r.terms.memory_mb)
         return;
     User& user = *job.user;
@@ -76,9 +81,9 @@ void Market::claim(Job& job) {
     list_at(job, job.lies_on, false);
     job.claims = places;
     job.lies_on = lies_on;
-    job.claim_cpus = r.terms.cpus;
+    job.claim_cpus = cpus;
     job.claim_mb = r.terms.memory_mb;
-    if (places != std::array<NodeName, 2>{}) {
+    if (cpus > 0 && places != std::array<NodeName, 2>{}) {
         user.claiming.insert(job.id());
         user.cpus += job.claim_cpus;
     }
@@ -89,6 +94,25 @@ void Market::claim(Job& job) {
         list_at(job, name, true);
     }
     list_at(job, job.lies_on, true);
+}
+
+void Market::root(Job& job) {
+    const bool rooted = is_rooted(job);
+    const NodeName on = rooted ? job.record.report.where : NodeName{};
+    const int64_t mb = rooted ? job.record.report.terms.memory_mb : 0;
+    if (on == job.rooted_on && mb == job.rooted_mb) return;
+    for (const bool add : {false, true}) {
+        if (!job.rooted_on.empty()) {
+            Node& node = node_of(job.rooted_on);
+            node.rooted_mb += add ? job.rooted_mb : -job.rooted_mb;
+            touch(node);
+        }
+        if (add) break;
+        job.rooted_on = on;
+        job.rooted_mb = mb;
+    }
+    if (rooted) rooted_.insert(job.id());
+    else rooted_.erase(job.id());
 }
 
 void Market::back_off(Backoff& b, const std::string& why, Nanos now) const {
@@ -215,6 +239,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     } else {
         lacking_.erase(job.id());
     }
+    if (report.in_place) job.stuck = {};  // it has left as far as it can
     if (report.phase == JobPhase::finished) {
         finish(job, now);
         return {};

@@ -320,7 +320,7 @@ std::string Market::audit_users() const {
         if (job.user != &users_.at(uid)) return id.text() + " is not listed with its user";
         sum.spent += job.record.tab.amount;
         sum.held += job.held != Job::Held::none;
-        if (job.claims[0].empty() && job.claims[1].empty()) continue;
+        if (job.claim_cpus == 0 || (job.claims[0].empty() && job.claims[1].empty())) continue;
         sum.cpus += job.claim_cpus;
         sum.claiming.insert(id);
     }

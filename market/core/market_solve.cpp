@@ -29,7 +29,9 @@ int64_t Market::memory_of(const Node& node) const {
 
 bool Market::fits(const Job& job, const Node& node) const {
     const JobTerms& t = job.record.report.terms;
-    return node.used_cpus + t.cpus <= node.record.report.cpus && node.used_mb + t.memory_mb <= memory_of(node);
+    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();  // with its memory
+    return node.used_cpus + t.cpus <= node.record.report.cpus &&
+           (stands_there || node.used_mb + t.memory_mb <= memory_of(node));
 }
 
 // Neither moved nor frozen nor thawed now.
@@ -73,6 +75,11 @@ std::vector<ProviderKey> Market::barred(const Job& job) const {
     for (const NodeName& name : job.record.report.lacking)
         if (const Node* node = find_node(name)) keys.push_back(node->key);
     const Node* at = find_node(job.record.report.where);
+    if (at && is_rooted(job)) {
+        for (const auto& [name, node] : nodes_)
+            if (&node != at) keys.push_back(node.key);
+        return keys;
+    }
     if (!at || machines_.fits_all(at->machine)) return keys;
     for (const auto& [name, node] : nodes_)
         if (!machines_.fits(node.machine, at->machine)) keys.push_back(node.key);
@@ -145,14 +152,16 @@ void Market::sync_nodes() {
         spec.reserve = r.reserve;
         spec.speed = static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max));
         spec.cpus = std::clamp(r.cpus, 1, cpus_max);
-        spec.memory_mb = std::clamp<int64_t>(memory_of(node), 0, memory_mb_max);
+        // What jobs that cannot leave hold there is nobody's to give, and they need no other.
+        spec.memory_mb = std::clamp<int64_t>(memory_of(node) - node.rooted_mb, 0, memory_mb_max);
         spec.accepting = usable(node);
         const auto known = solver_.provider(node.key);
         const bool same = known && known->reserve == spec.reserve && known->speed == spec.speed &&
                           known->cpus == spec.cpus && known->memory_mb == spec.memory_mb &&
                           known->accepting == spec.accepting;
         if (!same) MUST(known ? solver_.change_provider(node.key, spec) : solver_.add_provider(node.key, spec));
-        node.in_solver = true;
+        if (!std::exchange(node.in_solver, true))
+            for (const JobId& id : rooted_) touch(jobs_.at(id));  // not there
     }
 }
 
@@ -160,7 +169,7 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     const JobReport& r = job.record.report;
     JobSpec spec;
     spec.value = job.bid;
-    spec.memory_mb = r.terms.memory_mb;
+    spec.memory_mb = is_rooted(job) ? 0 : r.terms.memory_mb;
     spec.cpus = r.terms.cpus;
     spec.user = r.uid;
     spec.arrival = r.submitted;
@@ -168,7 +177,7 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     if (!w.place.empty()) spec.place = nodes_.at(w.place).key;
     if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
     spec.pin = w.pin;
-    spec.barred = barred(job);
+    if (w.pin == Pin::free || !is_rooted(job)) spec.barred = barred(job);
     return spec;
 }
 

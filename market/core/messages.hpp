@@ -27,6 +27,7 @@ struct JobTerms {
     Nanos finish;           // span from submission by which it should complete; 0 = none
     std::string strategy;   // economic strategy, at most 31 characters, no quote
     bool pace = false;      // with budget and finish: bid what the rest of the one lasts for until the other
+    bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
     bool operator==(const JobTerms&) const = default;
 };
 
@@ -66,7 +67,8 @@ struct JobReport {
     uint64_t order_seq = 0;    // the newest order that the home node has taken
     std::string comment;       // one line for people: why the last order failed
     bool stands = false;       // its clock does, although the phase says that it runs: a move that was given up holds it still
-    std::string cannot_move;   // why, while it runs; empty: as far as is known it can
+    std::string cannot_move;   // why, while it runs or is `in_place`; empty: as far as is known it can
+    bool in_place = false;     // frozen, without an image: stopped where it is, with its memory, as it cannot be dumped
     Ipv4 address;              // of a job with a network of its own
     int32_t pid = 0;           // of its first process, on `where`, while it runs
     NodeName checkpoint_node;  // where its last checkpoint lies; empty: it has none

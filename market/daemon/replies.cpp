@@ -80,7 +80,10 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     }
     if (!r.checkpoint_trouble.empty()) w.field("checkpoint_trouble", r.checkpoint_trouble);
     if (r.address) w.field("address", r.address.text());
-    if (r.phase == JobPhase::running) {
+    if (r.terms.memory_by_default) w.field("memory_by_default", true);
+    const bool stopped = r.phase == JobPhase::frozen && r.in_place;
+    if (stopped) w.field("stopped_in_place", true);
+    if (r.phase == JobPhase::running || stopped) {
         if (r.pid > 0) w.field("pid", r.pid);
         w.field("can_move", r.cannot_move.empty());
         if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);

@@ -16,6 +16,7 @@ void fill(const GuestCommand& v, Pb__GuestCommand& m, Arena& a) {
     m.memory_mb = v.memory_mb;
     m.cpus = v.cpus;
     m.signal = v.signal;
+    m.or_stand = v.or_stand;
 }
 
 GuestCommand take(const Pb__GuestCommand& m, Check& c) {
@@ -34,6 +35,7 @@ GuestCommand take(const Pb__GuestCommand& m, Check& c) {
         c.bad("new_epoch", "not newer than the epoch");
     v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
     v.cpus = c.cpus("cpus", m.cpus);
+    v.or_stand = m.or_stand;
     v.signal = c.in("signal", m.signal, v.verb == GuestVerb::signal ? 1 : 0, 64);
     return v;
 }
@@ -55,6 +57,7 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.input_end = v.input_end;
     m.leased = v.leased;
     m.lapsed = v.lapsed;
+    m.in_place = v.in_place;
     m.held_for = v.held_for.n;
     m.cannot_move = fill_line(v.cannot_move, a);
     m.pid = v.pid;
@@ -82,6 +85,7 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.input_end = c.count("input_end", m.input_end);
     v.leased = m.leased;
     v.lapsed = m.lapsed;
+    v.in_place = m.in_place;
     v.held_for = c.epoch("held_for", m.held_for);
     return v;
 }

@@ -31,6 +31,7 @@ void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
     m.checkpoint_trouble = fill_line(v.checkpoint_trouble, a);
     m.stay_run = v.stay_run.ns + 1;
     m.alone = v.alone.ns;
+    m.in_place = v.in_place;
     m.comment = fill_line(v.comment, a);
     m.stats = fill_stats(v.stats, a);
     fill_places(v.places, m.n_places, m.places, a);
@@ -64,6 +65,7 @@ JobReport take(const Pb__JobReport& m, Check& c) {
     v.checkpoint_trouble = clean(m.checkpoint_trouble);
     v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};
     v.alone = c.span("alone", m.alone);
+    v.in_place = m.in_place;
     v.comment = clean(m.comment);
     v.stats = take_stats(m.stats, c);
     v.places = take_places(m.n_places, m.places, c);

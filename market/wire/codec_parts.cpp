@@ -130,6 +130,7 @@ Pb__JobTerms* fill_terms(const JobTerms& terms, Arena& arena) {
     m->finish = terms.finish.ns;
     m->strategy = fill_string(terms.strategy, arena);
     m->pace = terms.pace;
+    m->memory_by_default = terms.memory_by_default;
     return m;
 }
 
@@ -146,6 +147,7 @@ JobTerms take_terms(const Pb__JobTerms* m, Check& c) {
     terms.finish = c.span("finish", m->finish);
     terms.strategy = c.strategy("strategy", m->strategy);
     terms.pace = m->pace;
+    terms.memory_by_default = m->memory_by_default;
     return terms;
 }
 
@@ -239,6 +241,7 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     m->checkpoint_every = spec.checkpoint_every.ns;
     m->restart = spec.restart;
     m->lease = spec.lease.ns;
+    m->must_migrate = spec.must_migrate;
     m->cols = spec.cols;
     return m;
 }
@@ -293,6 +296,7 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     spec.checkpoint_every = c.span("checkpoint_every", m->checkpoint_every);
     spec.restart = m->restart;
     spec.lease = c.span("lease", m->lease);
+    spec.must_migrate = m->must_migrate;
     spec.rows = c.cells("rows", m->rows);
     spec.cols = c.cells("cols", m->cols);
     return spec;

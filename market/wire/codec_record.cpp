@@ -90,6 +90,7 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     if (v.saving != Remnant{}) m.saving = fill_remnant(v.saving, a);
     m.leased = v.leased;
     m.to_leased = v.to_leased;
+    m.in_place = v.in_place;
     if (v.splice != Splice{}) m.splice = fill_splice(v.splice, a);
     m.cost_run = v.cost_run.ns + 1;
     m.stay_run = v.stay_run.ns + 1;
@@ -135,6 +136,7 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
         v.remnants.push_back(take_remnant("remnants", *m.remnants[i], c));
     v.leased = m.leased;
     v.to_leased = m.to_leased;
+    v.in_place = m.in_place;
     if (m.checkpoint) v.checkpoint = take_checkpoint(*m.checkpoint, c);
     if (m.saving) v.saving = take_remnant("saving", *m.saving, c);
     if (m.splice) v.splice = take_splice(*m.splice, c);
@@ -158,6 +160,7 @@ void fill(const GuestJob& v, Pb__GuestJob& m, Arena& a) {
     m.from_image = v.from_image;
     m.kept = v.kept;
     m.lapsed = v.lapsed;
+    m.in_place = v.in_place;
     m.image_bytes = v.image_bytes;
     m.wait_status = v.wait_status;
 }
@@ -172,6 +175,7 @@ GuestJob take(const Pb__GuestJob& m, Check& c) {
     v.from_image = m.from_image;
     v.kept = m.kept;
     v.lapsed = m.lapsed;
+    v.in_place = m.in_place;
     v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
     v.wait_status = m.wait_status;
     return v;

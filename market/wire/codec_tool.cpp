@@ -244,7 +244,10 @@ SOUK_WIRE_CODEC(Exit, Pb__Exit, pb__exit)
 JobTerms changed(JobTerms terms, const Change& change) {
     if (change.fields & Change::max_price) terms.max_price = change.terms.max_price;
     if (change.fields & Change::budget) terms.budget = change.terms.budget;
-    if (change.fields & Change::memory_mb) terms.memory_mb = change.terms.memory_mb;
+    if (change.fields & Change::memory_mb) {
+        terms.memory_mb = change.terms.memory_mb;
+        terms.memory_by_default = false;
+    }
     if (change.fields & Change::cpus) terms.cpus = change.terms.cpus;
     if (change.fields & Change::finish) terms.finish = change.terms.finish;
     if (change.fields & Change::strategy) terms.strategy = change.terms.strategy;

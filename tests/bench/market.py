@@ -66,7 +66,7 @@ class Watched:
         self.market = market
         self.lines = []
         self.changed = threading.Condition()
-        self.srun = subprocess.Popen(market.srun('-v', '-p', '100', *options, '--', *command), env=market.env,
+        self.srun = subprocess.Popen(market.srun('-v', '-p', '100', '-m', '5000', *options, '--', *command), env=market.env,
                                      stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                                      stdout=subprocess.PIPE if talks else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)

@@ -22,7 +22,7 @@ const char* mutation_name(Mutation m) {
                                         "torn_ledger_commit", "bill_frozen_time", "half_checkpoint_is_whole",
                                         "checkpoint_dropped_early", "lost_too_early", "forget_checkpoint", "deadline_unwatched",
                                         "longer_lease", "thaw_past_lease",
-                                        "firm_goes_on", "any_source_is_firm", "told_before_it_runs"};
+                                        "firm_goes_on", "any_source_is_firm", "told_before_it_runs", "stands_untrue"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -56,6 +56,10 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     if (rng_.chance(0.5)) death_chance_ = rng_.unit() * 0.3;
     if (death_chance_ > 0 && rng_.chance(0.5)) provider_only_ = names_.back();
     limits_.lease = rng_.chance(0.3) ? Nanos{} : ms(4'000, 60'000);
+    if (rng_.chance(0.3)) undumpable_ = rng_.unit() * 0.5;
+    policy_.leave = ms(1'000, 30'000);
+    policy_.kill = rng_.chance(0.3);
+    policy_.stand = ms(1'000, 60'000);
     for (const NodeName& name : names_) nodes_[name].clock_ppm = rng_.between(-490, 490);
 }
 
@@ -95,6 +99,7 @@ void Cluster::submit_job() {
         const bool lost = rng_.chance(0.05), rare = rng_.chance(0.05);
         for (const NodeName& name : names_)
             if (lost || (rare && rng_.chance(0.5))) t.lacking.insert(name);
+        t.cannot_dump = rng_.chance(undumpable_);
         t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000) : rng_.between(1'000'000'000, 120'000'000'000);
         ++counts_.jobs;
     });

@@ -64,6 +64,7 @@ enum class Mutation : uint8_t {
     firm_goes_on,            // a source that only its home lets go on goes on when its daemon dies
     any_source_is_firm,      // its home takes each held source for such a one
     told_before_it_runs,     // that a restored job runs is told, and CRIU fails then
+    stands_untrue,           // a job is said to be stopped where it is, and runs
     count_
 };
 const char* mutation_name(Mutation m);
@@ -111,7 +112,7 @@ class Cluster {
 
     struct Counts {
         uint64_t faults = 0;
-        uint64_t checkpoints = 0, resumes = 0, deaths = 0;
+        uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0, failed_moves = 0, jobs = 0,
                  ended = 0, cancelled = 0, lost = 0;
     };
@@ -280,6 +281,7 @@ class Cluster {
     void stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay, Call call);
     void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
                     std::function<void(Guest&, guest::Outputs&)> call);
+    void do_stand(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held, bool in_ram, bool stays);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
@@ -306,6 +308,8 @@ class Cluster {
     bool faults_ = true;
     double crash_chance_ = 0, break_chance_ = 0, fail_chance_ = 0, slow_chance_ = 0;
     double death_chance_ = 0;
+    double undumpable_ = 0;  // of jobs
+    OwnerPolicy policy_;
     NodeName provider_only_;  // no home of jobs: it may die for good
     bool queue_while_down_ = true;
     // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that cannot be made, what fails

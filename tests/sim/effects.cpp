@@ -13,7 +13,7 @@ const char* what_name(What w) {
     static const char* const names[] = {
         "create_capsule", "start_job", "ready_criu",    "send_ahead",     "dump_for_move", "dump_to_disk", "ship",
         "finish_dump",    "undo_dump", "restore",       "restore_local",  "finish_restore", "kill_capsule", "remove", "signal",
-        "make_place", "dump_to_keep", "go_on", "send_checkpoint", "drop_checkpoint", "keep_lease"};
+        "make_place", "dump_to_keep", "go_on", "send_checkpoint", "drop_checkpoint", "keep_lease", "stand"};
     return names[static_cast<size_t>(w)];
 }
 }  // namespace
@@ -80,8 +80,10 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram, stays); });
         }
         case What::ship: return do_ship(name, d, t);
-        case What::finish_dump: return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
+        case What::stand: return do_stand(name, key, t);
+        case What::finish_dump: if (d.by_owner) world_.truths[key.id].destroyed = true; return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::kill_capsule:
+            if (d.by_owner) world_.truths[key.id].destroyed = true;
             if (mutation_ == Mutation::killed_too_early)
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
@@ -148,6 +150,17 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
     tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.job_started(key, o); });
 }
 
+void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
+    stage(name, key, t, ms(0, 20), [=, this] {
+        const World::At at{name, key};
+        const Capsule* c = world_.capsule(at);
+        const bool stops = c && c->job && !fails(name);
+        if (stops && mutation_ != Mutation::stands_untrue) world_.freeze(at, now_);
+        counts_.stands += stops;
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.stood(key, stops ? "" : "it does not stop", o); });
+    });
+}
+
 // freeze, pages, whole: it may fail before each.
 void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, const Guest::Held& held, bool in_ram, bool stays) {
     const World::At at{name, key};
@@ -165,7 +178,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, con
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
         Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
-        if (!now || !now->job || fails(name)) return failed();
+        if (!now || !now->job || fails(name) || world_.truths[key.id].cannot_dump) return failed();
         world_.make_image(at, now_, true);
         if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;

@@ -22,7 +22,7 @@ void Cluster::boot(Node& n) {
     ++n.life;
     say(n.name, " starts");
     n.home = std::make_unique<Home>(n.name, limits_);
-    n.guest = std::make_unique<Guest>();
+    n.guest = std::make_unique<Guest>(4096, true, policy_);
     auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, ProviderRecord{}, n.provider_disk);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
@@ -299,6 +299,8 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
             persist_guest(n, o);
             if (const auto* m = std::get_if<guest::ToHome>(&o)) {
                 const auto* e = std::get_if<GuestEvent>(&m->message);
+                const Capsule* stands = e && e->in_place ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
+                if (stands && stands->progressing()) world_.fail(e->id, "is said to stand where it is, and runs");
                 if (mutation_ == Mutation::retained_is_killed && e && e->state == GuestState::retained)
                     world_.kill_capsule({n.name, {e->id, e->epoch}}, now_);
                 if (!m->after_erase || !n.guest_disk.erase_waits()) {

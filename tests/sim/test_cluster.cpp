@@ -28,7 +28,7 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
         const Cluster::Counts& c = cluster.counts();
         sum.events += c.events, sum.crashes += c.crashes, sum.breaks += c.breaks, sum.moves += c.moves;
         sum.freezes += c.freezes, sum.thaws += c.thaws, sum.failed_moves += c.failed_moves;
-        sum.deaths += c.deaths, sum.checkpoints += c.checkpoints, sum.resumes += c.resumes;
+        sum.deaths += c.deaths, sum.checkpoints += c.checkpoints, sum.resumes += c.resumes, sum.stands += c.stands;
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (failure.empty()) continue;
         ++failures;
@@ -43,8 +43,8 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
         std::fprintf(
             stderr,
             "%lu seeds: %lu events, %lu crashes, %lu breaks, %lu moves, %lu freezes, %lu thaws, %lu failed moves, "
-            "%lu machines died, %lu checkpoints, %lu times gone back, %lu jobs: %lu ended, %lu cancelled, %lu lost\n",
-            seeds, sum.events, sum.crashes, sum.breaks, sum.moves, sum.freezes, sum.thaws, sum.failed_moves, sum.deaths, sum.checkpoints, sum.resumes, sum.jobs,
+            "%lu machines died, %lu checkpoints, %lu times gone back, %lu times stopped in place, %lu jobs: %lu ended, %lu cancelled, %lu lost\n",
+            seeds, sum.events, sum.crashes, sum.breaks, sum.moves, sum.freezes, sum.thaws, sum.failed_moves, sum.deaths, sum.checkpoints, sum.resumes, sum.stands, sum.jobs,
             sum.ended, sum.cancelled, sum.lost);
     ck_assert_msg(failures == 0, "seeds%s fail", report.c_str());
 }

@@ -75,11 +75,26 @@ def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
     (["set", "memory", "512"], ["provider-set", "memory", "512"]),
     (["set", "memory", "1.5G"], ["provider-set", "memory", "1536"]),
     (["set", "frames", "08:00-22:00"], ["provider-set", "frames", "08:00-22:00"]),
-    (["market", "on"], ["provider-market", "on"]), (["market", "off"], ["provider-market", "off"])])
+    (["market", "on"], ["provider-market", "on"])])
 def test_pvdctl_asks_and_is_silent(start, agentd, args, asked):
     process = start("pvdctl", *args)
     assert answer(agentd, process, PROVIDER) == asked
     assert process.communicate(timeout=LIMIT) == (b"", b"") and process.returncode == 0
+
+
+def test_pvdctl_market_off_waits_and_says_who_is_left(start, agentd):
+    stopped = {"job": "n1.7", "state": "stopped", "memory_mb": 64, "cannot_move": "has an io_uring open"}
+    for here, said in [([], "n1 is off the market; no guest is left\n"),
+                       ([stopped, {"job": "n2.1", "state": "frozen", "memory_mb": 8}],
+                        "n1 is off the market; left are:\nn1.7: stopped where it is: no CPU, 64 MB of memory at most "
+                        "(has an io_uring open)\nn2.1: frozen to the disk of this node\n")]:
+        process = start("pvdctl", "market", "off")
+        assert answer(agentd, process, {**PROVIDER, "on_market": False, "here": here}) == ["provider-market", "off", "wait"]
+        assert process.communicate(timeout=LIMIT)[0].decode() == said and process.returncode == 0
+        process = start("pvdctl", "status")
+        answer(agentd, process, {**PROVIDER, "on_market": False, "here": here})
+        told = process.communicate(timeout=LIMIT)[0].decode()
+        assert ("Left are:\n" + said.split("left are:\n")[1] in told) if here else "Left" not in told
 
 
 def test_pvdctl_status_is_lines(start, agentd):

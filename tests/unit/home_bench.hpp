@@ -56,6 +56,18 @@ struct Bench {
         h.guest_event(node, e, now, out);
         return *this;
     }
+    // It is stopped where it is.
+    Bench& in_place(const char* node, uint64_t epoch, const char* cannot_move = "a queue is open") {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {epoch};
+        e.state = GuestState::dumping;
+        e.in_place = true;
+        e.why = e.cannot_move = cannot_move;
+        out.clear();
+        h.guest_event(node, e, now, out);
+        return *this;
+    }
     // The source says that it stands for the move to that epoch.
     Bench& held_for(uint64_t epoch) {
         GuestEvent e;

@@ -23,6 +23,7 @@ struct World {
         Nanos done_at = Nanos::never();
         Nanos work = Nanos::never();  // ends after so much run time
         bool settled = false;
+        std::string immovable;  // why; it cannot be dumped, and a freeze stops it where it is
         JobNote note;
     };
     MarketOptions options;
@@ -149,11 +150,20 @@ struct World {
             r.epoch = r.epoch.next();
             return;
         }
+        if (r.in_place && r.where == order.node) {
+            r.in_place = false;
+            r.phase = JobPhase::running;
+            job.run_since = now;
+            job.doing.reset();
+            job.done_at = Nanos::never();
+            return tell(job);
+        }
         ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already",
                       order.id.text().c_str());
         const Machine &there = providers.at(order.node).machine, &here = providers.at(r.where).machine;
         ck_assert_msg(there.architecture.empty() || here.architecture.empty() || can_take(there, here).has_value(),
                       "%s cannot go on on %s", order.id.text().c_str(), order.node.c_str());
+        ck_assert_msg(job.immovable.empty(), "%s is to move, and cannot", order.id.text().c_str());
         r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
         r.to = order.node;
         stop_clock(job, now);
@@ -183,7 +193,8 @@ struct World {
         }
         if (order.kind == Order::Kind::suspend) {
             r.phase = JobPhase::frozen;
-            ++r.stats.freezes;
+            r.in_place = !job.immovable.empty();
+            if (!r.in_place) ++r.stats.freezes;
             return tell(job);
         }
         if (r.phase == JobPhase::moving) ++r.stats.migrations;
@@ -251,6 +262,9 @@ struct World {
                 case JobPhase::running:
                 case JobPhase::freezing: occupy(r.where); break;
                 case JobPhase::thawing: occupy(r.to); break;
+                case JobPhase::frozen:
+                    if (r.in_place) used[r.where].second += r.terms.memory_mb;
+                    break;
                 default: break;
             }
         }
@@ -290,6 +304,12 @@ struct World {
             }
         }
         now = end;
+    }
+    // It turns out that it cannot be dumped.
+    void becomes_immovable(const JobId& id, const std::string& why) {
+        HomeJob& job = jobs.at(id);
+        job.immovable = job.report.cannot_move = why;
+        tell(job);
     }
     void end_by_itself(HomeJob& job) { end(job); }
     void run_for(Nanos span) { run_until(now + span); }

@@ -192,6 +192,49 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
 }
 END_TEST
 
+START_TEST(a_limit_that_is_lowered_below_what_is_held_kills_nobody) {
+    if (!need_root("limiting a cgroup")) return;
+    CgroupFixture cgroups;
+    Cgroup node = std::move(*cgroups->create("n1", {.cpu = true, .memory = true}));
+    Cgroup job = std::move(*cgroups->create("n1/jobs", {.memory = true}));
+    Pipe held = std::move(*make_pipe());
+    const Pidfd holder = cgroups.spawn(job, [&] {
+        constexpr size_t bytes = 48 << 20;
+        char* memory = static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        for (size_t i = 0; i < bytes; i += 4096) const_cast<volatile char*>(memory)[i] = 1;
+        (void)!::write(held.write_end.get(), "x", 1);
+        pause_for_ever();
+    });
+    char byte;
+    ck_assert_int_eq(::read(held.read_end.get(), &byte, 1), 1);
+    ck_assert(!*node.lower_memory_max(16 << 20));  // by the group above as well
+    ck_assert(!*job.lower_memory_max(16 << 20));
+    ck_assert(!*holder.exited_within(Nanos::from_ms(50)));
+    ck_assert_int_eq(*job.memory_kills(), 0);
+    ck_assert(*node.lower_memory_max(128 << 20));
+    ck_assert(job.kill_all(wait_max));
+    ck_assert(holder.reap());
+    ck_assert(*node.lower_memory_max(16 << 20));
+}
+END_TEST
+
+START_TEST(a_group_has_the_cpus_that_it_is_given) {
+    if (!need_root("limiting a cgroup")) return;
+    CgroupFixture cgroups;
+    Cgroup job = std::move(*cgroups->create("n1", {.cpu = true}));
+    const CgroupLayout& layout = cgroups->layout();
+    const std::string path = (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
+    const auto quota = [&] { return *read_file(AT_FDCWD, path + (layout.in_v2("cpu") ? "cpu.max" : "cpu.cfs_quota_us")); };
+    ck_assert(job.set_cpus_max(3));
+    ck_assert_msg(quota().starts_with("300000"), "%s", quota().c_str());
+    ck_assert(job.set_cpus_max(2, true));
+    ck_assert(job.set_cpus_max(1, true));
+    ck_assert_msg(quota().starts_with("100000"), "%s", quota().c_str());
+    ck_assert(job.set_cpus_max(0));
+    ck_assert_msg(quota().starts_with(layout.in_v2("cpu") ? "max" : "-1"), "%s", quota().c_str());
+}
+END_TEST
+
 START_TEST(names_that_could_leave_the_root_are_refused) {
     const Cgroups cgroups = std::move(*Cgroups::open(detect_cgroups("1 1 0:1 / /nowhere rw - cgroup2 cgroup2 rw\n")));
     for (const char* const name : {"", "..", "a/../b", "/a", "a/", "a//b", "a b", "a/.", "\n"})
@@ -206,4 +249,5 @@ END_TEST
 UNIT_SUITE(cgroup, mountinfo_says_where_each_controller_lives, a_process_is_born_in_its_group_in_every_hierarchy,
            a_running_process_can_be_added_and_is_counted_below_its_parents,
            a_frozen_group_stands_still_and_dies_when_killed, without_cgroup_v2_the_v1_freezer_does_the_same,
-           limits_reach_the_kernel_and_the_cpu_time_is_its_own, names_that_could_leave_the_root_are_refused);
+           limits_reach_the_kernel_and_the_cpu_time_is_its_own, a_limit_that_is_lowered_below_what_is_held_kills_nobody,
+           a_group_has_the_cpus_that_it_is_given, names_that_could_leave_the_root_are_refused);

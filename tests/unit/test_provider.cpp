@@ -141,6 +141,33 @@ START_TEST(the_edges_of_a_frame_switch_the_market_on_and_off) {
 }
 END_TEST
 
+START_TEST(the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves) {
+    // As the shell does: it asks after each word when it is wanted next, and comes then.
+    Provider p = make();
+    provider::Outputs out;
+    p.started(at(0, 9), out);
+    ck_assert_int_eq(p.next_call(at(0, 9)), 0);
+    ck_assert(p.set_frames("daily 12:00-13:00", at(0, 9), out).has_value());
+    ck_assert(!p.record().on_market);
+    WallTime now = at(0, 9);
+    std::vector<int64_t> edges;
+    for (int calls = 0; calls < 20; ++calls) {
+        const bool was = p.record().on_market;
+        const int64_t wait = p.next_call(now);
+        ck_assert_int_gt(wait, 0);
+        now.unix_s += wait;
+        now.second_of_week = static_cast<int32_t>((now.second_of_week + wait) % week_s);
+        p.tick(now, out);
+        if (p.record().on_market != was) edges.push_back(now.second_of_week);
+    }
+    ck_assert_uint_ge(edges.size(), 2);
+    ck_assert_int_eq(edges[0], 12 * hour);
+    ck_assert_int_eq(edges[1], 13 * hour);
+    ck_assert(p.set_frames("always", now, out).has_value());
+    ck_assert_int_eq(p.next_call(now), 0);
+}
+END_TEST
+
 START_TEST(a_word_by_hand_holds_until_the_next_edge) {
     Provider p = make("daily 08:00-22:00");
     provider::Outputs out;
@@ -332,7 +359,7 @@ START_TEST(a_node_that_cannot_take_jobs_says_so_and_takes_none) {
 }
 END_TEST
 
-UNIT_SUITE(provider, frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
+UNIT_SUITE(provider, the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves, frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
            frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
            an_hour_may_have_one_digit, bad_frames_are_refused_with_the_part_that_is_wrong,
            the_edges_of_a_frame_switch_the_market_on_and_off,

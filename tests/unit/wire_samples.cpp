@@ -53,6 +53,7 @@ struct Dice {
         t.finish = {up_to(1'000'000'000'000'000)};
         t.strategy = flag() ? "eager-2" : "";
         t.pace = flag();
+        t.memory_by_default = flag();
         return t;
     }
     JobStats stats() {
@@ -76,6 +77,7 @@ struct Dice {
         s.checkpoint_every = {up_to(INT64_MAX / 10)};
         s.restart = flag();
         s.lease = {up_to(INT64_MAX / 10)};
+        s.must_migrate = flag();
         s.path = "/bin/" + bytes(20, 1);
         s.cwd = "/" + bytes(20, 1);
         s.umask = static_cast<uint32_t>(rng.below(01000));
@@ -119,7 +121,7 @@ SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), 
 SAMPLE(JobReport)
     return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
             d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
-            d.line(), d.flag(), d.line(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
+            d.line(), d.flag(), d.line(), d.flag(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
             {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.line(), d.stats(), {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000)}, d.places(), d.places(),
             d.flag(), d.i32(), d.line()};
 END
@@ -156,7 +158,8 @@ SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                             {},
                                             d.up_to(1 << 30),
                                             static_cast<int32_t>(r.between(1, 65'536)),
-                                            static_cast<int32_t>(r.between(1, 64))};
+                                            static_cast<int32_t>(r.between(1, 64)),
+                                            d.flag()};
     v.new_epoch = {v.epoch.n + 1 + r.below(9)};
     if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep || d.flag()) v.spec = d.spec();
     return v;
@@ -164,7 +167,7 @@ END
 SAMPLE(GuestEvent)
     GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
                  static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
-                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), d.flag(), d.flag(), d.epoch(),
+                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), d.flag(), d.flag(), d.flag(), d.epoch(),
                  {d.up_to(INT64_MAX / 10)}, {d.counter(), d.counter()}, d.counter(), {}};
     if (v.state == GuestState::dumping) v.forecast = d.forecast();
     return v;
@@ -217,14 +220,14 @@ SAMPLE(HomeJob)
             {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
             {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
             {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next(),
-            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}};
+            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.flag()};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
     return v;
 END
 SAMPLE(GuestJob)
     return {{d.id(), d.epoch()}, d.spec(), d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)),
-            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.flag(), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
+            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.flag(), d.flag(), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
 END
 
 }  // namespace souk::unit

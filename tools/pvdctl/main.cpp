@@ -46,7 +46,8 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
     if (verb == "market") {
         const std::string_view word = words.size() == 2 ? words[1] : "";
         if (word != "on" && word != "off") return fail("market: on or off is wanted");
-        return CtlQuestion{"provider-market", {std::string(word)}, nullptr};
+        if (word == "off") return CtlQuestion{"provider-market", {"off", "wait"}, provider_left_text};
+        return CtlQuestion{"provider-market", {"on"}, nullptr};
     }
     return fail(verb.empty() ? "a verb is missing: status, set, unset or market"
                              : "'" + std::string(verb) + "' is not a verb: status, set, unset or market");
@@ -65,7 +66,7 @@ int run(int argc, char** argv) {
                      "  set cpus N        CPUs offered\n"
                      "  set frames TEXT   when the node is on the market by itself (such as 'always')\n"
                      "  market on         offer the node\n"
-                     "  market off        leave the market; every guest goes at once\n"
+                     "  market off        leave the market; waits until no guest runs here any more, and names who is left\n"
                      "  unset NAME        back to what agentd's configuration says (a name of set, or market)\n"
                      "\n"
                      "What is set here holds over the configuration, also after agentd was started again, until it is unset.\n"},

@@ -5,6 +5,25 @@
 
 namespace souk::tools {
 
+namespace {
+
+// A line for each guest that is here: whether it uses CPUs, and what it holds.
+std::string guests_text(const Json& p) {
+    if (!p.contains("here")) return {};
+    std::string text;
+    for (const Json& guest : p.at("here")) {
+        const std::string state = field(guest, "state"), memory = field(guest, "memory_mb");
+        text += (text.empty() ? "" : "\n") + field(guest, "job") + ": ";
+        if (state == "frozen") text += "frozen to the disk of this node";
+        else if (state == "stopped") text += "stopped where it is: no CPU, " + memory + " MB of memory at most";
+        else text += "runs";
+        if (guest.contains("cannot_move")) text += " (" + field(guest, "cannot_move") + ")";
+    }
+    return text;
+}
+
+}  // namespace
+
 Result<std::string> provider_status_text(const Answer& answer) {
     TRY_ASSIGN(const Json p, parse_object(answer));
     std::vector<std::pair<std::string, std::string>> rows = {
@@ -29,7 +48,19 @@ Result<std::string> provider_status_text(const Answer& answer) {
     if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
     if (p.contains("restriction")) rows.emplace_back("Restriction", field(p, "restriction"));
     if (field(p, "market") == "no") rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));
-    return lines(rows);
+    if (field(p, "memory_waits") == "yes")
+        rows.emplace_back("Memory bound", "waits: guests still hold more than is offered");
+    std::string text = lines(rows);
+    if (field(p, "on_market") == "no")
+        if (const std::string guests = guests_text(p); !guests.empty()) text += "\nLeft are:\n" + guests;
+    return text;
+}
+
+Result<std::string> provider_left_text(const Answer& answer) {
+    TRY_ASSIGN(const Json p, parse_object(answer));
+    std::string text = field(p, "node") + " is off the market; ";
+    const std::string guests = guests_text(p);
+    return text + (guests.empty() ? "no guest is left" : "left are:\n" + guests);
 }
 
 }  // namespace souk::tools

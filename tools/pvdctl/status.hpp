@@ -10,5 +10,7 @@ namespace souk::tools {
 
 // The answer to `provider-status` as lines. Errors: it is not what replies.md says.
 Result<std::string> provider_status_text(const Answer& answer);
+// After `market off`: who is still here, and why.
+Result<std::string> provider_left_text(const Answer& answer);
 
 }  // namespace souk::tools

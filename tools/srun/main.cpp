@@ -83,6 +83,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.tcp = options.tcp;
     request.spec.checkpoint_every = options.checkpoint_every;
     request.spec.restart = options.restart;
+    request.spec.must_migrate = options.must_migrate;
     request.spec.net = options.net;
     request.attach = !options.detach;
     if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token) request.token = 0;

@@ -68,7 +68,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                       TRY_ASSIGN(o.terms.memory_mb, parse_size_mb(t, 1, 1 << 30));
                       return {};
                   })},
-            {'c', "cpus", "N", "CPUs that it uses, on one machine (default 1)",
+            {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
              term(Change::cpus, whole(o.terms.cpus, 65'536))},
             {'s', "strategy", "NAME", "economic strategy",
              term(Change::strategy,
@@ -142,6 +142,11 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  TRY_ASSIGN(o.checkpoint_every, parse_span(t, Nanos::from_s(1), Nanos::from_s(1), span_max));
                  return {};
              }},
+            {0, "must-migrate", nullptr, "refuse to run it if it is found, as it starts, that it cannot be moved",
+             [&o](const char*) -> Status {
+                 o.form_given = o.must_migrate = true;
+                 return {};
+             }},
             {0, "restart", nullptr, "if its node is lost and there is no checkpoint, begin anew",
              [&o](const char*) -> Status {
                  o.form_given = o.restart = true;
@@ -203,7 +208,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         o.job = change.empty() ? attach : change;
         if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
-            return usage("--detach, --name, --move, --net, --tcp, --checkpoint-every and --restart are only for a new job");
+            return usage("--detach, --name, --move, --net, --tcp, --checkpoint-every, --must-migrate and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
         return Parsed::go;

@@ -23,7 +23,7 @@ struct SrunOptions {
     TcpPolicy tcp = TcpPolicy::close;
     NetMode net = NetMode::host;
     Nanos checkpoint_every;  // 0: as the node is configured
-    bool restart = false;
+    bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp
     bool hangup_kills = false;
     bool detach = false, json = false, quiet = false, verbose = false;

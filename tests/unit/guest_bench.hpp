@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Bench: a Guest machine that a test drives by hand, and what comes out of it as a line of text.
+#pragma once
+
+#include <vector>
+
+#include "agentd/core/guest.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit::guests {
+
+using What = guest::Do::What;
+
+inline const JobId job{"n1", 1};
+inline const GuestKey key{job, {1}};
+
+struct Bench {
+    Guest g;
+    guest::Outputs out;
+
+    Bench& command(GuestVerb verb, uint64_t epoch = 1, uint64_t new_epoch = 2) {
+        GuestCommand c;
+        c.id = job;
+        c.epoch = {epoch};
+        c.verb = verb;
+        c.new_epoch = {new_epoch};
+        c.dest = "n2";
+        c.signal = 15;
+        out.clear();
+        g.command("n1", c, out);
+        return *this;
+    }
+    template <class F>
+    Bench& end(F f) {
+        out.clear();
+        f(g, out);
+        return *this;
+    }
+    Bench& running() {
+        command(GuestVerb::start);
+        end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+        return end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    }
+    Bench& criu_ready() { return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }); }
+    Bench& sent_ahead() { return end([](Guest& m, guest::Outputs& o) { m.sent_ahead(key, o); }); }
+    Bench& dump_held(bool firm = false) {
+        return end([firm](Guest& m, guest::Outputs& o) { m.dump_held(key, {100, false, firm}, o); });
+    }
+    Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
+    Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
+    Bench& exited(int32_t status, const char* why = "") {
+        return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, why, o); });
+    }
+    // A destination that holds what it restored.
+    Bench& held() {
+        command(GuestVerb::prepare);
+        end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
+        end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, MoveForm::stop_and_copy, o); });
+        return end([](Guest& m, guest::Outputs& o) { m.restore_held(key, o); });
+    }
+    Bench& recovered(GuestState state, bool from_image, const Guest::Found& found) {
+        GuestJob record;
+        record.key = key;
+        record.state = state;
+        record.from_image = from_image;
+        return end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
+    }
+
+    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and effects by number.
+    std::string text() const {
+        std::string s;
+        for (const auto& o : out) {
+            if (!s.empty()) s += ' ';
+            if (const auto* p = std::get_if<guest::Persist>(&o))
+                s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + guest_state_name(p->job.state);
+            if (std::holds_alternative<guest::Erase>(o)) s += 'E';
+            if (const auto* d = std::get_if<guest::Do>(&o)) s += effect_name(d->what) + (d->to_disk ? "/disk" : "");
+            if (const auto* t = std::get_if<guest::ToHome>(&o)) {
+                const auto* e = std::get_if<GuestEvent>(&t->message);
+                s += e ? std::string(">") + guest_state_name(e->state) + (e->why.empty() ? "" : "(" + e->why + ")")
+                       : "X";
+            }
+        }
+        return s;
+    }
+    static std::string effect_name(What w) {
+        static const char* const names[] = {"create", "start", "criu", "ahead", "dump-move", "dump-disk",
+                                            "ship",   "finish-dump", "undo",   "restore",   "restore-local",
+                                            "run",    "kill",        "remove", "signal",    "place",
+                                            "dump-keep", "go-on",    "send",   "drop-checkpoint", "lease", "stand"};
+        return names[static_cast<size_t>(w)];
+    }
+    GuestState state() const { return g.find(key) ? g.find(key)->state : GuestState::unknown; }
+};
+
+}  // namespace souk::unit::guests

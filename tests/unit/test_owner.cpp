@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Jobs that cannot be dumped, where a better bid or the owner of their node wants them gone: the Guest and the Home by
+// hand, and the Market against homes that obey it.
+#include "agentd/core/guest.hpp"
+#include "agentd/core/home.hpp"
+#include "market/core/market.hpp"
+
+#include "tests/unit/guest_bench.hpp"
+#include "tests/unit/home_bench.hpp"
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+
+namespace {
+
+constexpr const char* queue = "has a POSIX message queue open";
+
+// A guest whose dumps fail, with an owner's policy; its clock goes by wait().
+struct Host : unit::guests::Bench {
+    Nanos now = Nanos::from_s(1);
+    explicit Host(OwnerPolicy policy = {}, bool can_stop = true) {
+        g = Guest(16, can_stop, policy);
+        wait({});
+    }
+    Host& wait(Nanos span) {
+        now += span;
+        out.clear();
+        (void)g.tick(now, out);
+        return *this;
+    }
+    Host& freeze() {
+        GuestCommand c;
+        c.id = unit::guests::job;
+        c.epoch = {1};
+        c.verb = GuestVerb::freeze;
+        c.or_stand = true;
+        out.clear();
+        g.command("n1", c, out);
+        return *this;
+    }
+    Host& dump_fails(const char* why = queue, bool of_job = true) {
+        end([&](Guest& m, guest::Outputs& o) { m.dump_failed(unit::guests::key, why, o, of_job); });
+        return *this;
+    }
+    Host& stood(const char* why = "") {
+        end([&](Guest& m, guest::Outputs& o) { m.stood(unit::guests::key, why, o); });
+        return *this;
+    }
+    Host& looked(const char* why) {
+        end([&](Guest& m, guest::Outputs& o) { m.movable(unit::guests::key, why, o); });
+        return *this;
+    }
+    Host& owner(bool on) {
+        end([&](Guest& m, guest::Outputs& o) { m.set_accepting(on, "off", o); });
+        return *this;
+    }
+    // To the middle of a dump, for a move or to disk.
+    Host& dumping_to_move() {
+        command(GuestVerb::prepare_dump);
+        criu_ready();
+        command(GuestVerb::ship);
+        sent_ahead();
+        return *this;
+    }
+    const GuestEvent& told() const {
+        for (const auto& o : out)
+            if (const auto* t = std::get_if<guest::ToHome>(&o))
+                if (const auto* e = std::get_if<GuestEvent>(&t->message)) return *e;
+        ck_abort_msg("nothing was told");
+    }
+};
+
+}  // namespace
+
+START_TEST(what_fails_to_move_twice_for_the_same_reason_is_known_as_immovable) {
+    Host h;
+    h.running();
+    h.dumping_to_move().dump_fails("cannot dump file 3 of 117");
+    ck_assert_text(h.told().cannot_move, "");
+    h.dumping_to_move().dump_fails("something else");
+    ck_assert_text(h.told().cannot_move, "");
+    h.dumping_to_move().dump_fails("no room for its image", false);  // the node's trouble
+    h.dumping_to_move().dump_fails("no room for its image", false);
+    ck_assert_text(h.told().cannot_move, "");
+    h.dumping_to_move().dump_fails("cannot dump file 3 of 117");
+    h.dumping_to_move().dump_fails("cannot dump file 4 of 218");  // the same, of another number
+    ck_assert_text(h.told().cannot_move, "cannot dump file 4 of 218");
+    // What is known does not hold for ever.
+    h.wait(Nanos::from_s(299));
+    ck_assert_text(h.text(), "");
+    h.wait(Nanos::from_s(2));
+    ck_assert_text(h.text(), ">running");
+    ck_assert_text(h.told().cannot_move, "");
+    h.dumping_to_move();
+    h.dump_held();
+    h.command(GuestVerb::resume);
+    h.undone();
+    h.dumping_to_move().dump_fails("cannot dump file 3 of 117");  // it could be dumped meanwhile
+    ck_assert_text(h.told().cannot_move, "");
+}
+END_TEST
+
+START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_go_on) {
+    Host h;
+    h.running();
+    ck_assert_text(h.freeze().text(), "criu/disk");
+    ck_assert_text(h.criu_ready().text(), "dump-disk");
+    ck_assert_text(h.dump_fails().text(), "P:running stand");
+    ck_assert_text(h.stood().text(), std::string(">dumping(") + queue + ")");
+    ck_assert(h.told().in_place && h.told().cannot_move == queue && !h.told().lapsed);
+    ck_assert_text(h.freeze().text(), std::string(">dumping(") + queue + ")");  // it is so already
+    ck_assert_text(h.command(GuestVerb::commit).text(), std::string(">dumping(") + queue + ")");  // it is no copy of anything
+    ck_assert_text(h.command(GuestVerb::resume).text(), "p:running undo");
+    ck_assert_text(h.undone().text(), ">running");
+    // By the second failure it is known, and stopped without a dump.
+    h.freeze();
+    h.criu_ready();
+    h.dump_fails();
+    h.stood();
+    h.command(GuestVerb::resume);
+    h.undone();
+    ck_assert_text(h.freeze().text(), "P:running stand");
+    // A home of before does not know of this: then the job goes on.
+    Host old;
+    old.running();
+    old.command(GuestVerb::freeze);
+    old.criu_ready();
+    ck_assert_text(old.dump_fails().text(), std::string(">running(") + queue + ")");
+    // Nor does it stand where nothing can stop it.
+    Host v1({}, false);
+    v1.running();
+    v1.freeze();
+    v1.criu_ready();
+    ck_assert_text(v1.dump_fails().text(), std::string(">running(") + queue + ")");
+}
+END_TEST
+
+START_TEST(what_a_look_finds_is_stopped_at_once_and_tried_again_when_the_reason_is_gone) {
+    Host h;
+    h.running();
+    ck_assert_text(h.looked(queue).text(), ">running");
+    ck_assert_text(h.told().cannot_move, queue);
+    ck_assert_text(h.freeze().text(), "P:running stand");
+    h.stood();
+    ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "");
+    h.looked("");
+    ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "p:running undo");
+    ck_assert_text(h.undone().text(), "criu/disk");
+    h.criu_ready();
+    ck_assert_text(h.dump_held().text(), "P:frozen finish-dump");
+    ck_assert_text(h.gone().text(), ">frozen");
+    ck_assert(!h.told().in_place);
+}
+END_TEST
+
+START_TEST(what_stands_after_one_failed_dump_is_tried_once_more_and_no_more_after_the_second) {
+    Host h;
+    h.running();
+    h.freeze();
+    h.criu_ready();
+    h.dump_fails();
+    h.stood();
+    ck_assert_text(h.wait(Nanos::from_s(9)).text(), "");
+    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "p:running undo");
+    ck_assert_text(h.undone().text(), "criu/disk");
+    h.criu_ready();
+    ck_assert_text(h.dump_fails().text(), "P:running stand");
+    h.stood();
+    ck_assert_text(h.wait(Nanos::from_s(100'000)).text(), "");
+}
+END_TEST
+
+START_TEST(a_word_in_the_middle_of_being_stopped_counts_when_it_stands) {
+    Host h;
+    h.running();
+    h.looked(queue);
+    h.freeze();
+    ck_assert_text(h.command(GuestVerb::resume).text(), "");
+    ck_assert_text(h.stood().text(), "p:running undo");
+    ck_assert_text(h.undone().text(), ">running");
+    h.freeze();
+    ck_assert_text(h.command(GuestVerb::kill).text(), "");
+    ck_assert_text(h.stood().text(), "finish-dump");
+    Host not_stopped;
+    not_stopped.running();
+    not_stopped.looked(queue);
+    not_stopped.freeze();
+    ck_assert_text(not_stopped.stood("no group").text(), "p:running >running(no group)");
+}
+END_TEST
+
+START_TEST(a_restart_finds_what_stands_and_what_does_not) {
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = found.held_by_dump = true;
+    GuestJob record;
+    record.key = unit::guests::key;
+    record.state = GuestState::running;
+    record.in_place = true;
+    Host h;
+    h.end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
+    h.command(GuestVerb::query);
+    ck_assert(h.told().in_place && h.told().state == GuestState::dumping);
+    found.held_by_dump = false;  // its daemon died before it had stopped the job
+    Host runs;
+    runs.end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
+    runs.command(GuestVerb::query);
+    ck_assert(!runs.told().in_place && runs.told().state == GuestState::running);
+}
+END_TEST
+
+START_TEST(an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_homes_do) {
+    OwnerPolicy policy;
+    policy.leave = Nanos::from_s(5);
+    Host h(policy);
+    h.running();
+    ck_assert_text(h.owner(false).text(), "X");
+    ck_assert_text(h.wait(Nanos::from_s(4)).text(), "");
+    ck_assert_text(h.wait(Nanos::from_s(1)).text(), "criu/disk");
+    h.criu_ready();
+    h.dump_fails();
+    h.stood();
+    ck_assert(h.told().in_place);
+    ck_assert_uint_eq(h.g.left().size(), 1);
+    ck_assert(h.g.left()[0].stands);
+    ck_assert_text(h.g.left()[0].why, queue);
+    // He is back before that: nobody is frozen for it.
+    Host back(policy);
+    back.running();
+    back.owner(false);
+    back.owner(true);
+    ck_assert_text(back.wait(Nanos::from_s(60)).text(), "");
+}
+END_TEST
+
+START_TEST(an_owner_may_have_what_stands_killed_after_a_bound) {
+    OwnerPolicy policy;
+    policy.kill = true;
+    policy.stand = Nanos::from_s(30);
+    Host h(policy);
+    h.running();
+    h.looked(queue);
+    h.freeze();
+    h.stood();
+    ck_assert_text(h.wait(Nanos::from_s(29)).text(), "");
+    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "finish-dump");
+    ck_assert(std::get<guest::Do>(h.out.back()).by_owner);
+    ck_assert_text(h.gone().text(), std::string("P:killed >killed(it could not leave, and the owner of this node has such jobs "
+                                                "killed after 30 s (") + queue + "))");
+    policy.kill = false;
+    Host stays(policy);
+    stays.running();
+    stays.looked(queue);
+    stays.freeze();
+    stays.stood();
+    ck_assert_text(stays.wait(Nanos::from_s(100'000)).text(), "");
+}
+END_TEST
+
+START_TEST(a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there) {
+    unit::Bench b;
+    b.running().suspend();
+    const auto* freeze = std::get_if<home::ToGuest>(&b.out.back());
+    ck_assert(freeze && freeze->command.verb == GuestVerb::freeze && freeze->command.or_stand);
+    b.now += Nanos::from_s(5);
+    b.in_place("n2", 1);
+    ck_assert_text(b.text(), "P");
+    ck_assert(b.job().phase == JobPhase::frozen && b.job().in_place);
+    ck_assert(b.reported() && b.reported()->in_place && b.reported()->cannot_move == "a queue is open");
+    ck_assert_int_eq(b.job().stats.run_time.ns, Nanos::from_s(5).ns);
+    b.now += Nanos::from_s(100);
+    ck_assert_text(b.run_on("n2").text(), "P resume n2.1");
+    ck_assert(b.reported()->stands);  // until its node says that it runs it is not paid for
+    b.event("n2", 1, GuestState::running);
+    ck_assert(b.job().phase == JobPhase::running && !b.job().in_place);
+    b.now += Nanos::from_s(3);
+    b.suspend();
+    b.in_place("n2", 1);
+    ck_assert_int_eq(b.job().stats.run_time.ns, Nanos::from_s(8).ns);
+    // An operator may have it try to move: then it is a job that runs.
+    ck_assert_text(b.run_on("n3").text(), "P prepare n3.2 prepare_dump n2.1");
+}
+END_TEST
+
+START_TEST(what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_image) {
+    unit::Bench b;
+    b.running().suspend().in_place("n2", 1);
+    unit::Bench again = b.again();
+    ck_assert_text(again.up("n2").text(), "query n2.1");
+    ck_assert_text(again.in_place("n2", 1).text(), "P");  // why it stands is told anew
+    ck_assert_text(again.in_place("n2", 1).text(), "");
+    ck_assert_text(again.event("n2", 1, GuestState::frozen).text(), "P");
+    ck_assert(again.job().phase == JobPhase::frozen && !again.job().in_place);
+    ck_assert_text(again.run_on("n3").text(), "P prepare n3.2");
+    // Its node has forgotten what it stands for: once more.
+    unit::Bench forgot = b.again();
+    ck_assert_text(forgot.event("n2", 1, GuestState::dumping, "its daemon ended").text(), "freeze n2.1");
+    // It ends where it stands.
+    unit::Bench cancelled = b.again();
+    ck_assert_text(cancelled.cancel().text(), "P kill n2.1");
+    cancelled.event("n2", 1, GuestState::killed);
+    ck_assert(cancelled.job().phase == JobPhase::finished && cancelled.job().cancelled);
+    unit::Bench gone = b.again();
+    gone.event("n2", 1, GuestState::unknown);
+    ck_assert(gone.job().phase == JobPhase::finished);
+    ck_assert_text(gone.job().why, "node n2 has lost it");
+}
+END_TEST
+
+START_TEST(who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_everybody_is_warned_once) {
+    const auto found = [](unit::Bench& b, const char* why) {
+        GuestEvent e;
+        e.id = unit::id;
+        e.epoch = {1};
+        e.state = GuestState::running;
+        e.cannot_move = why;
+        b.out.clear();
+        b.h.guest_event("n2", e, b.now, b.out);
+    };
+    const auto warnings = [](const unit::Bench& b) {
+        int n = 0;
+        for (const auto& o : b.out)
+            if (const auto* t = std::get_if<home::Tell>(&o)) n += t->what == home::Tell::What::warning;
+        return n;
+    };
+    const auto begin = [](bool must) {
+        unit::Bench b;
+        Submission s;
+        s.spec.argv = {"/bin/job"};
+        s.spec.must_migrate = must;
+        s.terms.max_price = Money::units(1);
+        ck_assert(b.h.submit(s, b.now, b.out).has_value());
+        b.run_on("n2").event("n2", 1, GuestState::running);
+        return b;
+    };
+    unit::Bench must = begin(true);
+    found(must, queue);
+    ck_assert_text(must.text(), "kill n2.1");
+    must.event("n2", 1, GuestState::killed);
+    ck_assert(must.job().phase == JobPhase::finished);
+    ck_assert_text(must.job().why, std::string("refused, as it must be able to move (--must-migrate): ") + queue);
+    unit::Bench later = begin(true);
+    later.now += Nanos::from_s(60);
+    found(later, queue);
+    ck_assert_text(later.text(), "");
+    ck_assert_int_eq(warnings(later), 1);
+    unit::Bench may = begin(false);
+    found(may, queue);
+    ck_assert_int_eq(warnings(may), 1);
+    found(may, "");
+    found(may, queue);
+    ck_assert_int_eq(warnings(may), 0);
+}
+END_TEST
+
+START_TEST(a_job_that_does_not_say_its_memory_gets_the_default_and_that_is_known) {
+    Home::Limits limits;
+    limits.memory_default_mb = 512;
+    Home h("n1", limits);
+    home::Outputs out;
+    Submission s;
+    s.spec.argv = {"/bin/job"};
+    s.terms.max_price = Money::units(1);
+    const auto id = h.submit(s, {}, out);
+    ck_assert(id && h.find(*id)->terms.memory_mb == 512 && h.find(*id)->terms.memory_by_default);
+    JobTerms terms = h.find(*id)->terms;
+    terms.max_price = Money::units(2);
+    ck_assert(h.change(*id, terms, {}, out).has_value());
+    ck_assert(h.find(*id)->terms.memory_by_default);
+    s.terms.memory_mb = 64;
+    const auto other = h.submit(s, {}, out);
+    ck_assert(other && h.find(*other)->terms.memory_mb == 64 && !h.find(*other)->terms.memory_by_default);
+}
+END_TEST
+
+// ------------------------------------------------------------------------------------------------------ the market
+
+namespace {
+constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
+}  // namespace
+
+START_TEST(a_better_bid_stops_an_immovable_job_where_it_is_and_it_goes_on_when_that_has_ended) {
+    market::World w;
+    w.add_node("n1", 100, 1);
+    w.add_node("n2", 300, 1000);  // fast, and too dear for it
+    w.run_for(s(4));
+    const JobId low = w.submit("n1", 2);
+    w.run_for(s(1));
+    w.becomes_immovable(low, queue);
+    w.run_for(s(10));
+    ck_assert_text(w.where(low), "n1");
+    const JobId high = w.submit("n1", 500, s(20));
+    w.run_for(s(1));
+    ck_assert_text(w.where(high), "n1");
+    ck_assert_text(w.comment(low), std::string("stopped on n1 (") + queue + "); displaced by job n1.2 at 500; 501 would win it back");
+    ck_assert_int_eq(w.orders.size(), 3);  // run, suspend, run: no flapping
+    const Money cost = w.cost(low);
+    w.run_for(s(10));
+    ck_assert(w.cost(low) == cost);
+    ck_assert_int_eq(w.orders.size(), 3);
+    w.run_for(s(20));
+    ck_assert_text(w.where(low), "n1");
+    ck_assert_int_eq(w.orders.size(), 4);
+}
+END_TEST
+
+START_TEST(an_immovable_job_is_not_planned_to_move_and_who_bids_more_goes_elsewhere) {
+    market::World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId low = w.submit("n1", 50);
+    w.run_for(s(1));
+    w.becomes_immovable(low, queue);
+    w.add_node("n2", 300, 1);  // it would go there
+    w.run_for(s(5));
+    ck_assert_text(w.where(low), "n1");
+    const JobId high = w.submit("n1", 60);
+    w.run_for(s(2));
+    ck_assert_text(w.where(high), "n2");
+    ck_assert_text(w.where(low), "n1");
+    // A lesser one does not throw it out of where it cannot leave.
+    const JobId least = w.submit("n1", 40);
+    w.run_for(s(2));
+    ck_assert_text(w.where(least), "waiting");
+    ck_assert_text(w.where(low), "n1");
+    ck_assert_text(w.comment(low), w.market->find(low)->comment);
+    ck_assert_int_eq(w.jobs[low].report.stats.migrations, 0);
+}
+END_TEST
+
+START_TEST(the_memory_of_an_immovable_job_is_nobodys_and_who_waits_for_it_is_told) {
+    market::World w;
+    w.add_node("n1", 100, 1, 2, 1000);
+    w.run_for(s(4));
+    const JobId low = w.submit("n1", 2, Nanos::never(), 1, 700);
+    w.run_for(s(1));
+    w.becomes_immovable(low, queue);
+    const JobId big = w.submit("n1", 500, Nanos::never(), 1, 600);
+    w.run_for(s(10));
+    ck_assert_text(w.where(big), "waiting");
+    ck_assert_text(w.comment(big), "waits for memory on n1: job n1.1 cannot move, and holds 700 MB there");
+    ck_assert_text(w.where(low), "n1");  // stopped it would give nobody anything
+    const JobId small = w.submit("n1", 500, s(30), 2, 300);
+    w.run_for(s(2));
+    ck_assert_text(w.where(small), "n1");
+    ck_assert_text(w.where(low), "frozen");
+    w.run_for(s(40));
+    ck_assert_text(w.where(low), "n1");
+    ck_assert_int_eq(w.orders.size(), 4);
+}
+END_TEST
+
+START_TEST(an_owner_who_leaves_has_immovable_jobs_stopped_and_going_on_when_he_is_back) {
+    market::World w;
+    w.add_node("n1", 100, 1);
+    w.add_node("n2", 100, 1);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 50);
+    w.run_for(s(1));
+    const NodeName at = w.where(a);
+    w.becomes_immovable(a, queue);
+    ProviderReport p = w.providers[at];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(5));
+    ck_assert(w.jobs[a].report.in_place);
+    ck_assert_text(w.comment(a), "stopped on " + at + " (" + queue + "); goes on when " + at + " takes jobs again");
+    const auto orders = w.orders.size();
+    w.restart();  // and a market that was started again knows it
+    w.connect("n1");
+    w.connect("n2");
+    w.run_for(s(10));
+    ck_assert_int_eq(w.orders.size(), orders);
+    p.on_market = true;
+    w.set_provider(p);
+    w.run_for(s(5));
+    ck_assert_text(w.where(a), at);
+}
+END_TEST
+
+START_TEST(a_freeze_by_the_operator_that_fails_does_not_show_as_done) {
+    market::World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId id = w.submit("n1", 50);
+    w.run_for(s(1));
+    w.refuse = [](const Order& o) -> std::optional<OrderFailed> {
+        if (o.kind != Order::Kind::suspend) return std::nullopt;
+        return OrderFailed{o.id, o.seq, "n1", "no room"};
+    };
+    bool tried_again = false;
+    w.after_step = [&] {
+        if (w.phase(id) == JobPhase::frozen) return;
+        ck_assert_msg(!w.comment(id).starts_with("held frozen"), "%s", w.comment(id).c_str());
+        tried_again = tried_again || w.comment(id) == "runs on n1, and is to be frozen and held by the operator";
+    };
+    ck_assert(w.market->freeze(id, true, 0).has_value());
+    w.run_for(s(10));
+    ck_assert(tried_again);
+    ck_assert_text(w.where(id), "n1");
+    w.refuse = nullptr;
+    w.after_step = nullptr;
+    w.run_for(s(600));
+    ck_assert_text(w.comment(id), "held frozen by the operator");
+}
+END_TEST
+
+UNIT_SUITE(owner, a_freeze_by_the_operator_that_fails_does_not_show_as_done, what_fails_to_move_twice_for_the_same_reason_is_known_as_immovable,
+           a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_go_on,
+           what_a_look_finds_is_stopped_at_once_and_tried_again_when_the_reason_is_gone,
+           what_stands_after_one_failed_dump_is_tried_once_more_and_no_more_after_the_second,
+           a_word_in_the_middle_of_being_stopped_counts_when_it_stands, a_restart_finds_what_stands_and_what_does_not,
+           an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_homes_do,
+           an_owner_may_have_what_stands_killed_after_a_bound, a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there,
+           what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_image,
+           who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_everybody_is_warned_once,
+           a_job_that_does_not_say_its_memory_gets_the_default_and_that_is_known,
+           a_better_bid_stops_an_immovable_job_where_it_is_and_it_goes_on_when_that_has_ended,
+           an_immovable_job_is_not_planned_to_move_and_who_bids_more_goes_elsewhere,
+           the_memory_of_an_immovable_job_is_nobodys_and_who_waits_for_it_is_told,
+           an_owner_who_leaves_has_immovable_jobs_stopped_and_going_on_when_he_is_back);
