@@ -114,6 +114,7 @@ void SharedImage::look() {
             read_entries(pagemaps_[block.processes[i]].get(), block.start, &to[i * SharedPages::block_pages]);
     };
     read(entries_);
+    if (!SharedPages::any_shared(entries_)) return pages_.take({});
     read(again_);
     for (size_t i = 0; i < entries_.size(); ++i)
         if (((entries_[i] ^ again_[i]) & pagemap::identity) != 0) entries_[i] = 0;

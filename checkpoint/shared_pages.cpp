@@ -48,8 +48,7 @@ bool SharedPages::next() {
             if (p.old.entries[p.index].start + p.done * page_bytes < block_.start + block_bytes)
                 block_.processes.push_back(i);
         }
-        has_.assign(block_.processes.size() * block_pages, Has::nothing);
-        old_page_.resize(has_.size());
+        pieces_.clear();
         for (size_t place = 0; place < block_.processes.size(); ++place) hold(place);
         if (block_.processes.size() > 1) return true;
         take({});
@@ -67,11 +66,7 @@ void SharedPages::hold(size_t place) {
         if (at >= end) return;
         const uint64_t pages = (std::min(end, end_of(e)) - at) / page_bytes;
         const bool present = (e.flags & pagemap_present) != 0;
-        for (uint64_t i = 0; i < pages; ++i) {
-            const size_t where = place * block_pages + (at - block_.start) / page_bytes + i;
-            has_[where] = present ? Has::present : Has::left_out;
-            old_page_[where] = p.present + i;
-        }
+        pieces_.push_back({place, at, pages, present, p.present});
         if (present) p.present += pages;
         if ((p.done += pages) < e.pages) return;
         ++p.index;
@@ -79,7 +74,38 @@ void SharedPages::hold(size_t place) {
     }
 }
 
+bool SharedPages::any_shared(const std::vector<uint64_t>& entries) {
+    return std::any_of(entries.begin(), entries.end(), may_be_shared);
+}
+
+// Nothing is shared: the processes have nothing to do with each other.
+void SharedPages::take_apart() {
+    for (const Piece& piece : pieces_) {
+        const size_t index = block_.processes[piece.place];
+        if (!piece.present) {
+            add_lazy(processes_[index], piece.start, piece.pages);
+            continue;
+        }
+        add_present(processes_[index], piece.start, piece.pages, file_pages_);
+        add_run({index, true, piece.start, piece.pages, piece.old_page});
+    }
+}
+
+void SharedPages::spread() {
+    has_.assign(block_.processes.size() * block_pages, Has::nothing);
+    old_page_.resize(has_.size());
+    for (const Piece& piece : pieces_) {
+        const size_t where = piece.place * block_pages + (piece.start - block_.start) / page_bytes;
+        for (uint64_t i = 0; i < piece.pages; ++i) {
+            has_[where + i] = piece.present ? Has::present : Has::left_out;
+            old_page_[where + i] = piece.old_page + i;
+        }
+    }
+}
+
 void SharedPages::take(const std::vector<uint64_t>& entries) {
+    if (entries.empty()) return take_apart();
+    spread();
     fates_.assign(block_.processes.size(), {});
     uint64_t first = 0;  // from here on all pages have had the same fates
     for (uint64_t page = 0; page < block_pages; ++page) {
@@ -101,7 +127,7 @@ void SharedPages::decide(uint64_t page, const std::vector<uint64_t>& entries) {
         const size_t where = place * block_pages + page;
         fates_[place] = {has_[where], place};
         if (has_[where] != Has::present) fates_[place].leader = 0;
-        if (has_[where] != Has::nothing && !entries.empty() && may_be_shared(entries[where]))
+        if (has_[where] != Has::nothing && may_be_shared(entries[where]))
             same_.emplace_back(entries[where] & pagemap::identity, place);
     }
     std::sort(same_.begin(), same_.end());
@@ -135,14 +161,14 @@ void SharedPages::emit(uint64_t first, uint64_t end) {
 }
 
 void SharedPages::add_run(const Run& run) {
-    ++file_pages_;
+    file_pages_ += run.pages;
     if (!runs_.empty()) {
         Run& last = runs_.back();
         const bool goes_on = last.process == run.process && last.present == run.present &&
                              last.start + last.pages * page_bytes == run.start &&
                              (!run.present || last.old_page + last.pages == run.old_page);
         if (goes_on) {
-            ++last.pages;
+            last.pages += run.pages;
             return;
         }
     }

@@ -45,8 +45,10 @@ class SharedPages {
     bool next();
     const Block& block() const { return block_; }
     // entries[i * block_pages + n]: of /proc/PID/pagemap, of page n of the block, as block().processes[i] has it. 0:
-    // taken for not shared.
+    // taken for not shared. Empty: nothing is shared in this block.
     void take(const std::vector<uint64_t>& entries);
+    // Whether any of such entries may be of a page that is shared.
+    static bool any_shared(const std::vector<uint64_t>& entries);
 
     // After the last block. Pages that several processes left out and now have in common: if there are none, the image
     // is best left as it is.
@@ -65,6 +67,13 @@ class SharedPages {
         std::vector<PagemapImage::Entry> entries;  // new
         uint64_t file_page = 0;                    // behind its last page in the common file
     };
+    // What a process has in the block, in a row.
+    struct Piece {
+        size_t place = 0;  // of the process in the block
+        uint64_t start = 0, pages = 0;
+        bool present = false;
+        uint64_t old_page = 0;  // of what is present
+    };
     enum class Has : uint8_t { nothing, left_out, present };
     // What becomes of a page of one process.
     struct Fate {
@@ -75,6 +84,8 @@ class SharedPages {
 
     uint64_t start_of_next() const;
     void hold(size_t place);
+    void take_apart();
+    void spread();
     void decide(uint64_t page, const std::vector<uint64_t>& entries);
     void emit(uint64_t first, uint64_t end);
     void add_run(const Run& run);
@@ -83,6 +94,7 @@ class SharedPages {
 
     std::vector<Process> processes_;
     Block block_;
+    std::vector<Piece> pieces_;       // of the block
     std::vector<Has> has_;            // of each page, by place in the block and page
     std::vector<uint64_t> old_page_;  // of what is present, the same way
     std::vector<Fate> fates_, before_;

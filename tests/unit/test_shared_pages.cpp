@@ -95,7 +95,7 @@ void look_at_all(const Job& job, SharedPages& shared) {
         for (size_t i = 0; i < block.processes.size(); ++i)
             for (uint64_t n = 0; n < SharedPages::block_pages; ++n)
                 entries[i * SharedPages::block_pages + n] = entry_of(job, block.processes[i], block.start / page_bytes + n);
-        shared.take(entries);
+        shared.take(SharedPages::any_shared(entries) ? entries : std::vector<uint64_t>{});
     }
 }
 
