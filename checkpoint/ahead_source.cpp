@@ -39,6 +39,10 @@ size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
     const ssize_t n = ::pread(pagemap, to, count * sizeof *to, static_cast<off_t>(address / page_bytes * sizeof *to));
     return n > 0 ? static_cast<size_t>(n) / sizeof *to : 0;
 }
+
+// What several processes share goes with the image, each page once; to pin it for reading would make a copy of it. The
+// like of a page in swap, of which the kernel does not tell.
+bool goes_ahead(uint64_t entry) { return pagemap::has_page(entry) && pagemap::is_exclusive(entry); }
 }  // namespace
 
 AheadSource::AheadSource() : piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
@@ -96,7 +100,7 @@ Status AheadSource::look_at(Process& process) const {
             const size_t got = read_entries(process.pagemap.get(), at, entries.data(), want);
             if (got == 0) break;
             for (size_t i = 0; i < got; ++i)
-                if (pagemap::has_page(entries[i])) pages.push_back({at + i * page_bytes, entries[i]});
+                if (goes_ahead(entries[i])) pages.push_back({at + i * page_bytes, entries[i]});
             at += got * page_bytes;
         }
     }
@@ -139,7 +143,7 @@ void AheadSource::add(pid_t inside, Process& process, uint64_t pages_max) {
     const auto unchanged = [&](size_t count) {
         const size_t got = read_entries(process.pagemap.get(), start, entries, count);
         for (size_t i = 0; i < got; ++i)
-            if (!process.pages.unchanged(start + i * page_bytes, entries[i])) return i;
+            if (!goes_ahead(entries[i]) || !process.pages.unchanged(start + i * page_bytes, entries[i])) return i;
         return got;
     };
     while (run < pages_max && process.next + run < process.left.size() &&

@@ -10,6 +10,8 @@
 #include <charconv>
 #include <string>
 
+#include "checkpoint/sent_pages.hpp"
+
 namespace souk {
 
 Result<std::vector<PageRange>> lazy_ranges(int image_directory) {
@@ -46,32 +48,73 @@ std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids) {
     return inside;
 }
 
+namespace {
+std::string proc(pid_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+
+bool has_merged_pages(pid_t pid) {
+    const auto pages = read_file(AT_FDCWD, proc(pid, "ksm_merging_pages"));  // none: a kernel without KSM
+    return pages && !pages->empty() && pages->front() != '0';
+}
+
+tl::unexpected<Error> unreadable(pid_t pid, int code) {
+    return fail_errno("read the memory of process " + std::to_string(pid), code);
+}
+}  // namespace
+
 Result<FrozenMemory> FrozenMemory::open(const std::vector<PageRange>& ranges, const std::map<pid_t, pid_t>& pids) {
     FrozenMemory memory;
     for (const PageRange& r : ranges) {
+        if (memory.has(r.pid)) continue;
         const auto known = pids.find(r.pid);
         if (known == pids.end()) return fail("process " + std::to_string(r.pid) + " of the image is not there");
-        memory.processes_[r.pid].pid = known->second;
+        Process& process = memory.processes_[r.pid];
+        process.pid = known->second;
+        process.may_share = pids.size() > 1 || has_merged_pages(process.pid);
     }
     return memory;
 }
 
+// How many pages from there on are all exclusive, or all not.
+Result<uint64_t> FrozenMemory::exclusive_pages(Process& process, uint64_t from, uint64_t pages, bool& exclusive) {
+    constexpr uint64_t entries_max = 64;
+    exclusive = true;
+    if (!process.may_share) return pages;
+    if (!process.pagemap) {
+        TRY_ASSIGN(process.pagemap, open_at(AT_FDCWD, proc(process.pid, "pagemap"), O_RDONLY));
+    }
+    uint64_t entries[entries_max];
+    const auto at = static_cast<off_t>(from / page_bytes * sizeof entries[0]);
+    const ssize_t n = ::pread(process.pagemap.get(), entries, std::min(pages, entries_max) * sizeof entries[0], at);
+    if (n <= 0) return unreadable(process.pid, n < 0 ? errno : ESRCH);
+    const uint64_t got = static_cast<uint64_t>(n) / sizeof entries[0];
+    exclusive = pagemap::is_exclusive(entries[0]);
+    uint64_t run = 1;
+    while (run < got && pagemap::is_exclusive(entries[run]) == exclusive) ++run;
+    return run;
+}
+
 Status FrozenMemory::read(const PageRange& range, char* to) {
     Process& process = processes_.at(range.pid);
-    const uint64_t from = range.start;
     const size_t bytes = range.pages * page_bytes;
     for (size_t got = 0; got < bytes;) {
-        // An address of another process. NOLINTNEXTLINE(performance-no-int-to-ptr)
-        iovec there{reinterpret_cast<void*>(from + got), bytes - got}, here{to + got, bytes - got};
-        ssize_t n = ::process_vm_readv(process.pid, &here, 1, &there, 1, 0);
+        const uint64_t from = range.start + got;
+        bool exclusive = true;
+        TRY_ASSIGN(const uint64_t run, exclusive_pages(process, from, (bytes - got) / page_bytes, exclusive));
+        size_t part = run * page_bytes;
+        ssize_t n = -1;
+        if (exclusive) {
+            // An address of another process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+            iovec there{reinterpret_cast<void*>(from), part}, here{to + got, part};
+            n = ::process_vm_readv(process.pid, &here, 1, &there, 1, 0);
+            if (n < 0 && errno != EFAULT) return unreadable(process.pid, errno);
+            part = page_bytes;  // memory that the job itself may not read (PROT_NONE): page by page, as a debugger does
+        }
         if (n <= 0) {
-            if (n < 0 && errno != EFAULT) return fail_errno("read the memory of process " + std::to_string(process.pid), errno);
-            // Memory that the job itself may not read (PROT_NONE) is read page by page, as a debugger does.
             if (!process.memory) {
-                TRY_ASSIGN(process.memory, open_at(AT_FDCWD, "/proc/" + std::to_string(process.pid) + "/mem", O_RDONLY));
+                TRY_ASSIGN(process.memory, open_at(AT_FDCWD, proc(process.pid, "mem"), O_RDONLY));
             }
-            n = ::pread(process.memory.get(), to + got, page_bytes, static_cast<off_t>(from + got));
-            if (n <= 0) return fail_errno("read the memory of process " + std::to_string(process.pid), n < 0 ? errno : ESRCH);
+            n = ::pread(process.memory.get(), to + got, part, static_cast<off_t>(from));
+            if (n <= 0) return unreadable(process.pid, n < 0 ? errno : ESRCH);
         }
         got += static_cast<size_t>(n);
     }

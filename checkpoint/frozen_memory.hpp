@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrozenMemory: reads the memory of processes that stand frozen, by their pids inside their capsule.
+// FrozenMemory: reads the memory of processes that stand frozen, by their pids inside their capsule, and leaves it as it
+// is. process_vm_readv(2) pins the pages, for which the kernel first makes a copy of what several processes share
+// copy-on-write, or KSM has merged (FAULT_FLAG_UNSHARE, from Linux 5.19 on): the job would grow. /proc/PID/mem does not,
+// at half the speed. So of a job that may share memory, what no other process maps is read the one way, the rest the other.
 //
 // Owner: whoever takes pages out of a job (PageSource, PageFileWriter). What fails: a process that is gone (ESRCH).
 #pragma once
@@ -29,8 +32,11 @@ class FrozenMemory {
   private:
     struct Process {
         pid_t pid = 0;  // here
-        Fd memory;      // /proc/PID/mem, for what process_vm_readv may not read
+        bool may_share = false;
+        Fd memory;   // /proc/PID/mem, opened when needed
+        Fd pagemap;  // the same, if it may share
     };
+    static Result<uint64_t> exclusive_pages(Process& process, uint64_t from, uint64_t pages, bool& exclusive);
     std::map<pid_t, Process> processes_;  // by pid inside
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "checkpoint/criu_fields.hpp"
 #include "checkpoint/images.hpp"
 #include "kernel/base/little_endian.hpp"
 
@@ -16,33 +15,6 @@ bool valid(const PageRange& r) {
     return r.start % page_bytes == 0 && r.start < address_max && r.pages <= (address_max - r.start) / page_bytes;
 }
 }  // namespace
-
-Result<std::vector<PageRange>> lazy_ranges_of(std::string_view image, pid_t pid) {
-    constexpr uint32_t pagemap_magic = 0x56084025, lazy = 2, present = 4;
-    enum { vaddr = 1, compat_nr_pages = 2, flags = 4, nr_pages = 5 };
-    const auto bad = [] { return fail("a pagemap of CRIU that is damaged"); };
-    std::vector<PageRange> found;
-    if (image.size() < 8 || criu_u32(image, 0) != criu_common_magic || criu_u32(image, 4) != pagemap_magic) return bad();
-    bool head = true;
-    for (size_t at = 8; at < image.size();) {
-        if (image.size() - at < 4) return bad();
-        const uint32_t length = criu_u32(image, at);
-        at += 4;
-        if (length > image.size() - at) return bad();
-        uint64_t values[6] = {};
-        CriuFields f(image.substr(at, length));
-        while (f.next())
-            if (f.number < 6) values[f.number] = f.value;
-        if (!f.good) return bad();
-        at += length;
-        if (std::exchange(head, false)) continue;  // the number of the file with its pages
-        if ((values[flags] & lazy) == 0 || (values[flags] & present) != 0) continue;
-        const PageRange r{pid, values[vaddr], values[nr_pages] != 0 ? values[nr_pages] : values[compat_nr_pages]};
-        if (!valid(r) || r.pages == 0) return bad();
-        found.push_back(r);
-    }
-    return found;
-}
 
 uint64_t MissingPages::bytes() const {
     uint64_t sum = 0;

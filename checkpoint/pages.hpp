@@ -17,14 +17,11 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/pagemap_image.hpp"
 #include "kernel/base/pages.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk {
-
-// The ranges of one pagemap-PID.img that CRIU left to be fetched. Format: CRIU images/pagemap.proto. An error if it is
-// no such image.
-Result<std::vector<PageRange>> lazy_ranges_of(std::string_view pagemap_image, pid_t pid);
 
 // The addresses of one address space whose pages have not come yet, in bytes, multiples of page_bytes.
 class MissingPages {

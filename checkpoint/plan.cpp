@@ -50,19 +50,23 @@ uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const Dir
 
 MovePlan plan_move(const MoveFacts& f) {
     const double link = f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
-    const auto bytes = static_cast<double>(f.memory_bytes);
+    const uint64_t image_bytes = std::max(f.image_bytes, f.memory_bytes);
+    const uint64_t shared_bytes = std::min(f.shared_bytes, f.memory_bytes), lazy_bytes = f.memory_bytes - shared_bytes;
+    const auto image = static_cast<double>(image_bytes), shared = static_cast<double>(shared_bytes);
+    const auto bytes = static_cast<double>(lazy_bytes);  // what goes past the image, where it may
     const double sending = bytes / link * 1e9;
     const int64_t more_processes = std::max(f.processes - 1, 0), more_threads = std::max(f.threads - f.processes, 0);
     const Nanos objects = move_cost::base + Nanos{move_cost::per_process.ns * more_processes} +
                           Nanos{move_cost::per_thread.ns * more_threads};
-    const Nanos copied = objects + span(bytes * move_cost::image_ns_per_byte + sending);
+    const double image_ns_per_byte = move_cost::image_ns_per_byte + 1e9 / link;
+    const Nanos copied = objects + span(image * image_ns_per_byte);
     const double table = static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
-    const Nanos mapped =
-        objects + span(bytes * move_cost::lazy_ns_per_byte + table * move_cost::lazy_ns_per_table_byte);
+    const Nanos mapped = objects + span(shared * image_ns_per_byte + bytes * move_cost::lazy_ns_per_byte +
+                                        table * move_cost::lazy_ns_per_table_byte);
     const Nanos whole = mapped + span(sending);
     // With its memory sent ahead: looked at, the rest brought, all put in place.
     const double left = f.ahead   ? static_cast<double>(f.ahead->left_bytes)
-                        : f.dirty ? static_cast<double>(expected_left(f.memory_bytes, link, *f.dirty))
+                        : f.dirty ? static_cast<double>(expected_left(lazy_bytes, link, *f.dirty))
                                   : bytes * ahead_left_share;
     const double ahead_link = f.ahead && f.ahead->link_bytes_per_s > 0 ? f.ahead->link_bytes_per_s : link;
     const Nanos looked = mapped + span(bytes * move_cost::look_ns_per_byte);
@@ -75,7 +79,7 @@ MovePlan plan_move(const MoveFacts& f) {
     };
     if (!f.pages_possible)
         return planned(MoveForm::stop_and_copy, copied, copied, "pages cannot be sent by themselves here");
-    if (f.memory_bytes < pages_from_bytes) return planned(MoveForm::stop_and_copy, copied, copied, "it is small");
+    if (image_bytes < pages_from_bytes) return planned(MoveForm::stop_and_copy, copied, copied, "it is small");
     if (f.ahead) {
         MovePlan plan = after_rounds(f.ahead->took, false);
         plan.forecast.ahead_bytes = f.ahead->bytes;
@@ -103,8 +107,9 @@ MovePlan plan_move(const MoveFacts& f) {
 }
 
 uint64_t dump_room_bytes(const MoveFacts& f, MoveForm form) {
-    if (form == MoveForm::stop_and_copy) return f.memory_bytes;
-    return static_cast<uint64_t>(static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte);
+    if (form == MoveForm::stop_and_copy) return std::max(f.image_bytes, f.memory_bytes);
+    const double table = static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
+    return static_cast<uint64_t>(table) + f.shared_bytes;
 }
 
 }  // namespace souk

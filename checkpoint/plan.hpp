@@ -38,7 +38,9 @@ struct DirtyFacts {
 };
 
 struct MoveFacts {
-    uint64_t memory_bytes = 0;    // resident, of all processes
+    uint64_t memory_bytes = 0;    // resident, of all processes, what several of them share once
+    uint64_t shared_bytes = 0;    // of it, what several share copy-on-write: it goes with the image
+    uint64_t image_bytes = 0;     // what CRIU would write: what several share for each of them; less than memory_bytes: the same
     uint64_t reserved_bytes = 0;  // address space, of all processes
     int processes = 1;
     int threads = 1;                  // of all processes
@@ -105,7 +107,7 @@ bool another_round(const RoundFacts& facts);
 uint64_t dirty_rate(uint64_t bytes, Nanos within);
 // What rounds would leave of that much memory for the stop.
 uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const DirtyFacts& dirty);
-// Memory that the dump takes in the directory for images, or beside it.
+// Memory that the dump takes in the directory for images, or beside it. What is shared goes there in any form.
 uint64_t dump_room_bytes(const MoveFacts& facts, MoveForm form);
 
 }  // namespace souk

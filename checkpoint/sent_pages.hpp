@@ -35,9 +35,11 @@ Result<ProcessMaps> parse_maps(std::string_view maps);
 // An entry of /proc/PID/pagemap.
 namespace pagemap {
 inline constexpr uint64_t frame = (uint64_t{1} << 55) - 1;  // number of the page, or type and place in swap
-inline constexpr uint64_t soft_dirty = uint64_t{1} << 55, of_file = uint64_t{1} << 61, swapped = uint64_t{1} << 62;
+inline constexpr uint64_t soft_dirty = uint64_t{1} << 55, exclusive = uint64_t{1} << 56, of_file = uint64_t{1} << 61, swapped = uint64_t{1} << 62;
 inline constexpr uint64_t present = uint64_t{1} << 63;
 inline constexpr uint64_t identity = frame | of_file | swapped | present;
+// What no other process maps, nor this one twice: to pin it for reading, as process_vm_readv(2) does, makes no copy of it.
+inline bool is_exclusive(uint64_t entry) { return (entry & exclusive) != 0; }
 inline bool has_page(uint64_t entry) { return (entry & (present | swapped)) != 0; }
 }  // namespace pagemap
 

@@ -22,6 +22,7 @@
 #include "checkpoint/page_file.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/plan.hpp"
+#include "checkpoint/shared_image.hpp"
 #include "kernel/sys/capsule.hpp"
 #include "kernel/sys/capsule_client.hpp"
 #include "kernel/sys/cgroup.hpp"
@@ -232,7 +233,12 @@ class Cell {
     void mark_lapsed(bool lapsed);
     bool let_group_run();
     Result<MoveFacts> move_facts(double link_bytes_per_s) const;
+    void count_shared(MoveFacts& facts) const;
     Status plan_dump(double link_bytes_per_s);
+    void share_pages();
+    void share_more();
+    void pages_are_shared();
+    void end_sharing();
     std::optional<AheadFacts> ahead_facts() const;
     Status list_ahead();
     void tell_froze();
@@ -327,6 +333,8 @@ class Cell {
     MoveForecast forecast_;
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;
+    std::unique_ptr<SharedImage> sharing_;       // of a dump, before anything reads its lazy ranges
+    Timer share_timer_;
     std::unique_ptr<PageFileWrite> page_write_;  // of a freeze to disk
     std::set<dev_t> network_devices_;            // where this job's files may be seen by other machines
     struct Flush {

@@ -150,6 +150,7 @@ void Cell::close_criu() {
     criu_watch_.close();
     limit_.cancel();
     criu_ = CriuSession();
+    end_sharing();
     page_write_.reset();
     flush_.reset();
     drop_ahead();
@@ -264,6 +265,7 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
         facts.reserved_bytes += p.reserved_bytes;
         facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     }
+    if (facts.processes > 1) count_shared(facts);
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
     facts.pages_possible = site_.pages_possible && !locked && again_ != Again::with_all_memory && job_group_ && job_group_->entry().v2 >= 0;
@@ -348,6 +350,11 @@ void Cell::held_after_dump() {
         again_ = Again::with_all_memory;
         return undo_dump();
     }
+    share_pages();
+}
+
+void Cell::pages_are_shared() {
+    sharing_.reset();
     if (auto listed = list_ahead(); !listed) {
         dump_trouble_ = listed.error().message;
         return undo_dump();
@@ -412,6 +419,7 @@ void Cell::undo_dump() {
     }
     undoing_ = true;
     awaited_ = false;
+    end_sharing();
     page_write_.reset();
     flush_.reset();
     if (client_) (void)client_.undrain();

@@ -6,10 +6,53 @@
 
 #include "agentd/daemon/cell.hpp"
 #include "checkpoint/page_source.hpp"
+#include "checkpoint/resident.hpp"
 
 namespace souk {
 namespace {
 constexpr uint64_t acknowledge_bytes = 256 * 1024;
+}
+
+// Resident memory of each process alone says nothing of what they share. Where the kernel does not tell, it counts for each.
+void Cell::count_shared(MoveFacts& facts) const {
+    const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
+    const auto resident = pids ? resident_of(*pids) : Result<Resident>(tl::unexpected(pids.error()));
+    if (!resident) return;
+    facts.memory_bytes = resident->proportional;
+    facts.shared_bytes = resident->shared_max();
+    facts.image_bytes = resident->anonymous + resident->proportional - resident->anonymous_proportional;
+}
+
+// The job stands frozen and dumped. What its processes share goes with the image, in slices on the loop, which serves others
+// meanwhile; then pages_are_shared. One process alone shares nothing.
+void Cell::share_pages() {
+    if (form_ == MoveForm::stop_and_copy) return pages_are_shared();
+    const auto start = [&]() -> Status {
+        TRY_ASSIGN(const auto pids, job_group_->pids());
+        if (pids.size() < 2) return {};
+        TRY_ASSIGN(sharing_, SharedImage::open(image_fd_.get(), pids_inside(pids)));
+        return {};
+    };
+    if (auto started = start(); !started) {
+        dump_trouble_ = started.error().message;
+        return undo_dump();
+    }
+    sharing_ ? share_more() : pages_are_shared();
+}
+
+void Cell::share_more() {
+    const auto more = sharing_->step();
+    if (!more) {
+        dump_trouble_ = more.error().message;
+        return undo_dump();
+    }
+    if (!*more) return pages_are_shared();
+    share_timer_ = site_.loop->after(Nanos{}, [this] { share_more(); });
+}
+
+void Cell::end_sharing() {
+    share_timer_.cancel();
+    sharing_.reset();
 }
 
 Result<std::unique_ptr<PageSource>> Cell::pages(Epoch to) const {

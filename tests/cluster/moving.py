@@ -43,7 +43,7 @@ def check_ended(market, job):
     """Its input ends, and so it ends well, moved as often as it should be."""
     job.process.stdin.close()
     assert job.wait(90) == 0, job.told
-    assert not job.told
+    assert not job.told, "\n".join(job.told)
     check_moved(market, job.id, MOVES or 4)
     return bytes(job.out).decode().splitlines()
 

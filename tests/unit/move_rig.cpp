@@ -8,6 +8,7 @@
 
 #include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_source.hpp"
+#include "checkpoint/shared_image.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {
@@ -195,9 +196,17 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
     ck_assert_int_eq(*rig->drained, 0);
     ck_assert(arm_expired_timerfds(images.fd.get()).has_value());
 
+    const auto pids = pids_inside(processes_of(rig->capsule));
+    auto sharing = SharedImage::open(images.fd.get(), pids);
+    ck_assert_msg(sharing.has_value(), "%s", sharing ? "" : sharing.error().message.c_str());
+    for (bool more = true; more;) {
+        const auto step = (*sharing)->step();
+        ck_assert_msg(step.has_value(), "%s", step ? "" : step.error().message.c_str());
+        more = *step;
+    }
     const auto ranges = lazy_ranges(images.fd.get());
     ck_assert(ranges.has_value());
-    auto source = PageSource::open(*ranges, pids_inside(processes_of(rig->capsule)));
+    auto source = PageSource::open(*ranges, pids);
     ck_assert_msg(source.has_value(), "%s", source ? "" : source.error().message.c_str());
     auto sink = PageSink::open(images.fd.get(), *ranges);
     ck_assert_msg(sink.has_value(), "%s", sink ? "" : sink.error().message.c_str());

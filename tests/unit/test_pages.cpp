@@ -313,6 +313,20 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
         sparse.reserved_bytes = uint64_t{1} << 30;
         ck_assert(plan_move(sparse).forecast.form != MoveForm::stop_and_copy);
     }
+    // What processes share goes with the image in any form, and makes that one bigger which has it for each of them.
+    MoveFacts family;
+    family.pages_possible = family.post_copy_possible = true;
+    family.memory_bytes = 120 << 20;
+    const MoveForecast apart = plan_move(family).forecast;
+    family.shared_bytes = 100 << 20;
+    family.image_bytes = 520 << 20;
+    const MoveForecast together = plan_move(family).forecast;
+    ck_assert(together.form != MoveForm::stop_and_copy && together.pause > apart.pause);
+    ck_assert_uint_eq(dump_room_bytes(family, MoveForm::stop_and_copy), uint64_t{520} << 20);
+    ck_assert_uint_eq(dump_room_bytes(family, MoveForm::post_copy), uint64_t{100} << 20);
+    family.memory_bytes = family.shared_bytes = 4 << 20;  // little, but CRIU would write it for each
+    family.image_bytes = 80 << 20;
+    ck_assert(plan_move(family).forecast.form != MoveForm::stop_and_copy);
     // What it predicts grows with each fact.
     for (const auto& more : std::vector<std::function<void(MoveFacts&)>>{[](MoveFacts& f) { f.memory_bytes *= 2; },
                                                                         [](MoveFacts& f) { f.reserved_bytes += 1 << 30; },

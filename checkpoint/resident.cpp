@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "checkpoint/resident.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "kernel/sys/fd.hpp"
+
+namespace souk {
+namespace {
+// "Pss:      260 kB", in bytes.
+std::optional<uint64_t> value_of(std::string_view text, std::string_view name) {
+    const size_t line = text.find("\n" + std::string(name) + ":");
+    if (line == std::string_view::npos) return std::nullopt;
+    const size_t at = text.find_first_not_of(" \t", line + name.size() + 2);
+    uint64_t kilobytes = 0;
+    if (at == std::string_view::npos) return std::nullopt;
+    if (std::from_chars(text.data() + at, text.data() + text.size(), kilobytes).ec != std::errc{}) return std::nullopt;
+    return kilobytes << 10;
+}
+}  // namespace
+
+// Of a page that n of them map, n - 1 are too many in `anonymous`, and n is 2 at least.
+uint64_t Resident::shared_max() const {
+    return std::min(anonymous - std::min(anonymous, anonymous_proportional), anonymous_proportional);
+}
+
+Result<Resident> parse_rollup(std::string_view text) {
+    const auto all = value_of(text, "Pss"), anonymous = value_of(text, "Anonymous");
+    if (!all || !anonymous) return fail("the kernel does not tell how much memory is shared");
+    return Resident{*all, *anonymous, value_of(text, "Pss_Anon").value_or(*anonymous)};
+}
+
+Result<Resident> resident_of(const std::vector<pid_t>& pids) {
+    Resident sum;
+    bool any = false;
+    for (const pid_t pid : pids) {
+        const auto text = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/smaps_rollup");
+        if (!text || text->empty()) continue;  // gone, or a zombie
+        TRY_ASSIGN(const Resident one, parse_rollup(*text));
+        sum.proportional += one.proportional;
+        sum.anonymous += one.anonymous;
+        sum.anonymous_proportional += one.anonymous_proportional;
+        any = true;
+    }
+    if (!any) return fail("none of the processes is there");
+    return sum;
+}
+
+}  // namespace souk
