@@ -51,11 +51,12 @@ std::string span_text(Nanos span) {
 Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos most) {
     std::string_view unit = text;
     const double n = take_number(unit);
-    double unit_ns = unit.empty() ? static_cast<double>(plain.ns) : 0;
+    // In microseconds a double is exact for any span that is taken.
+    double unit_us = unit.empty() ? static_cast<double>(plain.ns / 1'000) : 0;
     for (const Unit& u : times)
-        if (unit == u.name) unit_ns = static_cast<double>(u.in_base) * 1e6;
-    if (n < 0 || unit_ns == 0) return no(text, std::string("no time such as ") + span_forms);
-    const double ns = std::round(n * unit_ns);
+        if (unit == u.name) unit_us = static_cast<double>(u.in_base) * 1e3;
+    if (n < 0 || unit_us == 0) return no(text, std::string("no time such as ") + span_forms);
+    const double ns = std::round(n * unit_us) * 1e3;
     if (ns < static_cast<double>(least.ns) || ns > static_cast<double>(most.ns) || (n > 0 && ns == 0))
         return no(text, "not from " + (least.ns == 0 ? "0" : span_text(least)) + " to " + span_text(most));
     return Nanos{static_cast<int64_t>(ns)};
