@@ -7,6 +7,11 @@ import suite
 from conftest import Late, Market, bring_up
 
 
+# Long enough that no second one falls into the end of a test: some end by one read of all bytes, which any stop cuts
+# short, and which takes 3 s on a half-closed connection that CRIU has restored.
+CHECKPOINT_EVERY = "15s"
+
+
 def cell(failed, refused, said):
     """One cell of the table: what went wrong on the way, what was refused, what the test itself says at its end."""
     if failed == "does not start":
@@ -43,7 +48,7 @@ class Jobs:
         options = ["-p", 50, "--name", test.name, "--move", "auto" if form == "small" else form,
                    "--net", "own" if test.own_network else "host"]
         if not self.options.no_checkpoint:
-            options += ["--checkpoint-every", "2s"]
+            options += ["--checkpoint-every", CHECKPOINT_EVERY]
         env = {**self.market.env, **suite.ENVIRONMENT}
         job = self.market.srun(*options, self.options.job, ballast, f"{test.name}.pid", *command, env=env, cwd=where,
                                stdin=subprocess.PIPE)
@@ -151,10 +156,10 @@ class One:
         """One that was made from now on; False if none could be made."""
         begun, self.heard = time.time(), len(self.job.words)
         failed = lambda j: "checkpoint" in j.get("comment", "") and "no checkpoint" in j.get("comment", "")
-        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 15, "a checkpoint")
+        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 60, "a checkpoint")
         if "checkpoint_node" in seen:
             return True
-        self.note("checkpoint", seen.get("comment") or "none within 15 s", seen)
+        self.note("checkpoint", seen.get("comment") or "none within 60 s", seen)
         return False
 
     def finish(self):

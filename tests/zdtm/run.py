@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """CRIU's own tests under plain CRIU, and as jobs that are moved, written down, frozen and thawed in each form of a
 move: both columns, and a table of what differs. A job has memory beside the test's, so that it goes past the image,
-except in the form `small`. Called by scripts/check-zdtm, which builds the tests. Exit 0 if whatever passes plain passes as a job."""
+except in the form `small`. Called by scripts/check-zdtm, which builds the tests. Exit 0 if whatever passes plain passes
+as a job."""
 import argparse
 import collections
 import concurrent.futures
