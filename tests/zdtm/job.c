@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// job BALLAST_MB PIDFILE PROGRAM ARGS...: a zdtm test as a job. Fills so much memory, starts the test, which leaves a daemon and
-// writes its pid, says "ready", and waits for a line on stdin. Then it looks at its memory, sends SIGTERM to the daemon,
-// and ends as that does. Like PID 1 under plain CRIU it takes in whatever process lost its parent.
+// job BALLAST_MB PIDFILE PROGRAM ARGS...: a zdtm test as a job. Fills so much memory, starts the test, which leaves a
+// daemon and writes its pid, says "ready", and waits for a line on stdin. Then it looks at its memory, sends SIGTERM to
+// the daemon, and ends as that does. Like PID 1 under plain CRIU it takes in whatever process lost its parent.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -7,6 +7,11 @@ import suite
 from conftest import Late, Market, bring_up
 
 
+# Long enough that no second one falls into the end of a test: some end by one read of all bytes, which any stop cuts
+# short, and which takes 3 s on a half-closed connection that CRIU has restored.
+CHECKPOINT_EVERY = "15s"
+
+
 def cell(failed, refused, said):
     """One cell of the table: what went wrong on the way, what was refused, what the test itself says at its end."""
     if failed == "does not start":
@@ -43,9 +48,10 @@ class Jobs:
         options = ["-p", 50, "--name", test.name, "--move", "auto" if form == "small" else form,
                    "--net", "own" if test.own_network else "host"]
         if not self.options.no_checkpoint:
-            options += ["--checkpoint-every", "2s"]
-        env = {**self.market.env, "TMPDIR": "/tmp"}
-        job = self.market.srun(*options, self.options.job, ballast, f"{test.name}.pid", *command, env=env, cwd=where, stdin=subprocess.PIPE)
+            options += ["--checkpoint-every", CHECKPOINT_EVERY]
+        env = {**self.market.env, **suite.ENVIRONMENT}
+        job = self.market.srun(*options, self.options.job, ballast, f"{test.name}.pid", *command, env=env, cwd=where,
+                               stdin=subprocess.PIPE)
         one = One(self, job)
         failed = None
         try:
@@ -62,8 +68,8 @@ class Jobs:
             failed = str(e)[:300]
         finally:
             job.end()
-            if failed:
-                self.market.tool("marketctl", "cancel", job.id, check=False) if any("srun: job " in w for w in job.words) else None
+            if failed and any("srun: job " in w for w in job.words):
+                self.market.tool("marketctl", "cancel", job.id, check=False)
             self.market.jobs_here.remove(job)
         return cell(failed, one.refused, suite.verdict(where, test.name))
 
@@ -97,7 +103,8 @@ class One:
             raise Gone(f"{e}; {self.market.job(self.job.id).get('comment', '')}"[:300]) from None
 
     def said(self):
-        return "; ".join(line for line in bytes(self.job.out).decode(errors="replace").splitlines() if line.startswith("failed"))
+        lines = bytes(self.job.out).decode(errors="replace").splitlines()
+        return "; ".join(line for line in lines if line.startswith("failed"))
 
     def order(self, verb, there, done):
         """True if it came to that; else it was refused, and goes on as it was."""
@@ -108,12 +115,15 @@ class One:
 
     def try_order(self, verb, there, done):
         before, self.heard = self.market.job(self.job.id), len(self.job.words)
-        tool = self.market.tool("marketctl", "--hold", verb, self.job.id, *([there] if there else []), check=False, limit=self.limit)
-        if tool.returncode != 0 and self.market.job(self.job.id).get("failed_moves", 0) == before.get("failed_moves", 0):
+        where = [there] if there else []
+        tool = self.market.tool("marketctl", "--hold", verb, self.job.id, *where, check=False, limit=self.limit)
+        failures = lambda: self.market.job(self.job.id).get("failed_moves", 0) - before.get("failed_moves", 0)
+        if tool.returncode != 0 and not failures():
             self.note(verb, tool.stderr.strip(), before)
             self.asked(lambda j: j["status"] == "run" and "going_to" not in j or done(j), verb)
             return False
-        ended = lambda j: j["failed_moves"] > before["failed_moves"] and "going_to" not in j and j["status"] in ("run", "suspend")
+        ended = lambda j: (j["failed_moves"] > before["failed_moves"] and "going_to" not in j and
+                           j["status"] in ("run", "suspend"))
         seen = self.asked(lambda j: done(j) or ended(j), verb)
         if done(seen):
             return True
@@ -146,10 +156,10 @@ class One:
         """One that was made from now on; False if none could be made."""
         begun, self.heard = time.time(), len(self.job.words)
         failed = lambda j: "checkpoint" in j.get("comment", "") and "no checkpoint" in j.get("comment", "")
-        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 15, "a checkpoint")
+        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 60, "a checkpoint")
         if "checkpoint_node" in seen:
             return True
-        self.note("checkpoint", seen.get("comment") or "none within 15 s", seen)
+        self.note("checkpoint", seen.get("comment") or "none within 60 s", seen)
         return False
 
     def finish(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A test under plain CRIU, as the suite runs it: dump, restore, so often, and once a dump that leaves it running. PID 1 of
-namespaces of its own (run.py makes them); prints what came of it as JSON."""
+"""A test under plain CRIU, as the suite runs it: dump, restore, so often, and once a dump that leaves it running. PID 1
+of namespaces of its own (run.py makes them); prints what came of it as JSON."""
 import ctypes
 import json
 import os
@@ -16,12 +16,13 @@ class Bad(Exception):
 
 
 def errors(path):
+    """CRIU's first error in this log; not that it may not raise its limits, which it says and goes on."""
     try:
         with open(path, errors="replace") as f:
-            found = [re.sub(r"^\(\d+\.\d+\)\s*", "", line.strip()) for line in f if "Error (" in line and "RLIMIT_NOFILE for self" not in line]
+            found = [line for line in f if "Error (" in line and "RLIMIT_NOFILE for self" not in line]
     except OSError:
         return ""
-    return found[0][:300] if found else ""
+    return re.sub(r"^\(\d+\.\d+\)\s*", "", found[0].strip())[:300] if found else ""
 
 
 def tree(root):
@@ -41,7 +42,7 @@ def tree(root):
 
 
 def reap(pids, limit):
-    """Waits until these are dead and their ids are free: what CRIU has dumped dies, and becomes a child of PID 1, us."""
+    """Waits until these are dead and their ids are free: what CRIU has dumped dies as a child of PID 1, us."""
     end = time.monotonic() + limit
     while any(os.path.exists(f"/proc/{p}") for p in pids):
         try:
@@ -76,7 +77,7 @@ class Plain:
             return int(f.read())
 
     def start(self):
-        env = {"PATH": os.environ["PATH"], "TMPDIR": "/tmp", "HOME": "/root"}
+        env = {"PATH": os.environ["PATH"], "HOME": "/root", **self.plan["environment"]}
         try:
             done = subprocess.run(self.plan["command"], cwd=self.plan["where"], env=env, stdin=subprocess.DEVNULL,
                                   capture_output=True, timeout=self.plan["limit"])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""CRIU's own tests under plain CRIU, and as jobs that are moved, written down, frozen and thawed in each form of a move: both
-columns, and a table of what differs. A job has memory beside the test's, so that it goes past the image, except in the
-form `small`. Called by scripts/check-zdtm, which builds the tests. Exit 0 if whatever passes plain passes as a job."""
+"""CRIU's own tests under plain CRIU, and as jobs that are moved, written down, frozen and thawed in each form of a
+move: both columns, and a table of what differs. A job has memory beside the test's, so that it goes past the image,
+except in the form `small`. Called by scripts/check-zdtm, which builds the tests. Exit 0 if whatever passes plain passes
+as a job."""
 import argparse
 import collections
 import concurrent.futures
@@ -21,6 +22,8 @@ import jobs  # noqa: E402
 import suite  # noqa: E402
 
 FORMS = ("small", "auto", "safe", "fast")
+RESULTS = ("pass", "refused", "fail", "no start")
+PROCESSORS = os.cpu_count() or 1
 
 
 def arguments():
@@ -32,10 +35,11 @@ def arguments():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--forms", default=",".join(FORMS), help="of a move (default: %(default)s)")
     p.add_argument("--moves", type=int, default=3, help="of each job, and dumps of each test (default: %(default)s)")
-    p.add_argument("--ballast", type=int, default=16, metavar="MB", help="of each job but in the form small (default: %(default)s)")
+    p.add_argument("--ballast", type=int, default=16, metavar="MB",
+                   help="of each job but in the form small (default: %(default)s)")
     p.add_argument("--no-checkpoint", action="store_true", help="do not wait for a checkpoint between the moves")
     p.add_argument("--no-plain", action="store_true", help="jobs alone")
-    p.add_argument("--parallel", type=int, default=4 * (os.cpu_count() or 1), help="jobs at once (default: %(default)s)")
+    p.add_argument("--parallel", type=int, default=4 * PROCESSORS, help="jobs at once (default: %(default)s)")
     p.add_argument("--nodes", type=int, default=3, help="of the market (default: %(default)s)")
     p.add_argument("--limit", type=float, default=120, metavar="SECONDS", help="of each step (default: %(default)s)")
     p.add_argument("--json", metavar="FILE", help="write everything there")
@@ -89,12 +93,14 @@ class Columns:
 
 def run_plain(options, test, top):
     where = f"{top}/plain/{test.name}"
-    plan = {"name": test.name, "command": test.prepare(where), "where": where, "criu": options.criu, "moves": options.moves,
-            "dump": test.dump_options, "restore": test.restore_options, "limit": options.limit}
+    plan = {"name": test.name, "command": test.prepare(where), "where": where, "environment": suite.ENVIRONMENT,
+            "criu": options.criu, "dump": test.dump_options, "restore": test.restore_options, "moves": options.moves,
+            "limit": options.limit}
     argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc", "--uts", "--",
             sys.executable, f"{HERE}/plain.py", json.dumps(plan)]
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=12 * options.limit)
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=12 * options.limit)
     except subprocess.TimeoutExpired:
         return {"result": "fail", "why": "no end"}
     try:
@@ -123,18 +129,20 @@ def run_all(options, tests, top):
     forms = {t.name: forms_of(options, i) for i, t in enumerate(tests)}
     columns = Columns(sum(map(len, forms.values())) + (0 if options.no_plain else len(tests)))
     if not options.no_plain:
-        in_parallel(max(2, os.cpu_count() or 1), [(t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top)))
-                                                   for t in tests])
+        in_parallel(max(2, PROCESSORS), [
+            (t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top))) for t in tests])
+    # One form after the other: a test binds the same names each time, some of them of the whole node.
     with jobs.Jobs(options, top) as market:
         in_parallel(options.parallel, [(t.exclusive, lambda t=t, f=f: columns.put(t.name, f, market.run(t, f)))
-                                       for t in tests for f in forms[t.name]])
+                                       for f in FORMS for t in tests if f in forms[t.name]])
     return columns.cells
 
 
 def differences(cells):
     """The cells that are no pass where plain CRIU passes: test, form."""
-    return [(name, form) for name, columns in sorted(cells.items()) for form in columns
-            if form != "plain" and columns[form]["result"] != "pass" and columns.get("plain", {"result": "pass"})["result"] == "pass"]
+    passes = lambda columns, c: columns.get(c, {"result": "pass"})["result"] == "pass"
+    return [(name, form) for name, columns in sorted(cells.items()) if passes(columns, "plain")
+            for form in columns if not passes(columns, form)]
 
 
 def table(options, tests, cells):
@@ -142,16 +150,17 @@ def table(options, tests, cells):
     wide = max([len(t.name) for t in tests], default=4)
     rows = [f"{'test':{wide}} " + " ".join(f"{c:8}" for c in columns)]
     for t in tests:
-        rows.append(f"{t.name:{wide}} " + " ".join(f"{cells[t.name].get(c, {'result': '-'})['result']:8}" for c in columns))
+        results = [cells[t.name].get(c, {"result": "-"})["result"] for c in columns]
+        rows.append(f"{t.name:{wide}} " + " ".join(f"{r:8}" for r in results))
     rows.append("")
     for c in columns:
         count = collections.Counter(row[c]["result"] for row in cells.values() if c in row)
-        rows.append(f"{c + ':':10} " + ", ".join(f"{count[r]} {r}" for r in ("pass", "refused", "fail", "no start") if count[r]))
+        rows.append(f"{c + ':':10} " + ", ".join(f"{count[r]} {r}" for r in RESULTS if count[r]))
     return rows
 
 
 def reasons(cells, differ):
-    """Why cells are no pass, a line for each reason of a test: of those that differ from plain CRIU, or of the others."""
+    """Why cells are no pass, a line for each reason of a test: of those unlike plain CRIU, or of the others."""
     unlike, rows = set(differences(cells)), []
     for name, columns in sorted(cells.items()):
         found = {}
@@ -182,16 +191,19 @@ def main():
     rows = table(options, tests, cells)
     found = differences(cells)
     rows += ["", "no pass under plain CRIU either:", *reasons(cells, differ=False)]
-    rows += ["", f"passes under plain CRIU and not as a job: {len({name for name, _ in found})} tests", *reasons(cells, differ=True), ""]
+    rows += ["", f"passes under plain CRIU and not as a job: {len({name for name, _ in found})} tests"]
+    rows += [*reasons(cells, differ=True), ""]
     rows += [f"not run: {count} ({why})" for why, count in sorted(left.items())]
     if options.table:
         with open(options.table, "w") as f:
             f.write("\n".join(rows) + "\n")
     if options.json:
         with open(options.json, "w") as f:
-            json.dump({"moves": options.moves, "ballast_mb": options.ballast, "tests": cells, "not_run": left}, f, indent=1, sort_keys=True)
+            everything = {"moves": options.moves, "ballast_mb": options.ballast, "tests": cells, "not_run": left}
+            json.dump(everything, f, indent=1, sort_keys=True)
     print("\n".join(rows))
-    print(f"zdtm: {len(tests)} tests, {sum(len(c) for c in cells.values())} runs, {len(found)} differences, {time.monotonic() - begun:.0f} s")
+    runs, took = sum(len(c) for c in cells.values()), time.monotonic() - begun
+    print(f"zdtm: {len(tests)} tests, {runs} runs, {len(found)} differences, {took:.0f} s")
     return 1 if found else 0
 
 

@@ -6,6 +6,9 @@ import platform
 import shutil
 import subprocess
 
+# Of each test. ZDTM_DELTA: seconds that the test `poll` may live; by itself it fails after 5 of the wall clock.
+ENVIRONMENT = {"TMPDIR": "/tmp", "ZDTM_DELTA": "3600"}
+
 
 class Test:
     def __init__(self, root, name, speaks_ip, arguments):
