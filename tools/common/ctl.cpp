@@ -13,11 +13,17 @@ Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std:
     } else {
         TRY_ASSIGN(const std::string path, tool.find(socket, node));
         TRY_ASSIGN(answer, ask(path, question.verb, question.args));
+        if (question.then) {
+            TRY_ASSIGN(const CtlQuestion next, question.then(answer));
+            if (!next.verb.empty()) {
+                TRY_ASSIGN(answer, ask(path, next.verb, next.args));
+            }
+        }
     }
     const Status verdict = question.verdict ? question.verdict(answer) : Status{};
     if (!json && !question.text) return verdict;
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
-    TRY(print(text));
+    if (!text.empty()) TRY(print(text));
     return verdict;
 }
 
