@@ -136,12 +136,14 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
 
 LoadProbe::~LoadProbe() { close(); }
 
-Status LoadProbe::add(const std::string& job) {
+Status LoadProbe::add(const std::string& job, bool lived) {
     if (jobs_.contains(job) || followed_.contains(job)) return fail_errno("follow " + job, EEXIST);
     TRY_ASSIGN(Cgroup group, cgroups_->create(job));
     if (cpus_ == nullptr) {
         Followed followed{std::move(group), {}, {}, {}};
-        TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
+        if (!lived) {
+            TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
+        }
         followed_.emplace(job, std::move(followed));
         return {};
     }
@@ -151,7 +153,10 @@ Status LoadProbe::add(const std::string& job) {
     const auto free = static_cast<uint32_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
     if (free == LOAD_SLOTS) return fail_errno("follow " + job, ENOSPC);
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].counters[free] = {};
-    const Job added{group.id(), free, {}};
+    Job added{group.id(), free, {}, {}};
+    if (lived) {
+        TRY_ASSIGN(added.before, group.cpu_time());
+    }
     if (const int error = bpf_map_update_elem(slots_.get(), &added.id, &added.slot, BPF_ANY); error != 0)
         return fail_errno("follow " + job, -error);
     jobs_.emplace(job, added);
@@ -221,7 +226,11 @@ Result<LoadSample> LoadProbe::follow(Followed& followed) {
 }
 
 Result<LoadSample> LoadProbe::read(const std::string& job) {
-    if (const auto it = jobs_.find(job); it != jobs_.end()) return sum(it->second.slot, it->second.last);
+    if (const auto it = jobs_.find(job); it != jobs_.end()) {
+        LoadSample sample = sum(it->second.slot, it->second.last);
+        sample.run += it->second.before;
+        return sample;
+    }
     if (const auto it = followed_.find(job); it != followed_.end() && !job.empty()) return follow(it->second);
     return fail_errno("load of " + job, ENOENT);
 }

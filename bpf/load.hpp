@@ -5,7 +5,7 @@
 //   "proc"  cpu.stat of the groups and schedstat of their threads, where BTF, permission or cgroup v2 is missing;
 //           why_not_bpf() says which. Here a thread's wait counts from when a read first sees it, until the last
 //           read that does.
-// Figures are totals since add() (the node: since open()) and never fall. What can fail: errno of the kernel's answer.
+// Figures are totals since add() (a group that was there before: since it was made; the node: since open()) and never fall. What can fail: errno of the kernel's answer.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,9 @@ class LoadProbe {
     const char* source() const { return cpus_ != nullptr ? "bpf" : "proc"; }
     const std::string& why_not_bpf() const { return why_not_bpf_; }
 
-    // Begins to count a job's group, by its full name; at most 255 at a time (ENOSPC). The group exists.
-    Status add(const std::string& job);
+    // Begins to count a job's group, by its full name; at most 255 at a time (ENOSPC). The group exists; `lived`: its
+    // processes have run before, which counts too.
+    Status add(const std::string& job, bool lived = false);
     // Forgets it; ok if unknown. Call when its processes have ended.
     Status remove(const std::string& job);
 
@@ -60,6 +61,7 @@ class LoadProbe {
         uint64_t id = 0;
         uint32_t slot = 0;
         LoadSample last;
+        Nanos before;  // that it had run when it was added
     };
     LoadProbe() = default;
     Status load(uint64_t node_id, int node_level, int job_level);

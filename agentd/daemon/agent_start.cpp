@@ -129,7 +129,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     };
     site_.cgroup_changed = [this](const std::string& group, bool added) {
         if (!load_) return;
-        if (auto done = added ? load_->add(group) : load_->remove(group); !done)
+        if (auto done = added ? load_->add(group, !tools_listener_) : load_->remove(group); !done)
             log_.limited("load", Loop::now(), Level::warning, "its load is not measured", {{"group", group}, {"error", done.error()}});
     };
 

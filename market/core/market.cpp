@@ -37,6 +37,7 @@ void Market::load(JobRecord record) {
     const JobId id = record.report.id;
     job.record = std::move(record);
     job.stored = true;
+    job.comment = job.record.comment;
     job.run_base = job.record.billed;
     job.user = &user_of(job.record.report.uid);
     next_seq_ = std::max(next_seq_, job.record.report.order_seq + 1);
@@ -264,6 +265,7 @@ Nanos Market::next_call() const {
 void Market::flush(Nanos now, Outputs& out) {
     for (Job* const one : unsaved_.take()) {
         Job& job = *one;
+        job.record.comment = job.comment;
         const JobRecord& r = job.record;
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting || r.account.amount.micro > 0 ||
                                  r.account.rest > 0 || r.hold != Hold::none || r.cancel || r.order;

@@ -62,6 +62,7 @@ struct JobRecord {
     bool out_of_budget = false;  // until the budget grows
     uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
     Nanos ended;                 // finished: when the market heard of it, Unix time
+    std::string comment;         // why it is where it is, as of its last order
 };
 
 struct NodeRecord {
@@ -119,6 +120,8 @@ struct Job {
     Nanos ordered_at, doubt_since = Nanos::never();
     std::map<NodeName, Backoff> bars;  // not there now
     Backoff stuck;                     // cannot be frozen or moved from where it is
+    uint64_t failures = 0;             // orders that were not carried out, in this life of the market
+    std::string last_failed;           // the last of them, and why; empty: one has been carried out since
     std::optional<NodeName> once;      // an operator's order without hold; "" = freeze
     NodeName via;                      // being frozen only to get there
     Nanos run_base, run_since = Nanos::never();  // its run time is run_base, plus what passed since run_since
@@ -211,6 +214,13 @@ class Market {
     Result<std::string> freeze(const JobId& id, bool hold, uint32_t uid);
     Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold, uint32_t uid);
     Result<std::string> release(const JobId& id, uint32_t uid);
+    // What has become of such an order (`name`: a move's node, empty for a freeze or a thaw; `freezes`: a freeze) since the job had that
+    // many failures. To be asked after solve().
+    struct Outcome {
+        bool over = false, done = false;
+        std::string text;  // why it was not done, or not yet; done: where the job is
+    };
+    Outcome outcome(const JobId& id, const NodeName& name, bool freezes, uint64_t failures) const;
     // Replaces all limits of user `of`.
     Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
                                    Nanos now);
@@ -369,6 +379,7 @@ class Market {
     std::string memory_held_on(const JobTerms& t) const;
     bool may_run_at(const Job& job, const NodeName& node) const;
     bool may_run_at(const Job& job, const Node& node) const;
+    std::string why_not_at(const Job& job, const NodeName& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
     std::vector<ProviderKey> barred(const Job& job) const;
     void sync_jobs();

@@ -80,6 +80,19 @@ std::string Market::why_waiting(const Job& job, const Solver& solver) const {
     return "waits for room";
 }
 
+// Empty: it may run there.
+std::string Market::why_not_at(const Job& job, const NodeName& name) const {
+    const Node* const node = find_node(name);
+    if (!node || !node->connected) return "is not connected";
+    const ProviderReport& r = node->record.report;
+    if (!node->record.has_report || !r.on_market) return "is not on the market";
+    if (!r.cannot.empty()) return "takes nobody new (" + r.cannot + ")";
+    if (const auto takes = machine_takes(job, *node); !takes) return "cannot take it (" + takes.error().message + ")";
+    const auto bar = job.bars.find(name);
+    if (bar != job.bars.end() && bar->second.active) return "could not take it: " + bar->second.why + "; tried again later";
+    return {};
+}
+
 // Why nothing is decided about it now. Empty if it is free.
 std::string Market::pinned_comment(const Job& job) const {
     const JobRecord& r = job.record;
@@ -105,8 +118,8 @@ std::string Market::pinned_comment(const Job& job) const {
     if (r.hold == Hold::frozen) return "held frozen by the operator";
     if (r.hold == Hold::at_node) {
         if (running && where == r.hold_node) return "held on " + where + " by the operator";
-        return "held for " + r.hold_node + " by the operator" +
-               (may_run_at(job, r.hold_node) ? "" : ", which cannot take it now");
+        const std::string why = why_not_at(job, r.hold_node);
+        return "held for " + r.hold_node + " by the operator" + (why.empty() ? "" : ", which " + why);
     }
     return {};
 }

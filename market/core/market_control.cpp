@@ -123,12 +123,47 @@ Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     return "job " + id.text() + " is released";
 }
 
+Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool freezes, uint64_t failures) const {
+    const Job* const job = find(id);
+    if (!job || job->phase() == JobPhase::finished)
+        return {true, false, "job " + id.text() + " has ended" + (job && !job->record.report.why.empty() ? ": " + job->record.report.why : "")};
+    const JobReport& r = job->record.report;
+    const JobPhase phase = job->phase();
+    if (job->record.cancel) return {true, false, "job " + id.text() + " is being cancelled"};
+    const bool still = phase == JobPhase::frozen || phase == JobPhase::waiting;
+    const bool there = freezes ? still : phase == JobPhase::running && (name.empty() || r.where == name);
+    if (there && !in_transit(*job)) {
+        if (phase == JobPhase::waiting) return {true, true, "job " + id.text() + " waits"};
+        return {true, true, "job " + id.text() + (freezes ? " is frozen on " : " runs on ") + r.where};
+    }
+    if (job->failures > failures && !job->last_failed.empty()) return {true, false, job->last_failed};
+    const std::string why = comment(*job);
+    // A thaw is a wish like any other: another bid may have the place.
+    const bool decided = !external_ && !settling_ && !in_transit(*job) && !target_of(*job);
+    if (!freezes && name.empty() && decided) return {true, false, "job " + id.text() + " is not thawed: " + why};
+    // Somebody has wished otherwise since.
+    const bool wished = freezes ? job->record.hold == Hold::frozen || job->once == NodeName{}
+                                : name.empty() || job->record.hold_node == name || job->once == name;
+    if (!wished && !in_transit(*job)) return {true, false, "another order came in between" + (why.empty() ? "" : ": " + why)};
+    return {false, false, why};
+}
+
 Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
     if (uid != root_uid) return fail("only root may say that a node is lost");
     const auto it = nodes_.find(name);
     if (it == nodes_.end()) return fail("no such node: " + name);
     if (it->second.connected) return fail("node " + name + " is connected: pvdctl market off empties it");
     written_off_.insert(name);
+    for (auto& [id, job] : jobs_) {  // it will not run there any more: what held it there is over
+        if (job.phase() == JobPhase::finished) continue;
+        if (job.once == name) job.once.reset();
+        if (job.record.hold != Hold::at_node || job.record.hold_node != name) continue;
+        job.record.hold = Hold::none;
+        job.record.hold_node.clear();
+        job.comment = "was held on " + name + ", which is lost";
+        unsaved_.insert(job);
+        touch(job);
+    }
     for (const auto& [other, node] : nodes_)
         if (node.connected) lost_notes_.push_back({other, NodeLost{name}});
     return "node " + name + " is lost: its jobs go on from their checkpoints";

@@ -131,6 +131,20 @@ void Market::refused(Job& job, const Order& order, const NodeName& blame, const 
     const JobReport& r = job.record.report;
     job.via.clear();
     job.once.reset();
+    ++job.failures;
+    // Its report may still be on the way.
+    const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
+    const bool frozen = r.phase == JobPhase::frozen || r.phase == JobPhase::thawing;
+    job.last_failed = (order.kind == Order::Kind::suspend ? "the freeze"
+                       : order.kind == Order::Kind::abort ? "the cancel"
+                       : running                          ? "the move to " + order.node
+                       : frozen                           ? "the thaw on " + order.node
+                                                          : "the start on " + order.node) +
+                      " failed: " + why;
+    if (running) {  // where it is it is not for what was meant with it
+        job.comment = job.last_failed;
+        job.displaced = false;
+    }
     if (order.kind == Order::Kind::run && (blame != r.where || r.where == order.node || r.where.empty())) {
         if (job.bars.size() >= bars_max && !job.bars.contains(order.node))
             job.bars.erase(std::min_element(job.bars.begin(), job.bars.end(), [](const auto& a, const auto& b) {
@@ -164,6 +178,7 @@ void Market::judge_order(Job& job, bool fresh, Nanos now) {
     if (fulfils(r, *job.record.order)) {
         if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
         job.stuck = {};
+        job.last_failed.clear();
         if (job.once && (job.once->empty() || *job.once == r.where)) job.once.reset();
         if (job.via == r.where && r.phase == JobPhase::running) job.via.clear();
         job.record.order.reset();
@@ -266,6 +281,7 @@ void Market::finish(Job& job, Nanos now) {
     job.record.hold = Hold::none;
     job.record.finish_seq = ++meta_.finish_seq;
     job.record.ended = now + calendar_;
+    job.comment.clear();
     meta_.retired += job.record.account.amount;
     meta_unsaved_ = true;
     finished_.emplace(job.record.finish_seq, job.id());

@@ -113,7 +113,10 @@ Result<Quote> Market::quote(const QuoteRequest& q, Nanos now) const {
         const Nanos lasts = Account{}.left(quote.price, q.terms.cpus, q.terms.budget);
         if (lasts != Nanos::never()) quote.budget_lasts = lasts;
     }
-    quote.day = outlook(history_.rows(), minute_of(now + calendar_) - day_minutes, quote.bid, q.terms.cpus, q.runtime,
+    // The prices are those of one CPU: of a size that no machine has they say nothing.
+    const bool none_holds = !supply().empty() && !supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
+    const Money bid = none_holds ? Money{-1} : quote.bid;
+    quote.day = outlook(history_.rows(), minute_of(now + calendar_) - day_minutes, bid, q.terms.cpus, q.runtime,
                         q.terms.finish, !quote.runs);
     return quote;
 }

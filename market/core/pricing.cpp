@@ -152,7 +152,13 @@ std::vector<Money> critical_prices_by_integral(Allocator& market) {
 
 std::vector<Money> first_prices(const Allocator& market) {
     std::vector<Money> prices(market.jobs().size());
-    for (size_t j = 0; j < prices.size(); ++j) prices[j] = market.jobs()[j].value;
+    for (size_t j = 0; j < prices.size(); ++j) {
+        const Job& job = market.jobs()[j];
+        if (!is_running(job)) continue;
+        const auto& machine = market.machines()[job.slot];
+        const int32_t top = market.speed_top();
+        prices[j] = bounded_price(static_cast<Wide>(job.value.micro) * std::min(machine.spec.speed, top), top, machine, job);
+    }
     return prices;
 }
 

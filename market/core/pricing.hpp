@@ -23,7 +23,7 @@
 // elsewhere than the greedy would put it), for pinned jobs, and for users who split themselves into several jobs or lie
 // about CPUs and memory.
 //
-// first: the own bid. uniform (k-pricing): one price for all, R + k x (B - R) with B the lowest bid that runs and R the
+// first: the own bid, as far as the place is worth it: bid x speed / fastest speed, raised to its provider's reserve. uniform (k-pricing): one price for all, R + k x (B - R) with B the lowest bid that runs and R the
 // highest reserve in use, held for each job between its provider's reserve and its bid.
 #pragma once
 

@@ -119,6 +119,66 @@ Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const W
     return part.end(std::to_string(before), next);
 }
 
+// With a limit: the live ones first, by when they were submitted, then those that are finished, as they ended; both the newest first.
+// Where it goes on: "live TIME ID" after that one, "done SEQ" below that number.
+struct Place {
+    bool live = true;
+    std::optional<std::pair<Nanos, JobId>> after;
+    uint64_t before = UINT64_MAX;
+};
+
+Result<Place> place_of(const std::string& text) {
+    Place p;
+    if (text.empty()) return p;
+    const size_t blank = text.find(' '), second = text.find(' ', blank + 1);
+    p.live = text.starts_with("live ");
+    if (!p.live && !text.starts_with("done ")) return fail("'" + text + "' is not where a list of jobs goes on");
+    if (!p.live) {
+        TRY_ASSIGN(p.before, whole("after", std::string_view(text).substr(blank + 1)));
+        return p;
+    }
+    if (second == std::string::npos) return fail("'" + text + "' is not where a list of jobs goes on");
+    TRY_ASSIGN(const uint64_t at, whole("after", std::string_view(text).substr(blank + 1, second - blank - 1)));
+    TRY_ASSIGN(const JobId id, parse_job_id(text.substr(second + 1)));
+    p.after = {Nanos{static_cast<int64_t>(at)}, id};
+    return p;
+}
+
+Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& finished, const WriteJob& write, std::string& next) {
+    TRY_ASSIGN(Place place, place_of(q.after));
+    Part part(q, write);
+    if (place.live) {
+        using Key = std::pair<Nanos, JobId>;
+        const auto key = [](const Job& job) { return Key{job.record.report.submitted, job.id()}; };
+        std::vector<const Job*> some;
+        for (const auto& [id, job] : market.jobs())
+            if (job.record.finish_seq == 0 && q.lets(job.record.report) && (!place.after || key(job) < *place.after)) some.push_back(&job);
+        const size_t wanted = std::min<uint64_t>(some.size(), std::min<uint64_t>(*q.left, looked_at_max));
+        std::partial_sort(some.begin(), some.begin() + static_cast<ptrdiff_t>(wanted), some.end(),
+                          [&](const Job* a, const Job* b) { return key(*b) < key(*a); });
+        for (size_t i = 0; i < wanted && !part.full(); ++i) {
+            part.take(*some[i]);
+            place.after = key(*some[i]);
+        }
+        const bool more = part.full() || wanted < some.size();
+        if (more) return part.end("live " + std::to_string(place.after->first.ns) + " " + place.after->second.text(), next);
+    }
+    if (q.state != State::recent && q.state != State::all) return part.end({}, next);
+    const uint64_t least = q.state == State::all || finished.newest() < finished_shown ? 0 : finished.newest() - finished_shown + 1;
+    while (!part.full()) {
+        TRY_ASSIGN(auto records, finished.before(place.before, piece));
+        for (JobRecord& r : records) {
+            if (part.full()) break;
+            if (r.finish_seq < least) return part.end({}, next);
+            place.before = r.finish_seq;
+            part.look();
+            part.take(finished_job(std::move(r)));
+        }
+        if (records.empty()) return part.end({}, next);
+    }
+    return part.end("done " + std::to_string(place.before), next);
+}
+
 // Two sorted lists as one. A job that the machine knows is shown as it is there.
 Result<std::string> by_id(Query& q, const Market& market, const FinishedJobs& finished, const WriteJob& write,
                           std::string& next) {
@@ -178,6 +238,7 @@ Result<std::string> list_jobs_reply(const Market& market, const FinishedJobs& fi
                                     const WriteJob& write, std::string& next) {
     TRY_ASSIGN(Query q, parse(filters, after));
     if (q.state == State::finish) return newest_first(q, finished, write, next);
+    if (q.left) return newest(q, market, finished, write, next);
     return by_id(q, market, finished, write, next);
 }
 

@@ -250,6 +250,13 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         begin_backup(number, c, request);
         return {};
     }
+    if (request.verb == "await") {
+        if (const Status taken = await_order(number, request); !taken) {
+            replies_.push_back({number, {request.request, false, taken.error().message, {}, {}}});
+        }
+        wake();
+        return {};
+    }
     if (request.verb == "ledger-seen") {
         replies_.push_back({number, compare_ledger(c, request)});
         wake();
@@ -360,6 +367,7 @@ void Marketd::flush() {
     }
     input_at_ = Nanos::never();
     for (const Reply& r : std::exchange(replies_, {})) send(r.connection, r.reply);
+    answer_waiters();
 }
 
 void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> allocation) {
@@ -388,6 +396,7 @@ void Marketd::drain() {
     walk_timer_.cancel();
     trim_timer_.cancel();
     backup_.reset();
+    wait_timer_.cancel();
     program_.reset();
     for (auto& [number, c] : connections_) c.channel->finish();
     connections_.clear();

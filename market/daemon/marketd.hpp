@@ -86,6 +86,8 @@ class Marketd {
     void walk_on();
     Result<LedgerSummary> walk_ended() const;
     Result<bool> walk_finished();
+    Status await_order(uint64_t connection, const wire::CtlRequest& request);
+    void answer_waiters();
     void begin_backup(uint64_t connection, const Connection& c, const wire::CtlRequest& request);
     void copy_on();
     void end_backup(Result<std::string> json);
@@ -117,6 +119,16 @@ class Marketd {
     std::vector<QuoteAsked> quotes_;  // answered when this iteration's step is decided
     std::optional<ReceiptWalk> walk_;  // of those who ask whether the ledger is what it was
     std::vector<Reply> walkers_;
+    struct Waiter {  // for what becomes of an order by hand
+        uint64_t connection = 0, request = 0;
+        JobId job;
+        NodeName node;
+        bool freezes = false;
+        uint64_t failures = 0, migrations = 0;
+        Nanos deadline, answer_at;
+        Nanos limit;
+    };
+    std::vector<Waiter> waiters_;
     struct Backup {  // under way
         std::string file;
         StateCopy copy;
@@ -132,7 +144,7 @@ class Marketd {
     DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_, walk_timer_, trim_timer_;
+    Timer timer_, retry_, walk_timer_, trim_timer_, wait_timer_;
     uint64_t walked_to_ = 0, walked_from_ = 0;  // finished jobs below that number, and from that on, are still to be walked over
 };
 

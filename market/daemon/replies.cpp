@@ -45,6 +45,7 @@ const char* status_of(const Job& job) {
 
 // As a shell sees it.
 int exit_status(const JobReport& r) {
+    if (r.cancelled && !r.why.empty()) return 255;  // as srun
     if (WIFEXITED(r.wait_status)) return WEXITSTATUS(r.wait_status);
     return WIFSIGNALED(r.wait_status) ? 128 + WTERMSIG(r.wait_status) : 255;
 }
@@ -106,6 +107,7 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     if (r.terms.pace) w.field("pace", true).field("bid", job.bid);
     if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
     if (job.record.order) w.field("going_to", job.record.order->node);
+    if (!job.last_failed.empty()) w.field("last_failed", job.last_failed);
     if (r.phase == JobPhase::finished) {
         w.field("exit", exit_status(r)).field("cancelled", r.cancelled);
         if (!r.why.empty()) w.field("why", r.why);
@@ -203,8 +205,9 @@ Result<bool> hold_argument(const Context& c, size_t at) {
 Result<std::string> done(const Context& c, const JobId& id, Result<std::string> line) {
     if (!line) return tl::unexpected(std::move(line).error());
     JsonWriter w;
-    w.begin_object().field("id", id.text()).field("hold", hold_of(*c.market.find(id)));
-    w.field("message", *line).end_object();
+    const Job& job = *c.market.find(id);
+    w.begin_object().field("id", id.text()).field("hold", hold_of(job)).field("message", *line);
+    w.field("failures", job.failures).field("migrations", job.record.report.stats.migrations).end_object();
     return w.take();
 }
 

@@ -62,6 +62,7 @@ void fill(const JobRecord& v, Pb__MarketJob& m, Arena& a) {
     m.out_of_budget = v.out_of_budget;
     m.finish_seq = v.finish_seq;
     m.ended = v.ended.ns;
+    m.comment = fill_line(v.comment, a);
     if (v.tab == Tab{}) return;
     m.tab = make(a, pb__market_tab__init);
     m.tab->from = v.tab.from.ns;
@@ -88,6 +89,7 @@ JobRecord take(const Pb__MarketJob& m, Check& c) {
     v.out_of_budget = m.out_of_budget;
     v.finish_seq = c.count("finish_seq", m.finish_seq);
     v.ended = c.time("ended", m.ended);
+    v.comment = clean(m.comment);
     v.tab = take_tab(m.tab, c);
     return v;
 }

@@ -103,7 +103,7 @@ class Watched:
         """An order by marketctl: (match, ms from its start until the notice came)."""
         since = len(self.lines)
         start = time.monotonic()
-        self.market.tool('marketctl', '--hold', *words)
+        self.market.tool('marketctl', '--hold', '--no-wait', *words)
         match, when = self.expect(pattern, since, seconds)
         return match, (when - start) * 1e3
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The records themselves: a copy that lacks something says so, a backup is made hot and put back, an older state that comes up is
-found out by what homes have seen, an empty file begins nothing anew, and a full disk stops the node's word and not the node."""
+found out by what homes have seen, an empty file begins nothing anew, and a full disk stops the node's word and not the node.
+And what is said of jobs: of orders by hand, and after daemons were killed."""
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -119,3 +121,62 @@ def test_a_node_whose_disk_is_full_says_nothing_lives_and_goes_on_when_there_is_
         for each in waiting:
             assert each.wait() == 0
         assert market.daemon("n1")["pid"] == pid
+
+def test_an_order_by_hand_waits_and_says_what_became_of_it(market):
+    job = market.srun("-p", "40", "sleep", "100000")
+    where = market.until_runs(job.id)["where"]
+    to = next(n for n in market.nodes() if n != where)
+    said = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id, to).stdout
+    assert re.fullmatch(rf"job {job.id} runs on {to}: it stood still for [\d.]+ ms of [\d.]+ ms(, [\d.]+ \w+)?\n", said), said
+    assert market.job(job.id)["where"] == to
+    said = market.tool("marketctl", "--wait", "60s", "--hold", "freeze", job.id).stdout
+    assert re.fullmatch(rf"job {job.id} is frozen on {to}: [\d.]+ \w+\n", said), said
+    image = os.path.join(f"{market.run_dir}/state/{to}/images", f"{job.id}.{max_epoch(market, to, job.id)}")
+    with open(f"{image}/pages-1.img", "r+b") as f:
+        f.seek(100)
+        f.write(b"another")
+    failed = market.tool("marketctl", "--wait", "60s", "--hold", "thaw", job.id, where, check=False)
+    assert failed.returncode == 1 and failed.stdout == "" and "failed: " in failed.stderr and failed.stderr.count("\n") == 1, failed
+    why = failed.stderr.split("failed: ", 1)[1].strip()
+    seen = market.job(job.id)
+    assert why[:30] in seen["last_failed"] and why[:30] in seen["comment"] and "tried again later" in seen["comment"], seen
+    assert "can move" not in market.tool("marketctl", "job", job.id).stdout
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+
+
+def max_epoch(market, node, job):
+    return max(int(n.rsplit(".", 1)[1]) for n in os.listdir(f"{market.run_dir}/state/{node}/images")
+               if n.rsplit(".", 1)[0] == job and n.rsplit(".", 1)[1].isdigit())
+
+
+def test_cpu_time_and_words_outlive_the_daemons(market):
+    job = market.srun("-p", "40", "sh", "-c", "while :; do :; done")
+    where = market.until_runs(job.id)["where"]
+    until("it has used a second", lambda: capsule_cpu_s(market, job.id) > 1)
+    said = market.job(job.id)["comment"]
+    market.kill_daemon("n1")
+    market.kill_daemon(where)
+    market.kill_daemon("market")
+    market.until_job(job.id, "is known", lambda j: j["comment"] == said)
+    used = capsule_cpu_s(market, job.id)
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+    settled(market)
+    counted = sum(r["cpu_s"] for r in ask(market, "receipts", "--job", job.id))
+    assert float(counted) >= used * 0.9, (counted, used)
+
+
+def capsule_cpu_s(market, job):
+    """By the processes' own clocks."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    return sum(sum(map(int, read_text(f"/proc/{p}/stat").rsplit(")", 1)[1].split()[11:13])) / ticks
+               for _, _, pids in market.capsules(job) for p in pids if read_text(f"/proc/{p}/stat"))
+
+
+def test_a_job_that_was_cancelled_before_it_started_exits_as_its_srun_does(market):
+    job = market.srun("-p", "40", "-c", "64", "true")
+    market.until_job(job.id, "waits", lambda j: j["status"] == "wait")
+    market.tool("marketctl", "cancel", job.id)
+    assert job.wait() == 255
+    assert market.until_job(job.id, "has ended", lambda j: j["status"] == "finish")["exit"] == 255

@@ -50,7 +50,9 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["job", "n1.1", "x"], "unexpected argument 'x'"),
     ("marketctl", ["move", "n1.1"], "a node's name is missing"),
     ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"),
-    ("marketctl", ["lj", "--hold"], "--hold is for move"),
+    ("marketctl", ["lj", "--hold"], "--hold is for move"), ("marketctl", ["lj", "--no-wait"], "--wait and --no-wait are for move"),
+    ("marketctl", ["freeze", "n1.1", "--wait", "long"], "--wait: 'long' is not a span"),
+    ("marketctl", ["freeze", "n1.1", "--wait", "9s", "--no-wait"], "exclude each other"),
     ("marketctl", ["lj", "--since", "3h"], "are for receipts"), ("marketctl", ["lj", "--db", "x"], "--db and --seen are for ledger"),
     ("marketctl", ["lp", "--user", "me"], "are for receipts and"), ("marketctl", ["lp", "--state", "run"], "--state is for"),
     ("marketctl", ["user"], "show, limit or unlimit is wanted"), ("marketctl", ["user", "limit"], "a user is missing"),
@@ -160,9 +162,41 @@ def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
     (["freeze", "n1.1", "--hold"], ["freeze", "n1.1", "hold"]), (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
     (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]), (["release", "n1.1"], ["release", "n1.1"])])
 def test_marketctl_orders(start, agentd, args, asked):
-    process = start("marketctl", *args)
+    orders = {"move", "freeze", "thaw"} & set(args)
+    process = start("marketctl", *args, *(["--no-wait"] if orders else []))
     assert answer(agentd, process, {"id": "n1.1"}) == asked
     assert process.communicate(timeout=LIMIT) == (b"", b"") and process.returncode == 0
+
+
+@pytest.mark.parametrize("args, what, became, shown", [
+    (["move", "n1.1", "n2"], ["n1.1", "n2", "run", "3", "2", "60000"],
+     {"done": True, "message": "job n1.1 runs on n2", "pause_ms": 12.34, "total_ms": 250, "bytes": 4_200_000},
+     "job n1.1 runs on n2: it stood still for 12.3 ms of 250.0 ms, 4.2 MB\n"),
+    (["freeze", "--hold", "n1.1", "--wait", "5m"], ["n1.1", "-", "freeze", "3", "2", "300000"],
+     {"done": True, "message": "job n1.1 is frozen on n1", "bytes": 999}, "job n1.1 is frozen on n1: 999 bytes\n"),
+    (["thaw", "n1.1"], ["n1.1", "-", "run", "3", "2", "60000"],
+     {"id": "n1.1", "done": False, "message": "the thaw on n2 failed: its image is damaged"}, None)])
+def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, what, became, shown):
+    process = start("marketctl", *args)
+    connection = agentd.accept()
+    connection.welcome()
+    request = connection.expect("ctl_request")
+    assert request[3] == [[w for w in args if w in ("move", "freeze", "thaw")][0].encode()]
+    connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps({"id": "n1.1", "failures": 3, "migrations": 2})})
+    connection = agentd.accept()
+    connection.welcome()
+    for after in ("", "77"):
+        request = connection.expect("ctl_request")
+        assert request[3] == [b"await"] and [a.decode() for a in request[4]] == what
+        assert request.get(5, [b""]) == [after.encode()]
+        more = {5: "77"} if not after else {4: json.dumps(became)}
+        connection.send("ctl_reply", {1: request[1][0], 2: True, **more})
+    out, err = process.communicate(timeout=LIMIT)
+    if shown:
+        assert (process.returncode, out.decode(), err) == (0, shown, b"")
+    else:
+        assert (process.returncode, out) == (1, b"")
+        assert err == b"marketctl: job n1.1: the thaw on n2 failed: its image is damaged\n"
 
 
 def test_jobs_are_a_table(start, agentd):
@@ -243,7 +277,23 @@ def test_the_market_and_a_job_are_lines(start, agentd):
     process = start("marketctl", "job", "n1.1")
     answer(agentd, process, {"id": "n1.1", "runtime_s": 61, "places": ["n1", "n2"], "hold": False, "why": None})
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "id:       n1.1\nruntime:  1m01s\nplaces:   n1, n2\nhold:     no\nwhy:      -\n")
+        "id:       n1.1\nruntime:  1m01s\nplaces:   n1, n2\n")
+
+
+def test_a_job_is_shown_as_people_read_it(start, agentd):
+    job = {"id": "n1.1", "user": "ann", "uid": 7, "status": "finish", "value": 30, "budget": 0, "memory_mb": 256, "cpus": 1,
+           "runtime_s": 61, "market_runtime_s": 61, "where": "n1", "comment": "cancelled", "name": "", "cost": 1e-05, "price": 7.4,
+           "freezes": 0, "migrations": 3, "longest_pause_ms": 217.369827, "image_bytes": 123_852, "can_move": True,
+           "last_pause_ms": 0.04, "forecast_dirty_bytes_per_s": 1_500_000, "finish_s": 7200, "hold": "", "exit": 0,
+           "cancelled": False, "why": "cancelled", "ended_unix_s": 1_795_348_683, "places": []}
+    process = start("marketctl", "job", "n1.1", env={**os.environ, "TZ": "UTC"})
+    answer(agentd, process, job)
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "id:              n1.1\nuser:            ann (7)\nstatus:          finish\nvalue:           30 per CPU-hour\n"
+        "memory:          256 MB\ncpus:            1\nruntime:         1m01s\nwhere:           n1\ncomment:         cancelled\n"
+        "cost:            0.00001\nprice:           7.4 per CPU-hour\nmigrations:      3\nlongest pause:   217.4 ms\n"
+        "image:           123.9 kB\nlast pause:      0.0 ms\nforecast dirty:  1.5 MB/s\n"
+        "finish:          2h00m after it was submitted\nexit:            0\nended:           2026-11-22 11:58:03\n")
 
 
 def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):

@@ -90,6 +90,9 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     // A slot that is used again begins at nothing.
     ck_assert(probe.remove("n1/jobs/n1.1"));
     ck_assert_int_eq(probe.read("n1/jobs/n1.1").error().code, ENOENT);
+    // One that was there before this probe counts with what it had run.
+    ck_assert(probe.add("n1/jobs/n1.1", true));
+    assert_between([&] { return probe.read("n1/jobs/n1.1"); }, Nanos::from_ms(200), first);
     ck_assert(probe.add("n1/jobs/n1.3"));
     ck_assert_int_eq(probe.read("n1/jobs/n1.3")->run.ns, 0);
     ck_assert_int_eq(probe.add("n1/jobs/n1.3").error().code, EEXIST);

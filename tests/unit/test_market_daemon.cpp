@@ -398,7 +398,11 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
         const auto newest = list({"state=finish", "user=even", "limit=270"});
         ck_assert_uint_eq(newest.size(), 270);
         for (size_t i = 0; i < newest.size(); ++i) ck_assert_text(newest[i], "n1." + std::to_string(700 - 2 * i));
-        ck_assert_uint_eq(list({"state=all", "limit=300"}).size(), 300);
+        const auto all_newest = list({"state=all", "limit=300"});  // the live one, then as they ended
+        ck_assert_uint_eq(all_newest.size(), 300);
+        for (size_t i = 0; i < all_newest.size(); ++i) ck_assert_text(all_newest[i], "n1." + std::to_string(701 - i));
+        ck_assert_uint_eq(list({"limit=2000"}).size(), 601);
+        ck_assert_uint_eq(list({"state=live", "limit=1"}).size(), 1);
         ck_assert_text(m.ask("list-jobs", {"state=gone"}).error,
                        "'gone' is no state: it is one of live, wait, run, suspend, finish and all");
     };

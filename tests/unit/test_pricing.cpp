@@ -455,6 +455,8 @@ START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
     ck_assert_int_eq(s.providers.micro, 40'000'000);
     ck_assert_int_eq(s.welfare.micro, 110'000'000);
     ck_assert_int_eq(solved(in, "first").price(JobKey{1})->micro, 100'000'000);
+    ck_assert_int_eq(solved(in, "first").price(JobKey{2})->micro, 30'000'000);  // its bid is 60, and the machine half as fast
+    ck_assert_int_eq(solved(in, "first").surplus().consumers.micro, 0);          // nobody pays more than it is worth
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{1})->micro, 35'000'000);  // between reserve 10 and bid 60
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{2})->micro, 35'000'000);
     Solver uniform = solved(in, "uniform");

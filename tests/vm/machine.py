@@ -322,7 +322,7 @@ def test_a_daemon_that_dies_while_memory_goes_ahead_costs_a_move_not_the_job(mar
         def begun():
             return sum("memory goes ahead" in line and f"job={job.id}." in line for line in read_text(log).splitlines())
         before = begun()
-        order = subprocess.Popen([f"{BIN}/marketctl", "--hold", "move", job.id, there], env=market.env,
+        order = subprocess.Popen([f"{BIN}/marketctl", "--hold", "--no-wait", "move", job.id, there], env=market.env,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until("memory goes ahead", lambda: begun() > before, pause=0.005)
         market.kill_daemon(there if which == "destination" else where)

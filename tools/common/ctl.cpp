@@ -13,12 +13,19 @@ Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std:
         TRY_ASSIGN(std::string own, question.here());
         answer = {std::move(own)};
     } else {
-        TRY_ASSIGN(answer, ask([&] { return tool.find(socket, node); }, question.verb, question.args, patience));
+        const auto find = [&] { return tool.find(socket, node); };
+        TRY_ASSIGN(answer, ask(find, question.verb, question.args, patience));
+        if (question.then) {
+            TRY_ASSIGN(const CtlQuestion next, question.then(answer));
+            if (!next.verb.empty()) {
+                TRY_ASSIGN(answer, ask(find, next.verb, next.args, patience));
+            }
+        }
     }
     const Status verdict = question.verdict ? question.verdict(answer) : Status{};
     if (!json && !question.text) return verdict;
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
-    TRY(print(text));
+    if (!text.empty()) TRY(print(text));
     return verdict;
 }
 

@@ -20,6 +20,8 @@ struct CtlQuestion {
     std::function<Result<std::string>()> here{};  // set: the answer's JSON comes from this and not from a daemon
     // What the answer, which is shown, says of success. Errors: the tool's line, and exit status 1.
     Status (*verdict)(const Answer&) = nullptr;
+    // Set: the answer is that to a second question, which follows from the first's. An empty verb: there is none.
+    std::function<Result<CtlQuestion>(const Answer&)> then{};
 };
 
 struct CtlTool {

@@ -9,6 +9,17 @@
 namespace souk::tools {
 namespace {
 
+// No exponent, and no more digits than money has.
+std::string decimal(double value) {
+    char text[64];
+    if (!std::isfinite(value) || std::fabs(value) > 1e15) return "-";
+    std::snprintf(text, sizeof text, "%.6f", value);
+    std::string all = text;
+    all.erase(all.find_last_not_of('0') + 1);
+    if (all.ends_with('.')) all.pop_back();
+    return all == "-0" ? "0" : all;
+}
+
 std::string plain(const Json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (value.is_null()) return "-";
@@ -18,6 +29,7 @@ std::string plain(const Json& value) {
         for (const Json& each : value) all += (all.empty() ? "" : ", ") + plain(each);
         return all.empty() ? "-" : all;
     }
+    if (value.is_number_float()) return decimal(value.get<double>());
     return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -60,6 +72,27 @@ std::string local_time(const Json& object, const char* key) {
     std::tm date{};
     char text[32];
     if (!::localtime_r(&seconds, &date) || std::strftime(text, sizeof text, "%F %T", &date) == 0) return "-";
+    return text;
+}
+
+std::string milliseconds(const Json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    if (it == object.end() || !it->is_number() || !std::isfinite(it->get<double>())) return "-";
+    char text[64];
+    const double ms = it->get<double>();
+    std::snprintf(text, sizeof text, ms < 10'000 ? "%.1f ms" : "%.0f ms", ms);
+    return text;
+}
+
+std::string bytes(const Json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    if (it == object.end() || !it->is_number()) return "-";
+    constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double n = it->get<double>();
+    size_t unit = 0;
+    for (; n >= 1000 && unit + 1 < std::size(units); ++unit) n /= 1000;
+    char text[64];
+    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", n, units[unit]);
     return text;
 }
 

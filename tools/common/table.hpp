@@ -24,6 +24,8 @@ std::string duration(const Json& object, const char* key);
 // Unix seconds as "2026-11-20 08:00:00", local; "-" where there is none.
 std::string local_time(const Json& object, const char* key);
 // Thousandths as percent: "42%".
+std::string milliseconds(const Json& object, const char* key);  // "12.3 ms"
+std::string bytes(const Json& object, const char* key);         // "4.2 MB"
 std::string percent(const Json& object, const char* key);
 
 // Columns two blanks apart, numbers to the right. No newline at the end.

@@ -13,6 +13,7 @@
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"
+#include "tools/marketctl/wait.hpp"
 
 namespace souk::tools {
 namespace {
@@ -53,14 +54,35 @@ Result<std::string> absolute(std::string_view file) {
     return std::string(here) + "/" + std::string(file);
 }
 
-Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOptions& money, const UserOptions& user,
-                                const std::string& last, const std::string& step) {
+struct OrderOptions {
+    bool hold = false, no_wait = false;
+    std::string wait;
+};
+
+Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& question) {
+    constexpr int64_t usual_s = 60;
+    if (o.hold && !may_hold) return fail(question.verb + ": --hold is for move, freeze and thaw");
+    if ((o.no_wait || !o.wait.empty()) && !may_hold) return fail(question.verb + ": --wait and --no-wait are for move, freeze and thaw");
+    if (o.no_wait && !o.wait.empty()) return fail(question.verb + ": --wait and --no-wait exclude each other");
+    if (!may_hold) return {};
+    question.args.emplace_back(o.hold ? "hold" : "once");
+    if (o.no_wait) return {};
+    int64_t limit_s = usual_s;
+    if (!o.wait.empty()) {
+        TRY_ASSIGN(limit_s, parse_span_s("--wait", o.wait));
+    }
+    wait_for_order(question, limit_s);
+    return {};
+}
+
+Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& order, const MoneyOptions& money,
+                                const UserOptions& user, const std::string& last, const std::string& step) {
     const std::string_view name = words.empty() ? "" : words[0];
     if (name == "user") {
         TRY_ASSIGN(CtlQuestion question, user_question(words.subspan(1), user));
         TRY(take_money_options(money, question));
         TRY(take_price_options(last, step, question));
-        if (hold) return fail("user: --hold is for move, freeze and thaw");
+        TRY(take_order_options(order, false, question));
         return question;
     }
     if (!(user.spend + user.jobs + user.cpus).empty())
@@ -99,15 +121,14 @@ Result<CtlQuestion> parse_words(std::span<char*> words, bool hold, const MoneyOp
     }
     if (words.size() > takes.size() + 1)
         return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
-    if (hold && !verb->may_hold) return fail(std::string(name) + ": --hold is for move, freeze and thaw");
     TRY(take_money_options(money, question));
     TRY(take_price_options(last, step, question));
-    if (verb->may_hold) question.args.emplace_back(hold ? "hold" : "once");
+    TRY(take_order_options(order, verb->may_hold, question));
     return question;
 }
 
 int run(int argc, char** argv) {
-    bool hold = false;
+    OrderOptions order;
     MoneyOptions money;
     UserOptions user;
     std::string last, step;
@@ -115,13 +136,15 @@ int run(int argc, char** argv) {
         {"marketctl",
          "[options] VERB [ARGS]",
          "Shows the market, and gives it orders by hand.",
-         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(hold)},
+         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(order.hold)},
+          {0, "wait", "SPAN", "with move, freeze, thaw: so long at most until it is done (default 60s)", set_text(order.wait)},
+          {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order", set_flag(order.no_wait)},
           {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
           {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number", set_text(money.user)},
           {0, "provider", "NODE", "with receipts: of what ran on this node", set_text(money.provider)},
           {0, "since", "TIME", "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
            set_text(money.since)},
-          {0, "limit", "N", "with receipts, list-jobs: only N; of receipts and of finished jobs the newest",
+          {0, "limit", "N", "with receipts, list-jobs: only the newest N; of jobs the live ones first, then those that are finished",
            set_text(money.limit)},
           {0, "state", "STATE", "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
            set_text(money.state)},
@@ -159,7 +182,7 @@ int run(int argc, char** argv) {
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",
-        [&](std::span<char*> words) { return parse_words(words, hold, money, user, last, step); },
+        [&](std::span<char*> words) { return parse_words(words, order, money, user, last, step); },
         wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Marketd: whoever gave an order by hand and waits for what becomes of it. See marketd.hpp.
+#include <algorithm>
+#include <charconv>
+
+#include "kernel/base/json.hpp"
+#include "market/daemon/marketd.hpp"
+
+namespace souk {
+namespace {
+
+// So that no question is long without an answer: "ask again".
+constexpr Nanos answer_within = Nanos::from_s(5);
+constexpr int64_t limit_ms_max = 86'400'000;
+constexpr size_t waiters_max = 1'024;
+
+Result<int64_t> whole(const std::string& text) {
+    int64_t value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value < 0) return fail("await: '" + text + "' is not a number");
+    return value;
+}
+
+std::string done_json(const market::Job& job, const std::string& text, bool freezes, uint64_t migrations) {
+    const JobReport& r = job.record.report;
+    JsonWriter w;
+    w.begin_object().field("id", job.id().text()).field("done", true).field("where", r.where).field("message", text);
+    if (freezes && r.stats.image_bytes > 0) w.field("bytes", r.stats.image_bytes);
+    if (const LastMove& m = r.stats.last_move; !freezes && r.stats.migrations > migrations && m.total.ns > 0) {
+        w.field("last_move", move_name(m.forecast)).field("pause_ms", m.pause.ms()).field("total_ms", m.total.ms());
+        if (m.forecast.frozen_bytes + m.forecast.ahead_bytes > 0) w.field("bytes", m.forecast.frozen_bytes + m.forecast.ahead_bytes);
+    }
+    w.end_object();
+    return w.take();
+}
+
+std::string not_done_json(const JobId& id, const std::string& text) {
+    JsonWriter w;
+    w.begin_object().field("id", id.text()).field("done", false).field("message", text).end_object();
+    return w.take();
+}
+
+}  // namespace
+
+// ID, NODE or -, freeze or run, and of the order's answer failures and migrations; how many milliseconds at most.
+Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request) {
+    if (request.uid != 0) return fail("only root may wait for an order");
+    if (request.args.size() != 6) return fail("await takes 6 arguments, not " + std::to_string(request.args.size()));
+    if (waiters_.size() >= waiters_max) return fail("too many wait for orders");
+    Waiter w;
+    w.connection = connection;
+    w.request = request.request;
+    TRY_ASSIGN(w.job, parse_job_id(request.args[0]));
+    if (request.args[1] != "-") w.node = request.args[1];
+    w.freezes = request.args[2] == "freeze";
+    TRY_ASSIGN(const int64_t failures, whole(request.args[3]));
+    TRY_ASSIGN(const int64_t migrations, whole(request.args[4]));
+    TRY_ASSIGN(const int64_t limit_ms, whole(request.args[5]));
+    w.failures = static_cast<uint64_t>(failures);
+    w.migrations = static_cast<uint64_t>(migrations);
+    const Nanos now = Loop::now();
+    w.limit = Nanos::from_ms(std::min(limit_ms, limit_ms_max));
+    w.deadline = now + w.limit;
+    if (!request.after.empty()) {  // it has waited already
+        TRY_ASSIGN(const int64_t until_ms, whole(request.after));
+        w.deadline = Nanos::from_ms(until_ms);
+    }
+    w.answer_at = std::min(w.deadline, now + answer_within);
+    waiters_.push_back(std::move(w));
+    return {};
+}
+
+// When what came in is decided and durable.
+void Marketd::answer_waiters() {
+    const Nanos now = Loop::now();
+    Nanos next = Nanos::never();
+    std::vector<Reply> answers;
+    std::erase_if(waiters_, [&](const Waiter& w) {
+        if (!connections_.contains(w.connection)) return true;
+        wire::CtlReply reply;
+        reply.request = w.request;
+        reply.ok = true;
+        const auto outcome = market_.outcome(w.job, w.node, w.freezes, w.failures);
+        if (outcome.done) {
+            reply.json = done_json(*market_.find(w.job), outcome.text, w.freezes, w.migrations);
+        } else if (outcome.over) {
+            reply.json = not_done_json(w.job, outcome.text);
+        } else if (now >= w.deadline) {
+            reply.json = not_done_json(w.job, "not within " + std::to_string(w.limit.ns / 1'000'000'000) + " s; it goes on" +
+                                                  (outcome.text.empty() ? "" : ": " + outcome.text));
+        } else if (now >= w.answer_at) {
+            reply.next = std::to_string(w.deadline.ns / 1'000'000);
+        } else {
+            next = std::min(next, w.answer_at);
+            return false;
+        }
+        answers.push_back({w.connection, std::move(reply)});
+        return true;
+    });
+    for (const Reply& r : answers) send(r.connection, r.reply);
+    if (next == Nanos::never()) wait_timer_.cancel();
+    else wait_timer_ = loop_.at(next, [this] { answer_waiters(); });
+}
+
+}  // namespace souk
