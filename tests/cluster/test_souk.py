@@ -42,8 +42,7 @@ def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
                     f.write(b"x" * 4096)
             os.kill(first, signal.SIGKILL)
             agents = lambda: [p for p in daemons_of(market) if "agentd" in read_text(f"/proc/{p}/cmdline")]
-            until("it is started again", lambda: agents() and first not in agents())
-            second = agents()
+            second = until("it is started again", lambda: [p for p in agents() if p != first])
             until("it is connected", lambda: [p["connected"] for p in market.providers()] == [True])
             # The supervisor knows it: it writes it down when there is room, and starts no other.
             os.unlink(filler)
@@ -54,8 +53,7 @@ def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
                 while True:
                     f.write(b"x" * 4096)
             os.kill(second[0], signal.SIGKILL)
-            until("it is started a third time", lambda: agents() and second[0] not in agents())
-            third = agents()
+            third = until("it is started a third time", lambda: [p for p in agents() if p != second[0]])
             supervisor = market.daemons()["supervisor"]
             os.kill(supervisor, signal.SIGKILL)
             until("the supervisor is gone", lambda: not alive(supervisor))
