@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrozenMemory: reads the memory of processes that stand frozen, by their pids inside their capsule, and leaves it as it
-// is. process_vm_readv(2) pins the pages, for which the kernel first makes a copy of what several processes share
-// copy-on-write, or KSM has merged (FAULT_FLAG_UNSHARE, from Linux 5.19 on): the job would grow. /proc/PID/mem does not,
-// at half the speed. So of a job that may share memory, what no other process maps is read the one way, the rest the other.
+// FrozenMemory: reads the memory of processes that stand frozen, by their pids inside their capsule, and leaves it as
+// it is. process_vm_readv(2) pins the pages, for which the kernel first makes a copy of what several processes share
+// copy-on-write, or KSM has merged (FAULT_FLAG_UNSHARE, from Linux 5.19 on): the job would grow. /proc/PID/mem does
+// not, at half the speed. So of a job that may share memory, what no other process maps is read the one way, the rest
+// the other.
 //
 // Owner: whoever takes pages out of a job (PageSource, PageFileWriter). What fails: a process that is gone (ESRCH).
 #pragma once

@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t acknowledge_bytes = 256 * 1024;
 }
 
-// Resident memory of each process alone says nothing of what they share. Where the kernel does not tell, it counts for each.
+// Resident memory of each process alone says nothing of what they share. Where the kernel does not tell, it counts for
+// each.
 void Cell::count_shared(MoveFacts& facts) const {
     const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
     const auto resident = pids ? resident_of(*pids) : Result<Resident>(tl::unexpected(pids.error()));
@@ -23,8 +24,8 @@ void Cell::count_shared(MoveFacts& facts) const {
     facts.image_bytes = resident->anonymous + resident->proportional - resident->anonymous_proportional;
 }
 
-// The job stands frozen and dumped. What its processes share goes with the image, in slices on the loop, which serves others
-// meanwhile; then pages_are_shared. One process alone shares nothing.
+// The job stands frozen and dumped. What its processes share goes with the image, in slices on the loop, which serves
+// others meanwhile; then pages_are_shared. One process alone shares nothing.
 void Cell::share_pages() {
     if (form_ == MoveForm::stop_and_copy) return pages_are_shared();
     const auto start = [&]() -> Status {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Memory that processes share copy-on-write stays shared: in each form of a move, in freezes and checkpoints, and where one of
-these fails. Measured as the kernel's proportional sums of all the job's processes (smaps_rollup)."""
+"""Memory that processes share copy-on-write stays shared: in each form of a move, in freezes and checkpoints, and where one
+of these fails. Measured as the kernel's proportional sums of all the job's processes (smaps_rollup)."""
 import re
 import subprocess
 
@@ -13,9 +13,9 @@ from test_checkpoints import checkpoint
 MEGABYTES, CHILDREN = 100, 4
 GROWS_BY = 0.03  # of its memory, at most
 
-# Five processes share so many megabytes of anonymous memory and 8 MB of a file that is mapped privately and was changed; then
-# each child writes to pages of its own. Each line says whether every process finds in all of its memory what it should. With
-# an address the first listens there.
+# Five processes share so many megabytes of anonymous memory and 8 MB of a file that is mapped privately and was changed;
+# then each child writes to pages of its own. Each line says whether every process finds in all of its memory what it
+# should. With an address the first listens there.
 SHARERS = """
 #include <arpa/inet.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What processes share copy-on-write: found and written into an image once, against a naive model of CRIU's restore; and read
-// out of processes without making a copy of it.
+// What processes share copy-on-write: found and written into an image once, against a naive model of CRIU's restore; and
+// read out of processes without making a copy of it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -94,7 +94,8 @@ void look_at_all(const Job& job, SharedPages& shared) {
         entries.assign(block.processes.size() * SharedPages::block_pages, 0);
         for (size_t i = 0; i < block.processes.size(); ++i)
             for (uint64_t n = 0; n < SharedPages::block_pages; ++n)
-                entries[i * SharedPages::block_pages + n] = entry_of(job, block.processes[i], block.start / page_bytes + n);
+                entries[i * SharedPages::block_pages + n] =
+                    entry_of(job, block.processes[i], block.start / page_bytes + n);
         shared.take(SharedPages::any_shared(entries) ? entries : std::vector<uint64_t>{});
     }
 }
@@ -109,8 +110,8 @@ std::vector<uint64_t> common_file(const Job& job, const SharedPages& shared) {
     return file;
 }
 
-// As CRIU restores lazily (criu/mem.c): in the order of the entries, past what is lazy and present, and what is only lazy is
-// left for later.
+// As CRIU restores lazily (criu/mem.c): in the order of the entries, past what is lazy and present, and what is only lazy
+// is left for later.
 Memory restored(const PagemapImage& map, const std::vector<uint64_t>& file) {
     Memory memory;
     uint64_t at = 0, last = 0;
@@ -250,7 +251,7 @@ START_TEST(a_reading_of_frozen_memory_leaves_what_is_shared_shared) {
     Family family;
     std::string got(Family::bytes, '\1');
     const Resident before = family.resident();
-    ck_assert_uint_gt(before.anonymous, before.anonymous_proportional + 30 * (Family::bytes / 16));  // 12 MB of it, four times
+    ck_assert_uint_gt(before.anonymous, before.anonymous_proportional + 30 * (Family::bytes / 16));  // 12 MB four times
     for (const auto& [pid, same] : family.pids) {
         const PageRange range{pid, reinterpret_cast<uint64_t>(family.memory), Family::bytes / page_bytes};
         auto memory = FrozenMemory::open({range}, family.pids);
@@ -261,19 +262,20 @@ START_TEST(a_reading_of_frozen_memory_leaves_what_is_shared_shared) {
         ck_assert_int_eq(got[64], family.memory[64]);
     }
     const Resident after = family.resident();
-    ck_assert_msg(after.anonymous_proportional < before.anonymous_proportional + (256 << 10), "it grew from %lu to %lu kB",
-                  before.anonymous_proportional >> 10, after.anonymous_proportional >> 10);
+    ck_assert_msg(after.anonymous_proportional < before.anonymous_proportional + (256 << 10),
+                  "it grew from %lu to %lu kB", before.anonymous_proportional >> 10, after.anonymous_proportional >> 10);
 }
 END_TEST
 
 START_TEST(resident_memory_is_counted_once_however_many_have_it) {
-    const auto one = parse_rollup("1000-2000 ---p 0 0:0 0 [rollup]\nRss: 100 kB\nPss:      26 kB\nPss_Dirty: 1 kB\nPss_Anon:  20 kB\n"
-                                  "Anonymous:     80 kB\n");
+    const auto one = parse_rollup("1000-2000 ---p 0 0:0 0 [rollup]\nRss: 100 kB\nPss:      26 kB\nPss_Dirty: 1 kB\n"
+                                  "Pss_Anon:  20 kB\nAnonymous:     80 kB\n");
     ck_assert(one.has_value() && (*one == Resident{26 << 10, 80 << 10, 20 << 10}));
     ck_assert_uint_eq(one->shared_max(), 20 << 10);
     const auto older = parse_rollup("x\nPss: 26 kB\nAnonymous: 80 kB\n");  // before Linux 5.2
     ck_assert(older.has_value() && older->shared_max() == 0);
-    for (const char* bad : {"", "x\nPss: 26 kB\n", "x\nAnonymous: 3 kB\n", "x\nPss: kB\nAnonymous: 3 kB\n"}) ck_assert(!parse_rollup(bad).has_value());
+    for (const char* bad : {"", "x\nPss: 26 kB\n", "x\nAnonymous: 3 kB\n", "x\nPss: kB\nAnonymous: 3 kB\n"})
+        ck_assert(!parse_rollup(bad).has_value());
     ck_assert(!resident_of({}).has_value());
     Family family;
     const Resident all = family.resident();
@@ -285,5 +287,6 @@ END_TEST
 
 UNIT_SUITE(shared_pages, shared_pages_are_in_the_image_once_and_every_process_gets_its_own_memory,
            pages_without_a_number_are_taken_for_none_that_is_shared, a_pagemap_is_written_as_it_is_read,
-           a_reading_of_frozen_memory_leaves_what_is_shared_shared, resident_memory_is_counted_once_however_many_have_it);
+           a_reading_of_frozen_memory_leaves_what_is_shared_shared,
+           resident_memory_is_counted_once_however_many_have_it);
 }  // namespace souk
