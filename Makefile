@@ -193,9 +193,9 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
 PRELOAD_SRCS := checkpoint/criu_reaper.c checkpoint/criu_ptys.c checkpoint/criu_fifos.c checkpoint/criu_calls.c checkpoint/criu_sockets.c
-$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS)
+$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/init_protocol.h
 	@mkdir -p $(@D)
-	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
+	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
 	@{ echo 'static const unsigned char criu_preload_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 
 $(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)

@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+void set_network(void);  // criu_sockets.c
+
 static pid_t criu;
 static bool root_born;  // inherited by all that are born after it
 
@@ -21,6 +23,7 @@ __attribute__((constructor)) static void loaded(void) {
 pid_t setsid(void) {
     if (!root_born && getpid() != criu) {
         root_born = true;
+        set_network();
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     }
     return (pid_t)syscall(SYS_setsid);

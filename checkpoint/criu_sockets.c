@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into a CRIU that restores, so that a restore that fails takes no name from the sockets of its source.
+// Preloaded into a CRIU that restores, so that a restore that fails takes no name from the sockets of its source, and so that
+// sockets may be made that a setting of the job's own network allowed (set_network, before the first of them).
 //
 // Before CRIU binds a socket to its name it removes the file of that name (criu/sk-unix.c, unlink_sk). Where both see the same
 // file system that is the frozen source's own, which nobody can bind again. Here it gets another name meanwhile, and a list
@@ -15,6 +16,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "kernel/sys/init_protocol.h"
 
 enum { images_fd = 200 };  // checkpoint/criu.cpp
 static bool bound;         // what is removed now, CRIU has made itself
@@ -41,6 +44,23 @@ static bool keep(const char* name, unsigned long inode) {
     const bool written = list >= 0 && syscall(SYS_write, list, pair, (size_t)all) == all;
     if (list >= 0) close(list);
     return written && rename(path, pair) == 0;
+}
+
+// Souk-init has saved them (agentd/init/kernel_state.cpp). It cannot put them back: CRIU may begin before it.
+void set_network(void) {
+    static const char* const settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
+    char values[SOUK_NETWORK_VALUES][SOUK_NETWORK_VALUE_MAX];
+    const int file = openat(images_fd, SOUK_NETWORK_NAME, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;  // it shares the node's network
+    const bool whole = syscall(SYS_read, file, values, sizeof values) == sizeof values;
+    close(file);
+    for (int i = 0; i < SOUK_NETWORK_VALUES && whole; ++i) {
+        const size_t n = strnlen(values[i], sizeof values[i]);
+        const int fd = n == 0 || n == sizeof values[i] ? -1 : open(settings[i], O_WRONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        (void)!syscall(SYS_write, fd, values[i], n);
+        close(fd);
+    }
 }
 
 int unlinkat(int directory, const char* name, int flags) {

@@ -151,8 +151,7 @@ void on_lease_timer();
 
 // kernel_state.cpp: what CRIU leaves out. Null, or what failed or cannot move (errno set).
 const char* find_message_queue();
-const char* network_save(int image_dir);
-void network_load(int image_dir);
+const char* network_save(int image_dir);  // CRIU puts them back: checkpoint/criu_sockets.c
 void set_ping_groups(const char* groups);
 
 // affinity.cpp

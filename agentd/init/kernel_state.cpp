@@ -14,8 +14,8 @@
 namespace souk::init {
 namespace {
 // Whether a socket may be made at all depends on them.
-constexpr const char* settings[] = {"/proc/sys/net/ipv4/ping_group_range", "/proc/sys/net/ipv4/ip_unprivileged_port_start"};
-constexpr size_t value_max = 64;
+constexpr const char* settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
+constexpr size_t value_max = SOUK_NETWORK_VALUE_MAX;
 
 bool read_value(const char* path, char (&value)[value_max]) {
     memset(value, 0, sizeof value);
@@ -68,7 +68,7 @@ void set_ping_groups(const char* groups) { write_value(settings[0], groups); }
 
 const char* network_save(int image_dir) {
     if (!g.own_net) return nullptr;
-    char values[sizeof settings / sizeof *settings][value_max];
+    char values[SOUK_NETWORK_VALUES][value_max];
     size_t i = 0;
     for (const char* path : settings)
         if (!read_value(path, values[i++])) values[i - 1][0] = 0;  // a kernel without it
@@ -78,17 +78,6 @@ const char* network_save(int image_dir) {
     if (fd >= 0) close(fd);
     errno = code;
     return good ? nullptr : "write the settings of its network";
-}
-
-void network_load(int image_dir) {
-    const int fd = openat(image_dir, SOUK_NETWORK_NAME, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;  // it shares the node's; or an image of before
-    char value[value_max], now[value_max];
-    for (const char* path : settings)
-        if (read_all(fd, value, sizeof value) && value[0] && memchr(value, 0, sizeof value) && read_value(path, now) &&
-            strcmp(value, now) != 0)
-            write_value(path, value);
-    close(fd);
 }
 
 }  // namespace souk::init

@@ -158,7 +158,6 @@ void load(int image_dir) {
     errno = code;
     if (!failed) failed = shm_load(image_dir);
     if (failed) return answer(SOUK_LOADED, failed);
-    network_load(image_dir);
     if (g.tty && fchown(g.slave, g.uid, static_cast<gid_t>(-1)) != 0) say("chown the terminal", errno);
     for (const int end : g.job_end)
         if (end >= 0 && fchown(end, g.uid, g.gid) != 0) say("chown a pipe", errno);

@@ -79,6 +79,10 @@ enum souk_type {
                            // just stopped the job
 };
 
+// SOUK_NETWORK_NAME, of a job with a network of its own: the text of each of these, or nothing.
+#define SOUK_NETWORK_SETTINGS {"/proc/sys/net/ipv4/ping_group_range", "/proc/sys/net/ipv4/ip_unprivileged_port_start"}
+enum { SOUK_NETWORK_VALUES = 2, SOUK_NETWORK_VALUE_MAX = 64 };
+
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };
 
 enum souk_state {
