@@ -87,6 +87,23 @@ def test_a_replay_says_what_was_asked_and_text_gzip_and_crlf_read_the_same(tool,
                 "freezes"} <= answers[0].keys()
 
 
+def test_several_policies_are_replayed_side_by_side(tool, files):
+    names = ["fcfs", "easy", "balance"]
+    alone = [json.loads(tool("marketsim", "replay", "trace.swf", "--policy", name, "--json", "-")[1]) for name in names]
+    status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names), "--json", "-", "--csv", "csv")
+    together = json.loads(out)
+    assert (status, err) == (0, "")
+    for answer in alone + together:
+        del answer["cpu_s"], answer["policy_cpu_s"]
+    assert together == alone
+    rows = [line.split(",") for line in (files / "csv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["policy", *names] and [float(row[5]) for row in rows[1:]] == pytest.approx([a["mean_slowdown"] for a in alone])
+    assert [line.split()[0] for line in tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names))[1].splitlines()] == ["policy", *names]
+    assert tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,easy", "--per-job", "x")[0] == 2
+    status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,magic")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "magic" in err and all(name in err for name in names)
+
+
 def test_an_import_is_a_function_of_its_configuration_and_seed(tool, files):
     (files / "config").write_text("trace = trace.swf\r\nproviders = 9\nvalue = bimodal 80 30 15 20 90 15\njobs = 50\n"
                                   "speed = uniform 50 150\narrival_divisor = 2\nrun_multiplier = 3\nseed = 5\n")
