@@ -97,10 +97,13 @@ struct RunOutcome {
 };
 
 // Who decides, by name.
-inline const std::string& decided_by(const MarketRunOptions& o) { return o.decider ? o.decided_by : o.solver.algorithm; }
+inline const std::string& decided_by(const MarketRunOptions& o) {
+    return o.decider ? o.decided_by : o.solver.algorithm;
+}
 
-// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, as the decider does, and when
-// freezing and thawing eat all progress (for 10,000 steps no running job has advanced), and beyond seconds_max.
+// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, as the
+// decider does, when freezing and thawing eat all progress (for 10,000 steps no running job has advanced), and beyond
+// seconds_max.
 Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
                               const MarketRunOptions& options);
 

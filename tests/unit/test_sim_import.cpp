@@ -140,7 +140,8 @@ START_TEST(shares_of_two_humps_may_be_decimals_and_fractions) {
     };
     ck_assert_text(why("bimodal 0.8 30 15 0.3 90 15"),
                    "'bimodal 0.8 30 15 0.3 90 15': the two shares make neither 100 % nor 1");
-    ck_assert_text(why("bimodal -20 1 1 120 2 1"), "'bimodal -20 1 1 120 2 1': a share is no number with at most six decimals");
+    ck_assert_text(why("bimodal -20 1 1 120 2 1"),
+                   "'bimodal -20 1 1 120 2 1': a share is no number with at most six decimals");
     ck_assert_text(why("bimodal 80 3.5 1 20 2 1"),
                    "'bimodal 80 3.5 1 20 2 1': '3.5' is no integer from 0 to 1000000");
 }
@@ -159,8 +160,8 @@ START_TEST(an_import_is_a_function_of_its_seed) {
 END_TEST
 
 START_TEST(a_confidence_interval_is_students) {
-    for (const auto& [degrees, t] : {std::pair(1, 12.7062), std::pair(4, 2.7764), std::pair(10, 2.2281), std::pair(11, 2.2010),
-                                     std::pair(19, 2.0930), std::pair(30, 2.0423), std::pair(120, 1.9799)})
+    for (const auto& [degrees, t] : {std::pair(1, 12.7062), std::pair(4, 2.7764), std::pair(10, 2.2281),
+                                     std::pair(11, 2.2010), std::pair(19, 2.0930), std::pair(30, 2.0423), std::pair(120, 1.9799)})
         ck_assert_msg(std::abs(student_t(static_cast<size_t>(degrees)) - t) < 0.0002, "%d", degrees);
     const std::vector<double> values = {1, 2, 3, 4};
     const Estimate e = estimate(values);

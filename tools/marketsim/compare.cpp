@@ -282,7 +282,8 @@ Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& job
     const auto plot = [&](const std::string& name, const auto& script) {
         return gnuplot(stem + "-" + name + "." + kind, [&](const std::string& output) { return script(output); });
     };
-    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, value_classes_of(jobs), kind, output); }));
+    const std::vector<ValueClass> classes = value_classes_of(jobs);
+    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, classes, kind, output); }));
     TRY(plot("utilisation", [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
     for (size_t i = 0; i < series.size(); ++i) {
         if (series[i].outcome->stays.size() > gantt_stays_max || providers.size() > gantt_providers_max) continue;
@@ -323,7 +324,8 @@ int marketsim_compare(int argc, char** argv) {
                  "marketsim compare");
     auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
     auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
-    app.add_option("-i,--import", options.import, "in place of both: the configuration of an import, drawn anew for each seed")
+    app.add_option("-i,--import", options.import,
+                   "in place of both: the configuration of an import, drawn anew for each seed")
         ->excludes(jobs)
         ->excludes(providers);
     app.add_option("--seeds", options.seeds,

@@ -18,9 +18,9 @@ namespace {
 using namespace sim;
 
 constexpr const char* conventions = R"(Conventions:
-  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown submit or run time (-1), jobs
-  without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job runs as
-  long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
+  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown submit or run time
+  (-1), jobs without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job
+  runs as long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
   none was requested; allocated: the other way round. --estimates user: the requested time, raised to the run time
   where it is shorter, the run time where there is none; exact: the run time. Only easy looks at estimates.
   At one instant jobs end, then arrivals queue, then the policy acts.
