@@ -37,7 +37,8 @@ std::optional<std::vector<Class>> ranked_classes(Allocator& market) {
         if (p.cpus <= 0) continue;
         if (p.memory_mb / p.cpus < memory_max) return std::nullopt;
         const ClassKey cls = class_of(p.speed, p.reserve);
-        if (classes.empty() || classes.back().cls != cls) classes.push_back({.cls = cls, .speed = p.speed, .reserve = p.reserve});
+        if (classes.empty() || classes.back().cls != cls)
+            classes.push_back({.cls = cls, .speed = p.speed, .reserve = p.reserve});
         classes.back().slots += p.cpus;
     }
     return classes;

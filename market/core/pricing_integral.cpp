@@ -188,7 +188,8 @@ class Integral {
             const Bid& bid = bids_[next];
             if (bid.job == q.job) continue;
             if (machines_[best].reserve > bid.value) fall_to(bid.value);
-            if (within > 0 && put(rooms, bid) == best && !rooms.holds(best, q.cpus, q.memory_mb)) lose(bid.value, bid.value);
+            if (within > 0 && put(rooms, bid) == best && !rooms.holds(best, q.cpus, q.memory_mb))
+                lose(bid.value, bid.value);
         }
         fall_to(Money{});
         return bounded_price(sum, top, own, job);

@@ -2,7 +2,8 @@
 // The critical price where CPUs and memory break the ranking: for each running job q the greedy from nothing goes on
 // without q, from q's rank down, as q's bid falls. Each bid that takes q's best remaining speed away, and each reserve
 // that does so when q's bid falls below it, is one that q had to meet. (To follow only what differs from the greedy with
-// q saves nothing: one hole in a packing soon displaces nearly everybody after it.) Pure, owned by nobody: critical_prices (pricing.hpp) builds and drops it.
+// q saves nothing: one hole in a packing soon displaces nearly everybody after it.) Pure, owned by nobody:
+// critical_prices (pricing.hpp) builds and drops it.
 #pragma once
 
 #include <vector>

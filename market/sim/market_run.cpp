@@ -74,6 +74,9 @@ class MarketRun {
         market::SolverOptions solver = options_.solver;
         solver.link_bytes_per_s = options_.network_mb_per_s * 1'000'000;
         TRY(solver_.set_options(solver));
+        if (options_.decider) {
+            TRY_ASSIGN(decider_, options_.decider(specs_, providers_));
+        }
         for (int64_t t = next_event(); t != never; t = next_event()) {
             if (t > seconds_max)
                 return fail("the run goes on beyond second " + std::to_string(seconds_max) +
@@ -83,7 +86,7 @@ class MarketRun {
             tell_timers();
             tell_providers();
             tell_arrivals();
-            for (const Change& change : solver_.solve(Nanos::from_s(now_))) changes_.push_back(change);
+            TRY(decide());
             for (const Change& change : changes_) make(change);
             changes_.clear();
             if (options_.prices) agree_on_rates();
@@ -99,6 +102,45 @@ class MarketRun {
     }
 
   private:
+    Status decide() {
+        if (!decider_) {
+            for (const Change& change : solver_.solve(Nanos::from_s(now_))) changes_.push_back(change);
+            return {};
+        }
+        // Who decides hears of arrivals and of what ended, and of what took no time.
+        MarketView view;
+        view.now_s = now_;
+        view.providers = present_;
+        std::vector<uint32_t> under_way;
+        std::erase_if(live_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
+        for (const uint32_t i : live_) {
+            view.jobs.push_back(view_of(i));
+            if (jobs_[i].phase == Phase::moving || jobs_[i].phase == Phase::thawing) under_way.push_back(i);
+        }
+        TRY_ASSIGN(const std::vector<Placement> wanted, decider_->decide(told_, view));
+        told_.clear();
+        TRY_ASSIGN(const auto possible, possible_now(solver_, wanted, under_way));
+        TRY_ASSIGN(const auto changes, solver_.adopt(possible, Nanos::from_s(now_)));
+        changes_.assign(changes.begin(), changes.end());
+        return {};
+    }
+    JobView view_of(uint32_t i) const {
+        const Job& job = jobs_[i];
+        JobView view{i, JobView::nowhere, 0, job.work};
+        const ProviderKey place = solver_.place(job_key(i));
+        if (place.n == 0 || !solver_.provider(place)) return view;  // its provider has left
+        const int32_t speed = providers_[job.provider].speed;
+        view.provider = job.provider;
+        int64_t from_s = job.since_s;
+        if (job.phase == Phase::running) view.work -= std::max<int64_t>(0, now_ - job.since_s) * speed;
+        else from_s = now_;  // on its way: at least as long as that
+        view.end_s = from_s + ceil_div(job.work, speed);
+        return view;
+    }
+    void tell(Told::What what, uint32_t index) {
+        if (decider_) told_.push_back({what, index});
+    }
+
     int64_t next_event() {
         while (!timers_.empty() && timers_.top().version != jobs_[timers_.top().job].version) timers_.pop();
         int64_t t = timers_.empty() ? never : timers_.top().at_s;
@@ -188,6 +230,7 @@ class MarketRun {
                 const bool frozen = jobs_[i].phase == Phase::freezing;
                 end_operation(i, now_);
                 pin(i, Pin::free);
+                tell(frozen ? Told::What::job_frozen : Told::What::job_placed, i);
                 if (frozen) {
                     jobs_[i].phase = Phase::frozen;
                 } else {
@@ -200,6 +243,7 @@ class MarketRun {
 
     void finish(uint32_t i) {
         MUST(solver_.remove_job(job_key(i)));
+        tell(Told::What::job_ended, i);
         release(i);
         jobs_[i].phase = Phase::finished;
         ++jobs_[i].version;
@@ -234,6 +278,8 @@ class MarketRun {
                 MUST(solver_.add_provider(provider_key(p), {.reserve = provider.reserve, .speed = provider.speed,
                                                             .cpus = provider.cpus, .memory_mb = provider.memory_mb}));
                 offered_cpus_ += provider.cpus;
+                tell(Told::What::provider_came, p);
+                if (decider_) present_.push_back(p);
                 continue;
             }
             // Operations towards it are given up: the guest is there no more than a running one.
@@ -246,6 +292,8 @@ class MarketRun {
                 jobs_[i].since_s = never;
             }
             MUST(solver_.remove_provider(provider_key(p)));
+            tell(Told::What::provider_left, p);
+            std::erase(present_, p);
             offered_cpus_ -= provider.cpus;
         }
     }
@@ -263,6 +311,8 @@ class MarketRun {
             spec.user = job.user;
             spec.arrival = Nanos::from_s(job.start_s);
             MUST(solver_.add_job(job_key(i), spec));
+            tell(Told::What::job_came, i);
+            if (decider_) live_.push_back(i);
             ++unfinished_;
             steps_without_progress_ = 0;
         }
@@ -283,12 +333,14 @@ class MarketRun {
         switch (change.kind) {
             case ChangeKind::start:
                 run_from(i, now_);
+                tell(Told::What::job_placed, i);
                 return;
             case ChangeKind::freeze:
                 ++outcome.freezes;
                 if (seconds > 0) return begin_operation(i, Phase::freezing, seconds);
                 jobs_[i].phase = Phase::frozen;
                 ++jobs_[i].version;
+                tell(Told::What::job_frozen, i);
                 return;
             case ChangeKind::move:
                 ++outcome.moves;
@@ -297,7 +349,10 @@ class MarketRun {
                 ++outcome.thaws;
                 break;
         }
-        if (seconds == 0) return run_from(i, now_);
+        if (seconds == 0) {
+            tell(Told::What::job_placed, i);
+            return run_from(i, now_);
+        }
         begin_operation(i, change.kind == ChangeKind::move ? Phase::moving : Phase::thawing, seconds);
     }
 
@@ -313,6 +368,9 @@ class MarketRun {
     std::span<const SimProvider> providers_;
     const MarketRunOptions& options_;
     market::Solver solver_;
+    std::unique_ptr<Decider> decider_;            // none: the solver decides
+    std::vector<Told> told_;                      // what the decider has not heard yet
+    std::vector<uint32_t> live_, present_;        // for the decider: jobs by arrival, providers
     std::vector<Job> jobs_;
     std::vector<uint32_t> arrivals_;              // job indices by start
     std::vector<ProviderEvent> provider_events_;  // by time

@@ -29,12 +29,15 @@
 #include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
 #include "market/core/solver.hpp"
+#include "market/sim/decider.hpp"
 #include "market/sim/market_files.hpp"
 
 namespace souk::sim {
 
 struct MarketRunOptions {
     market::SolverOptions solver;  // its link is the network below
+    MakeDecider decider;           // decides in place of the solver, which then reckons the prices alone
+    std::string decided_by;        // its name, for reports
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
@@ -93,8 +96,14 @@ struct RunOutcome {
     std::vector<Load> loads;
 };
 
-// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, and when
-// freezing and thawing eat all progress (for 10,000 steps no running job has advanced), and beyond seconds_max.
+// Who decides, by name.
+inline const std::string& decided_by(const MarketRunOptions& o) {
+    return o.decider ? o.decided_by : o.solver.algorithm;
+}
+
+// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, as the
+// decider does, when freezing and thawing eat all progress (for 10,000 steps no running job has advanced), and beyond
+// seconds_max.
 Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
                               const MarketRunOptions& options);
 

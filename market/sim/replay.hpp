@@ -6,7 +6,8 @@
 // - Jobs are taken by submit time, equal ones in the order of the log.
 // - Processors: `requested` is the requested number, or the allocated one where none was requested; `allocated` is the
 //   other way round. A job with neither is dropped.
-// - A submit time or a run time of -1 (unknown) drops the job. A run time of 0 is less than the log's resolution and counts as 1 s.
+// - A submit time or a run time of -1 (unknown) drops the job. A run time of 0 is less than the log's resolution and
+//   counts as 1 s.
 // - A job that needs more processors than the machine has is dropped. What was dropped, and why, is counted.
 // - Every job runs as long as it did in the log, also past the time that its user requested: nothing is killed.
 // - Estimates: `user` is the requested time, raised to the run time where it is shorter, and the run time where the log

@@ -106,7 +106,7 @@ std::string summary_text(const RunReport& r, const MarketRunOptions& options) {
     const auto line = [&](const char* name, const std::string& value) {
         fmt::format_to(std::back_inserter(out), "{:<38}{}\n", name, value);
     };
-    line("solver", options.solver.algorithm + ", " + options.solver.pricing + " pricing");
+    line("solver", decided_by(options) + ", " + options.solver.pricing + " pricing");
     line("jobs", fmt::format("{}", r.jobs));
     if (r.unfinished > 0) line("unfinished jobs", fmt::format("{} (in no average)", r.unfinished));
     line("providers", fmt::format("{}", r.providers));

@@ -87,6 +87,23 @@ def test_a_replay_says_what_was_asked_and_text_gzip_and_crlf_read_the_same(tool,
                 "freezes"} <= answers[0].keys()
 
 
+def test_several_policies_are_replayed_side_by_side(tool, files):
+    names = ["fcfs", "easy", "balance"]
+    alone = [json.loads(tool("marketsim", "replay", "trace.swf", "--policy", name, "--json", "-")[1]) for name in names]
+    status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names), "--json", "-", "--csv", "csv")
+    together = json.loads(out)
+    assert (status, err) == (0, "")
+    for answer in alone + together:
+        del answer["cpu_s"], answer["policy_cpu_s"]
+    assert together == alone
+    rows = [line.split(",") for line in (files / "csv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["policy", *names] and [float(row[5]) for row in rows[1:]] == pytest.approx([a["mean_slowdown"] for a in alone])
+    assert [line.split()[0] for line in tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names))[1].splitlines()] == ["policy", *names]
+    assert tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,easy", "--per-job", "x")[0] == 2
+    status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,magic")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "magic" in err and all(name in err for name in names)
+
+
 def test_an_import_is_a_function_of_its_configuration_and_seed(tool, files):
     (files / "config").write_text("trace = trace.swf\r\nproviders = 9\nvalue = bimodal 80 30 15 20 90 15\njobs = 50\n"
                                   "speed = uniform 50 150\narrival_divisor = 2\nrun_multiplier = 3\nseed = 5\n")
@@ -279,6 +296,81 @@ def test_without_a_log_an_import_draws_the_workload(tool, files):
     status, out, err = tool("marketsim", "import", "config", "-o", "a")
     assert (status, err) == (0, "") and "offered load: 1.5000" in out  # 30 x 29 / (2 x 290)
     assert tool("marketsim", "run", "-j", "a.jobs", "-p", "a.providers")[0] == 0
+
+
+def run_ends(tool, *arguments):
+    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-o", "out", *arguments)
+    assert (status, err) == (0, ""), err
+    return [line.split(",")[8] for line in open("out.csv").read().splitlines()[1:]]
+
+
+def test_an_outside_program_that_is_our_own_solver_decides_as_the_inside_one(tool, files):
+    for text in (JOBS, JOBS.replace(" 100 1\n", " 0 1\n")):  # with memory to carry, and without
+        (files / "jobs").write_text(text)
+        assert run_ends(tool, "-s", str(BIN / "solver")) == run_ends(tool)
+    # Many jobs of no memory on unlike machines that come and go: nothing takes time, so the two agree job by job.
+    (files / "jobs").write_text("".join(f"{3 * i + 1} {7 * i % 90} {20 + 31 * i % 60} {5 + 17 * i % 40} 0 {1 + i % 2}\n" for i in range(60)))
+    (files / "providers").write_text("1 0 -1 3 0 2 100\n2 10 70 0 0 4 60\n9 20 -1 8 0 2 160\n")
+    assert run_ends(tool, "-s", f"{BIN / 'solver'} --pricing first") == run_ends(tool)
+    status, out, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s", f"greedy_migration,{BIN / 'solver'},fcfs,easy", "--json", "-")
+    rows = json.loads(out)
+    assert (status, err) == (0, "") and [row["solver"] for row in rows] == ["greedy_migration", str(BIN / "solver"), "fcfs", "easy"]
+    assert rows[0]["mean_slowdown"] == rows[1]["mean_slowdown"] and rows[2]["freezes"] <= 30
+
+
+@pytest.mark.parametrize("script, why", [
+    ("exit 0", "has ended"),
+    ("while read word rest; do [ $word = alloc ] && echo 1 99; [ $word = info ] && echo me; done", "names provider 99, which there is not"),
+    ("while read word rest; do [ $word = alloc ] && { echo 1 1; echo 2 1; }; [ $word = info ] && echo me; done", "job 2 on provider 1: the provider has no room left"),
+    ("echo 'error: no thanks'; cat > /dev/null", "says: no thanks"),
+])
+def test_an_outside_program_that_fails_is_named_with_what_was_wrong(tool, files, script, why):
+    (files / "mine").write_text(f"#!/bin/sh\n{script}\n")
+    os.chmod("mine", 0o755)
+    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "./mine")
+    assert (status, out, err.count("\n")) == (1, "", 1) and err.startswith("marketsim run: ") and why in err, err
+    assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "./none")[0] == 1
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_queueing_policies_on_one_provider_are_those_of_the_replay(tool, files, policy):
+    # Two implementations of one definition: the market simulator's, over providers, and the replay's, over a log.
+    status, _, err = tool("marketsim", "replay", "trace.swf", "--policy", policy, "--cpus", "16", "--estimates", "exact", "--per-job", "ends")
+    assert (status, err) == (0, "")
+    expected = [line.split(",")[2] for line in (files / "ends").read_text().splitlines()[1:]]
+    (files / "config").write_text("trace = trace.swf\nproviders = 1\nprovider_cpus = fix 16\ncpus = requested\nmemory = fix 0\nreservation = fix 0\n")
+    assert tool("marketsim", "import", "config", "-o", "w")[0] == 0
+    os.rename("w.jobs", "jobs")
+    os.rename("w.providers", "providers")
+    assert run_ends(tool, "-s", policy) == expected and len(set(expected)) > 50
+
+
+def test_seeds_give_means_with_confidence_intervals_as_table_json_and_csv(tool, files):
+    (files / "config").write_text("use_swf = no\njobs = 40\nproviders = 2\ninterarrival = uniform 0 60\nrun = uniform 20 200\nseed = 7\n")
+    base = ["compare", "-i", "config", "-s", "mig,fcfs"]
+    slowdowns = []
+    for seed in range(7, 12):  # each by itself
+        assert tool("marketsim", "import", "config", "-o", "w", "--seed", str(seed))[0] == 0
+        out = tool("marketsim", "compare", "-j", "w.jobs", "-p", "w.providers", "-s", "mig,fcfs", "--json", "-")[1]
+        slowdowns.append([row["mean_slowdown"] for row in json.loads(out)])
+    status, out, err = tool("marketsim", *base, "--seeds", "5", "--json", "-", "--csv", "figures.csv")
+    assert (status, err) == (0, "")
+    rows = [line.split(",") for line in (files / "figures.csv").read_text().splitlines()]
+    assert rows[0][:4] == ["variant", "seeds", "mean_slowdown", "mean_slowdown_ci95"] and rows[1][0] == '"greedy_migration/critical"'
+    for i, row in enumerate(json.loads(out)):
+        values = [s[i] for s in slowdowns]
+        mean = sum(values) / 5
+        half = 2.7764 * (sum((v - mean) ** 2 for v in values) / 4 / 5) ** 0.5
+        told = row["over_seeds"]["mean_slowdown"]
+        assert abs(told["mean"] - mean) < 1e-9 and abs(told["ci95"] - half) < 1e-9 and half > 0
+        assert abs(float(rows[i + 1][2]) - mean) < 1e-6 and abs(float(rows[i + 1][3]) - half) < 1e-3 and rows[i + 1][1] == "5"
+    outs = {tool("marketsim", *base, "--seeds", "5", *threads)[1] for threads in (["--threads", "1"], ["--threads", "3"])}
+    assert len(outs) == 1 and "means over 5 seeds" in outs.pop()
+    one = tool("marketsim", *base, "--csv", "-")[1].splitlines()
+    assert one[1].split(",")[3] == ""  # no interval of one run
+    for wrong in (["compare", "-j", "jobs", "-p", "providers", "--seeds", "3"], ["compare", "-j", "jobs"], [*base, "-j", "jobs"]):
+        status, out, err = tool("marketsim", *wrong)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
 
 
 def test_wrong_usage_is_told_from_a_failure(tool, files):

@@ -112,7 +112,8 @@ END_TEST
 
 START_TEST(bad_frames_are_refused_with_the_part_that_is_wrong) {
     for (const char* text :
-         {"", " ", ";", "daily", "daily :00-22:00", "daily 8:0-22:00", "daily 8.00-22:00", "08:00", "08:00-25:00", "24:00-08:00", "08:60-09:00",
+         {"", " ", ";", "daily", "daily :00-22:00", "daily 8:0-22:00", "daily 8.00-22:00", "08:00",
+          "08:00-25:00", "24:00-08:00", "08:60-09:00",
           "daily 08:00-22:00;", "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00",
           "mon--tue 08:00-09:00", "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
         ck_assert_msg(!TimeFrames::parse(text).has_value(), "took '%s'", text);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "market/sim/estimate.hpp"
 #include "market/sim/import.hpp"
 #include "market/sim/plot.hpp"
 #include "tests/unit/unit.hpp"
@@ -139,7 +140,8 @@ START_TEST(shares_of_two_humps_may_be_decimals_and_fractions) {
     };
     ck_assert_text(why("bimodal 0.8 30 15 0.3 90 15"),
                    "'bimodal 0.8 30 15 0.3 90 15': the two shares make neither 100 % nor 1");
-    ck_assert_text(why("bimodal -20 1 1 120 2 1"), "'bimodal -20 1 1 120 2 1': a share is no number with at most six decimals");
+    ck_assert_text(why("bimodal -20 1 1 120 2 1"),
+                   "'bimodal -20 1 1 120 2 1': a share is no number with at most six decimals");
     ck_assert_text(why("bimodal 80 3.5 1 20 2 1"),
                    "'bimodal 80 3.5 1 20 2 1': '3.5' is no integer from 0 to 1000000");
 }
@@ -154,6 +156,17 @@ START_TEST(an_import_is_a_function_of_its_seed) {
     ck_assert(fewer.providers == a.providers && fewer.jobs.size() == 2 && fewer.jobs[1] == a.jobs[1]);
     c.seed = 5;
     ck_assert(!(import_trace(small_trace(), c)->providers == a.providers));
+}
+END_TEST
+
+START_TEST(a_confidence_interval_is_students) {
+    for (const auto& [degrees, t] : {std::pair(1, 12.7062), std::pair(4, 2.7764), std::pair(10, 2.2281),
+                                     std::pair(11, 2.2010), std::pair(19, 2.0930), std::pair(30, 2.0423), std::pair(120, 1.9799)})
+        ck_assert_msg(std::abs(student_t(static_cast<size_t>(degrees)) - t) < 0.0002, "%d", degrees);
+    const std::vector<double> values = {1, 2, 3, 4};
+    const Estimate e = estimate(values);
+    ck_assert(e.mean == 2.5 && std::abs(*e.half - 3.1824 * std::sqrt(5.0 / 3 / 4)) < 1e-9);
+    ck_assert(!estimate(std::span(values).first(1)).half);
 }
 END_TEST
 
@@ -195,4 +208,4 @@ UNIT_SUITE(sim_import, a_configuration_may_be_toml_and_keeps_its_defaults, a_con
            capitals_and_underscores_of_keys_do_not_matter_and_older_names_are_taken, without_a_log_the_workload_is_drawn,
            jobs_of_unknown_submit_time_are_dropped_and_counted, shares_of_two_humps_may_be_decimals_and_fractions,
            an_import_is_a_function_of_its_seed,
-           plots_hold_every_series_and_quote_names);
+           a_confidence_interval_is_students, plots_hold_every_series_and_quote_names);

@@ -129,5 +129,6 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE(solver_protocol, a_dearer_job_suspends_the_cheaper_one_which_goes_on_afterwards,
-           every_command_has_its_effect, what_older_programs_say_is_understood, what_cannot_be_taken_says_why_and_changes_nothing,
+           every_command_has_its_effect, what_older_programs_say_is_understood,
+           what_cannot_be_taken_says_why_and_changes_nothing,
            every_line_survives_being_parsed_and_formatted);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "market/sim/estimate.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/plot.hpp"
 #include "market/sim/value_classes.hpp"
@@ -18,6 +19,7 @@
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
+#include "tools/marketsim/outside_solver.hpp"
 #include "tools/marketsim/verbs.hpp"
 
 namespace souk::tools {
@@ -28,7 +30,8 @@ using namespace sim;
 constexpr size_t variants_max = 256;
 
 struct Options {
-    std::string jobs, providers, out, json, plot;
+    std::string jobs, providers, import, out, json, csv, plot;
+    size_t seeds = 1;
     std::vector<std::string> solvers{"greedy_migration", "proportional_share"}, pricings{"critical"};
     std::vector<int64_t> ks{500}, horizons{0}, min_stays{0}, moves_max{0}, networks{100}, disks{100}, quanta{10};
     int64_t alpha_s = 10;
@@ -38,9 +41,10 @@ struct Options {
 struct Variant {
     std::string name;
     MarketRunOptions run;
-    RunOutcome outcome;
-    RunReport report;
+    RunOutcome outcome;              // of the first seed
+    std::vector<RunReport> reports;  // one for each seed
     std::string error;
+    const RunReport& report() const { return reports.front(); }
 };
 
 // A parameter of which every value is tried, with the algorithm or pricing that looks at it (none: all do).
@@ -69,13 +73,14 @@ std::vector<Variant> variants_of(const Options& o) {
     for (const std::string& solver : o.solvers)
         for (const std::string& pricing : o.pricings) {
             Variant one;
-            one.name = solver + "/" + pricing;
-            one.run.solver.algorithm = solver;
+            (void)set_decider(one.run, solver);  // it was checked
+            const std::string& name = decided_by(one.run);
+            one.name = name + "/" + pricing;
             one.run.solver.pricing = pricing;
             one.run.record = !o.plot.empty();
             std::vector<Variant> some{one};
             for (const Parameter& p : parameters) {
-                const bool matters = p.of.empty() || p.of == solver || p.of == pricing;
+                const bool matters = p.of.empty() || p.of == name || p.of == pricing;
                 std::vector<Variant> more;
                 for (const Variant& v : some)
                     for (const int64_t& value : p.values) {
@@ -121,29 +126,95 @@ class Progress {
     const bool visible_;
 };
 
-void run_all(std::vector<Variant>& variants, const std::vector<SimJob>& jobs, const std::vector<SimProvider>& providers,
-             const Options& options) {
+// The jobs and providers of each seed.
+Result<std::vector<Imported>> workloads_of(const Options& o) {
+    std::vector<Imported> out;
+    if (o.import.empty()) {
+        Imported& files = out.emplace_back();
+        TRY_ASSIGN(files.jobs, read_jobs(o.jobs));
+        TRY_ASSIGN(files.providers, read_providers(o.providers));
+        return out;
+    }
+    TRY_ASSIGN(ImportConfig config, read_import_config(o.import));
+    SwfTrace trace;
+    if (config.use_swf) {
+        TRY_ASSIGN(trace, read_swf(config.trace));
+    }
+    for (size_t i = 0; i < o.seeds; ++i, ++config.seed) {
+        Result<Imported> drawn = config.use_swf ? import_trace(trace, config) : draw_workload(config);
+        if (!drawn) return wrap(o.import, std::move(drawn).error());
+        out.push_back(std::move(*drawn));
+    }
+    return out;
+}
+
+void run_all(std::vector<Variant>& variants, const std::vector<Imported>& workloads, const Options& options) {
     const size_t cores = std::max(1u, options.threads ? options.threads : std::thread::hardware_concurrency());
-    Progress progress(variants.size());
+    const size_t runs = variants.size() * workloads.size();
+    Progress progress(runs);
+    std::vector<std::string> errors(runs);
+    for (Variant& v : variants) v.reports.resize(workloads.size());
     std::atomic<size_t> next{0};
     const auto work = [&] {
-        for (size_t i; (i = next++) < variants.size();) {
-            Variant& v = variants[i];
-            Result<RunOutcome> outcome = run_market(jobs, providers, v.run);
+        for (size_t i; (i = next++) < runs;) {
+            const size_t seed = i % workloads.size();
+            Variant& v = variants[i / workloads.size()];
+            const Imported& w = workloads[seed];
+            MarketRunOptions run = v.run;
+            run.record = v.run.record && seed == 0;
+            Result<RunOutcome> outcome = run_market(w.jobs, w.providers, run);
             if (outcome) {
-                v.outcome = std::move(*outcome);
-                v.report = report_of(jobs, providers.size(), v.outcome, options.alpha_s);
+                v.reports[seed] = report_of(w.jobs, w.providers.size(), *outcome, options.alpha_s);
+                if (seed == 0) v.outcome = std::move(*outcome);
             } else {
-                v.error = outcome.error().message;
+                errors[i] = outcome.error().message;
             }
             progress.one_done();
         }
     };
     std::vector<std::thread> threads;
     threads.reserve(cores);
-    for (size_t i = 1; i < std::min(cores, variants.size()); ++i) threads.emplace_back(work);
+    for (size_t i = 1; i < std::min(cores, runs); ++i) threads.emplace_back(work);
     work();
     for (std::thread& thread : threads) thread.join();
+    for (size_t i = runs; i-- > 0;)
+        if (!errors[i].empty()) variants[i / workloads.size()].error = errors[i];
+}
+
+// Over several seeds: every figure with the half width of its 95 % confidence interval, a line each.
+std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) {
+    std::string out = fmt::format("means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
+    for (const Variant& v : variants) {
+        out += "\n" + v.name + "\n";
+        if (!v.error.empty()) {
+            out += "  failed: " + v.error + "\n";
+            continue;
+        }
+        for (const Figure& f : figures()) {
+            const Estimate e = estimate(v.reports, f);
+            out += fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
+        }
+    }
+    return out;
+}
+
+// A line for each variant: each figure, and the half width of its interval (empty with one seed).
+std::string csv_text(const std::vector<Variant>& variants) {
+    std::string out = "variant,seeds";
+    for (const Figure& f : figures()) out += fmt::format(",{0},{0}_ci95", f.name);
+    out += "\n";
+    for (const Variant& v : variants) {
+        if (!v.error.empty()) continue;
+        std::string name;
+        for (const char c : v.name) name += c == '"' ? std::string("\"\"") : std::string(1, c);
+        out += fmt::format("\"{}\",{}", name, v.reports.size());
+        for (const Figure& f : figures()) {
+            const Estimate e = estimate(v.reports, f);
+            out += fmt::format(",{:.10g},{}", e.mean, e.half ? fmt::format("{:.6g}", *e.half) : "");
+        }
+        out += "\n";
+    }
+    return out;
 }
 
 std::string table(const std::vector<Variant>& variants, const std::vector<ValueClass>& classes) {
@@ -153,7 +224,7 @@ std::string table(const std::vector<Variant>& variants, const std::vector<ValueC
                                   "variant", width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers",
                                   "util", "migr", "freezes", "moved MB", "unfinished");
     for (const Variant& v : variants) {
-        const RunReport& r = v.report;
+        const RunReport& r = v.report();
         if (!v.error.empty()) {
             out += fmt::format("{:<{}} failed: {}\n", v.name, width, v.error);
             continue;
@@ -173,7 +244,7 @@ std::string table(const std::vector<Variant>& variants, const std::vector<ValueC
             if (!v.error.empty()) continue;
             out += fmt::format("{:<{}}", v.name, width);
             for (const ValueClass& c : classes) {
-                const ClassMeans m = means_in(v.report, c);
+                const ClassMeans m = means_in(v.report(), c);
                 out += m.jobs == 0 ? fmt::format(" {:>12}", "-")
                                    : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
             }
@@ -187,8 +258,16 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const Variant& v : variants) {
         nlohmann::ordered_json one = {{"variant", v.name}};
-        if (v.error.empty()) one.update(nlohmann::ordered_json::parse(report_json(v.report, v.run, alpha_s)));
+        if (v.error.empty()) one.update(nlohmann::ordered_json::parse(report_json(v.report(), v.run, alpha_s)));
         else one["error"] = v.error;
+        if (v.error.empty() && v.reports.size() > 1) {
+            nlohmann::ordered_json over_seeds = {{"seeds", v.reports.size()}};
+            for (const Figure& f : figures()) {
+                const Estimate e = estimate(v.reports, f);
+                over_seeds[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
+            }
+            one["over_seeds"] = over_seeds;
+        }
         json.push_back(one);
     }
     return json.dump(2) + "\n";
@@ -200,11 +279,12 @@ Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& job
     const std::string stem = path.substr(0, dot), kind = path.substr(dot + 1);
     std::vector<PlotSeries> series;
     for (const Variant& v : variants)
-        if (v.error.empty()) series.push_back({v.name, &v.report, &v.outcome});
+        if (v.error.empty()) series.push_back({v.name, &v.report(), &v.outcome});
     const auto plot = [&](const std::string& name, const auto& script) {
         return gnuplot(stem + "-" + name + "." + kind, [&](const std::string& output) { return script(output); });
     };
-    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, value_classes_of(jobs), kind, output); }));
+    const std::vector<ValueClass> classes = value_classes_of(jobs);
+    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, classes, kind, output); }));
     TRY(plot("utilisation", [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
     for (size_t i = 0; i < series.size(); ++i) {
         if (series[i].outcome->stays.size() > gantt_stays_max || providers.size() > gantt_providers_max) continue;
@@ -216,18 +296,21 @@ Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& job
 
 Status compare(const Options& options, std::vector<Variant>& variants) {
     if (!options.plot.empty()) TRY(find_gnuplot());
-    TRY_ASSIGN(const std::vector<SimJob> jobs, read_jobs(options.jobs));
-    TRY_ASSIGN(const std::vector<SimProvider> providers, read_providers(options.providers));
-    run_all(variants, jobs, providers, options);
-    const std::string text = table(variants, value_classes_of(jobs)), json = json_text(variants, options.alpha_s);
+    TRY_ASSIGN(const std::vector<Imported> workloads, workloads_of(options));
+    run_all(variants, workloads, options);
+    const Imported& first = workloads.front();
+    const std::string text = workloads.size() > 1 ? estimates_table(variants, workloads.size())
+                                                  : table(variants, value_classes_of(first.jobs));
+    const std::string json = json_text(variants, options.alpha_s);
     OutputFiles files;
-    files.spare(options.jobs);
-    files.spare(options.providers);
+    for (const std::string& input : {options.jobs, options.providers, options.import})
+        if (!input.empty()) files.spare(input);
+    if (!options.csv.empty() && options.csv != "-") TRY(files.add(options.csv, csv_text(variants)));
     if (!options.out.empty()) TRY(files.add(options.out, text));
     if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
     TRY(files.commit());
-    TRY(print(options.json == "-" ? json : text));
-    if (!options.plot.empty()) TRY(draw(variants, jobs, providers, options.plot));
+    TRY(print(options.json == "-" ? json : options.csv == "-" ? csv_text(variants) : text));
+    if (!options.plot.empty()) TRY(draw(variants, first.jobs, first.providers, options.plot));
     for (const Variant& v : variants)
         if (!v.error.empty()) return fail(v.name + ": " + v.error);
     return {};
@@ -240,11 +323,18 @@ int marketsim_compare(int argc, char** argv) {
     CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run; "
                  "--k is varied for uniform pricing alone, --quantum for proportional_share.",
                  "marketsim compare");
-    app.add_option("-j,--jobs", options.jobs, "job file")->required();
-    app.add_option("-p,--providers", options.providers, "provider file")->required();
-    app.add_option("-s,--solvers", options.solvers, "algorithms, with commas")
+    auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
+    auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
+    app.add_option("-i,--import", options.import,
+                   "in place of both: the configuration of an import, drawn anew for each seed")
+        ->excludes(jobs)
+        ->excludes(providers);
+    app.add_option("--seeds", options.seeds,
+                   "with --import: so many seeds, from the configuration's on; means and 95 % confidence intervals")
+        ->check(CLI::Range(1, 10'000));
+    app.add_option("-s,--solvers", options.solvers, std::string("with commas: ") + solvers_help)
         ->delimiter(',')
-        ->transform(is_named(market::Solver::algorithm_named))
+        ->check(is_decider())
         ->capture_default_str();
     app.add_option("--pricings", options.pricings, "pricings, with commas")
         ->delimiter(',')
@@ -273,6 +363,7 @@ int marketsim_compare(int argc, char** argv) {
     app.add_option("-o,--out", options.out, "write the table to this file too");
     app.add_option("--json", options.json,
                    "write the figures to this file as JSON (-: to stdout, instead of the table)");
+    app.add_option("--csv", options.csv, "write the figures to this file as CSV, a line a variant (-: to stdout)");
     app.add_option("--plot", options.plot,
                    "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg or NAME.png")
         ->check([](const std::string& s) {
@@ -281,11 +372,15 @@ int marketsim_compare(int argc, char** argv) {
             return picture ? "" : "'" + s + "' is neither NAME.svg nor NAME.png";
         });
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    if (options.import.empty() && (options.jobs.empty() || options.providers.empty()))
+        return usage_error(app, "needs --jobs and --providers, or --import");
+    if (options.seeds > 1 && options.import.empty())
+        return usage_error(app, "--seeds needs --import: job and provider files are the same for every seed");
     std::vector<Variant> variants = variants_of(options);
     if (variants.size() > variants_max)
         return usage_error(app,
                            fmt::format("{} combinations, at most {} are run at once", variants.size(), variants_max));
-    for (const Variant& v : variants)
+    for (Variant& v : variants)
         if (const Status valid = check_market_options(v.run); !valid) return usage_error(app, valid.error().message);
     if (const Status done = compare(options, variants); !done) return failed(app, done.error());
     return 0;

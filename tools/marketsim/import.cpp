@@ -31,7 +31,7 @@ constexpr const char* keys = R"(Configuration, key = value a line (with the valu
   seed = 1
 Capitals and underscores of keys do not matter: firstDay is first_day.
 Dropped: jobs without a submit time or a run time, and jobs that need more CPUs than the largest provider has.
-Offered load: run time x CPUs of all jobs / (CPUs x speed / 100 of all providers x time from the first arrival to the last).)";
+Offered load: run time x CPUs of all jobs / (CPUs x speed / 100 of all providers x time from first arrival to last).)";
 
 struct Options {
     std::string config, trace, out, json;

@@ -5,6 +5,7 @@
 
 #include "market/sim/files.hpp"
 #include "tools/common/cli_units.hpp"
+#include "tools/marketsim/outside_solver.hpp"
 
 namespace souk::tools {
 
@@ -16,6 +17,15 @@ namespace {
 nlohmann::ordered_json money(Money m) { return nlohmann::ordered_json::parse(format_money(m)); }
 
 }  // namespace
+
+CLI::Validator is_decider() {
+    return {[](std::string& text) -> std::string {
+                MarketRunOptions ignored;
+                const Status known = set_decider(ignored, text);
+                return known ? std::string() : known.error().message;
+            },
+            ""};
+}
 
 CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
     return {[find](std::string& text) -> std::string {
@@ -29,9 +39,7 @@ CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
 
 void add_market_options(CLI::App& app, MarketRunOptions& options) {
     market::SolverOptions& solver = options.solver;
-    app.add_option("-s,--solver", solver.algorithm, "the algorithm")
-        ->transform(is_named(market::Solver::algorithm_named))
-        ->capture_default_str();
+    app.add_option("-s,--solver", options.decided_by, solvers_help)->check(is_decider())->default_str(solver.algorithm);
     app.add_option("--pricing", solver.pricing, "the pricing")
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
@@ -55,7 +63,8 @@ void add_market_options(CLI::App& app, MarketRunOptions& options) {
     speed("--disk", options.disk_mb_per_s, "MB/s of a freeze and of a thaw");
 }
 
-Status check_market_options(const MarketRunOptions& options) {
+Status check_market_options(MarketRunOptions& options) {
+    if (!options.decided_by.empty()) TRY(set_decider(options, options.decided_by));
     market::Solver solver;
     return solver.set_options(options.solver);
 }
@@ -98,7 +107,7 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                             {"slowdown", v.slowdown},
                             {"bounded_slowdown", v.bounded_slowdown},
                             {"deviation", v.deviation}});
-    const nlohmann::ordered_json json = {{"solver", options.solver.algorithm},
+    const nlohmann::ordered_json json = {{"solver", decided_by(options)},
                                          {"pricing", options.solver.pricing},
                                          {"k_permille", options.solver.k_permille},
                                          {"horizon_s", options.solver.horizon.ns / 1'000'000'000},

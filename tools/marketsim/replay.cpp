@@ -19,9 +19,9 @@ namespace {
 using namespace sim;
 
 constexpr const char* conventions = R"(Conventions:
-  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown submit or run time (-1), jobs
-  without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job runs as
-  long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
+  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown submit or run time
+  (-1), jobs without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job
+  runs as long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
   none was requested; allocated: the other way round. --estimates user: the requested time, raised to the run time
   where it is shorter, the run time where there is none; exact: the run time. Only easy looks at estimates.
   At one instant jobs end, then arrivals queue, then the policy acts.
@@ -39,40 +39,43 @@ constexpr const char* conventions = R"(Conventions:
   figures that differ between two runs.)";
 
 struct Options {
-    std::string trace, json, per_job;
-    std::string policy = "easy", procs = "requested", estimates = "user";
+    std::string trace, json, csv, per_job;
+    std::vector<std::string> policies{"easy"};
+    std::string procs = "requested", estimates = "user";
     std::string values = "uniform 10 60";
     Distribution distribution;
     int64_t cpus = 0, disk = 100, memory = 0, quantum = 600, seed = 1;
 };
 
-constexpr const char* policies[] = {"fcfs", "easy", "balance", "greedy_migration", "proportional_share"};
+constexpr const char* known_policies[] = {"fcfs", "easy", "balance", "greedy_migration", "proportional_share"};
 
 struct Outcome {
+    std::string policy;
     ReplayMetrics metrics;
     Dropped dropped;
     Schedule schedule;
     double policy_cpu_s = 0;
 };
 
-Result<Schedule> run_policy(const Options& options, const SwfTrace& trace, const Workload& workload) {
-    if (options.policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
-    if (options.policy == "easy") return replay_easy(workload.jobs, options.cpus);
-    if (options.policy == "balance") return replay_balance(workload.jobs, options.cpus);
+Result<Schedule> run_policy(const std::string& policy, const Options& options, const SwfTrace& trace,
+                            const Workload& workload) {
+    if (policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
+    if (policy == "easy") return replay_easy(workload.jobs, options.cpus);
+    if (policy == "balance") return replay_balance(workload.jobs, options.cpus);
     const ReplayTerms terms = terms_of(trace, workload, options.distribution, static_cast<uint64_t>(options.seed),
                                        options.disk, options.memory);
-    if (options.policy == "greedy_migration") return replay_greedy_migration(workload.jobs, options.cpus, terms);
+    if (policy == "greedy_migration") return replay_greedy_migration(workload.jobs, options.cpus, terms);
     market::SolverOptions solver;
-    solver.algorithm = options.policy;
+    solver.algorithm = policy;
     solver.quantum = Nanos::from_s(options.quantum);
     return replay_with_solver(trace, workload.jobs, options.cpus, terms, solver);
 }
 
-std::string json_text(const Options& options, const Outcome& outcome) {
+nlohmann::ordered_json json_of(const Options& options, const Outcome& outcome) {
     const ReplayMetrics& m = outcome.metrics;
-    const nlohmann::ordered_json json = {
+    return {
         {"trace", std::filesystem::path(options.trace).filename().string()},
-        {"policy", options.policy},
+        {"policy", outcome.policy},
         {"cpus", options.cpus},
         {"procs", options.procs},
         {"estimates", options.estimates},
@@ -91,7 +94,36 @@ std::string json_text(const Options& options, const Outcome& outcome) {
         {"freezes", outcome.schedule.freezes},
         {"policy_cpu_s", outcome.policy_cpu_s},
         {"cpu_s", process_cpu_time().seconds()}};
+}
+
+// One policy: an object; several: a list of them.
+std::string json_text(const Options& options, const std::vector<Outcome>& outcomes) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Outcome& o : outcomes) json.push_back(json_of(options, o));
+    if (outcomes.size() == 1) json = nlohmann::ordered_json(json[0]);
     return json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string csv_text(const Options& options, const std::vector<Outcome>& outcomes) {
+    std::string out =
+        "policy,cpus,jobs,dropped,mean_wait_s,mean_slowdown,mean_bounded_slowdown,makespan_s,utilisation,migrations,freezes\n";
+    for (const Outcome& o : outcomes)
+        out += fmt::format("{},{},{},{},{:.10g},{:.10g},{:.10g},{},{:.10g},{},{}\n", o.policy, options.cpus,
+                           o.metrics.jobs, o.dropped.total(), o.metrics.mean_wait_s, o.metrics.mean_slowdown,
+                           o.metrics.mean_bounded_slowdown, o.metrics.makespan_s, o.metrics.utilisation,
+                           o.schedule.migrations, o.schedule.freezes);
+    return out;
+}
+
+std::string table(const std::vector<Outcome>& outcomes) {
+    std::string out = fmt::format("{:<20} {:>12} {:>12} {:>12} {:>12} {:>8} {:>10} {:>10} {:>10}\n", "policy", "wait s",
+                                  "slowdown", "bounded", "makespan s", "util", "migr", "freezes", "CPU s");
+    for (const Outcome& o : outcomes)
+        out += fmt::format("{:<20} {:>12.2f} {:>12.4f} {:>12.4f} {:>12} {:>8.4f} {:>10} {:>10} {:>10.4f}\n", o.policy,
+                           o.metrics.mean_wait_s, o.metrics.mean_slowdown, o.metrics.mean_bounded_slowdown,
+                           o.metrics.makespan_s, o.metrics.utilisation, o.schedule.migrations, o.schedule.freezes,
+                           o.policy_cpu_s);
+    return out;
 }
 
 std::string human_text(const Options& options, const Outcome& outcome) {
@@ -99,13 +131,13 @@ std::string human_text(const Options& options, const Outcome& outcome) {
     const Dropped& d = outcome.dropped;
     return fmt::format(
         "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of unknown submit time, "
-        "{} of unknown run time, {} without processors, {} too large)\nmean wait              {:.2f} s\nmean slowdown          {:.4f}\n"
-        "mean bounded slowdown  {:.4f}\nmakespan               {} s\nutilisation            {:.4f}\n"
-        "migrations             {}\nfreezes and thaws      {}\nCPU time               {:.4f} s ({:.4f} s of it the "
-        "policy)\n",
-        options.policy, options.cpus, m.jobs, d.total(), d.unknown_submit, d.unknown_run, d.no_procs, d.too_large, m.mean_wait_s,
-        m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation, outcome.schedule.migrations,
-        outcome.schedule.freezes, process_cpu_time().seconds(), outcome.policy_cpu_s);
+        "{} of unknown run time, {} without processors, {} too large)\nmean wait              {:.2f} s\n"
+        "mean slowdown          {:.4f}\nmean bounded slowdown  {:.4f}\nmakespan               {} s\n"
+        "utilisation            {:.4f}\nmigrations             {}\nfreezes and thaws      {}\n"
+        "CPU time               {:.4f} s ({:.4f} s of it the policy)\n",
+        outcome.policy, options.cpus, m.jobs, d.total(), d.unknown_submit, d.unknown_run, d.no_procs, d.too_large,
+        m.mean_wait_s, m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation,
+        outcome.schedule.migrations, outcome.schedule.freezes, process_cpu_time().seconds(), outcome.policy_cpu_s);
 }
 
 std::string per_job_text(const SwfTrace& trace, const Workload& workload, const Schedule& schedule) {
@@ -125,20 +157,28 @@ Status replay(Options& options) {
     const Workload workload =
         workload_of(trace, options.cpus, options.procs == "requested" ? Procs::requested : Procs::allocated,
                     options.estimates == "user" ? Estimates::user : Estimates::exact);
-    Outcome outcome;
-    outcome.dropped = workload.dropped;
-    const double before = process_cpu_time().seconds();
-    TRY_ASSIGN(outcome.schedule, run_policy(options, trace, workload));
-    outcome.policy_cpu_s = process_cpu_time().seconds() - before;
-    outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
+    std::vector<Outcome> outcomes;
+    for (const std::string& policy : options.policies) {
+        Outcome& outcome = outcomes.emplace_back();
+        outcome.policy = policy;
+        outcome.dropped = workload.dropped;
+        const double before = process_cpu_time().seconds();
+        TRY_ASSIGN(outcome.schedule, run_policy(policy, options, trace, workload));
+        outcome.policy_cpu_s = process_cpu_time().seconds() - before;
+        outcome.metrics = metrics_of(workload.jobs, outcome.schedule, options.cpus);
+    }
+    const Outcome& first = outcomes.front();
     OutputFiles files;
     files.spare(options.trace);
-    const bool json_here = options.json == "-";
-    const std::string json = options.json.empty() ? "" : json_text(options, outcome);
-    if (!options.json.empty() && !json_here) TRY(files.add(options.json, json));
-    if (!options.per_job.empty()) TRY(files.add(options.per_job, per_job_text(trace, workload, outcome.schedule)));
+    const std::string json = options.json.empty() ? "" : json_text(options, outcomes);
+    const std::string csv = options.csv.empty() ? "" : csv_text(options, outcomes);
+    if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
+    if (!options.csv.empty() && options.csv != "-") TRY(files.add(options.csv, csv));
+    if (!options.per_job.empty()) TRY(files.add(options.per_job, per_job_text(trace, workload, first.schedule)));
     TRY(files.commit());
-    return print(json_here ? json : human_text(options, outcome));
+    if (options.json == "-") return print(json);
+    if (options.csv == "-") return print(csv);
+    return print(outcomes.size() == 1 ? human_text(options, first) : table(outcomes));
 }
 
 }  // namespace
@@ -147,8 +187,10 @@ int marketsim_replay(int argc, char** argv) {
     Options options;
     CLI::App app("A job log straight through a scheduling policy on one machine of N processors.", "marketsim replay");
     app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")->required();
-    app.add_option("--policy", options.policy, "the policy")
-        ->check(CLI::IsMember(std::vector<std::string>(std::begin(policies), std::end(policies))))
+    std::vector<std::string> known(std::begin(known_policies), std::end(known_policies));
+    app.add_option("--policy", options.policies, "the policy, or several with commas, side by side")
+        ->delimiter(',')
+        ->check(CLI::IsMember(known))
         ->capture_default_str();
     app.add_option("--cpus", options.cpus, "processors of the machine (default: MaxProcs of the log)")
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
@@ -175,10 +217,13 @@ int marketsim_replay(int argc, char** argv) {
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
+    app.add_option("--csv", options.csv, "write the result to this file as CSV, a line a policy (-: to stdout)");
     app.add_option("--per-job", options.per_job,
                    "write each job's submit, end, run and processors to this file as CSV");
     app.footer(conventions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    if (options.policies.size() > 1 && !options.per_job.empty())
+        return usage_error(app, "--per-job takes one policy");
     Result<Distribution> values = parse_distribution(options.values);
     if (!values) return usage_error(app, "--values: " + values.error().message);
     options.distribution = *values;

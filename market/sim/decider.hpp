@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Decider: who decides in a simulated market in place of the market's own solver: a queueing policy (queue_policies.hpp)
+// or somebody's program. It is told what happened and how things stand, and says where every job is to be. One for each
+// run, owned by it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "market/core/solver.hpp"
+#include "market/sim/market_files.hpp"
+
+namespace souk::sim {
+
+// What happened to a job or provider, by its index.
+struct Told {
+    enum class What : uint8_t { job_came, job_ended, job_frozen, job_placed, provider_came, provider_left };
+    What what;
+    uint32_t index;
+};
+
+// A job that has come and not ended.
+struct JobView {
+    static constexpr uint32_t nowhere = UINT32_MAX;
+    uint32_t job = 0;
+    uint32_t provider = nowhere;  // the place that it holds; running there, or on its way there
+    int64_t end_s = 0;            // holds a place: when it ends if it stays
+    int64_t work = 0;             // left, in hundredths of a standard second
+};
+
+struct MarketView {
+    int64_t now_s = 0;
+    std::vector<JobView> jobs;          // by arrival
+    std::vector<uint32_t> providers;    // that are there, by index
+};
+
+struct Placement {
+    uint32_t job, provider;
+};
+
+class Decider {
+  public:
+    virtual ~Decider() = default;
+    // Where every job is to be; who is not named does not run. Who is on its way somewhere is moved on when it is there.
+    virtual Result<std::vector<Placement>> decide(std::span<const Told> told, const MarketView& view) = 0;
+};
+
+// Makes one for a run over these jobs and providers, which outlive it.
+using MakeDecider =
+    std::function<Result<std::unique_ptr<Decider>>(std::span<const SimJob>, std::span<const SimProvider>)>;
+
+// What of a decision can be done now, as the solver takes it: an operation under way is let end, and who finds its new
+// place still held stays where it is, or waits, until the next decision. Fails on what could never be: a job or provider
+// that is not there, a job named twice, below the reserve, more than a provider has. `under_way` are the jobs that are
+// on their way to the place that they hold. Keys are indices + 1.
+Result<std::vector<market::Solver::Assignment>> possible_now(const market::Solver& solver,
+                                                             std::span<const Placement> wanted,
+                                                             std::span<const uint32_t> under_way);
+
+}  // namespace souk::sim
