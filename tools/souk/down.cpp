@@ -24,7 +24,7 @@ constexpr Nanos supervisor_limit = Nanos::from_s(60), rest_limit = Nanos::from_s
 std::string agent_socket(const Daemon& d) { return d.dir + "/agentd.sock"; }
 
 Result<json> asked(const std::string& socket, const std::string& verb, const std::vector<std::string>& args = {}) {
-    TRY_ASSIGN(tools::Answer parts, tools::ask(socket, verb, args));
+    TRY_ASSIGN(tools::Answer parts, tools::ask([&] { return Result<std::string>(socket); }, verb, args, Nanos{}));
     TRY_ASSIGN(const std::string text, tools::joined(std::move(parts)));
     json j = json::parse(text, nullptr, false);
     if (j.is_discarded()) return fail(verb + ": the daemon's answer is not JSON");

@@ -37,8 +37,10 @@ std::string describe(const Daemon& d) {
 // What `souk down --keep` took off the market comes back.
 Status back_to_market(const UpOptions& options) {
     if (options.shape.off.empty()) return {};
-    for (const std::string& name : options.shape.off)
-        if (auto done = tools::ask(options.run + "/" + name + "/agentd.sock", "provider-unset", {"market"}); !done) return wrap("node " + name, done.error());
+    for (const std::string& name : options.shape.off) {
+        const auto agent = [&] { return Result<std::string>(options.run + "/" + name + "/agentd.sock"); };
+        if (auto done = tools::ask(agent, "provider-unset", {"market"}, Nanos{}); !done) return wrap("node " + name, done.error());
+    }
     MarketShape shape = options.shape;
     shape.off.clear();
     return save_shape(options.state, shape);
