@@ -103,25 +103,25 @@ def test_output_that_was_held_back_for_a_slow_reader_comes_and_the_job_ends(mark
         market.kill_daemon("n1")
 
 
-def descriptors_left(pid, n):
-    """The limit that leaves that process n more descriptors."""
-    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
-    free = (fd for fd in range(1 << 20) if fd not in used)
-    return [next(free) for _ in range(n)][-1] + 1
+def descriptors(pid):
+    return {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
 
 
 def test_a_job_whose_output_cannot_be_kept_is_refused_before_it_is_durable(market):
     agent = market.daemon("n1")["pid"]
     limit = resource.prlimit(agent, resource.RLIMIT_NOFILE)
     known = {j["id"] for j in market.list_jobs()}
+    used = descriptors(agent)
+    free = [fd for fd in range(len(used) + 2) if fd not in used]
     try:
-        for left in (1, 2):  # the tool's connection, and one file of two
+        for last in free[:2]:  # the tool's connection, and one file of two
             for how in ([], ["--detach"]):
-                resource.prlimit(agent, resource.RLIMIT_NOFILE, (descriptors_left(agent, left), limit[1]))
+                until("the tool before is gone", lambda: descriptors(agent) <= used)
+                resource.prlimit(agent, resource.RLIMIT_NOFILE, (last + 1, limit[1]))
                 done = market.tool("srun", "--node", "n1", "-p", 5, *how, "true", check=False)
+                resource.prlimit(agent, resource.RLIMIT_NOFILE, limit)
                 assert done.returncode == 1 and "its output cannot be kept: " in done.stderr, done
                 assert "Too many open files" in done.stderr
-                resource.prlimit(agent, resource.RLIMIT_NOFILE, limit)
     finally:
         resource.prlimit(agent, resource.RLIMIT_NOFILE, limit)
     assert market.tool("srun", "--node", "n1", "-p", 5, "echo", "here").stdout == "here\n"
