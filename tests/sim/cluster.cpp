@@ -150,6 +150,13 @@ void Cluster::machine_dies(Node& n) {
 }
 
 // To every home that hears him.
+// Every machine that there is has tried to start it.
+bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
+    return !lacking.empty() && std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+        return entry.second.dead || std::find(lacking.begin(), lacking.end(), entry.first) != lacking.end();
+    });
+}
+
 void Cluster::operator_says_lost(const NodeName& lost) {
     say("the operator says that ", lost, " is lost");
     for (const NodeName& name : names_) {
@@ -321,6 +328,7 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
             if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished &&
                 order.seq > job->order_seq)
                 world_.truths[order.id].cancelled = true;
+            if (order.kind == Order::Kind::give_up) world_.truths[order.id].given_up = true;
             h.order(order, now_, out);
         });
     });
@@ -331,7 +339,7 @@ void Cluster::market_orders() {
     const JobId& id = *market_order_[rng_.below(market_order_.size())];
     if (market_.at(id).report.phase == JobPhase::finished) return;
     const uint64_t what = rng_.below(100);
-    if (market_.at(id).report.lacking.size() == names_.size()) return market_send(id, Order::Kind::give_up);
+    if (nobody_has(market_.at(id).report.lacking)) return market_send(id, Order::Kind::give_up);
     market_send(id, what < 70 ? Order::Kind::run : what < 99 ? Order::Kind::suspend : Order::Kind::abort);
 }
 
@@ -339,7 +347,7 @@ void Cluster::market_orders() {
 void Cluster::market_heal() {
     for (const auto& [id, job] : market_)
         if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen)
-            market_send(id, job.report.lacking.size() == names_.size() ? Order::Kind::give_up : Order::Kind::run);
+            market_send(id, nobody_has(job.report.lacking) ? Order::Kind::give_up : Order::Kind::run);
 }
 
 // Users give what is needed.

@@ -211,6 +211,7 @@ class Cluster {
     void random_fault();
     void random_owner();
     void machine_dies(Node& n);
+    bool nobody_has(const std::vector<NodeName>& lacking) const;
     void operator_says_lost(const NodeName& name);
     void gone_back(Node& n, const JobId& id);
     void random_user();

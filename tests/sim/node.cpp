@@ -197,7 +197,7 @@ void Cluster::check_end(const HomeJob& job) {
                                     std::to_string(job.wait_status) + " (" + job.why + ")");
         return;
     }
-    const bool by_program = t.lacking.size() == names_.size() && job.wait_status == 127 << 8;
+    const bool by_program = t.given_up && job.wait_status == 127 << 8;
     if (!t.cancelled && !t.destroyed && !by_program)
         world_.fail(job.id, "is called finished (" + job.why + ", status " + std::to_string(job.wait_status) +
                                 ") but it did not end");

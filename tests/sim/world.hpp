@@ -63,6 +63,7 @@ struct Truth {
     bool destroyed = false;         // its PID 1 was killed from outside while it held the newest state
     bool went_back = false;         // to a checkpoint, or to its beginning
     std::set<NodeName> lacking;     // nodes that cannot execute it
+    bool given_up = false;          // the market was told so by every machine there was, and said that it may end
     bool cannot_dump = false;       // no dump of it succeeds
     int64_t work = 0;               // progress at which it ends by itself
     int64_t frontier = 0;           // the farthest that it ever came

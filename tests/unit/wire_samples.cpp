@@ -220,7 +220,7 @@ SAMPLE(HomeJob)
             {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
             {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
             {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next(),
-            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.flag()};
+            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.places(), d.i32(), d.line(), d.flag()};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
     return v;
