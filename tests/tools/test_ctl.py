@@ -51,7 +51,7 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["move", "n1.1"], "a node's name is missing"),
     ("marketctl", ["move", "n1.1", "N!"], "'N!' is not a node name"),
     ("marketctl", ["lj", "--hold"], "--hold is for move"), ("marketctl", ["lj", "--no-wait"], "--wait and --no-wait are for move"),
-    ("marketctl", ["freeze", "n1.1", "--wait", "long"], "--wait: 'long' is not a span"),
+    ("marketctl", ["freeze", "n1.1", "--wait", "long"], "--wait: 'long' is no time"),
     ("marketctl", ["freeze", "n1.1", "--wait", "9s", "--no-wait"], "exclude each other"),
     ("marketctl", ["lj", "--since", "3h"], "are for receipts"), ("marketctl", ["lj", "--db", "x"], "--db and --seen are for ledger"),
     ("marketctl", ["lp", "--user", "me"], "are for receipts and"), ("marketctl", ["lp", "--state", "run"], "--state is for"),

@@ -16,7 +16,7 @@ def test_every_command_of_the_protocol_is_answered():
                 "go\nalloc\npayment\nlj\nlp\n") == (0, (
         "solver greedy_migration jobs 0 providers 0 time 0\n"
         "1 1\n2 2\n"
-        "1 100\n2 30\n"
+        "1 100\n2 15\n"  # half as fast, half as dear
         "1 7 running 100 100 1 1\n2 8 running 30 100 1 2\n"
         "1 10 1000 1 100 1\n2 5 1000 2 50 2\n"), "")
     assert talk("ap 1 10 1000 1 0\naj 1 100 100 1 0 60 7\ngo\nalloc\ntime 9\naj 2 200 100 1 9 60 8\ngo\nalloc\njfd 1\nuj 1 300\n"
