@@ -344,7 +344,7 @@ void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
 
 // By its cancel, or from outside (`why`).
 void Home::killed(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
-    if (const std::string refused = vol(job).refused; !refused.empty()) return finish(job, 9, refused, now, out);
+    if (const std::string refused = vol(job).refused; !refused.empty()) return finish(job, 1 << 8, refused, now, out);
     const std::string text = "killed on " + job.at.node + (why.empty() ? "" : ": " + why);
     go_back(job, text, now, out);
 }

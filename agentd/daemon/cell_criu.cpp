@@ -82,6 +82,7 @@ void Cell::look() {
     look_.cancel();
     find_pid();
     const Status movable = can_be_dumped();
+    if (!movable && movable.error().code == ESRCH) return;  // it is just ending
     tell(CellEvent::Kind::movable, movable ? "" : movable.error().message);
 }
 
@@ -106,7 +107,8 @@ void Cell::enter_capsule() {
         (void)client_.prepare(job_.spec.tty);
         (void)client_.helpers_enter(true);
     } else {
-        if (auto movable = can_be_dumped(); !movable) return criu_failed(movable.error().message, true);
+        if (auto movable = can_be_dumped(); !movable)
+            return criu_failed(movable.error().message, movable.error().code != ESRCH);  // it is just ending
         (void)client_.helpers_enter(false);
     }
     update_watch();

@@ -10,7 +10,7 @@
 namespace souk {
 namespace {
 
-Status serve(Log& log, const Config& config) {
+Status serve(Log& log, const Config& config, const std::string& file) {
     TRY(config.criu.empty() ? require_for_agent() : require_for_agent(config.criu));
     TRY_ASSIGN(Loop loop, Loop::open());
     Agent agent(loop, log, config);
@@ -20,7 +20,7 @@ Status serve(Log& log, const Config& config) {
     }));
     TRY(agent.begin([&] {
         if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
-        log.info("ready", {{"node", config.node}, {"listen", config.listen}});
+        log.info("ready", {{"node", config.node}, {"listen", config.listen}, {"configuration", file}});
     }));
     Status ran = loop.run();
     (void)notify_stopping();
@@ -33,15 +33,15 @@ int run(int argc, char** argv) {
                                                    argc, argv, arguments))
         return *status;
     // A node does not run without one: its market is named there.
-    const auto config = load_config(arguments.config.empty() ? usual_config("agentd") : arguments.config);
+    const std::string file = arguments.config.empty() ? usual_config("agentd") : arguments.config;
+    const auto config = load_config(file);
     if (!config) {
         std::fprintf(stderr, "agentd: %s\n", config.error().message.c_str());
         return 2;
     }
     if (arguments.check_only) return 0;
     Log log({.fd = 2, .level_max = arguments.verbose ? Level::debug : Level::info, .program = "agentd"});
-    log.info("configuration", {{"file", arguments.config}});
-    if (const Status served = serve(log, *config); !served) {
+    if (const Status served = serve(log, *config, file); !served) {
         log.error(served.error().message);
         return 1;
     }

@@ -202,7 +202,7 @@ bool session_can_be_made(const CapsuleProcess& p, const ByPid& by_pid, pid_t roo
 Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
     ByPid by_pid;
     for (const CapsuleProcess& p : processes) by_pid[p.pid] = &p;
-    if (!by_pid.contains(root)) return fail("cannot move: the job's root process is gone");
+    if (!by_pid.contains(root)) return tl::unexpected(Error{ESRCH, "cannot move: the job's root process is gone"});
     for (const CapsuleProcess& p : processes) {
         if (p.pid == 1) continue;
         pid_t at = p.pid, above = p.parent;

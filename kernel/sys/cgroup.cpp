@@ -419,20 +419,18 @@ int64_t realtime_us(const std::string& group) {
 }
 
 // A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one: each
-// group on the way gets half of what its parent has left.
+// group on the way gets half of what its parent has, or the next smaller part that its siblings have left.
 void share_realtime(const std::string& mount, const std::string& path) {
+    constexpr int64_t parts_max = 64;
     std::string parent = mount;
     for (size_t at = 0; at < path.size();) {
-        int64_t left = realtime_us(parent);
-        if (left <= 0) return;
+        const int64_t of_parent = realtime_us(parent);
+        if (of_parent <= 0) return;
         const size_t end = std::min(path.find('/', at), path.size());
         const std::string group = parent + "/" + path.substr(at, end - at);
-        if (realtime_us(group) == 0) {
-            for (const std::string& sibling : list_dir(AT_FDCWD, parent).value_or(std::vector<std::string>{}))
-                left -= realtime_us(parent + "/" + sibling);
-            // In vain if another takes of it just now: then nothing here has such a policy.
-            if (left > 1) (void)write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2));
-        }
+        if (realtime_us(group) == 0)
+            for (int64_t part = 2; part <= parts_max; part *= 2)
+                if (write_file(AT_FDCWD, group + realtime_file, std::to_string(of_parent / part))) break;
         parent = group;
         at = end + 1;
     }

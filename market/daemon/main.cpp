@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos drain_limit = Nanos::from_s(2);
 
-Status serve(Log& log, const MarketConfig& config) {
+Status serve(Log& log, const MarketConfig& config, const std::string& file) {
     TRY(require({examine_io_uring()}));
     TRY_ASSIGN(Loop loop, Loop::open(LoopOptions::for_many_peers()));
     TRY_ASSIGN(const auto daemon, Marketd::open(loop, log, config));
@@ -20,7 +20,7 @@ Status serve(Log& log, const MarketConfig& config) {
         loop.stop();
     }));
     log.info("ready", {{"agents", config.listen}, {"port", static_cast<int>(daemon->port())}, {"socket", config.socket},
-                       {"state", config.state}});
+                       {"state", config.state}, {"configuration", file}});
     if (const Status told = notify_ready("ready"); !told) log.warning("sd_notify", {{"why", told.error()}});
     TRY(loop.run());
     (void)notify_stopping();
@@ -50,9 +50,8 @@ int run(int argc, char** argv) {
         if (!lacking.empty()) std::fprintf(stderr, "marketd: %s\n", lacking.c_str());
         return 0;
     }
-    log.info("configuration", {{"file", arguments.config.empty() ? "none: there is no " + usual_config("marketd") : arguments.config}});
     if (!lacking.empty()) log.warning("not all agents can connect", {{"why", lacking}});
-    if (const Status served = serve(log, *config); !served) {
+    if (const Status served = serve(log, *config, arguments.config.empty() ? "none: there is no " + usual_config("marketd") : arguments.config); !served) {
         std::fprintf(stderr, "marketd: %s\n", served.error().message.c_str());
         return 1;
     }

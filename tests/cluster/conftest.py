@@ -207,7 +207,11 @@ class Market:
         for job in self.live():
             self.tool("marketctl", "cancel", job["id"], check=False)
         until("every job has ended", lambda: not self.live())
-        until("every capsule is gone", lambda: not self.capsules(empty=True))
+        try:
+            until("every capsule is gone", lambda: not self.capsules(empty=True))
+        except Late:
+            left = [p for p in self.cgroup_files() if "/jobs/" in p]
+            raise Late(f"capsules are left: {self.capsules(empty=True)}; {left}") from None
         for node in self.nodes():
             status = self.ctl("pvdctl", "--node", node, "status")
             if not status["on_market"]:

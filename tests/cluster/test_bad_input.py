@@ -51,7 +51,7 @@ def refused(done, status, *words):
     (["pvdctl", "set", "price", "x"], (1, 2), "x"),
     (["pvdctl", "set", "price", "-1"], 2, "-1"),
     (["pvdctl", "set", "speed", "0"], (1, 2), "speed"),
-    (["pvdctl", "set", "memory", "4GB"], (1, 2), "4GB"),
+    (["pvdctl", "set", "memory", "4XB"], (1, 2), "4XB"),
     (["pvdctl", "set", "colour", "3"], (1, 2), "colour"),
     (["pvdctl", "market", "maybe"], 2, "on or off"),
     (["marketctl", "--bogus"], 2, "--bogus"),
@@ -238,7 +238,7 @@ def test_with_a_full_disk_a_job_is_not_frozen_but_runs_on_and_loses_nothing(fit)
 
 def test_up_that_fails_leaves_nothing(market):
     m = Market("--solver", "no-such-solver")
-    refused(m.tool("souk", "up", *m.options, check=False), 1, "marketd.conf", "solver")
+    refused(m.tool("souk", "up", *m.options, check=False), 2, "--solver", "no-such-solver", "greedy_migration")
     m.note_family()
     assert not m.leftovers()
 

@@ -72,7 +72,6 @@ def test_a_job_whose_node_dies_for_good_goes_on_from_its_checkpoint_elsewhere(ma
     with Absence(market):
         lose(market, "n2", job)
         market.tool("marketctl", "node", "lost", "n2")
-        market.tool("marketctl", "release", job.id)
         moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and "going_to" not in j and j["where"] != "n2")
         assert moved["where"] in ("n1", "n3") and moved["resumes"] == 1
         job.printed(job.lines() + 20)

@@ -26,7 +26,8 @@ def move(market, id):
 
 def limit_of(market, id, *files):
     """What stands in the control group of its capsule, in whichever hierarchy has one of these files."""
-    (node, capsule, _), = market.capsules(id)
+    # Where it came from its capsule may still stand for a moment.
+    (node, capsule, _), = until("one capsule", lambda: len(found := market.capsules(id)) == 1 and found)
     found = [p for root in mount_points(("cgroup", "cgroup2")) for f in files
              for p in glob.glob(f"{root}/{market.tag}/{node}/jobs/{capsule}/{f}")]
     return read_text(found[0]).strip() if found else None

@@ -122,7 +122,7 @@ START_TEST(a_second_market_on_the_same_port_or_directory_says_so_and_ends) {
     ck_assert_msg(said.find("is in use by another process (pid " + std::to_string(m.pid)) != std::string::npos, "%s",
                   said.c_str());
     ck_assert_int_eq(m.run_other(m.config(listen, m.dir + "/other", m.dir + "/o.sock"), said), 1);
-    ck_assert_msg(said.ends_with("\nmarketd: listen on " + listen + ": Address already in use\n"), "%s", said.c_str());
+    ck_assert_text(said, "marketd: listen on " + listen + ": Address already in use\n");
     ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/other", m.dir + "/m.sock"), said), 1);
     ck_assert_msg(said.find("m.sock") != std::string::npos, "%s", said.c_str());
     ck_assert(m.ask("status").ok);

@@ -13,7 +13,7 @@ namespace souk::tools {
 int exit_status(const wire::Exit& exit, int cancel_signal) {
     if (!exit.why.empty() && cancel_signal) return 128 + cancel_signal;
     if (!exit.why.empty() && exit.cancelled) return 255;
-    if (!exit.why.empty() && !WIFSIGNALED(exit.wait_status)) return 1;
+    if (!exit.why.empty() && exit.wait_status == 0) return 1;
     if (WIFSIGNALED(exit.wait_status)) return 128 + WTERMSIG(exit.wait_status);
     return WEXITSTATUS(exit.wait_status);
 }
