@@ -138,7 +138,7 @@ void Home::back_to_waiting(HomeJob& job, const std::string& why, Nanos now, Outp
 void Home::program_lacks(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     constexpr size_t lacking_max = 256;
     // As a shell has it: 127 is not found, 126 not executable. Found anywhere is found.
-    const int32_t status = (e.error == EACCES ? 126 : 127) << 8;
+    const int32_t status = (e.error == EACCES || e.error == ENOEXEC ? 126 : 127) << 8;
     job.lacking_status = job.lacking.empty() ? status : std::min(job.lacking_status, status);
     job.lacking_why = e.why;
     if (std::find(job.lacking.begin(), job.lacking.end(), job.at.node) == job.lacking.end())

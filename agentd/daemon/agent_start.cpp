@@ -405,6 +405,7 @@ Status Agent::recover_guests() {
             }
             GuestJob stray;
             stray.key = {*id, Epoch{std::strtoull(name.c_str() + dot + 1, nullptr, 10)}};
+            stray.memory_mb = 1;  // what it may have is not known: it is looked for in every hierarchy of a limit
             auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
             (void)c->adopt();
             guest_.stray(stray.key);

@@ -79,13 +79,13 @@ def test_bad_words_are_refused_in_one_line_and_change_nothing(market, argv, stat
     assert state() == before
 
 
-@pytest.mark.parametrize("text, word", [("echo a script\n", "Exec format error"),
-                                        ("#!/no/such/interpreter\n", "No such file or directory")])
-def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tmp_path, text, word):
+@pytest.mark.parametrize("text, word, status", [("echo a script\n", "Exec format error", 126),
+                                                ("#!/no/such/interpreter\n", "No such file or directory", 127)])
+def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tmp_path, text, word, status):
     script = tmp_path / "script"
     script.write_text(text)
     script.chmod(0o755)
-    refused(market.tool("srun", "-p", 5, script, check=False), 1, str(script), word)
+    refused(market.tool("srun", "-p", 5, script, check=False), status, str(script), word)
     assert not market.live()
 
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import mount_points, read_text
+from conftest import mount_points, read_text, until
 
 EATER = """
 import sys
