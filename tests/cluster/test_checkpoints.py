@@ -146,6 +146,7 @@ def test_a_checkpoint_that_fails_shows_in_the_job_and_is_said_once_at_its_termin
         market.kill_daemon("n1")  # it opens the directory anew
         seen = market.until_job(job.id, "says why", lambda j: j.get("checkpoint_trouble"))
         assert "room" in seen["checkpoint_trouble"] or "space" in seen["checkpoint_trouble"], seen
+        assert "last try failed: " in market.tool("marketctl", "job", job.id).stdout
         job.printed(job.lines() + 300)
         assert len([w for w in job.words if "no checkpoint" in w]) == 1, job.words
     finally:

@@ -37,6 +37,9 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
     if (is("_mb")) return {without("_mb"), field(job, key.c_str()) + " MB"};
     if (is("_bytes")) return {without("_bytes"), bytes(job, key.c_str())};
     if (key == "value" || key == "price" || key == "bid") return {key, field(job, key.c_str()) + " per CPU-hour"};
+    if (key == "checkpoint_trouble")
+        return {"checkpoint", (job.contains("checkpoint_node") ? "the last try failed: " : "none yet, last try failed: ") +
+                                  field(job, key.c_str())};
     if (key == "user" && job.contains("uid")) return {key, field(job, "user") + " (" + field(job, "uid") + ")"};
     return {key, field(job, key.c_str())};
 }
