@@ -419,18 +419,23 @@ int64_t realtime_us(const std::string& group) {
 }
 
 // A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one: each
-// group on the way gets half of what its parent has, or the next smaller part that its siblings have left.
+// group on the way gets half of what its parent has left. Among many groups nothing worth having is left, and to look at
+// them all would cost each job that starts.
 void share_realtime(const std::string& mount, const std::string& path) {
-    constexpr int64_t parts_max = 64;
+    constexpr size_t siblings_max = 16;
     std::string parent = mount;
     for (size_t at = 0; at < path.size();) {
-        const int64_t of_parent = realtime_us(parent);
-        if (of_parent <= 0) return;
+        int64_t left = realtime_us(parent);
+        if (left <= 0) return;
         const size_t end = std::min(path.find('/', at), path.size());
         const std::string group = parent + "/" + path.substr(at, end - at);
-        if (realtime_us(group) == 0)
-            for (int64_t part = 2; part <= parts_max; part *= 2)
-                if (write_file(AT_FDCWD, group + realtime_file, std::to_string(of_parent / part))) break;
+        if (realtime_us(group) == 0) {
+            const auto siblings = groups_in(parent);
+            if (!siblings || siblings->size() > siblings_max) return;
+            for (const std::string& sibling : *siblings) left -= realtime_us(parent + "/" + sibling);
+            // In vain if another takes of it just now: then nothing here has such a policy.
+            if (left > 1) (void)write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2));
+        }
         parent = group;
         at = end + 1;
     }
