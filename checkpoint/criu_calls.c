@@ -23,7 +23,7 @@ static bool can_begin_anew(const struct user_regs_struct* r) {
     switch (r->orig_rax) {
         case SYS_poll: return true;
         case SYS_nanosleep: return r->rdi == r->rsi;
-        case SYS_clock_nanosleep: return r->rdx == r->r10;
+        case SYS_clock_nanosleep: return r->rdx == r->r10 && !(r->rsi & 1);  // TIMER_ABSTIME
         default: return false;
     }
 }

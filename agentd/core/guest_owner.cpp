@@ -88,7 +88,8 @@ void Guest::stood(const GuestKey& key, std::string why, Outputs& out) {
         return e->why.clear();
     }
     stands_in_place(*e);
-    if (wanted == Want::freeze && !e->kill_asked) return tell(*e, out);
+    // An order to ship it that came meanwhile cannot be carried out: its home hears that it stands.
+    if ((wanted == Want::freeze || wanted == Want::ship) && !e->kill_asked) return e->want = Want::freeze, tell(*e, out);
     e->want = wanted;
     e->why.clear();
     drive(*e, out);
@@ -144,8 +145,11 @@ void Guest::owner_tick(Nanos now, Outputs& out) {
             e.or_stand = true;
             drive(e, out);
         }
-        const bool stays = e.in_place || (!can_stop_ && !accepting_ && e.stood_at.ns > 0);
-        if (policy_.kill && stays && reached(e.stood_at + policy_.stand, steady)) kill_for_owner(e, out);
+        // Not for trouble of the node's own, such as a full disk: that job may move when it is over. Where nothing can be
+        // stopped in place, its time counts from when the owner left the market.
+        const bool stays = e.in_place ? immovable(e) : !can_stop_ && !accepting_ && e.stood_at.ns > 0 && immovable(e);
+        const Nanos since = e.in_place ? e.stood_at : std::max(e.stood_at, off_since_);
+        if (policy_.kill && stays && reached(since + policy_.stand, e.in_place ? steady : goes_on)) kill_for_owner(e, out);
         if (e.troubles.count >= troubles_enough && !e.in_place && reached(e.troubles.until, steady)) {
             const bool was = immovable(e);
             e.troubles.count = troubles_enough - 1;

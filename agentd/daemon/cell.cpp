@@ -417,9 +417,9 @@ Guest::Found Cell::adopt() {
         stands_ = found.held_by_dump && job_.in_place;
         found.lapsed = lapsed_ = found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
     }
+    has_job_ = found.job_alive || found.exited;  // before its image goes: what the job runs with is its own now
     // A checkpoint that was on its way.
     if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
-    has_job_ = found.job_alive || found.exited;
     find_port(found.held_by_dump && !stands_);
     connect(capsule_->take_connection());
     return found;

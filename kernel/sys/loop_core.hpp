@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <set>
 
 #include "kernel/sys/loop.hpp"
 #include "kernel/sys/timers.hpp"
@@ -66,7 +67,7 @@ class LoopCore {
     void hold_sends(bool hold);
     bool sends_held() const { return sends_held_; }
     // Of an object that would send now: it is flushed again when that may be.
-    void send_later(SlotKey key) { sends_waiting_.push_back(key); }
+    void send_later(SlotKey key) { sends_waiting_.insert(key); }
 
     // A submission whose completion comes to `object`. `prep` fills the entry.
     template <class Prep>
@@ -111,7 +112,7 @@ class LoopCore {
     unsigned completions_per_iteration_;
     std::vector<SlotKey> dirty_;
     std::vector<SlotKey> soon_;
-    std::vector<SlotKey> sends_waiting_;
+    std::set<SlotKey> sends_waiting_;  // streams that have something to send while sends are held
     bool sends_held_ = false;
     std::deque<std::function<void()>> deferred_;
     unsigned in_flight_ = 0;  // of all objects, and the timeout

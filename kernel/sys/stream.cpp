@@ -87,7 +87,6 @@ class StreamObject final : public Object {
 
     std::vector<Chunk> queue_;     // the first `sending_` are with the kernel
     size_t sending_ = 0;
-    bool waits_to_send_ = false;   // the loop holds what is sent, and knows of this one
     size_t queued_ = 0;
     bool want_drain_ = false;
     bool finishing_ = false;
@@ -276,8 +275,7 @@ void StreamObject::flush() {
     }
     if (sending_ == 0 && !queue_.empty()) {
         if (!core_.sends_held()) send_queue();
-        else if (!std::exchange(waits_to_send_, true)) core_.send_later(key_);
-        if (sending_ > 0) waits_to_send_ = false;
+        else core_.send_later(key_);
     }
     if (finishing_ && !finished_ && sending_ == 0 && queue_.empty()) {
         finished_ = true;

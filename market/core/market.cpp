@@ -176,9 +176,6 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
         touch(*job);
         set_alarm(*job);
     }
-    // It may have been the last that could have their programs.
-    for (const JobId& id : lacking_)
-        if (Job* job = mutable_job(id)) pending_.insert(*job);
     for (auto job = jobs_.lower_bound({name, 0}); job != jobs_.end() && job->first.home == name; ++job) {
         if (job->second.phase() == JobPhase::finished) continue;
         job->second.reported = false;

@@ -367,7 +367,7 @@ class Market {
     JobSpec spec_of(const Job& job, const Wish& wish) const;
     bool cannot_leave(const Job& job) const;
     bool lacks_program(const Job& job, const NodeName& node) const;
-    bool no_node_is_left(const Job& job) const;
+    bool no_node_is_left(const Job& job, Nanos now) const;
     // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
     static bool is_rooted(const Job& job) {
         const JobReport& r = job.record.report;

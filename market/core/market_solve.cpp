@@ -48,12 +48,15 @@ bool Market::lacks_program(const Job& job, const NodeName& name) const {
     return std::find(lacking.begin(), lacking.end(), name) != lacking.end();
 }
 
-// Every node that is connected has tried to start it, and cannot execute its program. One that is off the market or too
-// small now was not asked, and may have it.
-bool Market::no_node_is_left(const Job& job) const {
+// Every node has tried to start it, and cannot execute its program. One that is off the market or too small now was not
+// asked, and may have it; so may one that is away, for some minutes: its daemon may just be started again.
+bool Market::no_node_is_left(const Job& job, Nanos now) const {
+    constexpr Nanos away_max = Nanos::from_s(300);
     if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling_) return false;
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-        return !entry.second.connected || lacks_program(job, entry.first);
+        const auto& [name, node] = entry;
+        const bool gone = !node.connected && (written_off_.contains(name) || now >= node.lost_at + away_max);
+        return gone || lacks_program(job, name);
     });
 }
 
@@ -271,7 +274,7 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (in_transit(job)) return true;
-    if (!job.stuck.active && no_node_is_left(job)) {
+    if (!job.stuck.active && no_node_is_left(job, now)) {
         issue(job, Order::Kind::give_up, {}, "no node can execute its program", now, out);
         return true;
     }
