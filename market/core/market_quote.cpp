@@ -20,8 +20,6 @@ constexpr int64_t set_back_max = 5;  // minutes: a clock that is set back by les
 void Market::sample_prices(Nanos now) {
     const int64_t minute = minute_of(now + calendar_);
     sample_at_ = Nanos{(minute + 1) * minute_span.ns} - calendar_;
-    for (const JobId& id : lacking_)  // a node that is away may be gone by now
-        if (Job* job = mutable_job(id)) pending_.insert(*job);
     const int64_t newest = history_.newest();
     if (settling_ || (minute <= newest && newest - minute <= set_back_max)) return;
     const auto reported = [](const auto& entry) { return entry.second.record.has_report; };

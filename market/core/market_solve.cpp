@@ -373,6 +373,12 @@ void Market::solve(Nanos now, Outputs& out) {
         job_alarm(job, now);
     }
     end_settling(now);
+    // Once a minute, with the prices: a node that is away may be gone for good by now.
+    if (!lacking_.empty() && now >= sample_at_) {
+        for (const JobId& id : lacking_)
+            if (Job* job = mutable_job(id)) pending_.insert(*job);
+        dirty_ = true;
+    }
     bool wake = !settling_ && (solver_.next_wake() <= now || admit_at_ <= now);
     for (int round = 0; round < rounds_max && (dirty_ || wake || adopted_); ++round) {
         const bool changed = dirty_ || wake;

@@ -229,7 +229,7 @@ START_TEST(a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_ca
     w.disconnect("n2");
     w.run_for(s(200));
     ck_assert(w.jobs.at(c).report.phase == JobPhase::waiting);  // its daemon may just be started again
-    w.run_for(s(200));
+    w.run_for(s(300));
     ck_assert(w.jobs.at(c).report.phase == JobPhase::finished);
 }
 END_TEST
