@@ -267,6 +267,12 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
+    // What is answered within one iteration is bounded as what waits in the connection's queue.
+    const size_t bound = c.local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
+    size_t waiting = 0;
+    for (const Reply& r : replies_)
+        if (r.connection == number) waiting += r.reply.json.size();
+    if (waiting > bound) return fail("the send queue of " + std::to_string(bound) + " bytes is full");
     replies_.push_back({number, answer(market_, *book_, *finished_, request, face(), Loop::now())});
     wake();
     return {};
