@@ -2,8 +2,10 @@
 """Programs that hold terminals of their own, moved and frozen at any moment of their work (moving.py)."""
 import contextlib
 import os
+import random
 import re
 import subprocess
+import threading
 
 import pytest
 
@@ -12,8 +14,8 @@ from moving import check_ended, forms, move_about, need
 from test_net import FABRIC
 from test_programs import on_terminal
 
-# Counts until it reads a line.
-COUNT = "i=0; while ! read -t 0.02 x; do echo $i; i=$((i+1)); done; echo end"
+# Counts until a line comes, and reads it. (bash that is stopped within a `read -t 0.02` drops a line that has just come.)
+COUNT = "i=0; while ! read -t 0; do echo $i; i=$((i+1)); sleep 0.02; done; read x; echo end"
 
 
 def check_count(job, lines):
@@ -37,6 +39,31 @@ def test_script(market, form):
     job.printed(5)
     move_about(market, job, form)
     assert end_by_a_line(market, job)[0] == "/dev/pts/0"
+
+
+@forms(2)
+def test_lines_typed_at_any_moment(market, form):
+    """Each is read once and in order, also those that come while the job is on its way."""
+    need("script")
+    job = market.srun("--move", form, "-p", 50, "script", "-qefc", "stty -echo; while read x; do echo got $x; done", "/dev/null",
+                      stdin=subprocess.PIPE)
+    over, typed, r = threading.Event(), 0, random.Random(form)
+
+    def type_lines():
+        nonlocal typed
+        while not over.wait(r.uniform(0, 0.01)):
+            job.process.stdin.write(b"%d\n" % typed)
+            job.process.stdin.flush()
+            typed += 1
+    typist = threading.Thread(target=type_lines)
+    typist.start()
+    try:
+        job.printed(5)
+        move_about(market, job, form)
+    finally:
+        over.set()
+        typist.join()
+    assert [int(got) for got in re.findall(r"got (\d+)\r?$", "\n".join(check_ended(market, job)), re.M)] == list(range(typed))
 
 
 EXPECT = """
