@@ -22,28 +22,44 @@
 enum { images_fd = 200 };  // checkpoint/criu.cpp
 static bool bound;         // what is removed now, CRIU has made itself
 
-static bool absolute(const char* name, char* path, size_t room) {
-    char root[2], here[PATH_MAX];
-    if (readlink("/proc/self/root", root, sizeof root) != 1 || root[0] != '/') return false;
-    if (name[0] == '/') return (size_t)snprintf(path, room, "%s", name) < room;
-    const ssize_t n = readlink("/proc/self/cwd", here, sizeof here - 1);
-    if (n <= 0) return false;
-    here[n] = 0;
-    return (size_t)snprintf(path, room, "%s/%s", here, name) < room;
+// Only one who sees the file system as the agent does.
+static bool has_nodes_root(void) {
+    char root[2];
+    return readlink("/proc/self/root", root, sizeof root) == 1 && root[0] == '/';
 }
 
-static bool keep(const char* name, unsigned long inode) {
-    char path[PATH_MAX], pair[2 * PATH_MAX + 64];
-    if (!absolute(name, path, sizeof path)) return false;
-    const char* slash = strrchr(path, '/');
-    // Both names, each ended by a zero.
-    const int first = snprintf(pair, sizeof pair, "%.*s/.souk-%lu", (int)(slash - path), path, inode);
-    const int second = snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s", path);
+// Notes both names in the list, each ended by a zero, below the path of the directory that holds the socket without symbolic
+// links: the agent comes to it later, and follows none.
+static bool note(int directory, const char* kept, const char* base) {
+    char link[32], path[PATH_MAX], pair[2 * PATH_MAX + 2 * NAME_MAX + 8];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+    const ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 0 || path[0] != '/') return false;
+    path[length == 1 ? 0 : length] = 0;
+    const int first = snprintf(pair, sizeof pair, "%s/%s", path, kept);
+    const int second = snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s/%s", path, base);
     const ssize_t all = first + 1 + second + 1;
     const int list = openat(images_fd, "souk-sockets", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     const bool written = list >= 0 && syscall(SYS_write, list, pair, (size_t)all) == all;
     if (list >= 0) close(list);
-    return written && rename(path, pair) == 0;
+    return written;
+}
+
+// The job's owner may change the path at any time: it is looked up once, and all is done in that directory.
+static bool keep(const char* name) {
+    char parent[PATH_MAX], kept[48];
+    struct stat st;
+    const char* slash = strrchr(name, '/');
+    const char* base = slash == NULL ? name : slash + 1;
+    if (!has_nodes_root() || (size_t)(base - name) >= sizeof parent) return false;
+    snprintf(parent, sizeof parent, "%.*s", (int)(base - name), name);
+    const int directory = open(parent[0] != 0 ? parent : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return false;
+    bool done = fstatat(directory, base, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode);
+    snprintf(kept, sizeof kept, ".souk-%lu", (unsigned long)st.st_ino);
+    done = done && note(directory, kept, base) && renameat(directory, base, directory, kept) == 0;
+    close(directory);
+    return done;
 }
 
 // Souk-init has saved them (agentd/init/kernel_state.cpp). It cannot put them back: CRIU may begin before it.
@@ -67,7 +83,7 @@ int unlinkat(int directory, const char* name, int flags) {
     struct stat st;
     const bool of_the_source = getenv("SOUK_DUMP") == NULL && !bound && directory == AT_FDCWD && flags == 0 &&
                                lstat(name, &st) == 0 && S_ISSOCK(st.st_mode);
-    if (of_the_source && keep(name, (unsigned long)st.st_ino)) return 0;
+    if (of_the_source && keep(name)) return 0;
     return (int)syscall(SYS_unlinkat, directory, name, flags);
 }
 

@@ -2,10 +2,12 @@
 #include "checkpoint/kept_sockets.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <string_view>
 
 #include "kernel/sys/fd.hpp"
@@ -14,12 +16,27 @@ namespace souk {
 namespace {
 constexpr size_t list_bytes_max = 4 << 20;
 
-// A socket that was renamed within its directory, and nothing else.
-bool is_kept(std::string_view kept, std::string_view name) {
+// The directory is the job's owner's: nothing on the way to it may be a symbolic link by now.
+Fd open_directory(const std::string& path) {
+    open_how how{};
+    how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    return Fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.empty() ? "/" : path.c_str(), &how, sizeof how)));
+}
+
+// A socket that was renamed within its directory to .souk-INODE, and nothing else: it is removed, or gets its name back.
+void settle_socket(std::string_view kept, std::string_view name, bool runs) {
     const size_t slash = kept.rfind('/');
+    if (slash == kept.npos || !name.starts_with(kept.substr(0, slash + 1)) || name.size() == slash + 1 ||
+        name.find('/', slash + 1) != name.npos)
+        return;
+    const char *from = kept.data() + slash + 1, *to = name.data() + slash + 1;  // each ends by a zero
+    const Fd directory = open_directory(std::string(kept.substr(0, slash)));
     struct stat st {};
-    return slash != kept.npos && name.starts_with(kept.substr(0, slash + 1)) && name.find('/', slash + 1) == name.npos &&
-           kept.substr(slash + 1).starts_with(".souk-") && ::lstat(kept.data(), &st) == 0 && S_ISSOCK(st.st_mode);
+    if (!directory || ::fstatat(directory.get(), from, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode) ||
+        kept.substr(slash + 1) != fmt::format(".souk-{}", st.st_ino))
+        return;
+    (void)(runs ? ::unlinkat(directory.get(), from, 0) : ::renameat(directory.get(), from, directory.get(), to));
 }
 }  // namespace
 
@@ -30,10 +47,8 @@ void settle_sockets(int parent, const std::string& image, bool runs) {
     for (size_t at = 0; at < list->size();) {
         const size_t middle = list->find('\0', at), end = middle == list->npos ? middle : list->find('\0', middle + 1);
         if (end == list->npos) break;
-        const char *kept = list->data() + at, *name = list->data() + middle + 1;
+        settle_socket(list->data() + at, list->data() + middle + 1, runs);
         at = end + 1;
-        if (!is_kept(kept, name)) continue;
-        (void)(runs ? ::unlink(kept) : ::rename(kept, name));
     }
     (void)::unlinkat(directory.get(), kept_sockets_name, 0);
 }

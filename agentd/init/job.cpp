@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The job's first start, its signals and its end.
-#include <initializer_list>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -78,12 +77,14 @@ const char* read_launch(int fd) {
 // Hard limits above our own need CAP_SYS_RESOURCE, which root in a container may lack: then as much as may be.
 bool set_limit(const souk_rlimit& wish) {
     struct rlimit want = {wish.soft, wish.hard}, own;
-    const auto which = static_cast<__rlimit_resource>(wish.resource);
-    if (setrlimit(which, &want) == 0) return true;
-    if (errno != EPERM || getrlimit(which, &own) != 0) return false;
+    const auto change = [&wish](const struct rlimit* to, struct rlimit* from) {
+        return prlimit(0, static_cast<decltype(RLIMIT_CPU)>(wish.resource), to, from) == 0;
+    };
+    if (change(&want, nullptr)) return true;
+    if (errno != EPERM || !change(nullptr, &own)) return false;
     if (want.rlim_max > own.rlim_max) want.rlim_max = own.rlim_max;
     if (want.rlim_cur > want.rlim_max) want.rlim_cur = want.rlim_max;
-    return setrlimit(which, &want) == 0;
+    return change(&want, nullptr);
 }
 
 [[noreturn]] void run_child(int report) {
@@ -250,7 +251,8 @@ bool stop_orphaned(pid_t group) {
     if (fd >= 0) close(fd);
     if (n <= 0) return false;
     text[n] = 0;
-    for (const char* field : {"SigIgn:", "SigCgt:"}) {
+    const char* const fields[] = {"SigIgn:", "SigCgt:"};
+    for (const char* field : fields) {
         const char* at = strstr(text, field);
         if (!at || (strtoull(at + 7, nullptr, 16) >> (SIGTSTP - 1) & 1) != 0) return false;
     }

@@ -4,9 +4,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
@@ -33,12 +34,13 @@ void write_value(const char* path, const char* value) {
 
 // Their file system, mounted where nobody sees it.
 int mount_queues() {
-    const int fs = fsopen("mqueue", FSOPEN_CLOEXEC);
+    constexpr int attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+    const int fs = static_cast<int>(syscall(SYS_fsopen, "mqueue", FSOPEN_CLOEXEC));
     if (fs < 0) return -1;
-    const bool made = fsconfig(fs, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0;
-    const int fd = made ? fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC) : -1;
+    const bool made = syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0;
+    const long fd = made ? syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes) : -1;
     close(fs);
-    return fd;
+    return static_cast<int>(fd);
 }
 }  // namespace
 

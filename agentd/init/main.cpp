@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
@@ -71,7 +72,7 @@ int main(int argc, char** argv) {
         fprintf(stderr, "souk-init: is started by agentd as the first process of a capsule; use srun to run a program\n");
         return 2;
     }
-    close_range(5, ~0U, 0);
+    syscall(SYS_close_range, 5U, ~0U, 0U);
     begin();
     set_up(argc > 2 && strcmp(argv[1], "net") == 0 ? argv[2] : nullptr);
     loop();

@@ -418,29 +418,33 @@ int64_t realtime_us(const std::string& group) {
     return text ? std::strtoll(text->c_str(), nullptr, 10) : 0;
 }
 
-// A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one: each
-// group on the way gets half of what its parent has left. Among many groups nothing worth having is left, and to look at
-// them all would cost each job that starts.
-void share_realtime(const std::string& mount, const std::string& path) {
-    constexpr size_t siblings_max = 16;
-    std::string parent = mount;
-    for (size_t at = 0; at < path.size();) {
-        int64_t left = realtime_us(parent);
-        if (left <= 0) return;
-        const size_t end = std::min(path.find('/', at), path.size());
-        const std::string group = parent + "/" + path.substr(at, end - at);
-        if (realtime_us(group) == 0) {
-            const auto siblings = groups_in(parent);
-            if (!siblings || siblings->size() > siblings_max) return;
-            for (const std::string& sibling : *siblings) left -= realtime_us(parent + "/" + sibling);
-            // In vain if another takes of it just now: then nothing here has such a policy.
-            if (left > 1) (void)write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2));
-        }
-        parent = group;
-        at = end + 1;
-    }
+// Half of what the parent has left. In vain if another takes of it just now.
+void halve_realtime(const std::string& parent, const std::string& group) {
+    int64_t left = realtime_us(parent);
+    const auto siblings = groups_in(parent);
+    if (left <= 0 || !siblings) return;
+    for (const std::string& sibling : *siblings) left -= realtime_us(parent + "/" + sibling);
+    if (left > 1) (void)write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2));
 }
 }  // namespace
+
+// A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one. Each
+// parent of a group gets half of what its own parent has left, once; the group itself a quarter of its parent's, or less if
+// others have that. Of many groups the last get nothing: to look at all of them would cost each job that starts.
+void Cgroups::share_realtime(const std::string& mount, const std::string& path) const {
+    const std::string group = mount + "/" + path, parent = group.substr(0, group.rfind('/'));
+    const auto known = realtime_.find(parent);
+    int64_t all = known == realtime_.end() ? 0 : known->second;
+    if (known == realtime_.end()) {
+        for (size_t at = 0; (at = path.find('/', at)) != path.npos; ++at) {
+            const std::string above = mount + "/" + path.substr(0, at);
+            if (realtime_us(above) == 0) halve_realtime(above.substr(0, above.rfind('/')), above);
+        }
+        all = realtime_[parent] = realtime_us(parent);
+    }
+    for (int64_t part = all / 4; part > 0 && part >= all / 64; part /= 2)
+        if (write_file(AT_FDCWD, group + realtime_file, std::to_string(part))) return;
+}
 
 Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
     if (!valid_cgroup_name(name)) return fail("bad cgroup name '" + name + "'");

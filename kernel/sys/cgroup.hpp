@@ -153,10 +153,12 @@ class Cgroups {
     Cgroups(CgroupLayout layout, std::string root) : layout_(std::move(layout)), root_(std::move(root)) {}
     std::vector<std::string> mounts() const;
     Status make_v2(const std::string& path, CgroupUse use) const;
+    void share_realtime(const std::string& mount, const std::string& path) const;
     std::string below_root(const std::string& name) const { return name.empty() ? root_ : root_ + "/" + name; }
 
     CgroupLayout layout_;
     std::string root_;
+    mutable std::map<std::string, int64_t> realtime_;  // us of each second, of groups that had children made
 };
 
 }  // namespace souk

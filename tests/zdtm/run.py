@@ -113,8 +113,12 @@ def run_plain(options, test, top):
 def in_parallel(workers, work):
     """Calls each; those that must be alone (their first word) one after another, when the others are done."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        for f in concurrent.futures.as_completed([pool.submit(call) for alone, call in work if not alone]):
-            f.result()
+        try:
+            for f in concurrent.futures.as_completed([pool.submit(call) for alone, call in work if not alone]):
+                f.result()
+        except BaseException:  # interrupted, say: those that have begun end, no more begin
+            pool.shutdown(cancel_futures=True)
+            raise
     for alone, call in work:
         if alone:
             call()
