@@ -136,11 +136,16 @@ class One:
         told = [w for w in told if any(t in w for t in ("annot", "Error", "refuse", "fail"))]
         self.refused = self.refused or f"{verb}: {seen.get('cannot_move') or (told or [why])[0]}"[:300]
 
+    def next_to(self, here):
+        """Another node, not the same for all jobs: a node has as many places as this machine has processors."""
+        step = 1 + int(self.job.id.split(".")[1]) % (len(self.nodes) - 1)
+        return self.nodes[(self.nodes.index(here) + step) % len(self.nodes)]
+
     def shove(self, moves):
         here = self.asked(lambda j: j["status"] == "run" and "going_to" not in j, "runs")["where"]
         runs_at = lambda node: lambda j: j["status"] == "run" and j["where"] == node and "going_to" not in j
         for i in range(moves):
-            there = self.nodes[(self.nodes.index(here) + 1) % len(self.nodes)]
+            there = self.next_to(here)
             if not self.order("move", there, runs_at(there)):
                 return
             here = there
@@ -148,7 +153,7 @@ class One:
                 return
         if not self.order("freeze", None, lambda j: j["status"] == "suspend"):
             return
-        there = self.nodes[(self.nodes.index(here) + 1) % len(self.nodes)]
+        there = self.next_to(here)
         if not self.order("thaw", there, runs_at(there)):
             raise Gone(f"cannot be thawed: {self.refused}")
 
