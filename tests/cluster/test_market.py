@@ -150,7 +150,7 @@ def test_the_nodes_of_one_host_share_its_memory(market):
 
 
 def test_the_terms_of_a_job_are_shown(market):
-    job = market.srun("-p", 30, "-b", 5, "-f", 0.5, "-m", 20, "-s", "patient", "--name", "it", *LONG)
+    job = market.srun("-p", 30, "-b", 5, "-f", 0.5, "-m", 20, "-s", "pace", "--name", "it", *LONG)
     known = market.until_runs(job.id)
     shown = [known[key] for key in ("value", "budget", "finish_s", "memory_mb", "strategy", "name", "cpus")]
-    assert shown == [30, 5, 1800, 20, "patient", "it", 1]
+    assert shown == [30, 5, 1800, 20, "pace", "it", 1]

@@ -28,11 +28,11 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, decode, read_until
     (["-p", "3", "-f", "soon", "true"], "--finish: 'soon' is no time such as 90s, 30m, 1.5h, 2d"),
     (["-p", "3", "-f", "0h", "true"], "--finish: '0h' is not from"),
     (["-p", "3", "--hangup", "die", "true"], "--hangup: 'die' is neither detach nor kill"),
-    (["-p", "3", "-s", "it's", "true"], "--strategy: a name without a quote"),
+    (["-p", "3", "-s", "whatever", "true"], "--strategy: 'whatever' is neither fixed nor pace"),
+    (["-p", "3", "-s", "pace", "true"], "--pace needs --budget and --finish"),
     (["-p", "3", "--name", "a\nb", "true"], "--name: a name without control and format characters is wanted: it holds U+000A"),
     (["-p", "3", "--name", "a\u202eb", "true"], "it holds U+202E"), (["-p", "3", "--name", "\u200f", "true"], "U+200F"),
     (["-p", "3", "--name", "a\u2066b", "true"], "U+2066"), (["-p", "3", "--name", b"a\xffb", "true"], "in UTF-8 is wanted: byte 2"),
-    (["-p", "3", "-s", "x\u061cy", "true"], "--strategy: a name without control and format"),
     (["--bogus", "true"], "unknown or ambiguous option '--bogus'"),
     (["-p"], "'-p' needs a value"),
     (["--quiet=3", "-p", "3", "true"], "'--quiet=3' takes no value"),
@@ -72,7 +72,7 @@ def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
     def limits():
         os.umask(0o027)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 4096))
-    process = start("srun", "-p", "40.5", "-b", "9", "-m", "180", "-c", "2", "-f", "1.5", "-s", "eager",
+    process = start("srun", "-p", "40.5", "-b", "9", "-m", "180", "-c", "2", "-f", "1.5", "-s", "pace",
                     "--name", "my job", "sh", "-c", "exit 3", "--help", cwd=tmp_path, preexec_fn=limits,
                     env={"PATH": "/nowhere:/bin", "ODD": b"\xff\xfe"})
     connection = agentd.accept()
@@ -83,7 +83,7 @@ def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
     assert spec[4] == [str(tmp_path).encode()] and spec[5] == [0o027]
     core = [decode(r) for r in spec[6] if decode(r).get(1, [0]) == [resource.RLIMIT_CORE]]
     assert core[0].get(2, [0]) == [0] and core[0][3] == [4096]
-    assert terms == {1: [40_500_000], 2: [9_000_000], 3: [180], 4: [2], 5: [5400 * 10**9], 6: [b"eager"]}
+    assert terms == {1: [40_500_000], 2: [9_000_000], 3: [180], 4: [2], 5: [5400 * 10**9], 6: [b"pace"], 7: [1]}
     assert submit[3] == [b"my job"] and submit[4] == [1] and 10 not in spec
     connection.exit(3 << 8)
     assert process.wait(LIMIT) == 3

@@ -15,9 +15,12 @@ Result<Money> positive_money(const char* text) {
     return money;
 }
 
-Status check_strategy(std::string_view text) {
-    TRY(check_label(text, 31));
-    if (text.find_first_of("'\"") != std::string_view::npos) return fail("a name without a quote is wanted");
+// What a job does with its money: bids its maximum price, or paces itself.
+Status set_strategy(SrunOptions& o, std::string_view name) {
+    if (name != "fixed" && name != "pace") return fail("'" + std::string(name) + "' is neither fixed nor pace");
+    o.terms.strategy = name;
+    o.terms.pace = name == "pace";
+    o.given |= wire::Change::strategy | wire::Change::pace;
     return {};
 }
 
@@ -70,12 +73,8 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                   })},
             {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
              term(Change::cpus, whole(o.terms.cpus, 65'536))},
-            {'s', "strategy", "NAME", "economic strategy",
-             term(Change::strategy,
-                  [&o](const char* t) -> Status {
-                      o.terms.strategy = t;
-                      return check_strategy(t);
-                  })},
+            {'s', "strategy", "NAME", "fixed (the default): it bids its price; or pace: the same as --pace",
+             [&o](const char* t) { return set_strategy(o, t); }},
             {0, "name", "NAME", "what to call the job in lists",
              [&o](const char* t) -> Status {
                  o.name = t;
