@@ -62,7 +62,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: FORCE all bins fuzzers deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim demo bench bench-build tidy clean
+.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -74,10 +74,13 @@ bins: $(BINS) $(SIM)
 deps:                ## install what a fresh machine lacks: packages, and a CRIU that works here
 	@scripts/deps
 
+test-deps:           ## also what the tests and the benchmarks need
+	@scripts/deps tests
+
 help:                ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
-check: all           ## build, then pass every test
+check: test-deps all           ## build, then pass every test
 	@scripts/check $(BUILD)
 
 check-unit: $(UNIT) $(filter %/souk-init,$(BINS))  ## the unit tests alone
@@ -101,11 +104,11 @@ sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under
 chaos: bins  ## FAULTS (20; 200 each night) moves with a fault in each: dead daemons and CRIUs, cut links, no room, damaged images (root)
 	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
 
-check-vm: all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
+check-vm: test-deps all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
 	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
 	@scripts/check-vm $(BUILD)
 
-check-zdtm: all      ## CRIU's own tests under plain CRIU, and as jobs that are moved, in each form; ZDTM="options" (root)
+check-zdtm: test-deps all      ## CRIU's own tests under plain CRIU, and as jobs that are moved, in each form; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)
 
 demo: all            ## the story: a market of three machines on this host
@@ -115,7 +118,7 @@ fuzzers: $(FUZZERS)
 
 bench-build: bins $(BENCHES) $(BUILD)/bench/count_sync.so
 
-bench: all           ## every figure, with its peer: table and JSON
+bench: test-deps all           ## every figure, with its peer: table and JSON
 	@$(MAKE) --no-print-directory bench-build
 	@scripts/bench $(BUILD)
 
