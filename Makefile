@@ -211,7 +211,7 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
-PRELOAD_SRCS := checkpoint/criu_reaper.c checkpoint/criu_ptys.c checkpoint/criu_fifos.c checkpoint/criu_calls.c checkpoint/criu_sockets.c
+PRELOAD_SRCS := checkpoint/criu_reaper.c checkpoint/criu_ptys.c checkpoint/criu_fifos.c checkpoint/criu_calls.c checkpoint/criu_memory.c checkpoint/criu_sockets.c
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/init_protocol.h
 	@mkdir -p $(@D)
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Memory that processes share copy-on-write stays shared: in each form of a move, in freezes and checkpoints, and where one
 of these fails. Measured as the kernel's proportional sums of all the job's processes (smaps_rollup)."""
+import os
 import re
 import subprocess
 
@@ -14,7 +15,7 @@ MEGABYTES, CHILDREN = 100, 4
 GROWS_BY = 0.03  # of its memory, at most
 
 # Five processes share so many megabytes of anonymous memory and 8 MB of a file that is mapped privately and was changed;
-# then each child writes to pages of its own. Each line says whether every process finds in all of its memory what it
+# then each child writes to pages of its own, and the first to some that its children go on to share. Each line says whether every process finds in all of its memory what it
 # should. With an address the first listens there.
 SHARERS = """
 #include <arpa/inet.h>
@@ -26,7 +27,7 @@ SHARERS = """
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-enum { PAGE = 4096, WORDS = PAGE / sizeof(unsigned long), CHILDREN = %d, FILE_PAGES = 2048, OF_EACH = 64 };
+enum { PAGE = 4096, WORDS = PAGE / sizeof(unsigned long), CHILDREN = %d, FILE_PAGES = 2048, OF_EACH = 64, PARENTS = 256 };
 static unsigned long *memory, *file;
 static size_t pages;
 static unsigned long me;
@@ -75,6 +76,7 @@ int main(int count, char **words) {
         }
         return 0;
     }
+    for (size_t i = 0; i < pages; i += PARENTS) ((volatile unsigned long *)memory)[i * WORDS] = memory[i * WORDS];
     struct pollfd in = {0, POLLIN, 0};
     long n = 0;
     do {
@@ -159,6 +161,29 @@ def test_what_five_processes_share_stays_shared_wherever_they_go(market, program
     last = market.job(job.id)
     assert last["failed_moves"] == 0, last
     check_same_size(form, before, seen)
+
+
+@pytest.fixture
+def huge_pages():
+    """Given to whoever touches memory, as many machines do, asked for or not."""
+    setting = "/sys/kernel/mm/transparent_hugepage/enabled"
+    if not os.access(setting, os.W_OK):
+        pytest.skip("this kernel has no huge pages to set")
+    before = re.search(r"\[(\w+)\]", read_text(setting))[1]
+    with open(setting, "w") as f:
+        f.write("always")
+    yield
+    with open(setting, "w") as f:
+        f.write(before)
+
+
+@pytest.mark.parametrize("form", (*FORMS, "freeze"))
+def test_huge_pages_hide_nothing_that_is_still_to_come(market, program, tmp_path, huge_pages, form):
+    job = start(market, program, tmp_path, *(["--move", form] if form in FORMS else []))
+    for _ in range(3):
+        move(market, job, form)
+        job.printed(job.lines() + 2)
+    check_right_to_its_end(job)
 
 
 @pytest.mark.parametrize("form", ("safe", "fast"))
