@@ -71,6 +71,8 @@ void Cell::begin_restore() {
         restore_late_ = true;
         return tell(CellEvent::Kind::restore_held);
     }
+    if (cgroup_ && !cgroup_->allows_realtime() && image_has_realtime(image_fd_.get()))
+        return criu_failed("it has a real-time policy, and this node has no time left for one (cpu.rt_runtime_us)");
     // Not before: CRIU has looked at what the kernel can, over loopback too.
     if (auto shut = shut_within(); !shut) return criu_failed(shut.error().message);
     RestoreOptions options;

@@ -428,6 +428,13 @@ void halve_realtime(const std::string& parent, const std::string& group) {
 }
 }  // namespace
 
+bool Cgroup::allows_realtime() const {
+    const Member* member = find("cpu");
+    if (!member || member->v2) return true;
+    const auto text = read_file(member->dir.get(), realtime_file + 1);
+    return !text || std::strtoll(text->c_str(), nullptr, 10) > 0;
+}
+
 // A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one. Each
 // parent of a group gets half of what its own parent has left, once; the group itself a quarter of its parent's, or less if
 // others have that. Of many groups the last get nothing: to look at all of them would cost each job that starts.

@@ -84,6 +84,8 @@ class Cgroup {
     // CPUs that all processes here may use together; 0 lifts the limit. EINVAL (v1): a group above or below has another idea.
     // bursts: what was left of a tenth of a second may be used up in the next.
     Status set_cpus_max(int64_t cpus, bool bursts = false) const;
+    // False: nothing in the group may have a real-time policy (v1 with RT_GROUP_SCHED, and no time is left for it).
+    bool allows_realtime() const;
     // In bytes; 0 lifts the limit.
     Status set_memory_max(int64_t bytes) const;
     // The same, but kills nobody: what is held beyond that and can be given back is. False: it holds more, and the limit is as

@@ -3,12 +3,13 @@
 it was after a move, and after a move that failed, a freeze and a checkpoint, whatever the form."""
 import contextlib
 import os
+import re
 import subprocess
 import threading
 
 import pytest
 
-from conftest import until
+from conftest import read_text, until
 from moving import FORMS
 from test_checkpoints import checkpoint
 from test_job_parts import check_refused
@@ -178,3 +179,25 @@ def test_a_real_time_policy(market):
         assert (os.SCHED_RR | os.SCHED_RESET_ON_FORK, 3) in [policy(pid) for pid in pids]
     job.process.stdin.close()
     assert job.wait() == 0 and not job.told
+
+
+def test_a_real_time_policy_is_not_lost_where_no_time_is_left_for_it(market):
+    group = re.search('cgroup = "(.*)"', read_text(f"{market.run_dir}/n2/agentd.conf"))[1]
+    limit = f"/sys/fs/cgroup/cpu/{group}/jobs/cpu.rt_runtime_us"
+    if not os.path.exists(limit):
+        pytest.skip("this kernel divides no real-time among groups")
+    with open(limit, "w") as f:
+        f.write("0")
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", POLICY, stdin=subprocess.PIPE)
+    job.printed(1)
+    assert market.until_runs(job.id)["where"] == "n1"
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.until_job(job.id, "has failed to move", lambda j: j["failed_moves"] > 0)
+    assert any("real-time policy" in line for line in read_text(f"{market.run_dir}/n2/log").splitlines())
+    market.tool("marketctl", "release", job.id)
+    market.until_runs(job.id, "n1")
+    (_, _, pids), = market.capsules(job.id, "n1")
+    assert (os.SCHED_RR | os.SCHED_RESET_ON_FORK, 3) in [(os.sched_getscheduler(p), os.sched_getparam(p).sched_priority) for p in pids]
+    job.process.stdin.close()
+    assert job.wait() == 0 and not job.told
+
