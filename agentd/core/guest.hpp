@@ -131,6 +131,21 @@ struct Do {
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
+const char* to_string(Do::What what);
+
+// What a Guest holds of one job beside its record.
+// Why the capsule is being ended, and so what becomes of the record when it is gone.
+enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
+// Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
+enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
+enum class Criu : uint8_t { none, coming, ready };
+enum class Dump : uint8_t { none, ahead, making, held };  // ahead: the job still runs
+enum class Save : uint8_t { none, made, sending };        // a checkpoint of what runs
+const char* to_string(Ending ending);
+const char* to_string(Want want);
+const char* to_string(Criu criu);
+const char* to_string(Dump dump);
+const char* to_string(Save save);
 }  // namespace guest
 
 // What the owner of a node wants of guests that are to leave it.
@@ -232,19 +247,20 @@ class Guest {
     const auto& all() const { return jobs_; }
 
   private:
-    // Why the capsule is being ended, and so what becomes of the record when it is gone.
-    enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
-    // Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
-    enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
+    using Ending = guest::Ending;
+    using Want = guest::Want;
     struct Entry {
+        using Criu = guest::Criu;
+        using Dump = guest::Dump;
+        using Save = guest::Save;
         GuestJob job;
         Ending ending = Ending::none;
         Want want = Want::run;
-        enum class Criu : uint8_t { none, coming, ready } criu = Criu::none;
-        enum class Dump : uint8_t { none, ahead, making, held } dump = Dump::none;  // ahead: the job still runs
+        Criu criu = Criu::none;
+        Dump dump = Dump::none;
         bool to_disk = false;        // CRIU is, or gets, ready for a freeze; else for a move
         bool to_keep = false;        // or for a checkpoint
-        enum class Save : uint8_t { none, made, sending } save = Save::none;  // a checkpoint of what runs
+        Save save = Save::none;
         bool undoing = false;        // an undo_dump is under way
         bool shipping = false;
         bool ship_again = false;     // a newer ship came while an image is on its way to an older destination

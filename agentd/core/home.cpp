@@ -138,7 +138,7 @@ Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
     if (job->phase != JobPhase::running && job->phase != JobPhase::moving && job->phase != JobPhase::thawing)
-        return fail("job " + id.text() + " is " + phase_name(job->phase) + ": it cannot take a signal now");
+        return fail("job " + id.text() + " is " + to_string(job->phase) + ": it cannot take a signal now");
     // While it moves, its source may be dumped already: it gets the signal where it goes on.
     constexpr size_t signals_max = 64;
     std::vector<int32_t>& waiting = vol(*job).signals;

@@ -45,6 +45,7 @@ enum class MoveStep : uint8_t {
     kill_old,  // decided: the candidate owns the job; the source must be dead, or stand for good, before it runs
     release,   // the destination may run
 };
+const char* to_string(MoveStep step);
 
 // Something of a job that may still lie on a node that does not own it: asked after until the node says `unknown`.
 struct Remnant {
@@ -138,7 +139,13 @@ struct ToMarketMsg { ToMarket message; };
 struct ToGuest { Peer peer; GuestCommand command; };
 struct Answer { NodeName node; Beat beat; };  // on the connection that it came on
 // For whoever is attached to the job, and for the log.
-struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning } what; std::string text; };
+struct Tell {
+    enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning };
+    JobId id;
+    What what;
+    std::string text;
+};
+const char* to_string(Tell::What what);
 // The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it due.
 struct GoneBack { JobId id; };
 using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Answer, Tell, GoneBack>;

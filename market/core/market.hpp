@@ -45,6 +45,7 @@ namespace souk::market {
 
 // What an operator fixed by --hold, until `release`.
 enum class Hold : uint8_t { none = 0, at_node, frozen, stay };  // stay: at_node of wherever it runs next
+const char* to_string(Hold hold);
 
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
 struct JobRecord {
@@ -145,6 +146,7 @@ struct Job {
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }
 };
+const char* to_string(Job::Held held);
 
 struct Node {
     NodeRecord record;

@@ -88,7 +88,7 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     job->displaced = false;
     unsaved_.insert(*job);
     touch(*job);
-    if (still) return "job " + id.text() + " is " + phase_name(phase) + (hold ? " and is held" : " already");
+    if (still) return "job " + id.text() + " is " + to_string(phase) + (hold ? " and is held" : " already");
     return "job " + id.text() + " is being frozen" + (hold ? " and held" : "");
 }
 

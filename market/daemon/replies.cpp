@@ -39,7 +39,7 @@ const char* status_of(const Job& job) {
         case JobPhase::running: return "run";
         case JobPhase::frozen: return "suspend";
         case JobPhase::finished: return "finish";
-        default: return phase_name(job.phase());
+        default: return to_string(job.phase());
     }
 }
 
@@ -54,8 +54,8 @@ std::string hold_of(const Job& job) {
     switch (job.record.hold) {
         case Hold::none: return "";
         case Hold::at_node: return job.record.hold_node;
-        case Hold::frozen: return "frozen";
-        case Hold::stay: return "stay";
+        case Hold::frozen:
+        case Hold::stay: return to_string(job.record.hold);
     }
     return "";
 }

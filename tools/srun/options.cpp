@@ -15,6 +15,14 @@ Result<Money> positive_money(const char* text) {
     return money;
 }
 
+// The value of that name, from the first to `last`.
+template <class Enum>
+bool named(std::string_view name, Enum last, Enum& to) {
+    for (int v = 0; v <= static_cast<int>(last); ++v)
+        if (name == to_string(static_cast<Enum>(v))) return to = static_cast<Enum>(v), true;
+    return false;
+}
+
 Status check_strategy(std::string_view text) {
     TRY(check_label(text, 31));
     if (text.find_first_of("'\"") != std::string_view::npos) return fail("a name without a quote is wanted");
@@ -86,44 +94,24 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
              "                              or fast (runs as soon as it can)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
-                 const std::string_view form = t;
-                 if (form == "auto")
-                     o.move = MovePolicy::automatic;
-                 else if (form == "safe")
-                     o.move = MovePolicy::safe;
-                 else if (form == "fast")
-                     o.move = MovePolicy::fast;
-                 else
-                     return fail("'" + std::string(form) + "' is none of auto, safe and fast");
-                 return {};
+                 if (named(t, MovePolicy::fast, o.move)) return {};
+                 return fail("'" + std::string(t) + "' is none of auto, safe and fast");
              }},
             {0, "net", "WHICH",
              "its network: host (the default: that of the node where it is), or own (an address of its\n"
              "                              own that moves with it, and its connections with that)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
-                 const std::string_view which = t;
-                 if (which == "host")
-                     o.net = NetMode::host;
-                 else if (which == "own")
-                     o.net = NetMode::own;
-                 else
-                     return fail("'" + std::string(which) + "' is neither host nor own");
-                 return {};
+                 if (named(t, NetMode::own, o.net)) return {};
+                 return fail("'" + std::string(t) + "' is neither host nor own");
              }},
             {0, "tcp", "WHAT",
              "with --net=host, when it moves, its established TCP connections: close (the default), or\n"
              "                              refuse (as long as it has one it does not move)",
              [&o](const char* t) -> Status {
                  o.form_given = o.tcp_given = true;
-                 const std::string_view what = t;
-                 if (what == "close")
-                     o.tcp = TcpPolicy::close;
-                 else if (what == "refuse")
-                     o.tcp = TcpPolicy::refuse;
-                 else
-                     return fail("'" + std::string(what) + "' is neither close nor refuse");
-                 return {};
+                 if (named(t, TcpPolicy::refuse, o.tcp)) return {};
+                 return fail("'" + std::string(t) + "' is neither close nor refuse");
              }},
             {0, "quote", nullptr, "say what the job would get and cost now, and submit nothing",
              [&o](const char*) -> Status {
