@@ -29,6 +29,7 @@ void Home::load(HomeJob job) {
 }
 
 void Home::restarted(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::restarted); });
     began_ = now;
     for (auto& [seq, job] : jobs_) {
         const Reindex indexed(*this, seq);
@@ -57,6 +58,7 @@ const HomeJob* Home::find(const JobId& id) const { return const_cast<Home*>(this
 // ---------------------------------------------------------------------------------------------------- tools
 
 Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::submit, next_id()); });
     if (jobs_.size() >= limits_.jobs_max)
         return fail("this node keeps " + std::to_string(limits_.jobs_max) + " jobs already; wait until some are done");
     s.spec.address = {};
@@ -99,6 +101,7 @@ const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {
 }
 
 Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::change, id); });
     HomeJob* job = mutable_job(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
@@ -113,6 +116,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
 }
 
 Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::cancel, id); });
     HomeJob* job = mutable_job(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
@@ -134,6 +138,7 @@ void Home::end_by_cancel(HomeJob& job, Nanos now, Outputs& out) {
 }
 
 Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::signal, id); });
     const HomeJob* job = find(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
@@ -212,18 +217,21 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
 void Home::report(const HomeJob& job, Nanos now, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job, now)}); }
 
 void Home::market_up(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::market_up); });
     market_is_up_ = true;
     for (const auto& [seq, job] : jobs_)
         if (!job.settled) report(job, now, out);
 }
 
 void Home::market_down() {
+    const Scene scene(*this, nullptr, [&] { return trace_in(Input::market_down); });
     market_is_up_ = false;
     for (const auto& [seq, job] : jobs_)
         if (job.terms.budget.micro > 0 || job.day_limit.micro > 0) reindex(seq);
 }
 
 void Home::order(const Order& order, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_order(order); });
     HomeJob* job = mutable_job(order.id);
     if (!job) {
         JobReport gone;
@@ -253,6 +261,7 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
 }
 
 void Home::note(const JobNote& note, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::note, note.id, {}, {}, note.comment); });
     HomeJob* job = mutable_job(note.id);
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);

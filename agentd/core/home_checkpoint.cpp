@@ -140,6 +140,7 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
 }
 
 void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::spliced, id); });
     HomeJob* job = mutable_job(id);
     if (!job || !job->splice.due) return;
     Splice& s = job->splice;
@@ -166,6 +167,7 @@ void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input
 
 // Jobs that were there are gone; a move to it is given up, one from it that is decided is finished.
 void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::node_lost, {}, {}, node); });
     const std::string why = "node " + node + " is lost";
     const HomeIndex::Jobs jobs = index_.of_guest(node);
     for (const uint64_t seq : jobs) {

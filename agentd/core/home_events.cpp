@@ -17,6 +17,7 @@ constexpr Nanos cpu_worth_telling = Nanos::from_s(1);
 }
 
 void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::guest_up, {}, {}, node); });
     for (const uint64_t seq : index_.of_guest(node)) {
         const HomeJob& job = jobs_.at(seq);
         if (job.phase != JobPhase::finished && job.at.node == node) {
@@ -35,6 +36,7 @@ void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
 }
 
 void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::undelivered, command.id, command.epoch, node, to_string(command.verb)); });
     HomeJob* job = mutable_job(command.id);
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);
@@ -56,6 +58,7 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
 }
 
 void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
+    const Scene scene(*this, nullptr, [&] { return trace_in(Input::expel, expel.id, expel.epoch, node); });
     HomeJob* job = mutable_job(expel.id);
     if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase == JobPhase::finished) return;
     const Reindex indexed(*this, job->id.seq);
@@ -66,6 +69,7 @@ void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) 
 }
 
 void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_event(node, event); });
     silent_.erase(node);
     HomeJob* job = mutable_job(event.id);
     const Reindex indexed(*this, event.id.seq);
@@ -410,6 +414,7 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
 }
 
 Nanos Home::tick(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::tick); }, true);
     for (const uint64_t seq : index_.due(now)) {
         const Reindex indexed(*this, seq);
         HomeJob& job = jobs_.at(seq);

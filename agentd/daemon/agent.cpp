@@ -151,7 +151,7 @@ Status Agent::commit() {
 // Until the disk takes what is decided, nothing of it leaves, and no effect begins. What comes in is decided on all the same, and
 // waits with the rest: in records one each, in queues that are bounded.
 void Agent::hold(const Error& why) {
-    log_.limited("disk", Loop::now(), Level::error, "cannot store state: nothing leaves this node until it can", {{"error", why}});
+    log_.limited("disk", Loop::now(), Level::error, "cannot store state: nothing leaves this node until it can", {{"WHY", why}});
     holds_ = true;
     loop_.hold_sends(true);
     hold_timer_ = loop_.after(disk_retry, [this] {

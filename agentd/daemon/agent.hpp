@@ -28,6 +28,7 @@
 #include "bpf/load.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/log_trace.hpp"
 #include "kernel/sys/statedb.hpp"
 #include "kernel/sys/user_share.hpp"
 #include "market/store/receipts.hpp"
@@ -143,6 +144,7 @@ class Agent {
 
     Loop& loop_;
     Log& log_;
+    LogTrace trace_{log_};
     const Config config_;
     std::unique_ptr<StateDb> db_;
     Home home_;

@@ -93,7 +93,7 @@ Status MarketLink::frame(const wire::Frame& f) {
 }
 
 void MarketLink::lost(const std::string& why) {
-    if (trouble_ != why) log_.warning("no connection to the market", {{"at", market_}, {"why", why}});
+    if (trouble_ != why) log_.warning("no connection to the market", {{"at", market_}, {"WHY", why}});
     trouble_ = why;
     channel_.reset();
     const bool was_up = std::exchange(welcomed_, false);

@@ -30,6 +30,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernel/base/trace.hpp"
 #include "market/core/account.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machines.hpp"
@@ -97,6 +98,15 @@ struct Outputs {
     std::vector<Send> send;
     bool ask_solver = false;  // set_external: work out an allocation of problem() and bring it to adopt()
 };
+
+const char* to_string(const StoreOp& op);  // job, node, account, receipt, meta, user, price, erase_user, erase_price
+const char* to_string(const FromMarket& message);  // order, note, provider_note, directory, node_lost
+// What comes in: the methods of Market by name.
+enum class Input : uint8_t {
+    started, agent_connected, agent_lost, report, order_failed, provider_report, recall, cancel, move, freeze, thaw, release,
+    set_limits, write_off, set_solver, adopt, use_own,
+};
+const char* to_string(Input input);
 
 struct Backoff {
     bool active = false;
@@ -251,6 +261,9 @@ class Market {
     Status adopt(const std::vector<Solver::Assignment>& allocation, Nanos now);
     void use_own();
 
+    // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
+    void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+
     // To look at.
     const std::map<JobId, Job>& jobs() const { return jobs_; }
     const std::map<NodeName, Node>& nodes() const { return nodes_; }
@@ -357,6 +370,15 @@ class Market {
     std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
     std::string audit_users() const;
 
+    // market_trace.cpp
+    void heard(Input input, const JobId& id = {}, const NodeName& node = {}, const std::string& why = {}) const {
+        if (tracer_.on()) tell_input(to_string(input), id, node, why);
+    }
+    void tell_input(std::string step, const JobId& id, const NodeName& node, const std::string& why) const;
+    void tell_report(const NodeName& node, const ToMarket& message) const;
+    void tell_state(const Job& job);
+    void tell_outputs(const Outputs& out, size_t stored, size_t sent);
+
     // market_quote.cpp
     void sample_prices(Nanos now);
     Quote try_out(const QuoteRequest& q, Money bid, Nanos now) const;
@@ -384,6 +406,7 @@ class Market {
     std::string why_not_at(const Job& job, const NodeName& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
     std::vector<ProviderKey> barred(const Job& job) const;
+    void solve_now(Nanos now, Outputs& out);
     void sync_jobs();
     void sync_nodes();
     void take_changes(std::span<const Change> changes);
@@ -418,6 +441,7 @@ class Market {
     Result<Job*> operated(const JobId& id, uint32_t uid);
     Result<const Node*> destination(const Job& job, const NodeName& name) const;
 
+    Tracer tracer_;
     MarketOptions options_;
     Solver solver_;
     std::map<uint32_t, User> users_;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/log_trace.hpp"
 #include "kernel/sys/loop.hpp"
 #include "kernel/sys/statecopy.hpp"
 #include "kernel/sys/statedb.hpp"
@@ -102,6 +103,7 @@ class Marketd {
     StateDb db_;
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
+    LogTrace trace_{log_};
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
     UserShare tools_share_;

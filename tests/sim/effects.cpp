@@ -26,7 +26,6 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     const NodeName name = n.name;
     const GuestKey key = d.key;
     const World::At at{name, key};
-    say("  ", name, " does ", to_string(d.what), " ", key);
     uint64_t& token = n.work[key];
     const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump || d.what == What::remove ||
                              d.what == What::undo_dump || d.what == What::go_on || d.what == What::drop_checkpoint;

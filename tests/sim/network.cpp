@@ -48,8 +48,7 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
         const bool lost = !g.up || on.guest_gen != gen || (on.gen == gen && cut);
         if (lost && !(mutation_ == Mutation::read_old_connection && g.up))
             return say("  lost: ", h, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
-        const auto arrive = [this, h, guest, message, c, name] {
-            say("  at ", guest, ": ", name, " ", GuestKey{c.id, c.epoch});
+        const auto arrive = [this, h, guest, message, c] {
             Node& there = node(guest);
             guest_step(there, [&](Guest& m, guest::Outputs& out) {
                 const auto* beat = std::get_if<Beat>(&message);
@@ -76,8 +75,6 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
         const bool cut = on.broken && now_ > on.cut_home;
         if (!h.up || on.home_gen != gen || (on.gen == gen && cut)) return say("  lost: ", g, " -> ", home, " an event");
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
-            say(g, " -> ", home, " ", GuestKey{e->id, e->epoch}, " is ", to_string(e->state),
-                e->why.empty() ? "" : ": ", e->why);
             GuestEvent heard = *e;
             const HomeJob* job = h.home->find(e->id);
             if (mutation_ == Mutation::any_source_is_firm && job) heard.held_for = job->to_epoch;
@@ -86,7 +83,6 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
             home_step(h, [&](Home& m, home::Outputs& out) { m.beat(g, *beat, now_, out); });
         } else {
             const Expel& x = std::get<Expel>(message);
-            say(g, " -> ", home, " expels ", GuestKey{x.id, x.epoch});
             home_step(h, [&](Home& m, home::Outputs& out) { m.expel(g, x, now_, out); });
         }
     });

@@ -5,6 +5,7 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
+#include "agentd/core/provider.hpp"
 #include "market/core/market.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -40,6 +41,11 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(guest::Dump::none, guest::Dump::held), 4);
     ck_assert_uint_eq(names(guest::Save::none, guest::Save::sending), 3);
     ck_assert_uint_eq(names(Durable::now, Durable::later), 3);
+    ck_assert_uint_eq(names(guest::Input::recovered, guest::Input::movable), 39);
+    ck_assert_uint_eq(names(home::Input::restarted, home::Input::tick), 17);
+    ck_assert_uint_eq(names(provider::Input::started, provider::Input::set_load), 13);
+    ck_assert_text(to_string(guest::Output{guest::Erase{}}), "erase");
+    ck_assert_text(to_string(home::Output{home::GoneBack{}}), "gone_back");
 }
 END_TEST
 
@@ -53,6 +59,8 @@ START_TEST(every_value_of_the_market_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(market::ChangeKind::start, market::ChangeKind::thaw), 4);
     ck_assert_uint_eq(names(market::Cause::placed, market::Cause::adopted), 10);
     ck_assert_uint_eq(names(market::Receipt::Kind::use, market::Receipt::Kind::opening), 2);
+    ck_assert_uint_eq(names(market::Input::started, market::Input::use_own), 17);
+    ck_assert_text(to_string(market::StoreOp{market::ErasePrice{}}), "erase_price");
     ck_assert_uint_eq(names(MoveForm::stop_and_copy, MoveForm::post_copy), 3);
     ck_assert_uint_eq(names(MovePolicy::automatic, MovePolicy::fast), 3);
     ck_assert_uint_eq(names(NetMode::host, NetMode::own), 2);
