@@ -63,6 +63,8 @@
 
 namespace souk {
 
+class JsonWriter;
+
 // What the owner of a node wants of guests that are to leave it.
 struct OwnerPolicy {
     Nanos leave = Nanos::from_s(10);  // whoever still runs here that long after `market off` is frozen to disk
@@ -149,6 +151,8 @@ class Guest {
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // What is held of one (job, epoch) right now: keys and values of an open JSON object (tools/common/replies.md).
+    void describe(const GuestKey& key, Nanos now, JsonWriter& j) const;
     const GuestJob* find(const GuestKey& key) const;
     // What is still here of guests that should leave, for the owner: what runs, and what stands, with the reason.
     struct Left {

@@ -36,12 +36,21 @@ struct GuestJob {
 };
 
 namespace guest {
-struct Persist { GuestJob job; Durable when = Durable::now; };
-struct Erase { GuestKey key; };  // durable `later`
+struct Persist {
+    GuestJob job;
+    Durable when = Durable::now;
+};
+struct Erase {
+    GuestKey key;
+};  // durable `later`
 // after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown,
 // and would never ask again for a record that a crash has brought back.
 using HomeWord = std::variant<GuestEvent, Expel, Beat>;
-struct ToHome { NodeName home; HomeWord message; bool after_erase = false; };
+struct ToHome {
+    NodeName home;
+    HomeWord message;
+    bool after_erase = false;
+};
 // Effects. Each ends with one call of the Guest's `effect_*` for the same key.
 struct Do {
     enum class What : uint8_t {
@@ -66,18 +75,18 @@ struct Do {
         go_on,            // as undo_dump, and the image stays -> dump_undone
         send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
         drop_checkpoint,  // its image, on its way or not; of no more use
-        keep_lease,       // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
-        stand,            // its control group is frozen; undo_dump lets it go on -> stood
+        keep_lease,  // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
+        stand,       // its control group is frozen; undo_dump lets it go on -> stood
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
     Peer dest;          // ship, send_ahead, dump_for_move
     int32_t signal = 0;
-    bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
-    bool to_keep = false;  // ready_criu: for a dump_to_keep
-    Nanos until = {};      // keep_lease
-    bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
-    bool by_owner = false; // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
+    bool to_disk = false;   // ready_criu: for a dump_to_disk, not for a move
+    bool to_keep = false;   // ready_criu: for a dump_to_keep
+    Nanos until = {};       // keep_lease
+    bool stands = false;    // keep_lease: what its last deadline stopped stays so; else it goes on
+    bool by_owner = false;  // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
@@ -85,10 +94,45 @@ const char* to_string(Do::What what);
 
 // What comes in: the methods of Guest by name. accept, leave: set_accepting.
 enum class Input : uint8_t {
-    recovered, command, home_up, home_down, accept, leave, tick, beat_answered, lease_found, lapsed, capsule_ready,
-    capsule_failed, job_started, job_not_started, criu_ready, criu_failed, sent_ahead, dump_froze, dump_held, dump_failed,
-    dump_undone, stood, shipped, ship_failed, image_received, checkpoint_sent, checkpoint_failed, pages_whole, pages_lost,
-    image_failed, restore_held, restore_failed, restore_running, capsule_gone, removed, stray, exited, stopped, movable,
+    recovered,
+    command,
+    home_up,
+    home_down,
+    accept,
+    leave,
+    tick,
+    beat_answered,
+    lease_found,
+    lapsed,
+    capsule_ready,
+    capsule_failed,
+    job_started,
+    job_not_started,
+    criu_ready,
+    criu_failed,
+    sent_ahead,
+    dump_froze,
+    dump_held,
+    dump_failed,
+    dump_undone,
+    stood,
+    shipped,
+    ship_failed,
+    image_received,
+    checkpoint_sent,
+    checkpoint_failed,
+    pages_whole,
+    pages_lost,
+    image_failed,
+    restore_held,
+    restore_failed,
+    restore_running,
+    capsule_gone,
+    removed,
+    stray,
+    exited,
+    stopped,
+    movable,
 };
 const char* to_string(Input input);
 const char* to_string(const Output& output);  // persist, erase, to_home, do

@@ -75,6 +75,8 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     job.user = std::move(s.user);
     job.token = s.token;
     job.submitted = now_unix;
+    job.story.add(step_of(StoryStep::What::submitted, {}, {}, job.terms.max_price));
+    job.story.steps.back().at = now_unix;
     const auto it = jobs_.emplace(job.id.seq, std::move(job)).first;
     persist(it->second, out);
     report(it->second, Nanos{}, out);  // it has not run
@@ -110,6 +112,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     const Reindex indexed(*this, id.seq);
     job->terms = terms;
     give_default_memory(job->terms);
+    job->story.add(step_of(StoryStep::What::changed, {}, {}, terms.max_price));
     persist(*job, out);
     report(*job, now, out);
     return {};
@@ -247,7 +250,10 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
     if (order.seq <= job->order_seq) return;
     const Reindex indexed(*this, job->id.seq);
     job->order_seq = order.seq;
-    if (order.kind == Order::Kind::run && job->phase != JobPhase::running) job->price = order.price;
+    if (order.kind == Order::Kind::run && job->phase != JobPhase::running) {
+        if (job->price != order.price) job->story.add(step_of(StoryStep::What::priced, order.node, {}, order.price));
+        job->price = order.price;
+    }
     if (order.kind == Order::Kind::abort) {
         if (!job->cancelled) (void)cancel(job->id, now, out);
         return;
@@ -269,6 +275,8 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     job->cost = note.cost;
     job->price = note.price;
     job->cost_run = run_time(*job, now);
+    if (new_price && note.price.micro > 0 && job->phase != JobPhase::finished)  // durable with what is written next
+        job->story.add(step_of(StoryStep::What::priced, job->at.node, {}, note.price));
     const bool new_day = job->day_limit != note.day_limit || job->day_cost != note.day_cost;
     take_day(*job, note);
     if ((new_price && job->terms.budget.micro > 0) || new_day) persist(*job, out, Durable::later);  // so that it holds after a restart
@@ -308,6 +316,9 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& 
     job.phase = JobPhase::frozen;
     job.stats.image_bytes = image_bytes;
     ++job.stats.freezes;
+    StoryStep frozen = step_of(StoryStep::What::frozen, job.at.node);
+    frozen.bytes = static_cast<uint64_t>(std::max<int64_t>(0, image_bytes));
+    job.story.add(std::move(frozen));
     persist(job, out);
     out.push_back(Tell{job.id, Tell::What::frozen, "frozen on " + job.at.node});
     if (vol(job).budget_again > now) out.push_back(Tell{job.id, Tell::What::comment, vol(job).spent});
@@ -333,6 +344,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     std::exchange(job.spec.groups, {});
     job.wait_status = wait_status;
     job.why = why;
+    job.story.add(step_of(StoryStep::What::finished, at.node, why));
     if (!at.node.empty()) add_remnant(job, at, job.epoch);
     persist(job, out);
     if (!at.node.empty()) send(at, job.id, job.epoch, GuestVerb::drop, out);

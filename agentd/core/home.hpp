@@ -97,6 +97,10 @@ class Home {
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // Before each step: the time by which the steps of stories are told.
+    void set_unix_time(Nanos unix_now) { unix_now_ = unix_now; }
+    // What is held of one job right now: keys and values of an open JSON object (tools/common/replies.md).
+    void describe(const JobId& id, Nanos now, JsonWriter& j) const;
     const HomeJob* find(const JobId& id) const;
     // What it has cost by the price that the market told last; exact where nothing has run since.
     static Money cost(const HomeJob& job, Nanos now);
@@ -123,6 +127,7 @@ class Home {
         Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
         MoveForecast forecast;                 // of that move, by its source
         Nanos running_at = Nanos::never();     // of a move: when the destination first said that it runs
+        Nanos sent_at = Nanos::never(), held_at = Nanos::never(), released_at = Nanos::never();  // of a move: its parts
         Nanos unproven_since = Nanos::never(); // it ran on since then, if its node says that it runs: this daemon was away
         std::optional<Order> pending;          // the newest order that came while a step was under way
         std::vector<int32_t> signals;          // that came while it could not take them
@@ -189,6 +194,9 @@ class Home {
     void move(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
     void freeze(HomeJob& job, Nanos now, home::Outputs& out);
     void steady(HomeJob& job, Nanos now, home::Outputs& out);  // a step ended: report, then what waited for it
+    // home_story.cpp
+    StoryStep step_of(StoryStep::What what, const NodeName& node = {}, std::string why = {}, Money price = {}) const;
+    StoryStep moved_step(const HomeJob& job, const NodeName& from, Nanos pause, Nanos now);
     void fail_order(HomeJob& job, const NodeName& node, const std::string& why, home::Outputs& out);
     void end_by_cancel(HomeJob& job, Nanos now, home::Outputs& out);
 
@@ -261,6 +269,7 @@ class Home {
     void trim_finished(home::Outputs& out);
 
     Tracer tracer_;
+    Nanos unix_now_;
     NodeName node_;
     Limits limits_;
     uint64_t next_seq_ = 1;

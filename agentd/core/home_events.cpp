@@ -180,6 +180,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             job.phase = JobPhase::running;
             job.comment.clear();
             add_place(job);
+            job.story.add(step_of(StoryStep::What::started, job.at.node));
             start_clock(job, now);
             tell_started(job, out);
             if (e.state != GuestState::running) return owner_running(job, e, now, out);
@@ -190,6 +191,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             job.phase = JobPhase::running;
             job.comment.clear();
             add_place(job);
+            job.story.add(step_of(StoryStep::What::started, job.at.node));
             persist(job, out);
             vol(job).deadline = Nanos::never();
             return owner_running(job, e, now, out);
@@ -286,6 +288,7 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             job.in_place = false;
             job.phase = JobPhase::running;
             start_clock(job, now);
+            job.story.add(step_of(StoryStep::What::resumed, job.at.node));
             persist(job, out);
             return steady(job, now, out);
         case GuestState::exited: return ended(job, e, now, out);  // it went on, and that was not heard
@@ -327,8 +330,10 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
                 return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
             if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (v.frozen_since == Nanos::never()) v.frozen_since = now;
+            if (e.state == GuestState::shipped) v.sent_at = std::min(v.sent_at, now);
             v.source_stands = e.held_for == job.to_epoch;
             if (e.state == GuestState::dumping) v.forecast = e.forecast;
+            else if (v.forecast.frozen_bytes == 0) v.forecast.frozen_bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
             return;
         case GuestState::frozen:
             if (!job.from_frozen) return frozen_instead(job, e.image_bytes, now, out);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agentd/core/messages.hpp"
+#include "agentd/core/story.hpp"
 #include "kernel/base/time.hpp"
 #include "market/core/messages.hpp"
 
@@ -39,13 +40,13 @@ struct Checkpoint {
     bool operator==(const Checkpoint&) const = default;
 };
 
-// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint: what it wrote after that
-// stays, then comes `text` on the terminal or stderr, then what it writes now.
+// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint: what it wrote after
+// that stays, then comes `text` on the terminal or stderr, then what it writes now.
 struct Splice {
-    bool due = false;                    // it has gone back, and how long its streams are here is not known yet
-    uint64_t shift[2] = {0, 0};          // byte N of its capsule is byte N + shift here
+    bool due = false;            // it has gone back, and how long its streams are here is not known yet
+    uint64_t shift[2] = {0, 0};  // byte N of its capsule is byte N + shift here
     uint64_t input_shift = 0;
-    uint64_t at = 0;                     // where the text belongs
+    uint64_t at = 0;  // where the text belongs
     std::string text;
     bool operator==(const Splice&) const = default;
 };
@@ -58,9 +59,9 @@ struct HomeJob {
     std::string name, user;
     Nanos submitted;  // Unix time
     JobPhase phase = JobPhase::waiting;
-    Peer at;          // owner; empty while waiting
-    Epoch epoch;      // owner's
-    Peer to;          // candidate of a move or thaw
+    Peer at;      // owner; empty while waiting
+    Epoch epoch;  // owner's
+    Peer to;      // candidate of a move or thaw
     Epoch to_epoch;
     Epoch last_epoch;  // the newest ever used
     MoveStep step = MoveStep::none;
@@ -77,25 +78,28 @@ struct HomeJob {
     bool settled = false;  // the market has closed its account
     uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
     std::vector<Remnant> remnants;
-    Nanos cpu_here;        // the part of stats.cpu_time that the present epoch has used
-    bool leased = false, to_leased = false;  // the owner's node, the candidate's, is another, and keeps to the job's lease
-    Checkpoint checkpoint; // the last whole one
-    Remnant saving;        // the one that is being made; epoch 0: none
+    Nanos cpu_here;  // the part of stats.cpu_time that the present epoch has used
+    bool leased = false,
+         to_leased = false;  // the owner's node, the candidate's, is another, and keeps to the job's lease
+    Checkpoint checkpoint;   // the last whole one
+    Remnant saving;          // the one that is being made; epoch 0: none
     Splice splice;
-    Nanos cost_run;        // its run time when it had cost `cost`; below 0: not known
-    Nanos stay_run{-1};    // when it came to where it is, likewise
-    // Its clock runs, by this machine's since its boot `boot`: the stretch that stats.run_time does not hold yet. On disk
-    // also of a job that was told to start.
+    Nanos cost_run;      // its run time when it had cost `cost`; below 0: not known
+    Nanos stay_run{-1};  // when it came to where it is, likewise
+    // Its clock runs, by this machine's since its boot `boot`: the stretch that stats.run_time does not hold yet. On
+    // disk also of a job that was told to start.
     Nanos running_since = Nanos::never();
     uint64_t boot = 0;
-    // Its user's limit of a day (0: none), the cost at which this job's share of what the market said is left of that is used
-    // up, and the one at which that is said.
+    // Its user's limit of a day (0: none), the cost at which this job's share of what the market said is left of that
+    // is used up, and the one at which that is said.
     Money day_limit = {}, day_cost = {}, day_warn = {};
-    // Before it first runs: nodes that could not execute its program, how it ends if none can, and the last one's reason.
+    // Before it first runs: nodes that could not execute its program, how it ends if none can, and the last one's
+    // reason.
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
     std::string lacking_why = {};
     bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
+    Story story = {};
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -108,11 +112,24 @@ struct Submission {
 
 namespace home {
 // Effects, in the order in which they must take place.
-struct Persist { HomeJob job; Durable when = Durable::now; };
-struct Erase { JobId id; };
-struct ToMarketMsg { ToMarket message; };
-struct ToGuest { Peer peer; GuestCommand command; };
-struct Answer { NodeName node; Beat beat; };  // on the connection that it came on
+struct Persist {
+    HomeJob job;
+    Durable when = Durable::now;
+};
+struct Erase {
+    JobId id;
+};
+struct ToMarketMsg {
+    ToMarket message;
+};
+struct ToGuest {
+    Peer peer;
+    GuestCommand command;
+};
+struct Answer {
+    NodeName node;
+    Beat beat;
+};  // on the connection that it came on
 // For whoever is attached to the job, and for the log.
 struct Tell {
     enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning };
@@ -121,15 +138,33 @@ struct Tell {
     std::string text;
 };
 const char* to_string(Tell::What what);
-// The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it due.
-struct GoneBack { JobId id; };
+// The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it
+// due.
+struct GoneBack {
+    JobId id;
+};
 using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Answer, Tell, GoneBack>;
 using Outputs = std::vector<Output>;
 const char* to_string(const Output& output);  // persist, erase, to_market, to_guest, answer, tell, gone_back
 // What comes in: the methods of Home by name.
 enum class Input : uint8_t {
-    restarted, submit, change, cancel, signal, market_up, order, note, market_down, guest_up, guest_event, undelivered,
-    expel, beat, node_lost, spliced, tick,
+    restarted,
+    submit,
+    change,
+    cancel,
+    signal,
+    market_up,
+    order,
+    note,
+    market_down,
+    guest_up,
+    guest_event,
+    undelivered,
+    expel,
+    beat,
+    node_lost,
+    spliced,
+    tick,
 };
 const char* to_string(Input input);
 }  // namespace home

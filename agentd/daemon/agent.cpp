@@ -38,6 +38,7 @@ WallTime Agent::wall_now() {
 
 void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
     home::Outputs out;
+    home_.set_unix_time(unix_now());
     step(home_, out);
     for (home::Output& o : out) apply(o);
     tick<home::Outputs>(home_, home_timer_);

@@ -132,6 +132,11 @@ class Agent {
     void end_leave_wait(std::list<LeaveWait>::iterator it);
     void check_left();
 
+    // agent_view.cpp
+    Result<std::string> list_held(const std::string& id, const std::string& begin, std::string& next) const;
+    wire::CtlReply view_request(const wire::CtlRequest& request) const;
+    bool answers(const wire::CtlRequest& request) const;
+
     // agent_tools.cpp: sessions on the unix socket
     static UserShare::Bounds tool_bounds();
     void accept_tool(Fd socket);

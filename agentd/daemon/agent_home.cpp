@@ -205,7 +205,9 @@ std::string Agent::summary(const HomeJob& job) const {
     j.end_array();
     j.field("freezes", job.stats.freezes).field("thaws", job.stats.thaws).field("migrations", job.stats.migrations);
     j.field("failed_moves", job.stats.failed_moves).field("longest_pause_ms", job.stats.longest_pause.ms());
-    return j.end_object().take();
+    j.key("story").begin_object();
+    write_story(j, job.story);
+    return j.end_object().end_object().take();
 }
 
 }  // namespace souk

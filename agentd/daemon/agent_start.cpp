@@ -208,6 +208,10 @@ Status Agent::begin(std::function<void()> on_ready) {
     open_ahead();
 
     MarketLink::Handlers market;
+    market.question = [this](wire::CtlRequest r) {
+        r.uid = UINT32_MAX;  // nobody's: what is root's alone is asked for here
+        return view_request(r);
+    };
     market.up = [this](const std::string& seen_at) {
         learn_address(seen_at);
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });

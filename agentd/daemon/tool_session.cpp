@@ -185,6 +185,10 @@ Status ToolSession::question(wire::CtlRequest request) {
         });
         return {};
     }
+    if (agent_.answers(request)) {
+        reply(agent_.view_request(request));
+        return {};
+    }
     if (request.verb == "quote")  // as the job would get
         for (std::string& arg : request.args)
             if (arg == "memory=0") arg = "memory=" + std::to_string(agent_.config_.home.memory_default_mb);

@@ -7,9 +7,12 @@ namespace souk {
 
 const char* to_string(TraceKind kind) {
     switch (kind) {
-        case TraceKind::input: return "input";
-        case TraceKind::state: return "state";
-        case TraceKind::output: return "output";
+        case TraceKind::input:
+            return "input";
+        case TraceKind::state:
+            return "state";
+        case TraceKind::output:
+            return "output";
     }
     MUST(false);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Trace: what a pure machine tells of each step: the input, how states changed by it, and the outputs. The daemons write it to
-// their log at level debug, the simulators into their own. The names come from the tables beside the enums, so that one search
-// finds a word in the log, in a test and in the source. A machine without a listener makes no line at all.
+// Trace: what a pure machine tells of each step: the input, how states changed by it, and the outputs. The daemons
+// write it to their log at level debug, the simulators into their own. The names come from the tables beside the enums,
+// so that one search finds a word in the log, in a test and in the source. A machine without a listener makes no line
+// at all.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +31,8 @@ struct TraceLine {
     std::string step;  // the name of the input, state or output: "command.ship", "moving.prepare", "do.dump_for_move"
     JobId job;
     Epoch epoch;
-    NodeName node;     // where it came from, goes to, or (state) where the job is
-    std::string to;    // "n2.3": the node and epoch that a move goes to
+    NodeName node;   // where it came from, goes to, or (state) where the job is
+    std::string to;  // "n2.3": the node and epoch that a move goes to
     std::string why;
     bool operator==(const TraceLine&) const = default;
 };
@@ -56,20 +57,23 @@ class Tracer {
     void tell_state(const std::string& name, const TraceLine& line);
 
   private:
-    template <class Machine, class Outputs> friend class TraceScene;
+    template <class Machine, class Outputs>
+    friend class TraceScene;
     TraceListener* listener_ = nullptr;
     bool in_scene_ = false;
     std::map<std::string, std::string> states_;
 };
 
-// One input of a machine, from its beginning to the end of the call. Within it the machine may call itself: that is told as part of
-// the first. The machine has `tracer_`, `trace_of(const Output&)` and `trace_state(JobId, Epoch)`.
+// One input of a machine, from its beginning to the end of the call. Within it the machine may call itself: that is
+// told as part of the first. The machine has `tracer_`, `trace_of(const Output&)` and `trace_state(JobId, Epoch)`.
 template <class Machine, class Outputs>
 class TraceScene {
   public:
-    // `make` returns the input's TraceLine; it is called only if somebody listens. quiet: not told if nothing comes of it.
+    // `make` returns the input's TraceLine; it is called only if somebody listens. quiet: not told if nothing comes of
+    // it.
     template <class Make>
-    TraceScene(Machine& machine, const Outputs* out, const Make& make, bool quiet = false) : machine_(machine), out_(out) {
+    TraceScene(Machine& machine, const Outputs* out, const Make& make, bool quiet = false)
+        : machine_(machine), out_(out) {
         if (!machine.tracer_.on() || machine.tracer_.in_scene_) return;
         machine.tracer_.in_scene_ = true;
         input_ = make();

@@ -42,6 +42,10 @@
 #include "market/core/supply.hpp"
 #include "market/core/users.hpp"
 
+namespace souk {
+class JsonWriter;
+}
+
 namespace souk::market {
 
 // What an operator fixed by --hold, until `release`.
@@ -263,6 +267,10 @@ class Market {
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // What it holds right now, as a whole, of a job and of a node: keys and values of an open JSON object (tools/common/replies.md).
+    void describe(Nanos now, JsonWriter& j) const;
+    void describe(const Job& job, Nanos now, JsonWriter& j) const;
+    void describe(const Node& node, Nanos now, JsonWriter& j) const;
 
     // To look at.
     const std::map<JobId, Job>& jobs() const { return jobs_; }

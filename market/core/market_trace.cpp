@@ -9,23 +9,40 @@ namespace souk::market {
 
 const char* to_string(Input input) {
     switch (input) {
-        case Input::started: return "started";
-        case Input::agent_connected: return "agent_connected";
-        case Input::agent_lost: return "agent_lost";
-        case Input::report: return "report";
-        case Input::order_failed: return "order_failed";
-        case Input::provider_report: return "provider_report";
-        case Input::recall: return "recall";
-        case Input::cancel: return "cancel";
-        case Input::move: return "move";
-        case Input::freeze: return "freeze";
-        case Input::thaw: return "thaw";
-        case Input::release: return "release";
-        case Input::set_limits: return "set_limits";
-        case Input::write_off: return "write_off";
-        case Input::set_solver: return "set_solver";
-        case Input::adopt: return "adopt";
-        case Input::use_own: return "use_own";
+        case Input::started:
+            return "started";
+        case Input::agent_connected:
+            return "agent_connected";
+        case Input::agent_lost:
+            return "agent_lost";
+        case Input::report:
+            return "report";
+        case Input::order_failed:
+            return "order_failed";
+        case Input::provider_report:
+            return "provider_report";
+        case Input::recall:
+            return "recall";
+        case Input::cancel:
+            return "cancel";
+        case Input::move:
+            return "move";
+        case Input::freeze:
+            return "freeze";
+        case Input::thaw:
+            return "thaw";
+        case Input::release:
+            return "release";
+        case Input::set_limits:
+            return "set_limits";
+        case Input::write_off:
+            return "write_off";
+        case Input::set_solver:
+            return "set_solver";
+        case Input::adopt:
+            return "adopt";
+        case Input::use_own:
+            return "use_own";
     }
     MUST(false);
 }
@@ -45,7 +62,8 @@ const char* to_string(const FromMarket& message) {
 
 namespace {
 
-TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {}, NodeName node = {}, std::string why = {}) {
+TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {}, NodeName node = {},
+                  std::string why = {}) {
     return {"market", kind, std::move(step), id, epoch, std::move(node), {}, std::move(why)};
 }
 
@@ -83,7 +101,8 @@ void Market::tell_input(std::string step, const JobId& id, const NodeName& node,
 
 void Market::tell_report(const NodeName& node, const ToMarket& message) const {
     if (const auto* r = std::get_if<JobReport>(&message)) {
-        TraceLine line = line_of(TraceKind::input, std::string("report.") + to_string(r->phase), r->id, r->epoch, node, r->comment);
+        TraceLine line =
+            line_of(TraceKind::input, std::string("report.") + to_string(r->phase), r->id, r->epoch, node, r->comment);
         return tracer_.tell(line);
     }
     if (const auto* failed = std::get_if<OrderFailed>(&message))
@@ -93,7 +112,8 @@ void Market::tell_report(const NodeName& node, const ToMarket& message) const {
 
 // Its phase, and the order that is outstanding.
 void Market::tell_state(const Job& job) {
-    TraceLine line = line_of(TraceKind::state, to_string(job.phase()), job.id(), job.record.report.epoch, job.record.report.where, job.comment);
+    TraceLine line = line_of(TraceKind::state, to_string(job.phase()), job.id(), job.record.report.epoch,
+                             job.record.report.where, job.comment);
     if (const auto& order = job.record.order) {
         line.step += std::string(".ordered_") + to_string(order->kind);
         line.to = order->node;

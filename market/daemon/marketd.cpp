@@ -199,6 +199,7 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
     TRY(market_.agent_connected(hello.node, address, Loop::now()));
     c.kind = Kind::agent;
     c.node = hello.node;
+    c.answers = hello.answers;
     agents_[c.node] = number;
     log_.info("agent connected", {{"NODE", c.node}, {"address", address}});
     wake();
@@ -207,6 +208,7 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
 
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
     if (f.type == wire::FrameType::ctl_request) return question(number, c, f);
+    if (f.type == wire::FrameType::ctl_reply) return home_answers(c.node, f);
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
     if (const auto* job = std::get_if<JobReport>(&message)) TRY(recall(job->id));
     TRY(market_.report(c.node, message, Loop::now()));
@@ -258,6 +260,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
+    if (request.verb == "story") {
+        if (const Status asked = ask_home(number, request); !asked) replies_.push_back({number, {request.request, false, asked.error().message, {}, {}}});
+        wake();
+        return {};
+    }
     if (request.verb == "ledger-seen") {
         replies_.push_back({number, compare_ledger(c, request)});
         wake();
@@ -287,6 +294,7 @@ void Marketd::closed(uint64_t number, const Error& error) {
     connections_.erase(it);
     if (c.kind == Kind::agent) {
         agents_.erase(c.node);
+        relays_lost(c.node);
         log_.info("agent lost", {{"NODE", c.node}, {"WHY", error}});
         market_.agent_lost(c.node, Loop::now());
         return wake();
@@ -402,6 +410,7 @@ void Marketd::drain() {
     trim_timer_.cancel();
     backup_.reset();
     wait_timer_.cancel();
+    relays_.clear();
     program_.reset();
     for (auto& [number, c] : connections_) c.channel->finish();
     connections_.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The one vocabulary: each enum of the cores has a name for each of its values, and no name twice. (That none is missing,
-// the compiler sees: each table is a switch without a default.)
+// The one vocabulary: each enum of the cores has a name for each of its values, and no name twice. (That none is
+// missing, the compiler sees: each table is a switch without a default.)
 #include <set>
 
 #include "agentd/core/guest.hpp"
@@ -19,7 +19,8 @@ size_t names(Enum first, Enum last) {
     std::set<std::string> seen;
     for (int v = static_cast<int>(first); v <= static_cast<int>(last); ++v) {
         const std::string name = to_string(static_cast<Enum>(v));
-        ck_assert_msg(!name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") == std::string::npos, "%s", name.c_str());
+        ck_assert_msg(!name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") == std::string::npos,
+                      "%s", name.c_str());
         ck_assert_msg(seen.insert(name).second, "%s twice", name.c_str());
     }
     return seen.size();
@@ -41,6 +42,7 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(guest::Dump::none, guest::Dump::held), 4);
     ck_assert_uint_eq(names(guest::Save::none, guest::Save::sending), 3);
     ck_assert_uint_eq(names(Durable::now, Durable::later), 3);
+    ck_assert_uint_eq(names(StoryStep::What::submitted, StoryStep::What::finished), 13);
     ck_assert_uint_eq(names(guest::Input::recovered, guest::Input::movable), 39);
     ck_assert_uint_eq(names(home::Input::restarted, home::Input::tick), 17);
     ck_assert_uint_eq(names(provider::Input::started, provider::Input::set_load), 13);
@@ -68,4 +70,5 @@ START_TEST(every_value_of_the_market_has_a_name_of_its_own) {
 }
 END_TEST
 
-UNIT_SUITE(names, every_value_of_the_nodes_machines_has_a_name_of_its_own, every_value_of_the_market_has_a_name_of_its_own);
+UNIT_SUITE(names, every_value_of_the_nodes_machines_has_a_name_of_its_own,
+           every_value_of_the_market_has_a_name_of_its_own);

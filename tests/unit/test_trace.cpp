@@ -23,7 +23,8 @@ struct Lines final : TraceListener {
         return s;
     }
     bool has(const std::string& part) const {
-        return std::any_of(all.begin(), all.end(), [&](const std::string& line) { return line.find(part) != line.npos; });
+        return std::any_of(all.begin(), all.end(),
+                           [&](const std::string& line) { return line.find(part) != line.npos; });
     }
 };
 
@@ -44,7 +45,8 @@ START_TEST(a_home_tells_a_move_step_by_step) {
                    "home output command.prepare JOB=n1.1 EPOCH=2 NODE=n3\n"
                    "home output command.prepare_dump JOB=n1.1 EPOCH=1 NODE=n2\n");
     b.event("n2", 1, GuestState::dump_ready);
-    ck_assert_text(lines.take(), "home input event.dump_ready JOB=n1.1 EPOCH=1 NODE=n2\n");  // nothing of it has changed yet
+    ck_assert_text(lines.take(),
+                   "home input event.dump_ready JOB=n1.1 EPOCH=1 NODE=n2\n");  // nothing of it has changed yet
     b.event("n3", 2, GuestState::prepared);
     ck_assert_text(lines.take(),
                    "home input event.prepared JOB=n1.1 EPOCH=2 NODE=n3\n"
@@ -102,9 +104,10 @@ START_TEST(a_provider_and_a_market_tell_theirs) {
     made->tell_to(&lines);
     provider::Outputs out;
     made->market(false, {}, out);
-    ck_assert_text(lines.take(),
-                   "provider input market_off NODE=n1\nprovider state off_market NODE=n1\nprovider output persist NODE=n1\n"
-                   "provider output report NODE=n1\nprovider output leave NODE=n1 WHY=\"node n1 is off the market\"\n");
+    ck_assert_text(
+        lines.take(),
+        "provider input market_off NODE=n1\nprovider state off_market NODE=n1\nprovider output persist NODE=n1\n"
+        "provider output report NODE=n1\nprovider output leave NODE=n1 WHY=\"node n1 is off the market\"\n");
     ck_assert(!made->set_speed(0, out));
     ck_assert_text(lines.take(), "provider input set_speed NODE=n1\n");
 

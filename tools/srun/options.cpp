@@ -153,6 +153,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  if (file) o.json_file = file;
                  return {};
              }},
+            {0, "log", "FILE", "write what becomes of the job at the end of FILE, each step with its time", set_text(o.log_file)},
             {0, "patience", "TIME", "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
              set_span(o.patience, Nanos::from_s(1), span_max)},
             {0, "hangup", "WHAT",
@@ -189,6 +190,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     const bool quotes = o.mode == SrunOptions::Mode::quote;
     if (quotes && !(change + attach).empty()) return usage("--quote is for a new job: not with --job or --attach");
     if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
+    if (!o.log_file.empty() && (quotes || o.detach)) return usage("--log is for a job that srun stays attached to");
     if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
