@@ -62,7 +62,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim demo bench bench-build tidy clean
+.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim test demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -98,8 +98,11 @@ check-tools: bins    ## the tools against an agentd of the tests' own
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
 
-sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under faults
-	$(SIM) --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1)
+sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under faults; SEED=N TRACE=1: that one, with its story
+	@$(if $(SEED),$(SIM) --seed $(SEED) $(if $(TRACE),--trace),$(SIM) --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
+
+test:                ## one test: T=NAME of a unit suite, a unit test, a file of tests/tools or tests/cluster, or a test there
+	@scripts/test $(BUILD) "$(T)"
 
 chaos: bins  ## FAULTS (20; 200 each night) moves with a fault in each: dead daemons and CRIUs, cut links, no room, damaged images (root)
 	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py

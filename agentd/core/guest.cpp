@@ -117,6 +117,7 @@ void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(accepting ? Input::accept : Input::leave, {}, why); });
     off_since_ = accepting ? Nanos::never() : accepting_ ? clock_ : std::min(off_since_, clock_);
     accepting_ = accepting;
     owner_due_ = {};
@@ -128,6 +129,7 @@ void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
 }
 
 void Guest::home_up(const NodeName& home, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_home(Input::home_up, home); });
     need_beat(home);
     for (const auto& [key, e] : jobs_) {
         if (key.id.home != home || e.ending != Ending::none) continue;
@@ -137,10 +139,12 @@ void Guest::home_up(const NodeName& home, Outputs& out) {
 }
 
 void Guest::home_down(const NodeName& home) {
+    const Scene scene(*this, nullptr, [&] { return trace_home(Input::home_down, home); });
     std::erase_if(jobs_, [&](const auto& j) { return j.first.id.home == home && j.second.job.state == GuestState::failed; });
 }
 
 void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_command(from, c); });
     const GuestKey key{c.id, c.epoch};
     // Only the home node speaks for its jobs.
     if (from != c.id.home) return;

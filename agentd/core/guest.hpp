@@ -56,82 +56,14 @@
 #include <variant>
 #include <vector>
 
-#include "agentd/core/messages.hpp"
+#include "agentd/core/guest_io.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
 
 namespace souk {
 
-struct GuestKey {
-    JobId id;
-    Epoch epoch;
-    auto operator<=>(const GuestKey&) const = default;
-    std::string text() const { return id.text() + "." + std::to_string(epoch.n); }
-};
-
-// One (job, epoch) as kept on disk.
-struct GuestJob {
-    GuestKey key;
-    JobSpec spec;
-    int64_t memory_mb = 0;
-    int32_t cpus = 1;
-    GuestState state = GuestState::starting;
-    bool from_image = false;  // came by prepare or keep, not by start
-    bool kept = false;        // a checkpoint: nothing of it runs here
-    bool lapsed = false;      // frozen because its lease was over
-    bool in_place = false;    // told to run, and stopped where it is since
-    int64_t image_bytes = 0;
-    int32_t wait_status = 0;
-    bool operator==(const GuestJob&) const = default;
-};
-
-namespace guest {
-struct Persist { GuestJob job; Durable when = Durable::now; };
-struct Erase { GuestKey key; };  // durable `later`
-// after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown,
-// and would never ask again for a record that a crash has brought back.
-using HomeWord = std::variant<GuestEvent, Expel, Beat>;
-struct ToHome { NodeName home; HomeWord message; bool after_erase = false; };
-// Effects. Each ends with one call of the Guest's `effect_*` for the same key.
-struct Do {
-    enum class What : uint8_t {
-        create_capsule,  // -> capsule_ready | capsule_failed
-        start_job,       // -> job_started | job_not_started; `running` on disk means: was told to start or run
-        ready_criu,      // beside the job or in the empty capsule -> criu_ready | criu_failed
-        send_ahead,      // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
-                         // dump_failed; undo_dump calls it off at once
-        dump_for_move,   // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
-        dump_to_disk,    // the same, to disk, synced
-        ship,            // image of `key` to (dest, new_epoch) -> shipped | ship_failed
-        finish_dump,     // let CRIU kill what it dumped (no CRIU any more: kill it), end the capsule -> capsule_gone
-        undo_dump,       // refuse, or thaw what was found held: the job goes on; its image goes -> dump_undone
-        restore,         // image received for `key` -> restore_held | restore_failed
-        restore_local,   // the image of (id, source) that lies here, into `key` -> the same
-        finish_restore,  // run -> restore_running | restore_failed
-        kill_capsule,    // whatever runs -> capsule_gone
-        remove,          // image and directory; the capsule is dead or its job has exited -> removed
-        signal,
-        make_place,       // for the image of a checkpoint -> capsule_ready | capsule_failed
-        dump_to_keep,     // as dump_to_disk, but held only until go_on
-        go_on,            // as undo_dump, and the image stays -> dump_undone
-        send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
-        drop_checkpoint,  // its image, on its way or not; of no more use
-        keep_lease,       // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
-        stand,            // its control group is frozen; undo_dump lets it go on -> stood
-    } what;
-    GuestKey key;
-    Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
-    Peer dest;          // ship, send_ahead, dump_for_move
-    int32_t signal = 0;
-    bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
-    bool to_keep = false;  // ready_criu: for a dump_to_keep
-    Nanos until = {};      // keep_lease
-    bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
-    bool by_owner = false; // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
-};
-using Output = std::variant<Persist, Erase, ToHome, Do>;
-using Outputs = std::vector<Output>;
-}  // namespace guest
+class JsonWriter;
 
 // What the owner of a node wants of guests that are to leave it.
 struct OwnerPolicy {
@@ -208,15 +140,19 @@ class Guest {
     void restore_running(const GuestKey& key, guest::Outputs& out);
     void capsule_gone(const GuestKey& key, guest::Outputs& out);
     // Nothing of it is left. Until then the same (job, epoch) does not begin here anew.
-    void removed(const GuestKey& key) { leaving_.erase(key); }
+    void removed(const GuestKey& key);
     // Found after a crash, of no job: is being removed.
-    void stray(const GuestKey& key) { leaving_.insert(key); }
+    void stray(const GuestKey& key);
     // why: what killed a process of it, if that is known.
     void exited(const GuestKey& key, int32_t wait_status, std::string why, guest::Outputs& out);
     void stopped(const GuestKey& key, bool is_stopped, guest::Outputs& out);
     // Looked at while it runs. Empty: nothing is known that keeps it.
     void movable(const GuestKey& key, std::string why_not, guest::Outputs& out);
 
+    // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
+    void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // What is held of one (job, epoch) right now: keys and values of an open JSON object (tools/common/replies.md).
+    void describe(const GuestKey& key, Nanos now, JsonWriter& j) const;
     const GuestJob* find(const GuestKey& key) const;
     // What is still here of guests that should leave, for the owner: what runs, and what stands, with the reason.
     struct Left {
@@ -232,19 +168,20 @@ class Guest {
     const auto& all() const { return jobs_; }
 
   private:
-    // Why the capsule is being ended, and so what becomes of the record when it is gone.
-    enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
-    // Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
-    enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
+    using Ending = guest::Ending;
+    using Want = guest::Want;
     struct Entry {
+        using Criu = guest::Criu;
+        using Dump = guest::Dump;
+        using Save = guest::Save;
         GuestJob job;
         Ending ending = Ending::none;
         Want want = Want::run;
-        enum class Criu : uint8_t { none, coming, ready } criu = Criu::none;
-        enum class Dump : uint8_t { none, ahead, making, held } dump = Dump::none;  // ahead: the job still runs
+        Criu criu = Criu::none;
+        Dump dump = Dump::none;
         bool to_disk = false;        // CRIU is, or gets, ready for a freeze; else for a move
         bool to_keep = false;        // or for a checkpoint
-        enum class Save : uint8_t { none, made, sending } save = Save::none;  // a checkpoint of what runs
+        Save save = Save::none;
         bool undoing = false;        // an undo_dump is under way
         bool shipping = false;
         bool ship_again = false;     // a newer ship came while an image is on its way to an older destination
@@ -345,6 +282,16 @@ class Guest {
     Nanos leave_at(const Entry& e) const;
     void kill_for_owner(Entry& e, guest::Outputs& out) const;
 
+    // guest_trace.cpp
+    using Input = guest::Input;
+    friend class TraceScene<Guest, guest::Outputs>;
+    using Scene = TraceScene<Guest, guest::Outputs>;
+    static TraceLine trace_in(Input input, const GuestKey& key, std::string why = {});
+    static TraceLine trace_home(Input input, const NodeName& home);
+    static TraceLine trace_command(const NodeName& from, const GuestCommand& c);
+    static TraceLine trace_of(const guest::Output& output);
+    void trace_state(const JobId& id, Epoch epoch);
+
     void start_now(Entry& e, guest::Outputs& out) const;
     void on_start(const GuestCommand& c, guest::Outputs& out);
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
@@ -355,6 +302,7 @@ class Guest {
     void on_kill(Entry& e, guest::Outputs& out) const;
     void on_drop(Entry& e, guest::Outputs& out);
 
+    Tracer tracer_;
     size_t jobs_max_;
     // Of a home whose jobs here have leases.
     struct Tie {

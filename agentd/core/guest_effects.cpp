@@ -12,6 +12,7 @@ using What = Do::What;
 
 // The capsule, its dump and its image are as `found`; what was decided is finished, what was not is undone.
 void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::recovered, job.key, to_string(job.state)); });
     Entry& e = jobs_.insert_or_assign(job.key, Entry{}).first->second;
     e.job = std::move(job);
     switch (e.job.state) {
@@ -83,6 +84,7 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
 }
 
 void Guest::capsule_ready(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::capsule_ready, key); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->job.state != GuestState::starting) return;
     if (e->job.kept) {
@@ -109,6 +111,7 @@ void Guest::start_now(Entry& e, Outputs& out) const {
 }
 
 void Guest::capsule_failed(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::capsule_failed, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->job.state != GuestState::starting) return;
     e->why = std::move(why);
@@ -143,12 +146,14 @@ void Guest::after_start(Entry& e, Outputs& out) const {
 }
 
 void Guest::job_started(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::job_started, key); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || !std::exchange(e->starting_job, false)) return;
     after_start(*e, out);
 }
 
 void Guest::job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::job_not_started, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || !std::exchange(e->starting_job, false)) return;
     e->why = std::move(why);
@@ -159,6 +164,7 @@ void Guest::job_not_started(const GuestKey& key, int32_t error, bool program_err
 }
 
 void Guest::criu_ready(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::criu_ready, key); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->criu != Entry::Criu::coming) return;
     e->criu = Entry::Criu::ready;
@@ -168,6 +174,7 @@ void Guest::criu_ready(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out, bool of_job) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::criu_failed, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none || e->dump > Entry::Dump::ahead) return;
     if (runs(*e) || e->job.state == GuestState::exited) return want_failed(*e, std::move(why), of_job, out);
@@ -177,6 +184,7 @@ void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out, bool
 }
 
 void Guest::sent_ahead(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::sent_ahead, key); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump != Entry::Dump::ahead || !runs(*e)) return;
     e->dump = Entry::Dump::making;
@@ -184,6 +192,7 @@ void Guest::sent_ahead(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::dump_froze, key, move_name(forecast)); });
     Entry* e = entry(key);
     if (!e || e->dump != Entry::Dump::making || !runs(*e)) return;
     e->forecast = forecast;
@@ -192,6 +201,7 @@ void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Output
 }
 
 void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::dump_held, key, held.firm ? "firm" : ""); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump != Entry::Dump::making) return;
     e->dump = Entry::Dump::held;
@@ -222,6 +232,7 @@ void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
 }
 
 void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out, bool of_job) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::dump_failed, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump == Entry::Dump::none) return;
     const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::save || e->want == Want::run;
@@ -235,6 +246,7 @@ void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out, bool
 }
 
 void Guest::dump_undone(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::dump_undone, key); });
     Entry* e = entry(key);
     if (!e || !std::exchange(e->undoing, false) || e->ending != Ending::none || !runs(*e)) return;
     e->job.state = GuestState::running;
@@ -250,11 +262,13 @@ void Guest::dump_undone(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::checkpoint_sent(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::checkpoint_sent, key); });
     Entry* e = entry(key);
     if (e && e->save == Entry::Save::sending) drop_checkpoint(*e, out);
 }
 
 void Guest::checkpoint_failed(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::checkpoint_failed, key, why); });
     Entry* e = entry(key);
     if (!e || e->save != Entry::Save::sending) return;
     drop_checkpoint(*e, out);
@@ -274,6 +288,7 @@ bool Guest::ship_ended(Entry& e, Outputs& out) const {
 }
 
 void Guest::shipped(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::shipped, key); });
     Entry* e = entry(key);
     if (!e || !e->shipping || ship_ended(*e, out) || !runs(*e)) return;
     e->job.state = GuestState::shipped;
@@ -285,6 +300,7 @@ void Guest::shipped(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::ship_failed(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::ship_failed, key, why); });
     Entry* e = entry(key);
     if (!e || !e->shipping || ship_ended(*e, out)) return;
     if (e->retained) return;  // the destination fails too, and that counts
@@ -294,6 +310,7 @@ void Guest::ship_failed(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::image_received, key, to_string(form)); });
     if (!expects_image(key)) return;
     Entry* e = entry(key);
     if (e->job.kept) {
@@ -310,6 +327,7 @@ void Guest::image_received(const GuestKey& key, int64_t image_bytes, MoveForm fo
 }
 
 void Guest::image_failed(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::image_failed, key, why); });
     if (!expects_image(key)) return;
     Entry* e = entry(key);
     e->why = std::move(why);
@@ -317,6 +335,7 @@ void Guest::image_failed(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::pages_whole(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::pages_whole, key); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || std::exchange(e->whole, true)) return;
     if (e->releasing) {  // on disk as any other that was told to run
@@ -330,6 +349,7 @@ void Guest::pages_whole(const GuestKey& key, Outputs& out) {
 
 // The copy cannot go on, and was not the job yet.
 void Guest::pages_lost(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::pages_lost, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || !e->job.from_image || runs(*e)) return;
     if (e->whole && !e->restoring) return;
@@ -339,6 +359,7 @@ void Guest::pages_lost(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::restore_held(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::restore_held, key); });
     Entry* e = entry(key);
     if (!e || !e->restoring || e->ending != Ending::none) return;
     e->restoring = false;
@@ -347,6 +368,7 @@ void Guest::restore_held(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::restore_failed(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::restore_failed, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none) return;
     // Also one that stands held: without CRIU it can never run.
@@ -359,6 +381,7 @@ void Guest::restore_failed(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::restore_running(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::restore_running, key); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || !std::exchange(e->releasing, false)) return;
     e->criu = Entry::Criu::none;
@@ -373,6 +396,7 @@ void Guest::restore_running(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::capsule_gone, key); });
     Entry* e = entry(key);
     if (!e) return;
     const std::string why = e->why.empty() ? "its capsule ended unexpectedly" : e->why;
@@ -418,6 +442,7 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
 
 // PID 1 has reaped the job's root. While a restore is under way that is CRIU's own kill, and the restore's end tells.
 void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::exited, key, why); });
     Entry* e = entry(key);
     if (!e) return;
     if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
@@ -435,6 +460,7 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Ou
 }
 
 void Guest::movable(const GuestKey& key, std::string why_not, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::movable, key, why_not); }, true);
     Entry* e = entry(key);
     if (!e || e->looked == why_not) return;
     e->looked = std::move(why_not);
@@ -443,6 +469,7 @@ void Guest::movable(const GuestKey& key, std::string why_not, Outputs& out) {
 }
 
 void Guest::stopped(const GuestKey& key, bool is_stopped, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::stopped, key, is_stopped ? "" : "it goes on"); });
     Entry* e = entry(key);
     if (!e || e->stopped == is_stopped) return;
     e->stopped = is_stopped;

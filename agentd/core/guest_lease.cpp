@@ -36,6 +36,7 @@ void Guest::need_beat(const NodeName& home) {
 }
 
 Nanos Guest::tick(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::tick, {}); }, true);
     clock_ = now;
     if (now >= owner_due_) owner_tick(now, out);
     if (now < lease_due_) return std::min(lease_due_, owner_due_);
@@ -75,6 +76,7 @@ void Guest::lapse(Entry& e, Outputs& out) const {
 }
 
 void Guest::lapsed(const GuestKey& key, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::lapsed, key); });
     Entry* e = entry(key);
     if (!e || !in_lease(*e) || e->ending != Ending::none) return;
     e->lapsing = e->over = true;
@@ -102,6 +104,7 @@ void Guest::stand(Entry& e) const {
 }
 
 void Guest::lease_found(const GuestKey& key, Nanos until) {
+    const Scene scene(*this, nullptr, [&] { return trace_in(Input::lease_found, key); });
     Entry* e = entry(key);
     if (!e || !leased(*e) || e->until != Nanos::never()) return;
     e->until = until;
@@ -109,6 +112,7 @@ void Guest::lease_found(const GuestKey& key, Nanos until) {
 }
 
 void Guest::beat_answered(const NodeName& home, const Beat& beat, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_home(Input::beat_answered, home); });
     const auto tie = ties_.find(home);
     clock_ = std::max(clock_, now);
     if (tie == ties_.end() || beat.sent > now) return;

@@ -75,6 +75,7 @@ void Guest::stands_in_place(Entry& e) const {
 }
 
 void Guest::stood(const GuestKey& key, std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::stood, key, why); });
     Entry* e = entry(key);
     if (!e || !std::exchange(e->standing, false) || e->ending != Ending::none || !runs(*e)) return;
     const Want wanted = e->want;

@@ -29,6 +29,7 @@ void Home::load(HomeJob job) {
 }
 
 void Home::restarted(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::restarted); });
     began_ = now;
     for (auto& [seq, job] : jobs_) {
         const Reindex indexed(*this, seq);
@@ -57,6 +58,7 @@ const HomeJob* Home::find(const JobId& id) const { return const_cast<Home*>(this
 // ---------------------------------------------------------------------------------------------------- tools
 
 Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::submit, next_id()); });
     if (jobs_.size() >= limits_.jobs_max)
         return fail("this node keeps " + std::to_string(limits_.jobs_max) + " jobs already; wait until some are done");
     s.spec.address = {};
@@ -73,6 +75,8 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     job.user = std::move(s.user);
     job.token = s.token;
     job.submitted = now_unix;
+    job.story.add(step_of(StoryStep::What::submitted, {}, {}, job.terms.max_price));
+    job.story.steps.back().at = now_unix;
     const auto it = jobs_.emplace(job.id.seq, std::move(job)).first;
     persist(it->second, out);
     report(it->second, Nanos{}, out);  // it has not run
@@ -99,6 +103,7 @@ const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {
 }
 
 Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::change, id); });
     HomeJob* job = mutable_job(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
@@ -107,12 +112,14 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     const Reindex indexed(*this, id.seq);
     job->terms = terms;
     give_default_memory(job->terms);
+    job->story.add(step_of(StoryStep::What::changed, {}, {}, terms.max_price));
     persist(*job, out);
     report(*job, now, out);
     return {};
 }
 
 Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::cancel, id); });
     HomeJob* job = mutable_job(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
@@ -134,11 +141,12 @@ void Home::end_by_cancel(HomeJob& job, Nanos now, Outputs& out) {
 }
 
 Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::signal, id); });
     const HomeJob* job = find(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
     if (job->phase != JobPhase::running && job->phase != JobPhase::moving && job->phase != JobPhase::thawing)
-        return fail("job " + id.text() + " is " + phase_name(job->phase) + ": it cannot take a signal now");
+        return fail("job " + id.text() + " is " + to_string(job->phase) + ": it cannot take a signal now");
     // While it moves, its source may be dumped already: it gets the signal where it goes on.
     constexpr size_t signals_max = 64;
     std::vector<int32_t>& waiting = vol(*job).signals;
@@ -212,18 +220,21 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
 void Home::report(const HomeJob& job, Nanos now, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job, now)}); }
 
 void Home::market_up(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::market_up); });
     market_is_up_ = true;
     for (const auto& [seq, job] : jobs_)
         if (!job.settled) report(job, now, out);
 }
 
 void Home::market_down() {
+    const Scene scene(*this, nullptr, [&] { return trace_in(Input::market_down); });
     market_is_up_ = false;
     for (const auto& [seq, job] : jobs_)
         if (job.terms.budget.micro > 0 || job.day_limit.micro > 0) reindex(seq);
 }
 
 void Home::order(const Order& order, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_order(order); });
     HomeJob* job = mutable_job(order.id);
     if (!job) {
         JobReport gone;
@@ -239,7 +250,10 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
     if (order.seq <= job->order_seq) return;
     const Reindex indexed(*this, job->id.seq);
     job->order_seq = order.seq;
-    if (order.kind == Order::Kind::run && job->phase != JobPhase::running) job->price = order.price;
+    if (order.kind == Order::Kind::run && job->phase != JobPhase::running) {
+        if (job->price != order.price) job->story.add(step_of(StoryStep::What::priced, order.node, {}, order.price));
+        job->price = order.price;
+    }
     if (order.kind == Order::Kind::abort) {
         if (!job->cancelled) (void)cancel(job->id, now, out);
         return;
@@ -253,6 +267,7 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
 }
 
 void Home::note(const JobNote& note, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::note, note.id, {}, {}, note.comment); });
     HomeJob* job = mutable_job(note.id);
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);
@@ -260,6 +275,8 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     job->cost = note.cost;
     job->price = note.price;
     job->cost_run = run_time(*job, now);
+    if (new_price && note.price.micro > 0 && job->phase != JobPhase::finished)  // durable with what is written next
+        job->story.add(step_of(StoryStep::What::priced, job->at.node, {}, note.price));
     const bool new_day = job->day_limit != note.day_limit || job->day_cost != note.day_cost;
     take_day(*job, note);
     if ((new_price && job->terms.budget.micro > 0) || new_day) persist(*job, out, Durable::later);  // so that it holds after a restart
@@ -299,6 +316,9 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& 
     job.phase = JobPhase::frozen;
     job.stats.image_bytes = image_bytes;
     ++job.stats.freezes;
+    StoryStep frozen = step_of(StoryStep::What::frozen, job.at.node);
+    frozen.bytes = static_cast<uint64_t>(std::max<int64_t>(0, image_bytes));
+    job.story.add(std::move(frozen));
     persist(job, out);
     out.push_back(Tell{job.id, Tell::What::frozen, "frozen on " + job.at.node});
     if (vol(job).budget_again > now) out.push_back(Tell{job.id, Tell::What::comment, vol(job).spent});
@@ -324,6 +344,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     std::exchange(job.spec.groups, {});
     job.wait_status = wait_status;
     job.why = why;
+    job.story.add(step_of(StoryStep::What::finished, at.node, why));
     if (!at.node.empty()) add_remnant(job, at, job.epoch);
     persist(job, out);
     if (!at.node.empty()) send(at, job.id, job.epoch, GuestVerb::drop, out);

@@ -31,119 +31,12 @@
 #include <vector>
 
 #include "agentd/core/home_index.hpp"
-#include "agentd/core/messages.hpp"
+#include "agentd/core/home_io.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
 
 namespace souk {
-
-// The steps of a move or thaw, in order; `none` outside of one.
-enum class MoveStep : uint8_t {
-    none = 0,
-    prepare,   // both ends make ready; nothing is frozen
-    transfer,  // the source dumps and ships, the destination restores and holds
-    kill_old,  // decided: the candidate owns the job; the source must be dead, or stand for good, before it runs
-    release,   // the destination may run
-};
-
-// Something of a job that may still lie on a node that does not own it: asked after until the node says `unknown`.
-struct Remnant {
-    Peer peer;
-    Epoch epoch;
-    bool operator==(const Remnant&) const = default;
-};
-
-// A copy of the job as it once stood, kept by a node (this one) under an epoch of its own.
-struct Checkpoint {
-    Peer at;
-    Epoch epoch;  // 0: there is none
-    Nanos taken;  // Unix time
-    int64_t bytes = 0;
-    uint64_t output_end[2] = {0, 0}, input_end = 0;  // what it had written and read by then, as its capsule counts
-    bool operator==(const Checkpoint&) const = default;
-};
-
-// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint: what it wrote after that
-// stays, then comes `text` on the terminal or stderr, then what it writes now.
-struct Splice {
-    bool due = false;                    // it has gone back, and how long its streams are here is not known yet
-    uint64_t shift[2] = {0, 0};          // byte N of its capsule is byte N + shift here
-    uint64_t input_shift = 0;
-    uint64_t at = 0;                     // where the text belongs
-    std::string text;
-    bool operator==(const Splice&) const = default;
-};
-
-// One job as it is kept on disk; the whole of it is written at every change that matters.
-struct HomeJob {
-    JobId id;
-    JobSpec spec;
-    JobTerms terms;
-    std::string name, user;
-    Nanos submitted;  // Unix time
-    JobPhase phase = JobPhase::waiting;
-    Peer at;          // owner; empty while waiting
-    Epoch epoch;      // owner's
-    Peer to;          // candidate of a move or thaw
-    Epoch to_epoch;
-    Epoch last_epoch;  // the newest ever used
-    MoveStep step = MoveStep::none;
-    bool from_frozen = false;  // the source has only an image (thaw), not a running job (move)
-    uint64_t order_seq = 0;
-    bool cancelled = false;
-    JobStats stats;
-    std::vector<NodeName> places;
-    std::string comment;
-    int32_t wait_status = 0;
-    std::string why;
-    Money cost;            // by now, as the market last said
-    Money price;           // per CPU-hour, likewise
-    bool settled = false;  // the market has closed its account
-    uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
-    std::vector<Remnant> remnants;
-    Nanos cpu_here;        // the part of stats.cpu_time that the present epoch has used
-    bool leased = false, to_leased = false;  // the owner's node, the candidate's, is another, and keeps to the job's lease
-    Checkpoint checkpoint; // the last whole one
-    Remnant saving;        // the one that is being made; epoch 0: none
-    Splice splice;
-    Nanos cost_run;        // its run time when it had cost `cost`; below 0: not known
-    Nanos stay_run{-1};    // when it came to where it is, likewise
-    // Its clock runs, by this machine's since its boot `boot`: the stretch that stats.run_time does not hold yet. On disk
-    // also of a job that was told to start.
-    Nanos running_since = Nanos::never();
-    uint64_t boot = 0;
-    // Its user's limit of a day (0: none), the cost at which this job's share of what the market said is left of that is used
-    // up, and the one at which that is said.
-    Money day_limit = {}, day_cost = {}, day_warn = {};
-    // Before it first runs: nodes that could not execute its program, how it ends if none can, and the last one's reason.
-    std::vector<NodeName> lacking = {};
-    int32_t lacking_status = 0;
-    std::string lacking_why = {};
-    bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
-    bool operator==(const HomeJob&) const = default;
-};
-
-struct Submission {
-    JobSpec spec;
-    JobTerms terms;
-    std::string name, user;
-    uint64_t token = 0;  // kept in the job
-};
-
-namespace home {
-// Effects, in the order in which they must take place.
-struct Persist { HomeJob job; Durable when = Durable::now; };
-struct Erase { JobId id; };
-struct ToMarketMsg { ToMarket message; };
-struct ToGuest { Peer peer; GuestCommand command; };
-struct Answer { NodeName node; Beat beat; };  // on the connection that it came on
-// For whoever is attached to the job, and for the log.
-struct Tell { JobId id; enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning } what; std::string text; };
-// The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it due.
-struct GoneBack { JobId id; };
-using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Answer, Tell, GoneBack>;
-using Outputs = std::vector<Output>;
-}  // namespace home
 
 class Home {
   public:
@@ -202,6 +95,12 @@ class Home {
     // Time limits; returns when it wants to be called again (never() if nothing waits).
     Nanos tick(Nanos now, home::Outputs& out);
 
+    // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
+    void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // Before each step: the time by which the steps of stories are told.
+    void set_unix_time(Nanos unix_now) { unix_now_ = unix_now; }
+    // What is held of one job right now: keys and values of an open JSON object (tools/common/replies.md).
+    void describe(const JobId& id, Nanos now, JsonWriter& j) const;
     const HomeJob* find(const JobId& id) const;
     // What it has cost by the price that the market told last; exact where nothing has run since.
     static Money cost(const HomeJob& job, Nanos now);
@@ -228,6 +127,7 @@ class Home {
         Nanos frozen_since = Nanos::never();   // of a move: when the source froze it
         MoveForecast forecast;                 // of that move, by its source
         Nanos running_at = Nanos::never();     // of a move: when the destination first said that it runs
+        Nanos sent_at = Nanos::never(), held_at = Nanos::never(), released_at = Nanos::never();  // of a move: its parts
         Nanos unproven_since = Nanos::never(); // it ran on since then, if its node says that it runs: this daemon was away
         std::optional<Order> pending;          // the newest order that came while a step was under way
         std::vector<int32_t> signals;          // that came while it could not take them
@@ -249,6 +149,16 @@ class Home {
         std::string save_trouble;           // why the last one failed
         Nanos lease_told = Nanos::never();  // its lease is over, and nothing could be done: counted from that beat
     };
+
+    // home_trace.cpp
+    using Input = home::Input;
+    friend class TraceScene<Home, home::Outputs>;
+    using Scene = TraceScene<Home, home::Outputs>;
+    static TraceLine trace_in(Input input, const JobId& id = {}, Epoch epoch = {}, const NodeName& node = {}, std::string why = {});
+    static TraceLine trace_order(const Order& order);
+    static TraceLine trace_event(const NodeName& node, const GuestEvent& event);
+    static TraceLine trace_of(const home::Output& output);
+    void trace_state(const JobId& id, Epoch epoch);
 
     HomeJob* mutable_job(const JobId& id);
     Volatile& vol(const HomeJob& job) { return volatile_[job.id.seq]; }
@@ -284,6 +194,9 @@ class Home {
     void move(HomeJob& job, const Order& order, Nanos now, home::Outputs& out);
     void freeze(HomeJob& job, Nanos now, home::Outputs& out);
     void steady(HomeJob& job, Nanos now, home::Outputs& out);  // a step ended: report, then what waited for it
+    // home_story.cpp
+    StoryStep step_of(StoryStep::What what, const NodeName& node = {}, std::string why = {}, Money price = {}) const;
+    StoryStep moved_step(const HomeJob& job, const NodeName& from, Nanos pause, Nanos now);
     void fail_order(HomeJob& job, const NodeName& node, const std::string& why, home::Outputs& out);
     void end_by_cancel(HomeJob& job, Nanos now, home::Outputs& out);
 
@@ -355,6 +268,8 @@ class Home {
     void overdue(HomeJob& job, Nanos now, home::Outputs& out);
     void trim_finished(home::Outputs& out);
 
+    Tracer tracer_;
+    Nanos unix_now_;
     NodeName node_;
     Limits limits_;
     uint64_t next_seq_ = 1;

@@ -95,6 +95,9 @@ void Home::from_keeper(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& ou
     drop_checkpoint(job, out);
     job.checkpoint = {job.saving.peer, job.saving.epoch, e.heard, e.image_bytes, {e.output_end[0], e.output_end[1]}, e.input_end};
     job.saving = {};
+    StoryStep saved = step_of(StoryStep::What::checkpoint, job.checkpoint.at.node);
+    saved.bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
+    job.story.add(std::move(saved));
     vol(job).save_limit = Nanos::never();
     vol(job).save_trouble.clear();
     if (job.comment.starts_with("no checkpoint: ")) job.comment.clear();
@@ -128,6 +131,7 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
     job.cpu_here = {};
     job.splice.due = true;
     ++job.stats.resumes;
+    job.story.add(step_of(StoryStep::What::went_back, job.at.node, why));
     job.comment = why + (from_checkpoint ? ": it goes on from its checkpoint" : ": it begins anew");
     Volatile& v = vol(job);
     v.stopped = false;
@@ -140,6 +144,7 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
 }
 
 void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::spliced, id); });
     HomeJob* job = mutable_job(id);
     if (!job || !job->splice.due) return;
     Splice& s = job->splice;
@@ -166,6 +171,7 @@ void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input
 
 // Jobs that were there are gone; a move to it is given up, one from it that is decided is finished.
 void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::node_lost, {}, {}, node); });
     const std::string why = "node " + node + " is lost";
     const HomeIndex::Jobs jobs = index_.of_guest(node);
     for (const uint64_t seq : jobs) {

@@ -17,6 +17,7 @@ constexpr Nanos cpu_worth_telling = Nanos::from_s(1);
 }
 
 void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::guest_up, {}, {}, node); });
     for (const uint64_t seq : index_.of_guest(node)) {
         const HomeJob& job = jobs_.at(seq);
         if (job.phase != JobPhase::finished && job.at.node == node) {
@@ -35,6 +36,7 @@ void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
 }
 
 void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::undelivered, command.id, command.epoch, node, to_string(command.verb)); });
     HomeJob* job = mutable_job(command.id);
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);
@@ -56,6 +58,7 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
 }
 
 void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
+    const Scene scene(*this, nullptr, [&] { return trace_in(Input::expel, expel.id, expel.epoch, node); });
     HomeJob* job = mutable_job(expel.id);
     if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase == JobPhase::finished) return;
     const Reindex indexed(*this, job->id.seq);
@@ -66,6 +69,7 @@ void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) 
 }
 
 void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_event(node, event); });
     silent_.erase(node);
     HomeJob* job = mutable_job(event.id);
     const Reindex indexed(*this, event.id.seq);
@@ -176,6 +180,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             job.phase = JobPhase::running;
             job.comment.clear();
             add_place(job);
+            job.story.add(step_of(StoryStep::What::started, job.at.node));
             start_clock(job, now);
             tell_started(job, out);
             if (e.state != GuestState::running) return owner_running(job, e, now, out);
@@ -186,6 +191,7 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             job.phase = JobPhase::running;
             job.comment.clear();
             add_place(job);
+            job.story.add(step_of(StoryStep::What::started, job.at.node));
             persist(job, out);
             vol(job).deadline = Nanos::never();
             return owner_running(job, e, now, out);
@@ -282,6 +288,7 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             job.in_place = false;
             job.phase = JobPhase::running;
             start_clock(job, now);
+            job.story.add(step_of(StoryStep::What::resumed, job.at.node));
             persist(job, out);
             return steady(job, now, out);
         case GuestState::exited: return ended(job, e, now, out);  // it went on, and that was not heard
@@ -323,8 +330,10 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
                 return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
             if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (v.frozen_since == Nanos::never()) v.frozen_since = now;
+            if (e.state == GuestState::shipped) v.sent_at = std::min(v.sent_at, now);
             v.source_stands = e.held_for == job.to_epoch;
             if (e.state == GuestState::dumping) v.forecast = e.forecast;
+            else if (v.forecast.frozen_bytes == 0) v.forecast.frozen_bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
             return;
         case GuestState::frozen:
             if (!job.from_frozen) return frozen_instead(job, e.image_bytes, now, out);
@@ -410,6 +419,7 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
 }
 
 Nanos Home::tick(Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::tick); }, true);
     for (const uint64_t seq : index_.due(now)) {
         const Reindex indexed(*this, seq);
         HomeJob& job = jobs_.at(seq);

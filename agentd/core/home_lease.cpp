@@ -21,6 +21,7 @@ void Home::end_stretch(HomeJob& job, Nanos now) const {
 }
 
 void Home::beat(const NodeName& node, const Beat& beat, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::beat, {}, {}, node); });
     for (const uint64_t seq : index_.of_guest(node))
         if (HomeJob& job = jobs_.at(seq); job.at.node == node) end_stretch(job, now);
     Nanos& heard = heard_[node];

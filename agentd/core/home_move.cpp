@@ -70,7 +70,7 @@ void Home::move(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     job.step = MoveStep::prepare;
     v.source_ready = job.from_frozen;
     v.destination_ready = v.source_stands = false;
-    v.frozen_since = v.running_at = Nanos::never();
+    v.frozen_since = v.running_at = v.sent_at = v.held_at = v.released_at = Nanos::never();
     v.expel_at = Nanos::never();  // it leaves
     v.deadline = now + limits_.step_patience;
     persist(job, out);
@@ -115,6 +115,7 @@ void Home::arm_expel(const HomeJob& job, Nanos now) {
 
 void Home::fail_order(HomeJob& job, const NodeName& node, const std::string& why, Outputs& out) {
     job.comment = why;
+    job.story.add(step_of(StoryStep::What::failed, node, why));
     OrderFailed f{job.id, job.order_seq, node, why};
     out.push_back(ToMarketMsg{std::move(f)});
     out.push_back(Tell{job.id, Tell::What::comment, why});
@@ -174,6 +175,7 @@ void Home::frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, Outputs&
 // The decision: durable in this step, before anybody hears of it. A source that only this home can let go on need not die
 // first: it stands until the candidate is known to run, and is the job again if that fails.
 void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
+    vol(job).held_at = now;
     if (!job.from_frozen) stop_clock(job, now);  // it is held there, although its word of it may still be on the way
     if (job.from_frozen || vol(job).source_stands) return source_is_off(job, now, out);
     job.step = MoveStep::kill_old;
@@ -184,6 +186,7 @@ void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
 
 void Home::source_is_off(HomeJob& job, Nanos now, Outputs& out) {
     job.step = MoveStep::release;
+    vol(job).released_at = std::min(vol(job).released_at, now);
     vol(job).deadline = now + limits_.step_patience;
     persist(job, out);
     send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
@@ -198,19 +201,23 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     job.step = MoveStep::none;
     job.phase = JobPhase::running;
     std::string text = "moved from " + old.node + " to " + job.at.node;
+    Nanos pause{-1};
     if (job.from_frozen) {
         ++job.stats.thaws;
         text = "goes on at " + job.at.node;
     } else {
         ++job.stats.migrations;
         if (v.frozen_since != Nanos::never()) {
-            const Nanos pause = std::min(v.running_at, now) - v.frozen_since;
+            pause = std::min(v.running_at, now) - v.frozen_since;
             job.stats.longest_pause = std::max(job.stats.longest_pause, pause);
             job.stats.last_move = {v.forecast, pause, now - v.frozen_since + v.forecast.ahead_time};
             const int64_t tenths = (pause.ns + 50'000) / 100'000;
             text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
         }
     }
+    StoryStep moved = moved_step(job, old.node, pause, now);
+    text += move_parts(moved);
+    job.story.add(std::move(moved));
     job.comment.clear();
     v.cannot_move.clear();
     add_place(job);

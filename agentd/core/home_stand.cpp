@@ -18,6 +18,7 @@ void Home::became_standing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs
     v.expel_at = Nanos::never();
     v.cannot_move = e.cannot_move;
     job.comment = e.cannot_move;
+    if (is_new) job.story.add(step_of(StoryStep::What::stopped, job.at.node, e.cannot_move));
     persist(job, out);
     const std::string text = "stopped on " + job.at.node + ", where it stays: " + e.cannot_move;
     if (is_new) out.push_back(Tell{job.id, Tell::What::frozen, text});
@@ -65,6 +66,7 @@ void Home::go_on_in_place(HomeJob& job, Nanos now, Outputs& out) {
     job.in_place = false;
     job.phase = JobPhase::running;
     job.comment.clear();
+    job.story.add(step_of(StoryStep::What::resumed, job.at.node));
     vol(job).expelled = {};  // if its node's owner still wants it to leave, the node says so again
     persist(job, out);
     send(job.at, job.id, job.epoch, GuestVerb::resume, out);

@@ -5,12 +5,42 @@
 
 namespace souk {
 
-const char* guest_state_name(GuestState state) {
+const char* to_string(Durable when) {
+    switch (when) {
+        case Durable::now: return "now";
+        case Durable::soon: return "soon";
+        case Durable::later: return "later";
+    }
+    MUST(false);
+}
+
+const char* to_string(GuestVerb verb) {
+    switch (verb) {
+        case GuestVerb::query: return "query";
+        case GuestVerb::start: return "start";
+        case GuestVerb::prepare: return "prepare";
+        case GuestVerb::prepare_dump: return "prepare_dump";
+        case GuestVerb::ship: return "ship";
+        case GuestVerb::freeze: return "freeze";
+        case GuestVerb::commit: return "commit";
+        case GuestVerb::resume: return "resume";
+        case GuestVerb::release: return "release";
+        case GuestVerb::restore_here: return "restore_here";
+        case GuestVerb::drop: return "drop";
+        case GuestVerb::kill: return "kill";
+        case GuestVerb::signal: return "signal";
+        case GuestVerb::keep: return "keep";
+        case GuestVerb::checkpoint: return "checkpoint";
+    }
+    MUST(false);
+}
+
+const char* to_string(GuestState state) {
     switch (state) {
         case GuestState::unknown: return "unknown";
         case GuestState::starting: return "starting";
         case GuestState::running: return "running";
-        case GuestState::dump_ready: return "dump-ready";
+        case GuestState::dump_ready: return "dump_ready";
         case GuestState::dumping: return "dumping";
         case GuestState::shipped: return "shipped";
         case GuestState::frozen: return "frozen";

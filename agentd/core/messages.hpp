@@ -27,6 +27,7 @@ enum class Durable : uint8_t {
     soon,   // as soon as that has left
     later,  // with the next record that is due, at the latest after a second
 };
+const char* to_string(Durable when);
 
 // What to run, as the submitter had it: taken by srun, and its credentials from the kernel.
 struct JobSpec {
@@ -68,6 +69,7 @@ enum class GuestVerb : uint8_t {
     keep,          // a place for a checkpoint that is to come, `prepared` when it is there; needs spec
     checkpoint,    // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it
 };
+const char* to_string(GuestVerb verb);
 
 // Home to guest.
 struct GuestCommand {
@@ -102,7 +104,7 @@ enum class GuestState : uint8_t {
     retained,    // source, after the commit: stands frozen in memory, and is all there is if the destination fails
     filling,     // destination: runs, but not all of its memory has come; nothing that it does is told before
 };
-const char* guest_state_name(GuestState state);
+const char* to_string(GuestState state);
 
 // Guest to home.
 struct GuestEvent {

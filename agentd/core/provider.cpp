@@ -119,7 +119,10 @@ ProviderReport Provider::report() const {
     return r;
 }
 
-void Provider::market_up(Outputs& out) const { out.emplace_back(Report{report()}); }
+void Provider::market_up(Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::market_up); });
+    out.emplace_back(Report{report()});
+}
 
 void Provider::changed(Outputs& out) const {
     out.emplace_back(Persist{record_});
@@ -150,6 +153,7 @@ bool Provider::edge_since_word(WallTime wall) const {
 }
 
 void Provider::started(WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::started); });
     const ProviderRecord before = record_;
     if (record_.by_hand && edge_since_word(wall)) record_.by_hand = false;
     if (!record_.by_hand && !frames_.always()) record_.on_market = frames_.contains(wall.second_of_week);
@@ -159,6 +163,7 @@ void Provider::started(WallTime wall, Outputs& out) {
 }
 
 int64_t Provider::tick(WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::tick); }, true);
     if (frames_.always()) return 0;
     const bool released = record_.by_hand && edge_since_word(wall);
     if (released) record_.by_hand = false;
@@ -173,6 +178,7 @@ int64_t Provider::next_call(WallTime wall) const {
 }
 
 void Provider::market(bool on, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(on ? Input::market_on : Input::market_off); });
     record_.by_hand = !frames_.always();
     record_.since_unix_s = record_.by_hand ? wall.unix_s : 0;
     record_.set |= set_market_bit;
@@ -188,24 +194,28 @@ void Provider::assign(T ProviderRecord::*field, T value, uint32_t bit, bool set,
 }
 
 Status Provider::set_price(Money reserve, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_price); });
     TRY(good_price(reserve));
     assign(&ProviderRecord::reserve, reserve, set_price_bit, true, out);
     return {};
 }
 
 Status Provider::set_speed(int64_t speed, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_speed); });
     TRY(good_speed(speed));
     assign(&ProviderRecord::speed, speed, set_speed_bit, true, out);
     return {};
 }
 
 Status Provider::set_cpus(int64_t cpus, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_cpus); });
     TRY(in_range("cpus", cpus, 1, machine_.cpus, ", which is what this machine has"));
     assign(&ProviderRecord::cpus, static_cast<int32_t>(cpus), set_cpus_bit, true, out);
     return {};
 }
 
 Status Provider::set_memory(int64_t memory_mb, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_memory); });
     TRY(in_range("memory", memory_mb, 1, machine_.memory_mb, " MB, which is what this machine has"));
     assign(&ProviderRecord::memory_mb, memory_mb, set_memory_bit, true, out);
     return {};
@@ -213,6 +223,7 @@ Status Provider::set_memory(int64_t memory_mb, Outputs& out) {
 
 // New frames rule from now on: an earlier word of the owner is over.
 Status Provider::set_frames(std::string_view text, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_frames); });
     TRY_ASSIGN(frames_, TimeFrames::parse(text));
     record_.frames = frames_.text();
     record_.by_hand = false;
@@ -224,6 +235,7 @@ Status Provider::set_frames(std::string_view text, WallTime wall, Outputs& out) 
 }
 
 Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::unset, std::string(name)); });
     if (name == "price") {
         assign(&ProviderRecord::reserve, file_.reserve, set_price_bit, false, out);
     } else if (name == "speed") {
@@ -249,6 +261,7 @@ Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
 }
 
 void Provider::set_cannot(std::string why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_cannot, why); }, true);
     if (why == cannot_) return;
     cannot_ = std::move(why);
     out.emplace_back(Report{report()});
@@ -256,6 +269,7 @@ void Provider::set_cannot(std::string why, Outputs& out) {
 }
 
 void Provider::set_load(const LoadReading& load, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_load); }, true);
     constexpr Nanos often = Nanos::from_s(1), seldom = Nanos::from_s(30);
     constexpr int32_t worth_permille = 50;
     load_ = load;

@@ -21,6 +21,7 @@
 #include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
 
 namespace souk {
@@ -74,6 +75,13 @@ struct Report { ProviderReport report; };
 struct Accepting { bool accepting = false; std::string why; };  // for Guest::set_accepting
 using Output = std::variant<Persist, Report, Accepting>;
 using Outputs = std::vector<Output>;
+const char* to_string(const Output& output);  // persist, report, accepting
+// What comes in: the methods of Provider by name.
+enum class Input : uint8_t {
+    started, tick, market_up, market_on, market_off, set_price, set_speed, set_cpus, set_memory, set_frames, unset,
+    set_cannot, set_load,
+};
+const char* to_string(Input input);
 }  // namespace provider
 
 class Provider {
@@ -92,7 +100,7 @@ class Provider {
     // seen; 0: no need (always). To be asked after tick and after each word of the owner.
     int64_t next_call(WallTime wall) const;
     // A fresh connection to the market: the whole report.
-    void market_up(provider::Outputs& out) const;
+    void market_up(provider::Outputs& out);
 
     // The owner's words. An error is one line and changes nothing.
     void market(bool on, WallTime wall, provider::Outputs& out);
@@ -117,6 +125,8 @@ class Provider {
     // most once a second; anything else every half minute. What was held back goes with the next call.
     void set_load(const LoadReading& load, Nanos now, provider::Outputs& out);
 
+    // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
+    void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
     const ProviderRecord& record() const { return record_; }
     const TimeFrames& frames() const { return frames_; }
     const Hardware& machine() const { return machine_; }
@@ -129,6 +139,14 @@ class Provider {
           file_(std::move(file)),
           record_(std::move(record)),
           frames_(std::move(frames)) {}
+    // provider_trace.cpp
+    using Input = provider::Input;
+    friend class TraceScene<Provider, provider::Outputs>;
+    using Scene = TraceScene<Provider, provider::Outputs>;
+    TraceLine trace_in(Input input, std::string why = {}) const;
+    TraceLine trace_of(const provider::Output& output) const;
+    void trace_state(const JobId& id, Epoch epoch);
+
     void changed(provider::Outputs& out) const;
     void turn(bool on, provider::Outputs& out);
     void accepting(provider::Outputs& out) const;
@@ -137,6 +155,7 @@ class Provider {
     template <class T>
     void assign(T ProviderRecord::*field, T value, uint32_t bit, bool set, provider::Outputs& out);
 
+    Tracer tracer_;
     NodeName node_;
     Hardware machine_;
     ProviderRecord file_, record_;

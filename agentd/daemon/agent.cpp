@@ -38,6 +38,7 @@ WallTime Agent::wall_now() {
 
 void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
     home::Outputs out;
+    home_.set_unix_time(unix_now());
     step(home_, out);
     for (home::Output& o : out) apply(o);
     tick<home::Outputs>(home_, home_timer_);
@@ -151,7 +152,7 @@ Status Agent::commit() {
 // Until the disk takes what is decided, nothing of it leaves, and no effect begins. What comes in is decided on all the same, and
 // waits with the rest: in records one each, in queues that are bounded.
 void Agent::hold(const Error& why) {
-    log_.limited("disk", Loop::now(), Level::error, "cannot store state: nothing leaves this node until it can", {{"error", why}});
+    log_.limited("disk", Loop::now(), Level::error, "cannot store state: nothing leaves this node until it can", {{"WHY", why}});
     holds_ = true;
     loop_.hold_sends(true);
     hold_timer_ = loop_.after(disk_retry, [this] {

@@ -28,6 +28,7 @@
 #include "bpf/load.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/log_trace.hpp"
 #include "kernel/sys/statedb.hpp"
 #include "kernel/sys/user_share.hpp"
 #include "market/store/receipts.hpp"
@@ -131,6 +132,11 @@ class Agent {
     void end_leave_wait(std::list<LeaveWait>::iterator it);
     void check_left();
 
+    // agent_view.cpp
+    Result<std::string> list_held(const std::string& id, const std::string& begin, std::string& next) const;
+    wire::CtlReply view_request(const wire::CtlRequest& request) const;
+    bool answers(const wire::CtlRequest& request) const;
+
     // agent_tools.cpp: sessions on the unix socket
     static UserShare::Bounds tool_bounds();
     void accept_tool(Fd socket);
@@ -143,6 +149,7 @@ class Agent {
 
     Loop& loop_;
     Log& log_;
+    LogTrace trace_{log_};
     const Config config_;
     std::unique_ptr<StateDb> db_;
     Home home_;

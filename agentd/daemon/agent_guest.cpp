@@ -142,7 +142,7 @@ void Agent::open_ahead() {
     AheadLinks::Handlers h;
     h.round = [this](const GuestKey& key) { ahead_round(key); };
     h.refused = [this](const GuestKey& key, const std::string& why) {
-        log_.info("memory is not sent ahead", {{"job", key.text()}, {"why", why}});
+        log_.info("memory is not sent ahead", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
         if (Cell* c = cell(key)) c->drop_ahead();
         guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
     };
@@ -173,7 +173,7 @@ void Agent::send_ahead(Cell& c, const guest::Do& effect) {
     if (bytes == 0) return guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(effect.key, out); });
     const GuestKey to{effect.key.id, effect.other_epoch};
     log_.info("memory goes ahead",
-              {{"job", effect.key.text()}, {"bytes", std::to_string(bytes)}, {"to", effect.dest.node}});
+              {{"JOB", effect.key.id.text()}, {"EPOCH", effect.key.epoch.n}, {"bytes", std::to_string(bytes)}, {"to", effect.dest.node}});
     ahead_->open(effect.key, to, effect.dest, bytes);
 }
 
@@ -183,7 +183,7 @@ void Agent::ahead_round(const GuestKey& key) {
     const auto more = c->ahead_round();
     if (more && *more) return ahead_->send(key, **more);
     if (!more) {
-        log_.warning("memory is not sent ahead", {{"job", key.text()}, {"error", more.error()}});
+        log_.warning("memory is not sent ahead", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", more.error()}});
         c->drop_ahead();
     }
     guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
@@ -195,7 +195,7 @@ void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
     const bool sending = c->sending_ahead();
     c->drop_ahead();
     if (!sending) return;  // the dump that is about to begin takes all
-    log_.info("guest", {{"job", key.text()}, {"why", why}});
+    log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
     guest_step([&](Guest& g, guest::Outputs& out) { g.dump_failed(key, "send memory ahead: " + why, out, false); });
 }
 
@@ -252,7 +252,7 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
         });
     }
     if (e.kind == Kind::dump_failed || e.kind == Kind::gone) transfers_->forget_reached(key);
-    if (!e.why.empty() && e.kind != Kind::movable) log_.info("guest", {{"job", key.text()}, {"why", e.why}});
+    if (!e.why.empty() && e.kind != Kind::movable) log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", e.why}});
     guest_step([&](Guest& g, guest::Outputs& out) {
         switch (e.kind) {
             case Kind::capsule_ready: return g.capsule_ready(key, out);

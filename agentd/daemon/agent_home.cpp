@@ -106,16 +106,14 @@ TerminalOutlet Agent::outlet() {
         (void)peers_->to_guest(job.at.node, winch);
     };
     o.trouble = [this](const JobId& id, const std::string& why) {
-        log_.limited("output", Loop::now(), Level::warning, "output is held back", {{"job", id.text()}, {"why", why}});
+        log_.limited("output", Loop::now(), Level::warning, "output is held back", {{"JOB", id.text()}, {"WHY", why}});
     };
     return o;
 }
 
 void Agent::from_market(const FromMarket& message) {
-    if (const auto* order = std::get_if<Order>(&message)) {
-        log_.debug("order", {{"job", order->id.text()}, {"seq", order->seq}, {"kind", static_cast<int>(order->kind)}, {"node", order->node}});
+    if (const auto* order = std::get_if<Order>(&message))
         return home_step([&](Home& h, home::Outputs& out) { h.order(*order, Loop::now(), out); });
-    }
     if (const auto* note = std::get_if<JobNote>(&message)) {
         home_step([&](Home& h, home::Outputs& out) { h.note(*note, Loop::now(), out); });
         if (!seen_timer_.waiting())
@@ -127,7 +125,7 @@ void Agent::from_market(const FromMarket& message) {
         return;
     }
     if (const auto* lost = std::get_if<NodeLost>(&message)) {
-        log_.notice("a node is lost", {{"node", lost->node}});
+        log_.notice("a node is lost", {{"NODE", lost->node}});
         return home_step([&](Home& h, home::Outputs& out) { h.node_lost(lost->node, Loop::now(), out); });
     }
     if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
@@ -160,7 +158,7 @@ void Agent::gone_back(const JobId& id) {
 }
 
 void Agent::tell(const home::Tell& tell) {
-    if (!tell.text.empty()) log_.info("job", {{"id", tell.id.text()}, {"what", tell.text}});
+    if (!tell.text.empty()) log_.info("job", {{"JOB", tell.id.text()}, {"STEP", to_string(tell.what)}, {"WHY", tell.text}});
     if (tell.what != home::Tell::What::finished) return terminals_->tell(tell.id, {tell.what, tell.text});
     // The bill comes from the market a moment later; the terminal waits that long for it, and no longer.
     if (!market_->connected()) return finish_terminals(tell.id);
@@ -207,7 +205,9 @@ std::string Agent::summary(const HomeJob& job) const {
     j.end_array();
     j.field("freezes", job.stats.freezes).field("thaws", job.stats.thaws).field("migrations", job.stats.migrations);
     j.field("failed_moves", job.stats.failed_moves).field("longest_pause_ms", job.stats.longest_pause.ms());
-    return j.end_object().take();
+    j.key("story").begin_object();
+    write_story(j, job.story);
+    return j.end_object().end_object().take();
 }
 
 }  // namespace souk

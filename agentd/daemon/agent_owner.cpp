@@ -37,7 +37,7 @@ void Agent::apply_bounds() {
     const int64_t memory_mb = offered.memory_mb < all.memory_mb ? offered.memory_mb : 0;
     const auto trouble = [this](const char* what, const Error& e) {
         log_.limited("bounds", Loop::now(), Level::warning, "what guests use in all is not bounded",
-                     {{"of", what}, {"error", e}});
+                     {{"of", what}, {"WHY", e}});
     };
     if (share_ && share_->has("cpu") && cpus_in_force_ != cpus) {
         const Status set = share_->set_cpus_max(cpus, true);  // a restore is one

@@ -90,9 +90,11 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));
     TRY(open_cgroups());
+    home_.tell_to(trace_.listener());
+    guest_.tell_to(trace_.listener());
     if (!have_capability(CAP_SYS_RESOURCE)) {
         site_.restriction = "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen or checkpointed on this node";
-        log_.warning("some jobs cannot move", {{"why", site_.restriction}});
+        log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
     }
 
     const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -103,12 +105,12 @@ Status Agent::begin(std::function<void()> on_ready) {
     if (config_.awake_for_moves) site_.awake = &awake_;
     site_.network = config_.network;
     if (auto possible = make_pages_possible(); !possible)
-        log_.warning("jobs move with all their memory in the image", {{"error", possible.error()}});
+        log_.warning("jobs move with all their memory in the image", {{"WHY", possible.error()}});
     else site_.pages_possible = true;
     const Need marks = examine_soft_dirty();
     site_.ahead_possible = marks.met;
     site_.check_ahead = config_.check_ahead;
-    log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves", {{"why", marks.found}});
+    log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves", {{"WHY", marks.found}});
     site_.ahead_dropped = [this](const GuestKey& key) { ahead_->close(key); };
     site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put, const std::vector<PageRange>& wishes) {
         wire::PagesState state{put, restored, {}};
@@ -130,7 +132,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     site_.cgroup_changed = [this](const std::string& group, bool added) {
         if (!load_) return;
         if (auto done = added ? load_->add(group, !tools_listener_) : load_->remove(group); !done)
-            log_.limited("load", Loop::now(), Level::warning, "its load is not measured", {{"group", group}, {"error", done.error()}});
+            log_.limited("load", Loop::now(), Level::warning, "its load is not measured", {{"group", group}, {"WHY", done.error()}});
     };
 
     TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
@@ -206,6 +208,10 @@ Status Agent::begin(std::function<void()> on_ready) {
     open_ahead();
 
     MarketLink::Handlers market;
+    market.question = [this](wire::CtlRequest r) {
+        r.uid = UINT32_MAX;  // nobody's: what is root's alone is asked for here
+        return view_request(r);
+    };
     market.up = [this](const std::string& seen_at) {
         learn_address(seen_at);
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
@@ -230,7 +236,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     if (cgroups_) {
         TRY_ASSIGN(LoadProbe load, LoadProbe::open(*cgroups_, config_.cgroup.substr(config_.cgroup.find('/') + 1)));
         load_ = std::make_unique<LoadProbe>(std::move(load));
-        if (!load_->why_not_bpf().empty()) log_.notice("load is read from /proc", {{"why", load_->why_not_bpf()}});
+        if (!load_->why_not_bpf().empty()) log_.notice("load is read from /proc", {{"WHY", load_->why_not_bpf()}});
     }
     TRY(open_provider());
     TRY(recover_guests());
@@ -275,7 +281,7 @@ Status Agent::open_cgroups() {
     const std::string root = config_.cgroup.substr(0, slash), node = config_.cgroup.substr(slash + 1);
     auto groups = Cgroups::open(root);
     if (!groups) {
-        log_.warning("no control groups: a job is not held while its daemon is away during a dump", {{"error", groups.error()}});
+        log_.warning("no control groups: a job is not held while its daemon is away during a dump", {{"WHY", groups.error()}});
         return {};
     }
     cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
@@ -288,7 +294,7 @@ Status Agent::open_cgroups() {
     if (!share) share = cgroups_->create(node);
     if (!share) return tl::unexpected(share.error());
     if (auto set = share->set_cpu_weight(config_.cpu_weight); !set) {
-        log_.warning("no CPU share", {{"error", set.error()}});
+        log_.warning("no CPU share", {{"WHY", set.error()}});
     }
     share_ = std::move(*share);
     // What limits a job, where this machine has a controller for it (souk doctor).
@@ -296,7 +302,7 @@ Status Agent::open_cgroups() {
         CgroupUse use;
         use.*controller = true;
         const auto jobs = cgroups_->create(site_.cgroup_parent, use);
-        if (!jobs) log_.warning("jobs are not limited", {{"controller", name}, {"error", jobs.error()}});
+        if (!jobs) log_.warning("jobs are not limited", {{"controller", name}, {"WHY", jobs.error()}});
         site_.limits.*controller = jobs && jobs->has(name);
     };
     try_limit(&CgroupUse::memory, "memory");
@@ -337,6 +343,7 @@ Status Agent::open_provider() {
     }
     TRY_ASSIGN(Provider provider, Provider::create(config_.node, m, record, kept));
     provider_ = std::make_unique<Provider>(std::move(provider));
+    provider_->tell_to(trace_.listener());
     for (const Provider::Override& o : provider_->overrides())
         log_.notice("what pvdctl set holds, not the configuration", {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
     provider_step([](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
@@ -386,7 +393,7 @@ Status Agent::recover_guests() {
         known.insert(job->key.text());
         auto& c = cells_[job->key] = std::make_unique<Cell>(site_, *job);
         const Guest::Found found = c->adopt();
-        log_.info("found", {{"guest", job->key.text()}, {"capsule", found.capsule_alive ? "alive" : "gone"},
+        log_.info("found", {{"JOB", job->key.id.text()}, {"EPOCH", job->key.epoch.n}, {"capsule", found.capsule_alive ? "alive" : "gone"},
                             {"job", found.exited ? "exited" : found.job_alive ? "alive" : found.image_complete ? "frozen" : "gone"}});
         guest_step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
     }
@@ -420,7 +427,7 @@ Status Agent::recover_guests() {
         const bool in_use = std::any_of(cells_.begin(), cells_.end(), [&](const auto& c) { return c.first.text() == name && c.second->has_capsule(); });
         if (in_use) continue;
         if (auto removed = cgroups_->remove(site_.cgroup_parent + "/" + name, group_limit); !removed)
-            log_.warning("cannot remove a control group", {{"error", removed.error()}});
+            log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
     }
     return {};
 }
@@ -439,7 +446,7 @@ Status Agent::listen() {
     }));
 
     const auto trouble = [this](const Error& e) {
-        log_.limited("accept", Loop::now(), Level::warning, "cannot take connections", {{"error", e}});
+        log_.limited("accept", Loop::now(), Level::warning, "cannot take connections", {{"WHY", e}});
     };
     TRY_ASSIGN(const Address address, Address::resolve(config_.listen));
     auto tcp = listen_stream(address, 1024, 0600, listen_patience);

@@ -56,16 +56,16 @@ const std::string& Agent::user_name(uint32_t uid) {
 
 void Agent::accept_tool(Fd socket) {
     const auto who = peer_cred(socket.get());
-    if (!who) return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"error", who.error()}});
+    if (!who) return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"WHY", who.error()}});
     auto place = tools_share_.take(who->uid);
     if (!place) {
         wire::send_last_word(socket.get(), place.error().message);
         return log_.limited("tool of " + std::to_string(who->uid), Loop::now(), Level::warning, "refused a tool",
-                            {{"uid", int64_t{who->uid}}, {"error", place.error()}});
+                            {{"uid", int64_t{who->uid}}, {"WHY", place.error()}});
     }
     auto session = std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()), std::move(*place));
     if (auto opened = session->open(loop_, std::move(socket)); !opened)
-        return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"error", opened.error()}});
+        return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"WHY", opened.error()}});
     sessions_.emplace(session.get(), session);
 }
 

@@ -157,7 +157,7 @@ void Cell::lost_client(const std::string& why) {
     if (gone_ || !capsule_) return;
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
     if (why == "closed" && capsule_ending_) return;
-    site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost", {{"job", key_.text()}, {"why", why}});
+    site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", why}});
     auto again = Capsule::connect(dir_fd_.get());
     if (again) connect(std::move(*again));
     // What was asked over the old connection gets no answer.
@@ -377,7 +377,7 @@ void Cell::remove_files() {
     if (cgroup_) {
         site_.cgroup_changed(cgroup_->name(), false);
         if (job_group_) (void)job_group_->remove(group_limit);  // what it holds keeps the one above
-        if (auto removed = cgroup_->remove(group_limit); !removed) site_.log->warning("cannot remove a control group", {{"error", removed.error()}});
+        if (auto removed = cgroup_->remove(group_limit); !removed) site_.log->warning("cannot remove a control group", {{"WHY", removed.error()}});
         job_group_.reset();
         cgroup_.reset();
     }
@@ -405,7 +405,7 @@ Guest::Found Cell::adopt() {
     }
     if (!capsule_) return found;
     found.capsule_alive = true;
-    if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"job", key_.text()}, {"error", made.error()}});
+    if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", made.error()}});
     const auto processes = capsule_processes(*capsule_);
     // The root is a child of PID 1; what came from outside (CRIU) is not.
     found.job_alive = !found.exited && processes && std::any_of(processes->begin(), processes->end(), [](const CapsuleProcess& p) {

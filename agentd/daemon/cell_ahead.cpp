@@ -137,7 +137,7 @@ Status Cell::list_ahead() {
     forecast_.frozen_bytes = bytes_of(ahead_->rest);
     tell_froze();  // again, with what is known now
     const RoundFacts& r = ahead_->round;
-    site_.log->info("its memory went ahead", {{"job", key_.text()},
+    site_.log->info("its memory went ahead", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n},
                                               {"rounds", std::to_string(r.rounds)},
                                               {"sent_bytes", std::to_string(r.sent_bytes)},
                                               {"used_bytes", std::to_string(bytes_of(list.ranges))},

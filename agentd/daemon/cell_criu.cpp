@@ -362,7 +362,7 @@ void Cell::pages_are_shared() {
         return undo_dump();
     }
     save_dirty();
-    if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"job", key_.text()}, {"error", armed.error()}});
+    if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", armed.error()}});
     if (!client_ || !client_.drain(image_fd_.get())) {
         dump_trouble_ = "its capsule does not answer";
         return undo_dump();

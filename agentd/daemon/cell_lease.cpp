@@ -25,7 +25,7 @@ void Cell::tell_lease() {
     const auto freezer = job_group_->open_freezer();
     const Status told = freezer ? client_.lease(static_cast<uint64_t>(lease_until_.ns), freezer->get(), job_group_->freezer_word())
                                 : Status(tl::unexpected(freezer.error()));
-    if (!told) site_.log->warning("PID 1 of a capsule does not know its lease", {{"job", key_.text()}, {"error", told.error()}});
+    if (!told) site_.log->warning("PID 1 of a capsule does not know its lease", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", told.error()}});
 }
 
 void Cell::watch_lease() {
@@ -36,8 +36,8 @@ void Cell::lease_is_over() {
     if (gone_ || !job_group_ || removing_) return;
     if (!group_frozen_ && !lapsed_) {
         mark_lapsed(true);
-        site_.log->warning("a job is stopped: its home was not heard from", {{"job", key_.text()}, {"home", key_.id.home}});
-        if (auto stopped = job_group_->stop(); !stopped) site_.log->error("a job is not stopped", {{"job", key_.text()}, {"error", stopped.error()}});
+        site_.log->warning("a job is stopped: its home was not heard from", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"home", key_.id.home}});
+        if (auto stopped = job_group_->stop(); !stopped) site_.log->error("a job is not stopped", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", stopped.error()}});
     }
     tell(CellEvent::Kind::lapsed);
 }
@@ -58,7 +58,7 @@ void Cell::mark_lapsed(bool lapsed) {
     if (!lapsed) {
         (void)::unlinkat(dir_fd_.get(), SOUK_LAPSED_NAME, 0);
     } else if (auto mark = open_at(dir_fd_.get(), SOUK_LAPSED_NAME, O_WRONLY | O_CREAT, 0600); !mark) {
-        site_.log->warning("cannot mark a job as stopped", {{"job", key_.text()}, {"error", mark.error()}});
+        site_.log->warning("cannot mark a job as stopped", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", mark.error()}});
     }
 }
 

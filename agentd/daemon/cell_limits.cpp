@@ -19,7 +19,7 @@ void Cell::set_limits() {
         return cgroup_->set_memory_max(std::max(job_.memory_mb << 20, held));
     };
     if (auto done = set(); !done)
-        site_.log->warning("a job is not limited", {{"job", key_.text()}, {"error", done.error()}});
+        site_.log->warning("a job is not limited", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", done.error()}});
     limit_cpus(true);
 }
 
@@ -29,7 +29,7 @@ void Cell::limit_cpus(bool on) {
     const auto set = cgroup_->set_cpus_max(on ? job_.cpus : 0);
     // On v1 no group may have more than its parent: then the owner offers less, and that holds.
     if (!set && set.error().code != EINVAL)
-        site_.log->warning("a job's CPUs are not limited", {{"job", key_.text()}, {"error", set.error()}});
+        site_.log->warning("a job's CPUs are not limited", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", set.error()}});
 }
 
 std::string Cell::what_killed() const {

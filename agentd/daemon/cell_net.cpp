@@ -57,7 +57,7 @@ void Cell::find_port(bool held_by_dump) {
         return port_shut_ ? Status{} : port_->open();
     };
     if (auto found = find(); !found)
-        site_.log->warning("a job's network interface is not found", {{"job", key_.text()}, {"error", found.error()}});
+        site_.log->warning("a job's network interface is not found", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", found.error()}});
 }
 
 // Nothing reaches the job any more. It runs still, and may say what it has to.
@@ -68,7 +68,7 @@ Status Cell::shut_in() {
     TRY(port_->arm());
     if (auto held = hold_frames(); !held)
         site_.log->limited("frames", Loop::now(), Level::warning, "what is sent to a job while it moves is lost",
-                           {{"error", held.error()}});
+                           {{"WHY", held.error()}});
     return port_->shut(FrameWay::to_job);
 }
 
@@ -85,7 +85,7 @@ Status Cell::shut_within() {
     TRY(port_->arm());
     if (auto shut = port_->shut(FrameWay::within); !shut)
         site_.log->limited("loopback", Loop::now(), Level::warning, "connections within a job may break when it moves",
-                           {{"error", shut.error()}});
+                           {{"WHY", shut.error()}});
     return {};
 }
 
@@ -95,7 +95,7 @@ Status Cell::shut_out() { return port_ ? port_->shut(FrameWay::from_job) : Statu
 void Cell::open_port() {
     if (!port_ || !std::exchange(port_shut_, false)) return;
     if (auto opened = port_->open(); !opened)
-        site_.log->error("a job is cut off", {{"job", key_.text()}, {"error", opened.error()}});
+        site_.log->error("a job is cut off", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", opened.error()}});
     (void)port_->announce();
     frames_watch_.close();
     if (frames_) frames_->give_back();

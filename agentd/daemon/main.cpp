@@ -19,8 +19,8 @@ Status serve(Log& log, const Config& config, const std::string& file) {
         loop.stop();
     }));
     TRY(agent.begin([&] {
-        if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"error", told.error()}});
-        log.info("ready", {{"node", config.node}, {"listen", config.listen}, {"configuration", file}});
+        if (auto told = notify_ready(); !told) log.warning("the service manager is not told", {{"WHY", told.error()}});
+        log.info("ready", {{"NODE", config.node}, {"listen", config.listen}, {"configuration", file}});
     }));
     Status ran = loop.run();
     (void)notify_stopping();

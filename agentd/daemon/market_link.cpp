@@ -62,6 +62,7 @@ void MarketLink::connected(Result<Fd> socket) {
     hello.role = wire::Role::agent;
     hello.node = node_;
     hello.address = own_address_;
+    hello.answers = true;
     (void)channel_->send(wire::FrameType::hello, wire::pack(hello));
 }
 
@@ -87,13 +88,17 @@ Status MarketLink::frame(const wire::Frame& f) {
         answer(number, std::move(reply));
         return {};
     }
+    if (f.type == wire::FrameType::ctl_request) {
+        TRY_ASSIGN(const wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
+        return channel_->send(wire::FrameType::ctl_reply, wire::pack(handlers_.question(request)));
+    }
     TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));
     handlers_.message(message);
     return {};
 }
 
 void MarketLink::lost(const std::string& why) {
-    if (trouble_ != why) log_.warning("no connection to the market", {{"at", market_}, {"why", why}});
+    if (trouble_ != why) log_.warning("no connection to the market", {{"at", market_}, {"WHY", why}});
     trouble_ = why;
     channel_.reset();
     const bool was_up = std::exchange(welcomed_, false);

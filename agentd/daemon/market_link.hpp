@@ -25,6 +25,7 @@ class MarketLink {
         std::function<void()> down;
         std::function<void()> tried;  // after every attempt, whatever came of it
         std::function<void(const FromMarket&)> message;
+        std::function<wire::CtlReply(const wire::CtlRequest&)> question;  // that the market asks this node
     };
     MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers);
     void start() { connect(); }

@@ -94,7 +94,7 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
 
 void Peers::lost(const NodeName& node, const std::string& why) {
     Outgoing& o = outgoing_[node];
-    log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached", {{"node", node}, {"why", why}});
+    log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached", {{"NODE", node}, {"WHY", why}});
     o.channel.reset();
     o.welcomed = false;
     const auto waiting = std::exchange(o.waiting, {});
@@ -128,14 +128,14 @@ void Peers::accepted(Fd socket) {
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
-    if (!channel) return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"error", channel.error()}});
+    if (!channel) return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"WHY", channel.error()}});
     in->channel = std::move(*channel);
     connections_.emplace(number, std::move(in));
 }
 
 void Peers::greet(Incoming& in, const wire::Frame& frame) {
     const auto refuse = [&](const std::string& why) {
-        log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"why", why}});
+        log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"WHY", why}});
         in.channel->refuse(why);
         incoming_closed(in.number);
     };
@@ -162,7 +162,7 @@ void Peers::frame_from_stranger(Incoming& in, const wire::Frame& frame) {
     const NodeName node = in.node;
     const Status taken = in.role == wire::Role::agent ? handlers_.from_home(node, frame) : handlers_.from_image(number, node, frame);
     if (taken) return;
-    log_.limited("peer", Loop::now(), Level::warning, "a connection was closed", {{"node", node}, {"error", taken.error()}});
+    log_.limited("peer", Loop::now(), Level::warning, "a connection was closed", {{"NODE", node}, {"WHY", taken.error()}});
     if (const auto it = connections_.find(number); it != connections_.end()) it->second->channel->refuse(taken.error().message);
     incoming_closed(number);
 }

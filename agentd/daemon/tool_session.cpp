@@ -22,7 +22,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
     };
     handlers.on_closed = [this](const Error& e) {
         if (!welcomed_) 
-            agent_.log_.limited("tool", Loop::now(), Level::warning, "a connection ended before its hello", {{"uid", int64_t{who_.uid}}, {"error", e}});
+            agent_.log_.limited("tool", Loop::now(), Level::warning, "a connection ended before its hello", {{"uid", int64_t{who_.uid}}, {"WHY", e}});
         agent_.drop_session(this);
     };
     handlers.on_drain = [this] {
@@ -183,6 +183,10 @@ Status ToolSession::question(wire::CtlRequest request) {
             answer.json = s->agent_.provider_json();
             s->reply(answer);
         });
+        return {};
+    }
+    if (agent_.answers(request)) {
+        reply(agent_.view_request(request));
         return {};
     }
     if (request.verb == "quote")  // as the job would get

@@ -5,7 +5,7 @@
 
 namespace souk {
 
-const char* move_form_name(MoveForm form) {
+const char* to_string(MoveForm form) {
     switch (form) {
         case MoveForm::stop_and_copy: return "stop-and-copy";
         case MoveForm::pages_first: return "pages-first";
@@ -14,8 +14,34 @@ const char* move_form_name(MoveForm form) {
     MUST(false);
 }
 
+const char* to_string(MovePolicy policy) {
+    switch (policy) {
+        case MovePolicy::automatic: return "auto";
+        case MovePolicy::safe: return "safe";
+        case MovePolicy::fast: return "fast";
+    }
+    MUST(false);
+}
+
+const char* to_string(NetMode mode) {
+    switch (mode) {
+        case NetMode::host: return "host";
+        case NetMode::own: return "own";
+    }
+    MUST(false);
+}
+
+const char* to_string(TcpPolicy policy) {
+    switch (policy) {
+        case TcpPolicy::close: return "close";
+        case TcpPolicy::refuse: return "refuse";
+        case TcpPolicy::keep: return "keep";
+    }
+    MUST(false);
+}
+
 const char* move_name(const MoveForecast& forecast) {
-    if (forecast.ahead_bytes == 0) return move_form_name(forecast.form);
+    if (forecast.ahead_bytes == 0) return to_string(forecast.form);
     return forecast.form == MoveForm::post_copy ? "pre-copy, post-copy" : "pre-copy";
 }
 

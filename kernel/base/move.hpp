@@ -13,7 +13,7 @@ enum class MoveForm : uint8_t {
     pages_first,    // private memory goes straight out of the frozen job, before the copy may run
     post_copy,      // the same, while the copy runs already
 };
-const char* move_form_name(MoveForm form);
+const char* to_string(MoveForm form);
 struct MoveForecast;
 // With what went before: "pre-copy", "pre-copy, post-copy".
 const char* move_name(const MoveForecast& forecast);
@@ -24,12 +24,14 @@ enum class MovePolicy : uint8_t {
     safe,       // never runs before its memory is whole
     fast,       // runs as soon as it can
 };
+const char* to_string(MovePolicy policy);
 
 // What network a job has (srun --net).
 enum class NetMode : uint8_t {
     host,  // that of the node where it is
     own,   // a network namespace of its own, with an address that moves with it
 };
+const char* to_string(NetMode mode);
 
 // What becomes of the job's established TCP connections when it stops for a move or a freeze (srun --tcp).
 enum class TcpPolicy : uint8_t {
@@ -37,6 +39,7 @@ enum class TcpPolicy : uint8_t {
     refuse,  // as long as it has one it does not move
     keep,    // they go along: their address does (NetMode::own)
 };
+const char* to_string(TcpPolicy policy);
 
 struct MoveForecast {
     MoveForm form = MoveForm::stop_and_copy;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernel/base/version.hpp"
@@ -19,7 +20,7 @@ namespace {
 constexpr const char options_help[] =
     "  -c, --config FILE   read the configuration from there (TOML)\n"
     "      --check-config  read the configuration, say what is wrong with it, and end\n"
-    "  -v, --verbose       log more\n"
+    "  -v, --verbose       log every step of the machines (level debug); $SOUK_LOG=debug says the same\n"
     "      --version       show the version and end\n"
     "  -h, --help          this text\n"
     "\nIn the configuration a time is a number in the unit that its key names, or \"90s\", \"30m\", \"1.5h\", \"2d\"; a size in\n"
@@ -36,6 +37,8 @@ void raise_descriptor_limit() {
 
 std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc, char** argv,
                                           DaemonArguments& into) {
+    const char* const level = std::getenv("SOUK_LOG");
+    into.verbose = level && std::string_view(level) == "debug";
     for (int i = 1; i < argc; ++i) {
         const std::string_view arg = argv[i];
         const bool config = arg == "-c" || arg == "--config";

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 
@@ -57,7 +58,7 @@ bool needs_quotes(std::string_view text) {
 }  // namespace
 
 std::string format_log_line(bool journal, std::string_view time, std::string_view program, Level level,
-                            std::string_view message, Fields fields) {
+                            std::string_view message, const Fields& fields) {
     std::string out;
     if (journal) {
         out += {'<', static_cast<char>('0' + static_cast<int>(level)), '>'};
@@ -81,10 +82,47 @@ std::string format_log_line(bool journal, std::string_view time, std::string_vie
     return out;
 }
 
-Log::Log(Options options) : options_(options), for_journal_(is_journal(options.fd)) {}
+// https://systemd.io/JOURNAL_NATIVE_PROTOCOL: NAME=value lines. No value holds a newline here, as control characters are escaped.
+std::string format_journal_entry(std::string_view program, Level level, std::string_view message, const Fields& fields) {
+    std::string out = "MESSAGE=" + format_log_line(true, "", "", level, message, fields).substr(3);  // without <N>
+    out += "PRIORITY=" + std::to_string(static_cast<int>(level)) + "\n";
+    if (!program.empty()) out += "SYSLOG_IDENTIFIER=" + std::string(program) + "\n";
+    for (const Field& field : fields) {
+        for (const char c : field.name)
+            if (isalnum(static_cast<unsigned char>(c)) || c == '_') out += static_cast<char>(toupper(static_cast<unsigned char>(c)));
+        out += '=';
+        append_escaped(out, field.value.substr(0, line_bytes_max), false);
+        out += '\n';
+    }
+    return out;
+}
 
-void Log::write(Level level, std::string_view message, Fields fields) {
-    if (level > options_.level_max) return;
+namespace {
+
+// None where no journal listens; then lines go to stderr.
+Fd open_journal(const std::string& path) {
+    const auto address = path.empty() ? Result<Address>(fail("")) : Address::parse("unix:" + path);
+    if (!address) return {};
+    Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket || ::connect(socket.get(), address->raw(), address->raw_bytes()) < 0) return {};
+    return socket;
+}
+
+}  // namespace
+
+Log::Log(Options options) : options_(std::move(options)), for_journal_(is_journal(options_.fd)) {
+    if (for_journal_) journal_ = open_journal(options_.journal);
+}
+
+// False: the journal does not take it now, or is gone; stderr leads to it as well.
+bool Log::to_journal(Level level, std::string_view message, const Fields& fields) {
+    const std::string entry = format_journal_entry(options_.program, level, message, fields);
+    return ::send(journal_.get(), entry.data(), entry.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(entry.size());
+}
+
+void Log::write(Level level, std::string_view message, const Fields& fields) {
+    if (!shows(level)) return;
+    if (journal_ && to_journal(level, message, fields)) return;
     char time[40] = "";
     if (!for_journal_) {
         timespec now{};
@@ -104,7 +142,7 @@ void Log::write(Level level, std::string_view message, Fields fields) {
     }
 }
 
-void Log::limited(std::string_view key, Nanos now, Level level, std::string_view message, Fields fields) {
+void Log::limited(std::string_view key, Nanos now, Level level, std::string_view message, const Fields& fields) {
     auto found = limits_.find(key);
     if (found == limits_.end()) {
         if (limits_.size() >= keys_max) key = "";

@@ -36,7 +36,7 @@ std::string receipt_text(const Receipt& r) {
     std::string text;
     const auto put = [&text](const std::string& field) { text += (text.empty() ? "" : "\t") + field; };
     put(std::to_string(r.seq));
-    put(r.kind == Receipt::Kind::use ? "use" : "opening");
+    put(to_string(r.kind));
     put(r.job.home.empty() ? "-" : r.job.text());
     put(std::to_string(r.uid));
     put(plain(r.user) ? r.user : "?");
@@ -57,8 +57,8 @@ Result<Receipt> parse_receipt(std::string_view text) {
         if (tab != std::string_view::npos) rest.remove_prefix(tab + 1);
     }
     Receipt r;
-    if (f[1] == "use") r.kind = Receipt::Kind::use;
-    else if (f[1] == "opening") r.kind = Receipt::Kind::opening;
+    if (f[1] == to_string(Receipt::Kind::use)) r.kind = Receipt::Kind::use;
+    else if (f[1] == to_string(Receipt::Kind::opening)) r.kind = Receipt::Kind::opening;
     else return fail("it has no known kind");
     if (f[2] != "-") {
         TRY_ASSIGN(r.job, parse_job_id(f[2]));

@@ -64,6 +64,7 @@ struct Receipt {
     Money earned;          // by the provider
     bool operator==(const Receipt&) const = default;
 };
+const char* to_string(Receipt::Kind kind);
 // Fields with a tab between two of them, numbers decimal; no field holds a control character.
 std::string receipt_text(const Receipt& receipt);
 // Errors: not what receipt_text writes.

@@ -20,6 +20,7 @@ Market::Market(MarketOptions options) : options_(std::move(options)) {
 }
 
 Status Market::set_solver(const SolverOptions& options) {
+    heard(Input::set_solver, {}, {}, options.algorithm);
     TRY(solver_.set_options(options));
     options_.solver = options;
     dirty_ = true;
@@ -46,6 +47,7 @@ void Market::load(JobRecord record) {
 }
 
 void Market::recall(JobRecord record) {
+    heard(Input::recall, record.report.id);
     const uint64_t seq = record.finish_seq;
     const JobId id = record.report.id;
     if (seq == 0 || jobs_.contains(id)) return;
@@ -60,6 +62,7 @@ void Market::load(NodeRecord record) {
 }
 
 void Market::started(Nanos now) {
+    heard(Input::started);
     ledger_.set_day(meta_.day, false);
     open_ledger();
     meta_.seq_limit = std::max(meta_.seq_limit, next_seq_);
@@ -136,6 +139,7 @@ void Market::touch_jobs_of(const NodeName& home) {
 // ------------------------------------------------------------------------------------------------------ agents
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
+    heard(Input::agent_connected, {}, name);
     if (!nodes_.contains(name) && nodes_.size() >= options_.nodes_max)
         return fail("the market has " + std::to_string(options_.nodes_max) + " nodes already");
     Node& node = node_of(name);
@@ -165,6 +169,7 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
 }
 
 void Market::agent_lost(const NodeName& name, Nanos now) {
+    heard(Input::agent_lost, {}, name);
     const auto it = nodes_.find(name);
     if (it == nodes_.end() || !it->second.connected) return;
     Node& node = it->second;
@@ -186,6 +191,7 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
 }
 
 Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
+    if (tracer_.on()) tell_report(name, message);
     const auto it = nodes_.find(name);
     if (it == nodes_.end() || !it->second.connected) return fail("node " + name + " is not connected");
     begin_day(now);
@@ -262,6 +268,7 @@ Nanos Market::next_call() const {
 void Market::flush(Nanos now, Outputs& out) {
     for (Job* const one : unsaved_.take()) {
         Job& job = *one;
+        if (tracer_.on()) tell_state(job);
         job.record.comment = job.comment;
         const JobRecord& r = job.record;
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting || r.account.amount.micro > 0 ||

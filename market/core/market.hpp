@@ -30,6 +30,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernel/base/trace.hpp"
 #include "market/core/account.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machines.hpp"
@@ -41,10 +42,15 @@
 #include "market/core/supply.hpp"
 #include "market/core/users.hpp"
 
+namespace souk {
+class JsonWriter;
+}
+
 namespace souk::market {
 
 // What an operator fixed by --hold, until `release`.
 enum class Hold : uint8_t { none = 0, at_node, frozen, stay };  // stay: at_node of wherever it runs next
+const char* to_string(Hold hold);
 
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
 struct JobRecord {
@@ -97,6 +103,15 @@ struct Outputs {
     bool ask_solver = false;  // set_external: work out an allocation of problem() and bring it to adopt()
 };
 
+const char* to_string(const StoreOp& op);  // job, node, account, receipt, meta, user, price, erase_user, erase_price
+const char* to_string(const FromMarket& message);  // order, note, provider_note, directory, node_lost
+// What comes in: the methods of Market by name.
+enum class Input : uint8_t {
+    started, agent_connected, agent_lost, report, order_failed, provider_report, recall, cancel, move, freeze, thaw, release,
+    set_limits, write_off, set_solver, adopt, use_own,
+};
+const char* to_string(Input input);
+
 struct Backoff {
     bool active = false;
     Nanos until;
@@ -145,6 +160,7 @@ struct Job {
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }
 };
+const char* to_string(Job::Held held);
 
 struct Node {
     NodeRecord record;
@@ -248,6 +264,13 @@ class Market {
     Problem problem() const;
     Status adopt(const std::vector<Solver::Assignment>& allocation, Nanos now);
     void use_own();
+
+    // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
+    void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // What it holds right now, as a whole, of a job and of a node: keys and values of an open JSON object (tools/common/replies.md).
+    void describe(Nanos now, JsonWriter& j) const;
+    void describe(const Job& job, Nanos now, JsonWriter& j) const;
+    void describe(const Node& node, Nanos now, JsonWriter& j) const;
 
     // To look at.
     const std::map<JobId, Job>& jobs() const { return jobs_; }
@@ -355,6 +378,15 @@ class Market {
     std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
     std::string audit_users() const;
 
+    // market_trace.cpp
+    void heard(Input input, const JobId& id = {}, const NodeName& node = {}, const std::string& why = {}) const {
+        if (tracer_.on()) tell_input(to_string(input), id, node, why);
+    }
+    void tell_input(std::string step, const JobId& id, const NodeName& node, const std::string& why) const;
+    void tell_report(const NodeName& node, const ToMarket& message) const;
+    void tell_state(const Job& job);
+    void tell_outputs(const Outputs& out, size_t stored, size_t sent);
+
     // market_quote.cpp
     void sample_prices(Nanos now);
     Quote try_out(const QuoteRequest& q, Money bid, Nanos now) const;
@@ -382,6 +414,7 @@ class Market {
     std::string why_not_at(const Job& job, const NodeName& node) const;
     Status machine_takes(const Job& job, const Node& node) const;
     std::vector<ProviderKey> barred(const Job& job) const;
+    void solve_now(Nanos now, Outputs& out);
     void sync_jobs();
     void sync_nodes();
     void take_changes(std::span<const Change> changes);
@@ -416,6 +449,7 @@ class Market {
     Result<Job*> operated(const JobId& id, uint32_t uid);
     Result<const Node*> destination(const Job& job, const NodeName& name) const;
 
+    Tracer tracer_;
     MarketOptions options_;
     Solver solver_;
     std::map<uint32_t, User> users_;

@@ -41,6 +41,7 @@ Result<const Node*> Market::destination(const Job& job, const NodeName& name) co
 }
 
 Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
+    heard(Input::cancel, id);
     Job* job = mutable_job(id);
     if (!job) return fail("no such job: " + id.text());
     if (uid != root_uid && uid != job->record.report.uid) return fail("job " + id.text() + " belongs to another user");
@@ -56,6 +57,7 @@ Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
 }
 
 Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hold, uint32_t uid) {
+    heard(Input::move, id, name);
     TRY_ASSIGN(Job* const job, operated(id, uid));
     TRY(destination(*job, name));
     if (job->bars.contains(name)) job->bars.erase(name);  // the operator knows better
@@ -75,6 +77,7 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
 }
 
 Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
+    heard(Input::freeze, id);
     TRY_ASSIGN(Job* const job, operated(id, uid));
     job->stuck.active = false;
     job->via.clear();
@@ -88,11 +91,12 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     job->displaced = false;
     unsaved_.insert(*job);
     touch(*job);
-    if (still) return "job " + id.text() + " is " + phase_name(phase) + (hold ? " and is held" : " already");
+    if (still) return "job " + id.text() + " is " + to_string(phase) + (hold ? " and is held" : " already");
     return "job " + id.text() + " is being frozen" + (hold ? " and held" : "");
 }
 
 Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hold, uint32_t uid) {
+    heard(Input::thaw, id, name);
     if (!name.empty()) {
         auto moved = move(id, name, hold, uid);
         if (moved) mutable_job(id)->comment = "thawed by the operator";
@@ -112,6 +116,7 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
 }
 
 Result<std::string> Market::release(const JobId& id, uint32_t uid) {
+    heard(Input::release, id);
     TRY_ASSIGN(Job* const job, operated(id, uid));
     if (job->record.hold == Hold::none) return fail("job " + id.text() + " is not held");
     job->record.hold = Hold::none;
@@ -149,6 +154,7 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
 }
 
 Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
+    heard(Input::write_off, {}, name);
     if (uid != root_uid) return fail("only root may say that a node is lost");
     const auto it = nodes_.find(name);
     if (it == nodes_.end()) return fail("no such node: " + name);

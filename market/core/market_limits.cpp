@@ -44,6 +44,7 @@ void Market::load(UserRecord record) {
 
 Result<std::string> Market::set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
                                        Nanos now) {
+    heard(Input::set_limits, {}, {}, name);
     if (uid != root_uid) return fail("only root may set what a user may have at most");
     begin_day(now);
     User& user = user_of(of);

@@ -362,6 +362,12 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
 // ---------------------------------------------------------------------------------------------- the whole step
 
 void Market::solve(Nanos now, Outputs& out) {
+    const size_t stored = out.store.size(), sent = out.send.size();
+    solve_now(now, out);
+    if (tracer_.on()) tell_outputs(out, stored, sent);
+}
+
+void Market::solve_now(Nanos now, Outputs& out) {
     constexpr int rounds_max = 4;  // an order changes what the solver is to know; more is left for the next call
     begin_day(now);
     end_days(now);
@@ -433,6 +439,7 @@ Market::Problem Market::problem() const {
 
 // What changed since the question was put is left as it is: the answer knows nothing of it. The next one will.
 Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos now) {
+    heard(Input::adopt);
     constexpr int stale_max = 3;
     asking_ = false;
     const bool stale = std::exchange(ask_again_, false);
@@ -460,6 +467,7 @@ Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos no
 }
 
 void Market::use_own() {
+    heard(Input::use_own);
     asking_ = ask_again_ = false;
     own_once_ = true;
     dirty_ = true;

@@ -5,7 +5,7 @@
 
 namespace souk {
 
-const char* phase_name(JobPhase phase) {
+const char* to_string(JobPhase phase) {
     switch (phase) {
         case JobPhase::waiting: return "waiting";
         case JobPhase::starting: return "starting";
@@ -15,6 +15,16 @@ const char* phase_name(JobPhase phase) {
         case JobPhase::frozen: return "frozen";
         case JobPhase::thawing: return "thawing";
         case JobPhase::finished: return "finished";
+    }
+    MUST(false);
+}
+
+const char* to_string(Order::Kind kind) {
+    switch (kind) {
+        case Order::Kind::run: return "run";
+        case Order::Kind::suspend: return "suspend";
+        case Order::Kind::abort: return "abort";
+        case Order::Kind::give_up: return "give_up";
     }
     MUST(false);
 }

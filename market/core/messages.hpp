@@ -33,7 +33,7 @@ struct JobTerms {
 
 // Where a job stands, as its home node knows it.
 enum class JobPhase : uint8_t { waiting = 1, starting, running, moving, freezing, frozen, thawing, finished };
-const char* phase_name(JobPhase phase);
+const char* to_string(JobPhase phase);
 
 // The newest move of a job: what was expected of it, and what it was.
 struct LastMove {
@@ -117,6 +117,7 @@ struct Order {
     std::string reason;   // for people
     bool operator==(const Order&) const = default;
 };
+const char* to_string(Order::Kind kind);
 
 // Home to market: the order `seq` could not be carried out; the job is as its newest report says.
 struct OrderFailed {

@@ -26,10 +26,12 @@ struct ProviderKey {
 
 // waiting: never ran, nothing to move. running: at `place`. frozen: a checkpoint exists (at `place` if that is known).
 enum class JobState : uint8_t { waiting, running, frozen };
+const char* to_string(JobState state);
 
 // A decision that is not the solver's to take: an operator's, or that of a move that is under way.
 // free: none. stay: keeps its CPUs and memory at JobSpec::place whatever anybody bids. frozen: gets nothing.
 enum class Pin : uint8_t { free, stay, frozen };
+const char* to_string(Pin pin);
 
 inline constexpr int32_t speed_standard = 100;
 inline constexpr int32_t speed_max = 16'383;           // speeds are 1 to this
@@ -59,6 +61,7 @@ struct ProviderSpec {
 };
 
 enum class ChangeKind : uint8_t { start, move, freeze, thaw };
+const char* to_string(ChangeKind kind);
 
 // Why a change was made. The text comes from Solver::reason(), made only when somebody asks.
 enum class Cause : uint8_t {
@@ -73,6 +76,7 @@ enum class Cause : uint8_t {
     pinned,         // held frozen from outside
     adopted,        // decided by another solver (Solver::adopt)
 };
+const char* to_string(Cause cause);
 
 struct Change {
     JobKey job;

@@ -38,7 +38,7 @@ void write_account(JsonWriter& w, const Holder& holder, const std::string& name,
 
 void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
     const Receipt& r = e.receipt;
-    w.begin_object().field("receipt", r.seq).field("kind", r.kind == Receipt::Kind::use ? "use" : "opening");
+    w.begin_object().field("receipt", r.seq).field("kind", to_string(r.kind));
     w.field("job", r.job.home.empty() ? "" : r.job.text()).field("uid", r.uid).field("user", r.user);
     w.field("node", r.node).field("from_unix_s", r.from.seconds()).field("to_unix_s", r.to.seconds());
     w.field("run_s", r.run.seconds()).field("cpu_s", r.cpu.seconds()).field("price", r.price).field("cpus", r.cpus);

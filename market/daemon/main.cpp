@@ -21,7 +21,7 @@ Status serve(Log& log, const MarketConfig& config, const std::string& file) {
     }));
     log.info("ready", {{"agents", config.listen}, {"port", static_cast<int>(daemon->port())}, {"socket", config.socket},
                        {"state", config.state}, {"configuration", file}});
-    if (const Status told = notify_ready("ready"); !told) log.warning("sd_notify", {{"why", told.error()}});
+    if (const Status told = notify_ready("ready"); !told) log.warning("sd_notify", {{"WHY", told.error()}});
     TRY(loop.run());
     (void)notify_stopping();
     signals.watch.close();
@@ -50,7 +50,7 @@ int run(int argc, char** argv) {
         if (!lacking.empty()) std::fprintf(stderr, "marketd: %s\n", lacking.c_str());
         return 0;
     }
-    if (!lacking.empty()) log.warning("not all agents can connect", {{"why", lacking}});
+    if (!lacking.empty()) log.warning("not all agents can connect", {{"WHY", lacking}});
     if (const Status served = serve(log, *config, arguments.config.empty() ? "none: there is no " + usual_config("marketd") : arguments.config); !served) {
         std::fprintf(stderr, "marketd: %s\n", served.error().message.c_str());
         return 1;

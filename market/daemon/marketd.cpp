@@ -84,6 +84,7 @@ Status Marketd::load() {
     TRY_ASSIGN(book_, ReceiptBook::open(db_));
     TRY_ASSIGN(finished_, FinishedJobs::open(db_));
     market_.set_calendar(calendar());
+    market_.tell_to(trace_.listener());
     market_.started(Loop::now());
     if (db_.log_missing()) warn(StateDb::log_missing_text(db_.path()));
     if (jobs + nodes > 0) log_.info("records read", {{"jobs", jobs}, {"nodes", nodes}});
@@ -101,7 +102,7 @@ Status Marketd::listen() {
         TRY(make_directory(config_.socket.substr(0, slash)));
     TRY_ASSIGN(Fd unix_socket, listen_stream(for_tools, 1024, 0666, listen_patience));
     const auto trouble = [this](const Error& e) {
-        log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections", {{"why", e}});
+        log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections", {{"WHY", e}});
     };
     const auto agent = [this](Fd fd) { accept(std::move(fd), false); };
     const auto tool = [this](Fd fd) { accept(std::move(fd), true); };
@@ -114,7 +115,7 @@ Status Marketd::listen() {
 
 void Marketd::accept(Fd socket, bool local) {
     const auto refused = [this](const char* key, std::string_view what, const std::string& why) {
-        log_.limited(key, Loop::now(), Level::warning, what, {{"why", why}});
+        log_.limited(key, Loop::now(), Level::warning, what, {{"WHY", why}});
     };
     Connection c;
     c.local = local;
@@ -198,14 +199,16 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
     TRY(market_.agent_connected(hello.node, address, Loop::now()));
     c.kind = Kind::agent;
     c.node = hello.node;
+    c.answers = hello.answers;
     agents_[c.node] = number;
-    log_.info("agent connected", {{"node", c.node}, {"address", address}});
+    log_.info("agent connected", {{"NODE", c.node}, {"address", address}});
     wake();
     return {};
 }
 
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
     if (f.type == wire::FrameType::ctl_request) return question(number, c, f);
+    if (f.type == wire::FrameType::ctl_reply) return home_answers(c.node, f);
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
     if (const auto* job = std::get_if<JobReport>(&message)) TRY(recall(job->id));
     TRY(market_.report(c.node, message, Loop::now()));
@@ -228,7 +231,7 @@ void Marketd::trim_finished() {
     const bool by_age = config_.finished_age > Nanos{};
     const Nanos since = by_age ? Loop::now() + calendar() - config_.finished_age : Nanos{};
     const Result<bool> more = finished_->trim(config_.finished_max, since, rows_max);
-    if (!more) log_.limited("trim", Loop::now(), Level::error, "cannot erase old finished jobs", {{"why", more.error()}});
+    if (!more) log_.limited("trim", Loop::now(), Level::error, "cannot erase old finished jobs", {{"WHY", more.error()}});
     const bool go_on = more && *more;
     if (go_on || by_age)
         trim_timer_ = loop_.after(go_on ? soon : later, [this] {
@@ -254,6 +257,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         if (const Status taken = await_order(number, request); !taken) {
             replies_.push_back({number, {request.request, false, taken.error().message, {}, {}}});
         }
+        wake();
+        return {};
+    }
+    if (request.verb == "story") {
+        if (const Status asked = ask_home(number, request); !asked) replies_.push_back({number, {request.request, false, asked.error().message, {}, {}}});
         wake();
         return {};
     }
@@ -286,13 +294,14 @@ void Marketd::closed(uint64_t number, const Error& error) {
     connections_.erase(it);
     if (c.kind == Kind::agent) {
         agents_.erase(c.node);
-        log_.info("agent lost", {{"node", c.node}, {"why", error}});
+        relays_lost(c.node);
+        log_.info("agent lost", {{"NODE", c.node}, {"WHY", error}});
         market_.agent_lost(c.node, Loop::now());
         return wake();
     }
     if (c.kind == Kind::tool && error.code == 0) return;  // it has its answer
     log_.limited(c.local ? "local" : "tcp", Loop::now(), Level::warning, "connection closed",
-                 {{"from", c.local ? "uid " + std::to_string(c.uid) : c.host}, {"why", error}});
+                 {{"from", c.local ? "uid " + std::to_string(c.uid) : c.host}, {"WHY", error}});
 }
 
 // Ends a connection from this side, with a line for the other.
@@ -353,7 +362,7 @@ void Marketd::step() {
 void Marketd::flush() {
     if (const Status committed = db_.commit(); !committed) {
         log_.limited("disk", Loop::now(), Level::error, "nothing is decided until the records can be written",
-                     {{"why", committed.error()}});
+                     {{"WHY", committed.error()}});
         disk_trouble_ = true;
         retry_ = loop_.after(commit_pause, [this] { flush(); });
         return;
@@ -363,8 +372,6 @@ void Marketd::flush() {
     for (const market::Send& s : std::exchange(held_, {})) {
         const auto agent = agents_.find(s.node);
         if (agent == agents_.end()) continue;
-        if (const auto* order = std::get_if<Order>(&s.message))
-            log_.debug("order", {{"job", order->id.text()}, {"to", order->node}, {"why", order->reason}});
         const uint64_t number = agent->second;
         const Status sent =
             connections_.at(number).channel->send(wire::type_of(s.message), wire::pack(s.message));
@@ -381,7 +388,7 @@ void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> al
                                 : Status(tl::unexpected(std::move(allocation).error()));
     if (!adopted) {
         log_.limited("solver", Loop::now(), Level::warning,
-                     "the solver program is no help; the market decides by itself", {{"why", adopted.error()}});
+                     "the solver program is no help; the market decides by itself", {{"WHY", adopted.error()}});
         market_.use_own();
     }
     wake();
@@ -403,6 +410,7 @@ void Marketd::drain() {
     trim_timer_.cancel();
     backup_.reset();
     wait_timer_.cancel();
+    relays_.clear();
     program_.reset();
     for (auto& [number, c] : connections_) c.channel->finish();
     connections_.clear();

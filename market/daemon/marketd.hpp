@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "kernel/sys/log.hpp"
+#include "kernel/sys/log_trace.hpp"
 #include "kernel/sys/loop.hpp"
 #include "kernel/sys/statecopy.hpp"
 #include "kernel/sys/statedb.hpp"
@@ -55,6 +56,7 @@ class Marketd {
         UserShare::Place place;  // local: among the connections of that user
         std::string host;   // TCP: where it comes from
         NodeName node;      // agent
+        bool answers = false;  // agent: it can be asked
     };
     struct Reply {
         uint64_t connection;
@@ -88,6 +90,11 @@ class Marketd {
     Result<bool> walk_finished();
     Status await_order(uint64_t connection, const wire::CtlRequest& request);
     void answer_waiters();
+    // marketd_relay.cpp
+    Status ask_home(uint64_t connection, const wire::CtlRequest& request);
+    Status home_answers(const NodeName& node, const wire::Frame& frame);
+    void end_relay(uint64_t number, wire::CtlReply reply);
+    void relays_lost(const NodeName& node);
     void begin_backup(uint64_t connection, const Connection& c, const wire::CtlRequest& request);
     void copy_on();
     void end_backup(Result<std::string> json);
@@ -102,6 +109,7 @@ class Marketd {
     StateDb db_;
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
+    LogTrace trace_{log_};
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
     UserShare tools_share_;
@@ -129,6 +137,13 @@ class Marketd {
         Nanos limit;
     };
     std::vector<Waiter> waiters_;
+    struct Relay {  // a question that a home node is to answer
+        uint64_t connection = 0, request = 0;
+        NodeName node;
+        Timer limit;
+    };
+    std::map<uint64_t, Relay> relays_;
+    uint64_t next_relay_ = 1;
     struct Backup {  // under way
         std::string file;
         StateCopy copy;

@@ -39,7 +39,7 @@ const char* status_of(const Job& job) {
         case JobPhase::running: return "run";
         case JobPhase::frozen: return "suspend";
         case JobPhase::finished: return "finish";
-        default: return phase_name(job.phase());
+        default: return to_string(job.phase());
     }
 }
 
@@ -54,8 +54,8 @@ std::string hold_of(const Job& job) {
     switch (job.record.hold) {
         case Hold::none: return "";
         case Hold::at_node: return job.record.hold_node;
-        case Hold::frozen: return "frozen";
-        case Hold::stay: return "stay";
+        case Hold::frozen:
+        case Hold::stay: return to_string(job.record.hold);
     }
     return "";
 }
@@ -188,6 +188,41 @@ Result<std::string> list_providers(const Context& c) {
                 [&](JsonWriter& w, const auto& entry) { write_provider(w, entry.first, entry.second, c); });
 }
 
+// The market as a whole, then its nodes and its jobs, finished ones left out.
+Result<std::string> dump(const Context& c) {
+    if (c.uid != 0) return fail("only root may see all that the market holds");
+    JsonWriter w;
+    w.begin_array();
+    const auto add = [&](const char* kind, const auto&... what) {
+        w.begin_object().field("kind", kind);
+        c.market.describe(what..., c.now, w);
+        w.end_object();
+    };
+    const std::string_view after = c.after;
+    if (after.empty()) add("market");
+    auto node = c.market.nodes().begin();
+    if (after.starts_with("n ")) node = c.market.nodes().upper_bound(std::string(after.substr(2)));
+    for (; !after.starts_with("j ") && node != c.market.nodes().end(); ++node) {
+        add("node", node->second);
+        if (w.bytes() < wire::json_part_bytes) continue;
+        c.next = "n " + node->first;
+        return w.end_array().take();
+    }
+    auto job = c.market.jobs().begin();
+    if (after.starts_with("j ")) {
+        TRY_ASSIGN(const JobId last, parse_job_id(after.substr(2)));
+        job = c.market.jobs().upper_bound(last);
+    }
+    for (; job != c.market.jobs().end(); ++job) {
+        if (job->second.phase() == JobPhase::finished) continue;
+        add("job", job->second);
+        if (w.bytes() < wire::json_part_bytes) continue;
+        c.next = "j " + job->first.text();
+        break;
+    }
+    return w.end_array().take();
+}
+
 Result<JobId> job_argument(const Context& c) { return parse_job_id(c.args[0]); }
 
 Result<JobId> live_job(const Context& c) {
@@ -279,6 +314,7 @@ struct Verb {
 const std::map<std::string, Verb, std::less<>>& verbs() {
     static const std::map<std::string, Verb, std::less<>> all = {
         {"status", {0, status}}, {"list-jobs", {any_args, list_jobs}}, {"list-providers", {0, list_providers}},
+        {"dump", {0, dump}},
         {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
         {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
         {"account", {1, account}}, {"receipts", {any_args, receipts}},

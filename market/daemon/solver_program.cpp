@@ -150,7 +150,7 @@ void SolverProgram::failed(const std::string& why) {
     pause_ = std::clamp(Nanos{pause_.ns * 2}, pause_min, pause_max);
     start_again_ = Loop::now() + pause_;
     if (answering_) deliver(fail(argv_[0] + ": " + why));
-    else log_.limited("program", Loop::now(), Level::warning, "solver program", {{"program", argv_[0]}, {"why", why}});
+    else log_.limited("program", Loop::now(), Level::warning, "solver program", {{"program", argv_[0]}, {"WHY", why}});
 }
 
 void SolverProgram::deliver(Result<Allocation> allocation) {

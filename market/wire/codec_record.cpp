@@ -51,6 +51,47 @@ Splice take_splice(const Pb__Splice& m, Check& c) {
             c.count("splice", m.input_shift), c.count("splice", m.at), std::string(m.text)};
 }
 
+Pb__StoryStep* fill_step(const StoryStep& v, Arena& a) {
+    auto* m = make(a, pb__story_step__init);
+    m->what = static_cast<uint32_t>(v.what);
+    m->at = v.at.ns;
+    m->node = fill_string(v.node, a);
+    m->from = fill_string(v.from, a);
+    m->price = v.price.micro;
+    m->form = static_cast<uint32_t>(v.form);
+    m->bytes = v.bytes;
+    m->ahead_bytes = v.ahead_bytes;
+    m->pause = v.pause.ns + 1;
+    m->sent = v.sent.ns + 1;
+    m->held = v.held.ns + 1;
+    m->released = v.released.ns + 1;
+    m->total = v.total.ns + 1;
+    m->why = fill_line(v.why, a, Story::why_max);
+    m->count = v.count;
+    return m;
+}
+
+StoryStep take_step(const Pb__StoryStep& m, Check& c) {
+    const auto span = [&](const char* field, int64_t ns) { return Nanos{c.span(field, ns).ns - 1}; };
+    StoryStep v;
+    v.what = c.one_of("story", m.what, StoryStep::What::submitted, StoryStep::What::finished);
+    v.at = c.time("story at", m.at);
+    v.node = c.node_or_none("story node", m.node);
+    v.from = c.node_or_none("story from", m.from);
+    v.price = c.price("story price", m.price);
+    v.form = c.one_of("story form", m.form, MoveForm::stop_and_copy, MoveForm::post_copy);
+    v.bytes = c.count("story bytes", m.bytes);
+    v.ahead_bytes = c.count("story ahead_bytes", m.ahead_bytes);
+    v.pause = span("story pause", m.pause);
+    v.sent = span("story sent", m.sent);
+    v.held = span("story held", m.held);
+    v.released = span("story released", m.released);
+    v.total = span("story total", m.total);
+    v.why = clean(m.why, Story::why_max);
+    v.count = m.count;
+    return v;
+}
+
 void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.id = fill_id(v.id, a);
     m.spec = fill_spec(v.spec, a);
@@ -99,6 +140,10 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.day_limit = v.day_limit.micro;
     m.day_cost = v.day_cost.micro;
     m.day_warn = v.day_warn.micro;
+    m.n_story = v.story.steps.size();
+    m.story = a.array<Pb__StoryStep*>(m.n_story);
+    for (size_t i = 0; i < m.n_story; ++i) m.story[i] = fill_step(v.story.steps[i], a);
+    m.story_left_out = v.story.left_out;
 }
 
 HomeJob take(const Pb__HomeJob& m, Check& c) {
@@ -147,6 +192,8 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.day_limit = c.amount("day_limit", m.day_limit);
     v.day_cost = c.amount("day_cost", m.day_cost);
     v.day_warn = c.amount("day_warn", m.day_warn);
+    for (size_t i = 0; i < m.n_story; ++i) v.story.steps.push_back(take_step(*m.story[i], c));
+    v.story.left_out = m.story_left_out;
     return v;
 }
 

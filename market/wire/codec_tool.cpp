@@ -12,6 +12,7 @@ void fill(const Hello& v, Pb__Hello& m, Arena& a) {
     m.role = static_cast<uint32_t>(v.role);
     m.node = fill_string(v.node, a);
     m.address = fill_string(v.address, a);
+    m.answers = v.answers;
 }
 
 // The version is the receiver's to judge: it answers an error that names both.
@@ -22,6 +23,7 @@ Hello take(const Pb__Hello& m, Check& c) {
     v.role = c.one_of("role", m.role, Role::agent, Role::image);
     v.node = v.role == Role::tool ? c.node_or_none("node", m.node) : c.node("node", m.node);
     v.address = c.address("address", m.address);
+    v.answers = m.answers;
     if (v.role == Role::agent && v.address.empty()) c.bad("address", "missing");
     return v;
 }

@@ -23,6 +23,7 @@ struct Hello {
     Role role = Role::tool;
     NodeName node;        // agent, image: who it is
     std::string address;  // agent: where its own agentd listens, host:port
+    bool answers = false; // agent: the market may ask it (ctl_request); versions before that end the connection
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {

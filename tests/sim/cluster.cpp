@@ -383,7 +383,7 @@ std::string Cluster::what_is_left() {
         if (!n.up) continue;
         for (const auto& [seq, job] : n.home->jobs()) {
             if (job.phase != JobPhase::finished)
-                left += "job " + job.id.text() + " is still " + phase_name(job.phase) + " at " + job.at.node +
+                left += "job " + job.id.text() + " is still " + to_string(job.phase) + " at " + job.at.node +
                         " epoch " + std::to_string(job.epoch.n) + " step " +
                         std::to_string(static_cast<int>(job.step)) + "; ";
             else if (!job.settled) left += "job " + job.id.text() + " is not settled; ";
@@ -391,7 +391,7 @@ std::string Cluster::what_is_left() {
                 if (!node(r.peer.node).for_good) left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) + " on " + r.peer.node + "; ";
         }
         for (const auto& [key, job] : n.guest->all())
-            left += name + " keeps " + key.text() + " " + guest_state_name(job.job.state) + "; ";
+            left += name + " keeps " + key.text() + " " + to_string(job.job.state) + "; ";
         for (const auto& [key, job] : n.guest_disk.durable)
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
         const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;  // with remnants on what is gone

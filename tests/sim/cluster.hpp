@@ -155,8 +155,16 @@ class Cluster {
             while (!waiting.empty()) settle(waiting.begin()->first);
         }
     };
+    // The steps of a node's machines, in the story of the run.
+    struct NodeTrace final : TraceListener {
+        Cluster& cluster;
+        const NodeName node;
+        NodeTrace(Cluster& c, NodeName name) : cluster(c), node(std::move(name)) {}
+        void tell(const TraceLine& line) override { cluster.say(node, " ", souk::text(line)); }
+    };
     struct Node {
         NodeName name;
+        std::unique_ptr<NodeTrace> trace;
         bool up = false;
         uint64_t life = 0;
         std::unique_ptr<Home> home;

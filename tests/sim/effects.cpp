@@ -8,16 +8,6 @@ namespace souk::sim {
 
 using What = guest::Do::What;
 
-namespace {
-const char* what_name(What w) {
-    static const char* const names[] = {
-        "create_capsule", "start_job", "ready_criu",    "send_ahead",     "dump_for_move", "dump_to_disk", "ship",
-        "finish_dump",    "undo_dump", "restore",       "restore_local",  "finish_restore", "kill_capsule", "remove", "signal",
-        "make_place", "dump_to_keep", "go_on", "send_checkpoint", "drop_checkpoint", "keep_lease", "stand"};
-    return names[static_cast<size_t>(w)];
-}
-}  // namespace
-
 // A later stage of an effect of this life of the daemon, unless it was called off.
 void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay, Call call) {
     after(delay, [this, name, key, token, life = node(name).life, call = std::move(call)] {
@@ -36,7 +26,6 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     const NodeName name = n.name;
     const GuestKey key = d.key;
     const World::At at{name, key};
-    say("  ", name, " does ", what_name(d.what), " ", key);
     uint64_t& token = n.work[key];
     const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump || d.what == What::remove ||
                              d.what == What::undo_dump || d.what == What::go_on || d.what == What::drop_checkpoint;

@@ -131,7 +131,7 @@ char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool fi
         return at == source ? 'S' : 'D';
     }
     if (job()->phase != JobPhase::frozen || at != source) {
-        failure = "it is " + std::string(phase_name(job()->phase)) + " at " + at;
+        failure = "it is " + std::string(to_string(job()->phase)) + " at " + at;
         return '?';
     }
     criu_dies_on_.clear();

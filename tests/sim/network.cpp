@@ -7,11 +7,6 @@
 namespace souk::sim {
 
 namespace {
-const char* verb_name(GuestVerb v) {
-    static const char* const names[] = {"?", "query", "start", "prepare", "prepare_dump", "ship", "freeze", "commit",
-                                        "resume", "release", "restore_here", "drop", "kill", "signal", "keep", "checkpoint"};
-    return names[static_cast<size_t>(v)];
-}
 constexpr size_t queue_max = 256;
 }  // namespace
 
@@ -40,7 +35,7 @@ void Cluster::to_guest(Node& home, const Peer& peer, const GuestCommand& c) {
 void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message) {
     const auto* command = std::get_if<GuestCommand>(&message);
     const GuestCommand c = command ? *command : GuestCommand{};
-    const char* const name = command ? verb_name(c.verb) : "beat";
+    const char* const name = command ? to_string(c.verb) : "beat";
     Link& l = link(home, guest);
     const uint64_t gen = l.home_gen;
     const Nanos slow = command ? ms(100, 3000) : ms(100, 10'000);  // of an answer, which is older the longer it takes
@@ -53,8 +48,7 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
         const bool lost = !g.up || on.guest_gen != gen || (on.gen == gen && cut);
         if (lost && !(mutation_ == Mutation::read_old_connection && g.up))
             return say("  lost: ", h, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
-        const auto arrive = [this, h, guest, message, c, name] {
-            say("  at ", guest, ": ", name, " ", GuestKey{c.id, c.epoch});
+        const auto arrive = [this, h, guest, message, c] {
             Node& there = node(guest);
             guest_step(there, [&](Guest& m, guest::Outputs& out) {
                 const auto* beat = std::get_if<Beat>(&message);
@@ -81,8 +75,6 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
         const bool cut = on.broken && now_ > on.cut_home;
         if (!h.up || on.home_gen != gen || (on.gen == gen && cut)) return say("  lost: ", g, " -> ", home, " an event");
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
-            say(g, " -> ", home, " ", GuestKey{e->id, e->epoch}, " is ", guest_state_name(e->state),
-                e->why.empty() ? "" : ": ", e->why);
             GuestEvent heard = *e;
             const HomeJob* job = h.home->find(e->id);
             if (mutation_ == Mutation::any_source_is_firm && job) heard.held_for = job->to_epoch;
@@ -91,7 +83,6 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
             home_step(h, [&](Home& m, home::Outputs& out) { m.beat(g, *beat, now_, out); });
         } else {
             const Expel& x = std::get<Expel>(message);
-            say(g, " -> ", home, " expels ", GuestKey{x.id, x.epoch});
             home_step(h, [&](Home& m, home::Outputs& out) { m.expel(g, x, now_, out); });
         }
     });
@@ -156,7 +147,7 @@ void Cluster::connect(const NodeName& home, const NodeName& guest) {
         const std::deque<GuestCommand> queue = std::exchange(on.queue, {});
         for (const GuestCommand& c : queue) {
             if (!h.up || h.life != life) return;
-            say(home, " cannot reach ", guest, ": ", verb_name(c.verb), " ", GuestKey{c.id, c.epoch});
+            say(home, " cannot reach ", guest, ": ", to_string(c.verb), " ", GuestKey{c.id, c.epoch});
             home_step(h, [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
         }
         if (!h.up || h.life != life) return;

@@ -26,6 +26,12 @@ void Cluster::boot(Node& n) {
     auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, ProviderRecord{}, n.provider_disk);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
+    if (tracing_) {
+        n.trace = std::make_unique<NodeTrace>(*this, n.name);
+        n.home->tell_to(n.trace.get());
+        n.guest->tell_to(n.trace.get());
+        n.provider->tell_to(n.trace.get());
+    }
     for (auto& [at, c] : world_.capsules)
         if (at.first == n.name) c.unwatched = false;
     std::vector<World::At> leftovers;

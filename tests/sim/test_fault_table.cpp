@@ -49,7 +49,7 @@ void check_row(const Row& row, MoveForm form, bool firm) {
     for (uint8_t v = 0; v < static_cast<uint8_t>(Victim::count_); ++v) {
         const Victim victim{v};
         const char* const may_come = row.by_victim[v];
-        const std::string cell = std::string(move_form_name(form)) + (firm ? ", " : ", not firm, ") + moment_name(row.moment) +
+        const std::string cell = std::string(to_string(form)) + (firm ? ", " : ", not firm, ") + moment_name(row.moment) +
                                  ", " + victim_name(victim);
         std::map<char, uint64_t> came;
         for (uint64_t seed = 1; seed <= seeds; ++seed) {

@@ -34,8 +34,23 @@ def test_a_seed_that_fails_is_shown_with_few_of_its_faults_and_always_the_same()
     assert first.splitlines()[:-1] == second.splitlines()[:-1]  # the last line has the time
 
 
+def test_one_seed_is_told_step_by_step():
+    told = clustersim("--seed", "7", "--trace")
+    assert told.returncode == 0, told.stdout[-2000:]
+    *lines, last = told.stdout.splitlines()
+    assert last == "seed 7: all is well"
+    story = [line for line in lines if "JOB=n1.1" in line]
+    # The same words at both ends, in order: what a home orders comes in at a guest, and goes on as an effect there.
+    steps = iter(story)
+    for step in "home input submit", "home output command.start", "guest input command.start", "guest output do.create_capsule", "guest output event.running", "home input event.running":
+        assert any(step in line for line in steps), f"no {step} in its place"
+    assert re.search(r" us n\d home state \S+ JOB=n1\.1 EPOCH=\d+ NODE=n\d", told.stdout)
+    assert clustersim("--seed", "7").stdout.startswith("1 seeds, 0 failed; ")
+    assert told.stdout == clustersim("--seed", "7", "--trace").stdout
+
+
 def test_wrong_usage_is_said_in_a_line():
-    for arguments in ["--seeds", "0"], ["--bug", "none_such"], ["--nodes", "1"], ["--fly"]:
+    for arguments in ["--trace"], ["--seed", "1", "--seeds", "2"], ["--seeds", "0"], ["--bug", "none_such"], ["--nodes", "1"], ["--fly"]:
         done = clustersim(*arguments)
         assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
         assert done.stderr.startswith("clustersim: ")

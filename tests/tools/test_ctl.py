@@ -37,7 +37,10 @@ def answer(agentd, process, reply=None, error=None, parts=None):
 
 @pytest.mark.parametrize("tool_name, args, words", [
     ("pvdctl", [], "a verb is missing"), ("pvdctl", ["stats"], "'stats' is not a verb"),
-    ("pvdctl", ["status", "now"], "unexpected argument 'now'"), ("pvdctl", ["market"], "on or off is wanted"),
+    ("pvdctl", ["status", "now"], "unexpected argument 'now'"), ("pvdctl", ["guests", "n1"], "'n1' is not a job id"),
+    ("pvdctl", ["guests", "n1.1", "x"], "unexpected argument 'x'"), ("marketctl", ["lj", "--story"], "--story is for job"),
+    ("marketctl", ["dump", "n1.1"], "unexpected argument 'n1.1'"), ("marketctl", ["job", "--story"], "a job's id is missing"),
+    ("pvdctl", ["market"], "on or off is wanted"),
     ("pvdctl", ["market", "maybe"], "on or off is wanted"), ("pvdctl", ["set", "price"], "a value are wanted"),
     ("pvdctl", ["set", "price", "3eur"], "set price: '3eur' is not an amount"),
     ("pvdctl", ["set", "memory", "0"], "set memory: '0' is not from 1M to"),
@@ -136,6 +139,64 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
     assert out == ("" if args[1] != "show" else
                    "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held\n"
                    "me      7          -    1.5     2    1     -       1     3\n")
+
+
+GUEST = {"kind": "guest", "job": "n1.7", "epoch": 2, "state": "dumping", "want": "ship", "criu": "ready", "dump": "held",
+         "flags": ["shipping", "firm"], "ship_to": "n3.3", "lease_left_s": 42.5, "memory_mb": 64, "cpus": 1, "why": ""}
+HELD = {"kind": "job", "job": "n1.7", "phase": "moving", "step": "transfer", "at": "n2.2", "to": "n3.3", "from_frozen": False,
+        "last_epoch": 3, "order_seq": 5, "flags": ["leased"], "remnants": ["n1.1"], "limit_s": 850, "comment": "a better bid"}
+
+
+def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
+    process = start("pvdctl", "guests")
+    assert answer(agentd, process, parts={"": ([GUEST], "gn1.7.2"), "gn1.7.2": ([HELD], "")}) == ["guests"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "Guest   State    Wanted, done     To    MB  Lease  Notes\n"
+        "n1.7.2  dumping  ship ready held  n3.3  64  42.5s  shipping, firm\n\n"
+        "Home of  Phase            At    To     Limit  Remnants  Notes\n"
+        "n1.7     moving transfer  n2.2  n3.3  14m10s  n1.1      leased a better bid\n")
+    process = start("pvdctl", "guests", "n1.7")
+    assert answer(agentd, process, [GUEST, HELD]) == ["guests", "n1.7"]
+    told = process.communicate(timeout=LIMIT)[0].decode()
+    assert "state:         dumping\n" in told and "flags:         shipping, firm\n" in told and "remnants:     n1.1" in told
+    for args, said in ([], "no guest is here, and no job has its home here\n"), (["n1.7"], "this node holds nothing of that job\n"):
+        process = start("pvdctl", "guests", *args)
+        answer(agentd, process, [])
+        assert process.communicate(timeout=LIMIT)[0].decode() == said and process.returncode == 0
+
+
+def test_marketctl_dump_shows_what_the_market_holds(start, agentd):
+    process = start("marketctl", "dump")
+    assert answer(agentd, process, [
+        {"kind": "market", "jobs": 1, "settling": False},
+        {"kind": "node", "node": "n1", "state": "busy", "used_cpus": 1, "cpus": 2, "used_mb": 64, "memory_mb": 1000, "room_mb": 900, "jobs": ["n1.7"]},
+        {"kind": "job", "job": "n1.7", "phase": "running", "where": "n1", "claims": ["n1", "n2"], "bid": 50, "flags": ["reported"],
+         "order": {"kind": "run", "node": "n2", "age_s": 1.5, "why": "faster"}, "comment": "goes to n2"}]) == ["dump"]
+    told = process.communicate(timeout=LIMIT)[0].decode()
+    assert "settling:  no" in told
+    assert "Node  State  CPUs       MB  Room  Jobs\nn1    busy    1/2  64/1000   900  n1.7\n" in told
+    assert "n1.7  running  n1     run n2 1.5s  n1, n2  -      50  reported  goes to n2\n" in told
+
+
+def test_a_story_is_told_in_lines(start, agentd):
+    steps = [{"at_unix_s": 1700000000.25, "step": "submitted", "price": 50}, {"at_unix_s": 1700000001.5, "step": "priced", "node": "n2", "price": 0.25, "count": 3},
+             {"at_unix_s": 1700000002, "step": "started", "node": "n2"},
+             {"at_unix_s": 1700000003.999, "step": "moved", "node": "n3", "from": "n2", "bytes": 1_200_000, "form": "pre-copy", "ahead_bytes": 45_000_000,
+              "pause_ms": 12, "sent_ms": 5, "restored_ms": 4, "decided_ms": 1, "running_ms": 2, "total_ms": 112},
+             {"at_unix_s": 1700000005, "step": "frozen", "node": "n3", "bytes": 999}, {"at_unix_s": 1700000006, "step": "finished", "node": "n3", "why": "cancelled"}]
+    process = start("marketctl", "job", "n1.7", "--story", env={**os.environ, "TZ": "UTC"})
+    assert answer(agentd, process, {"id": "n1.7", "left_out": 0, "steps": steps}) == ["story", "n1.7"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "2023-11-14 22:13:20.250  submitted, at most 50 per CPU-hour\n"
+        "2023-11-14 22:13:21.500  priced on n2 at 0.25 per CPU-hour (the last of 3)\n"
+        "2023-11-14 22:13:22.000  started on n2\n"
+        "2023-11-14 22:13:23.999  moved from n2 to n3: pre-copy, 45.0 MB ahead, 1.2 MB while it stood, pause 12.0 ms "
+        "(sent 5.0 ms, restored 4.0 ms, decided 1.0 ms, running 2.0 ms), 112.0 ms in all\n"
+        "2023-11-14 22:13:25.000  frozen on n3, 999 bytes\n"
+        "2023-11-14 22:13:26.000  finished on n3: cancelled\n")
+    process = start("marketctl", "job", "n1.7", "--story")
+    answer(agentd, process, {"id": "n1.7", "left_out": 12, "steps": [steps[2]] * 10})
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[8] == "... 12 steps are left out ..."
 
 
 def test_a_refusal_is_one_line_and_exit_1(start, agentd):

@@ -2,6 +2,7 @@
 """srun without a terminal, against a scripted agentd."""
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -43,6 +44,7 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, decode, read_until
     (["--quote", "-J", "n1.7", "-p", "3"], "--quote is for a new job"),
     (["--quote", "-d", "-p", "3", "true"], "--quote submits nothing"),
     (["--quote", "true"], "--max-price is missing"),
+    (["-d", "--log", "x", "-p", "3", "true"], "--log is for a job that srun stays attached to"),
     (["--runtime", "2h", "-p", "3", "true"], "--runtime is for --quote"),
     (["--quote", "--runtime", "2x", "-p", "3", "true"], "--runtime: '2x' is no time such as"),
 ])
@@ -397,6 +399,23 @@ def test_json_summaries(start, agentd, tmp_path):
     process = start("srun", "-p", "3", "--json=/nowhere/out.json", "true")
     assert process.communicate(timeout=LIMIT)[1] == b"srun: /nowhere/out.json: No such file or directory\n"
     assert process.returncode == 1
+
+
+def test_a_log_has_each_step_with_its_time(start, agentd, tmp_path):
+    (tmp_path / "log").write_text("of before\n")
+    process = start("srun", "-p", "3", "--log", tmp_path / "log", "true")
+    connection = agentd.accept()
+    connection.accept_job()
+    connection.send("notice", {1: COMMENT, 2: "a better\nbid"})
+    connection.send("notice", {1: FROZEN, 2: "frozen on n2"})
+    connection.exit(status=3 << 8)
+    assert process.communicate(timeout=LIMIT)[0] == b"" and process.returncode == 3
+    first, *lines = (tmp_path / "log").read_text().splitlines()
+    assert first == "of before" and all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} job n1\.7 ", line) for line in lines)
+    assert [line[24:] for line in lines] == ["job n1.7 submitted", "job n1.7 started on n2 at 24.5", "job n1.7 a better bid",
+                                             "job n1.7 frozen on n2", "job n1.7 finished, exit status 3"]
+    process = start("srun", "-p", "3", "--log", "/nowhere/log", "true")
+    assert process.communicate(timeout=LIMIT)[1] == b"srun: /nowhere/log: No such file or directory\n" and process.returncode == 1
 
 
 @pytest.mark.parametrize("args, printed", [(["-d"], b"n1.7\n"), (["-d", "--json"], b'{"id":"n1.7"}\n')])

@@ -66,29 +66,22 @@ struct Bench {
         return end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
     }
 
-    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and effects by number.
+    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and effects by name.
     std::string text() const {
         std::string s;
         for (const auto& o : out) {
             if (!s.empty()) s += ' ';
             if (const auto* p = std::get_if<guest::Persist>(&o))
-                s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + guest_state_name(p->job.state);
+                s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + to_string(p->job.state);
             if (std::holds_alternative<guest::Erase>(o)) s += 'E';
-            if (const auto* d = std::get_if<guest::Do>(&o)) s += effect_name(d->what) + (d->to_disk ? "/disk" : "");
+            if (const auto* d = std::get_if<guest::Do>(&o)) s += std::string(to_string(d->what)) + (d->to_disk ? "/disk" : "");
             if (const auto* t = std::get_if<guest::ToHome>(&o)) {
                 const auto* e = std::get_if<GuestEvent>(&t->message);
-                s += e ? std::string(">") + guest_state_name(e->state) + (e->why.empty() ? "" : "(" + e->why + ")")
+                s += e ? std::string(">") + to_string(e->state) + (e->why.empty() ? "" : "(" + e->why + ")")
                        : "X";
             }
         }
         return s;
-    }
-    static std::string effect_name(What w) {
-        static const char* const names[] = {"create", "start", "criu", "ahead", "dump-move", "dump-disk",
-                                            "ship",   "finish-dump", "undo",   "restore",   "restore-local",
-                                            "run",    "kill",        "remove", "signal",    "place",
-                                            "dump-keep", "go-on",    "send",   "drop-checkpoint", "lease", "stand"};
-        return names[static_cast<size_t>(w)];
     }
     GuestState state() const { return g.find(key) ? g.find(key)->state : GuestState::unknown; }
 };

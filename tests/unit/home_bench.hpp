@@ -123,16 +123,13 @@ struct Bench {
 
     // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
     std::string text() const {
-        static const char* const verbs[] = {"?",      "query",  "start",  "prepare", "prepare_dump", "ship",
-                                            "freeze", "commit", "resume", "release", "restore_here", "drop",
-                                            "kill",   "signal", "keep",   "checkpoint"};
         std::string s;
         const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
         for (const auto& o : out) {
             if (const auto* p = std::get_if<home::Persist>(&o)) add(p->when == Durable::now ? "P" : "p");
             if (std::holds_alternative<home::Erase>(o)) add("E");
             if (const auto* g = std::get_if<home::ToGuest>(&o))
-                add(std::string(verbs[static_cast<size_t>(g->command.verb)]) + " " + g->peer.node + "." +
+                add(std::string(to_string(g->command.verb)) + " " + g->peer.node + "." +
                     std::to_string(g->command.epoch.n));
             if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
                 if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);

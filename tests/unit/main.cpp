@@ -104,7 +104,9 @@ Registration::Registration(const char* name, std::initializer_list<const TTest*>
     Suite* suite = suite_create(name);
     TCase* tcase = tcase_create(name);
     tcase_set_timeout(tcase, seconds_max);
-    for (const TTest* test : tests) tcase_add_test(tcase, test);
+    const char* const only = std::getenv("SOUK_TEST");  // one test by its name
+    for (const TTest* test : tests)
+        if (!only || std::string_view(only) == test->name) tcase_add_test(tcase, test);
     suite_add_tcase(suite, tcase);
     suites().push_back(suite);
 }

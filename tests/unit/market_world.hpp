@@ -316,7 +316,7 @@ struct World {
 
     JobPhase phase(const JobId& id) const { return jobs.at(id).report.phase; }
     std::string where(const JobId& id) const {
-        return phase(id) == JobPhase::running ? jobs.at(id).report.where : phase_name(phase(id));
+        return phase(id) == JobPhase::running ? jobs.at(id).report.where : to_string(phase(id));
     }
     std::string comment(const JobId& id) const { return market->comment(*market->find(id)); }
     Money cost(const JobId& id) const { return market->cost(*market->find(id), now); }

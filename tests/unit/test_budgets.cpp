@@ -128,7 +128,7 @@ struct Town : Street {
             warned += f.warned.size();
             ends += static_cast<size_t>(f.used_up);
             if (!job || job->phase == JobPhase::finished) continue;
-            ck_assert_msg(job->phase == JobPhase::frozen, "%s is %s: %s", id.text().c_str(), phase_name(job->phase),
+            ck_assert_msg(job->phase == JobPhase::frozen, "%s is %s: %s", id.text().c_str(), to_string(job->phase),
                           job->comment.c_str());
             const std::string comment = market->comment(*market->find(id));
             ck_assert_msg(comment.find("is used up") != std::string::npos, "%s: %s", id.text().c_str(),
@@ -139,7 +139,7 @@ struct Town : Street {
             if (find(id)->phase == JobPhase::moving) run_for(s(15));  // it ran, and another's end made a better place free
             const JobPhase phase = find(id)->phase;
             ck_assert_msg(phase == JobPhase::running || phase == JobPhase::finished, "%s has more, and is %s",
-                          id.text().c_str(), phase_name(phase));
+                          id.text().c_str(), to_string(phase));
             ++woken;
             change_budget(id, {});
         }

@@ -10,29 +10,29 @@ START_TEST(a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_wh
     const auto dumped = [] {
         Bench b;
         b.running().command(GuestVerb::checkpoint);
-        ck_assert_text(b.text(), "criu");
-        ck_assert_text(b.criu_ready().text(), "dump-keep");
-        ck_assert_text(b.dump_held().text(), "go-on");
+        ck_assert_text(b.text(), "ready_criu");
+        ck_assert_text(b.criu_ready().text(), "dump_to_keep");
+        ck_assert_text(b.dump_held().text(), "go_on");
         return b;
     };
     Bench b = dumped();
-    ck_assert_text(b.undone().text(), "send >running");
-    ck_assert_text(b.end([](Guest& m, guest::Outputs& o) { m.checkpoint_sent(key, o); }).text(), "drop-checkpoint");
+    ck_assert_text(b.undone().text(), "send_checkpoint >running");
+    ck_assert_text(b.end([](Guest& m, guest::Outputs& o) { m.checkpoint_sent(key, o); }).text(), "drop_checkpoint");
     Bench failed = dumped();
     failed.undone().end([](Guest& m, guest::Outputs& o) { m.checkpoint_failed(key, "cut", o); });
-    ck_assert_text(failed.text(), "drop-checkpoint >running(cut)");
+    ck_assert_text(failed.text(), "drop_checkpoint >running(cut)");
     Bench frozen = dumped();
-    ck_assert_text(frozen.undone().command(GuestVerb::freeze).text(), "drop-checkpoint criu/disk");
+    ck_assert_text(frozen.undone().command(GuestVerb::freeze).text(), "drop_checkpoint ready_criu/disk");
     Bench at_once = dumped();
     ck_assert_text(at_once.command(GuestVerb::freeze).text(), "");
-    ck_assert_text(at_once.undone().text(), "drop-checkpoint criu/disk");
+    ck_assert_text(at_once.undone().text(), "drop_checkpoint ready_criu/disk");
 }
 END_TEST
 
 START_TEST(a_kept_checkpoint_is_a_frozen_job_that_never_ran_here) {
     Bench b;
     b.g.set_accepting(false, "off the market", b.out);
-    ck_assert_text(b.command(GuestVerb::keep).text(), "p:starting place");
+    ck_assert_text(b.command(GuestVerb::keep).text(), "p:starting make_place");
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
     ck_assert_text(b.text(), ">prepared");
     b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, MoveForm::stop_and_copy, o); });
@@ -40,16 +40,16 @@ START_TEST(a_kept_checkpoint_is_a_frozen_job_that_never_ran_here) {
     ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
     Bench early;
     early.command(GuestVerb::keep).end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
-    ck_assert_text(early.command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(early.command(GuestVerb::kill).text(), "kill_capsule");
     ck_assert_text(early.gone().text(), "remove E >unknown");
 }
 END_TEST
 
 START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     Bench b;
-    ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create");
+    ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create_capsule");
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
-    ck_assert_text(b.text(), "P:running start");
+    ck_assert_text(b.text(), "P:running start_job");
     b.end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     ck_assert_text(b.text(), ">running");
     ck_assert_text(b.exited(7 << 8).text(), ">exited");
@@ -74,7 +74,7 @@ START_TEST(a_second_start_that_comes_after_a_failed_one_is_refused) {
     b.command(GuestVerb::start);
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
     b.end([](Guest& m, guest::Outputs& o) { m.job_not_started(key, 2, true, "no such program", o); });
-    ck_assert_text(b.text(), "P:starting kill");
+    ck_assert_text(b.text(), "P:starting kill_capsule");
     ck_assert_text(b.gone().text(), "remove E >failed(no such program)");
     b.command(GuestVerb::start);
     ck_assert_text(b.text(), ">failed(no such program)");
@@ -95,7 +95,7 @@ START_TEST(what_is_still_being_removed_does_not_begin_anew) {
     ck_assert_text(b.command(GuestVerb::start).text(), ">failed(what is left of its last start there is being removed)");
     b.command(GuestVerb::drop);
     b.g.removed(key);
-    ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create");
+    ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create_capsule");
 }
 END_TEST
 
@@ -103,7 +103,7 @@ START_TEST(a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_no
     Bench b;
     b.command(GuestVerb::start);
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
-    ck_assert_text(b.command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(b.command(GuestVerb::kill).text(), "kill_capsule");
     b.exited(1 << 8);
     ck_assert_text(b.gone().text(), "P:exited >exited");
     ck_assert_int_eq(b.g.find(key)->wait_status, 1 << 8);
@@ -156,14 +156,14 @@ END_TEST
 START_TEST(a_move_holds_the_source_until_it_is_committed) {
     Bench b;
     b.running();
-    ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "criu");
-    ck_assert_text(b.criu_ready().text(), ">dump-ready");
-    ck_assert_text(b.command(GuestVerb::ship).text(), "ahead");
-    ck_assert_text(b.sent_ahead().text(), "dump-move");
+    ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "ready_criu");
+    ck_assert_text(b.criu_ready().text(), ">dump_ready");
+    ck_assert_text(b.command(GuestVerb::ship).text(), "send_ahead");
+    ck_assert_text(b.sent_ahead().text(), "dump_for_move");
     ck_assert_text(b.dump_held().text(), "ship");
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
     ck_assert_text(b.text(), "p:shipped >shipped");
-    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish-dump");  // `shipped` on disk says as much
+    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish_dump");  // `shipped` on disk says as much
     ck_assert_text(b.exited(9).text(), "");  // CRIU's own kill
     ck_assert_text(b.gone().text(), ">frozen");
 }
@@ -179,13 +179,13 @@ START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dro
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
     ck_assert_text(b.text(), "p:shipped >shipped");
     ck_assert_uint_eq(held_for(), 2);
-    ck_assert_text(b.command(GuestVerb::drop).text(), "kill");
+    ck_assert_text(b.command(GuestVerb::drop).text(), "kill_capsule");
     ck_assert_text(b.gone().text(), "remove E >unknown");
     Bench c;  // or goes on
     c.running().command(GuestVerb::prepare_dump);
     c.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
     c.dump_held(true);
-    ck_assert_text(c.command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(c.command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(c.undone().text(), ">running");
     ck_assert_uint_eq(std::get<GuestEvent>(std::get<guest::ToHome>(c.out.back()).message).held_for.n, 0);
     ck_assert_text(c.command(GuestVerb::drop).text(), ">running");
@@ -213,14 +213,14 @@ START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
-    ck_assert_text(b.command(GuestVerb::resume).text(), "P:running undo");
+    ck_assert_text(b.command(GuestVerb::resume).text(), "P:running undo_dump");
     ck_assert_text(b.undone().text(), ">running");
     // A commit before the transfer's end was heard of has nothing to rely on.
     Bench c;
     c.running().command(GuestVerb::prepare_dump);
     c.criu_ready().command(GuestVerb::ship).sent_ahead();
     c.dump_held();
-    ck_assert_text(c.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+    ck_assert_text(c.command(GuestVerb::commit).text(), "P:frozen finish_dump");
 }
 END_TEST
 
@@ -228,7 +228,7 @@ START_TEST(a_shipped_job_that_is_dead_after_a_restart_is_its_image) {
     Guest::Found killed;
     killed.capsule_alive = killed.exited = killed.image_complete = true;
     killed.wait_status = 9;
-    ck_assert_text(Bench().recovered(GuestState::shipped, false, killed).text(), "P:frozen kill");
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, killed).text(), "P:frozen kill_capsule");
     Guest::Found gone;
     gone.image_complete = true;
     ck_assert_text(Bench().recovered(GuestState::shipped, false, gone).text(), "P:frozen");
@@ -253,7 +253,7 @@ START_TEST(a_commit_for_a_job_that_is_not_held_is_refused) {
     ck_assert_text(b.command(GuestVerb::commit).text(), ">running");
     b.command(GuestVerb::prepare_dump);
     b.criu_ready();
-    ck_assert_text(b.command(GuestVerb::commit).text(), ">dump-ready");
+    ck_assert_text(b.command(GuestVerb::commit).text(), ">dump_ready");
 }
 END_TEST
 
@@ -263,11 +263,11 @@ START_TEST(a_freeze_that_finds_a_move_given_up_undoes_it_first) {
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
-    ck_assert_text(b.command(GuestVerb::freeze).text(), "undo");
-    ck_assert_text(b.undone().text(), "criu/disk");
-    ck_assert_text(b.criu_ready().text(), "dump-disk");
+    ck_assert_text(b.command(GuestVerb::freeze).text(), "undo_dump");
+    ck_assert_text(b.undone().text(), "ready_criu/disk");
+    ck_assert_text(b.criu_ready().text(), "dump_to_disk");
     ck_assert_text(b.command(GuestVerb::freeze).text(), "");  // again: under way
-    ck_assert_text(b.dump_held().text(), "P:frozen finish-dump");
+    ck_assert_text(b.dump_held().text(), "P:frozen finish_dump");
     ck_assert_text(b.gone().text(), ">frozen");
 }
 END_TEST
@@ -276,8 +276,8 @@ START_TEST(criu_made_ready_for_a_move_is_not_used_for_a_freeze) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready();
-    ck_assert_text(b.command(GuestVerb::freeze).text(), "undo");
-    ck_assert_text(b.undone().text(), "criu/disk");
+    ck_assert_text(b.command(GuestVerb::freeze).text(), "undo_dump");
+    ck_assert_text(b.undone().text(), "ready_criu/disk");
 }
 END_TEST
 
@@ -289,10 +289,10 @@ START_TEST(a_new_move_right_after_a_given_up_one_is_silent_until_ready) {
     b.dump_held();
     b.end([](Guest& m, guest::Outputs& o) { m.ship_failed(key, "cut", o); });
     ck_assert_text(b.text(), ">dumping(cut)");
-    ck_assert_text(b.command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(b.command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "");
-    ck_assert_text(b.undone().text(), "criu");
-    ck_assert_text(b.criu_ready().text(), ">dump-ready");
+    ck_assert_text(b.undone().text(), "ready_criu");
+    ck_assert_text(b.criu_ready().text(), ">dump_ready");
 }
 END_TEST
 
@@ -301,7 +301,7 @@ START_TEST(a_resume_in_the_middle_of_a_dump_waits_for_its_end) {
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
     ck_assert_text(b.command(GuestVerb::resume).text(), "");
-    ck_assert_text(b.dump_held().text(), "undo");
+    ck_assert_text(b.dump_held().text(), "undo_dump");
     ck_assert_text(b.undone().text(), ">running");
 }
 END_TEST
@@ -311,23 +311,23 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
     const auto ahead = [](Bench& b) -> Bench& {
         b.running().command(GuestVerb::prepare_dump);
         b.criu_ready().command(GuestVerb::ship);
-        ck_assert_text(b.text(), "ahead");
-        ck_assert_text(b.command(GuestVerb::query).text(), ">dump-ready");
+        ck_assert_text(b.text(), "send_ahead");
+        ck_assert_text(b.command(GuestVerb::query).text(), ">dump_ready");
         return b;
     };
     Bench resumed, killed, newer, failed, ended, frozen, criu;
-    ck_assert_text(ahead(resumed).command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(ahead(resumed).command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(resumed.sent_ahead().text(), "");
     ck_assert_text(resumed.undone().text(), ">running");
-    ck_assert_text(ahead(killed).command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(ahead(killed).command(GuestVerb::kill).text(), "kill_capsule");
     ck_assert_text(killed.sent_ahead().text(), "");
     ck_assert_text(killed.gone().text(), "P:killed >killed");
     // What went to another destination is of no use to this one; the same order twice is one.
     ck_assert_text(ahead(newer).command(GuestVerb::ship).text(), "");
-    ck_assert_text(newer.command(GuestVerb::ship, 1, 3).text(), "undo");
-    ck_assert_text(newer.undone().text(), "criu");
-    ck_assert_text(newer.criu_ready().text(), "ahead");
-    ck_assert_text(newer.sent_ahead().text(), "dump-move");
+    ck_assert_text(newer.command(GuestVerb::ship, 1, 3).text(), "undo_dump");
+    ck_assert_text(newer.undone().text(), "ready_criu");
+    ck_assert_text(newer.criu_ready().text(), "send_ahead");
+    ck_assert_text(newer.sent_ahead().text(), "dump_for_move");
     ahead(failed).end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "cut", o); });
     ck_assert_text(failed.text(), ">running(cut)");
     ahead(criu).end([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "it died", o); });
@@ -335,8 +335,8 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
     ck_assert_text(ahead(ended).exited(3 << 8).text(), ">exited");
     ck_assert_text(ended.sent_ahead().text(), "");
     ck_assert_text(ended.command(GuestVerb::drop).text(), "remove E >unknown");
-    ck_assert_text(ahead(frozen).command(GuestVerb::freeze).text(), "undo");
-    ck_assert_text(frozen.undone().text(), "criu/disk");
+    ck_assert_text(ahead(frozen).command(GuestVerb::freeze).text(), "undo_dump");
+    ck_assert_text(frozen.undone().text(), "ready_criu/disk");
 }
 END_TEST
 
@@ -345,13 +345,13 @@ START_TEST(a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end) {
     b.running().command(GuestVerb::freeze);
     b.criu_ready();
     ck_assert_text(b.command(GuestVerb::kill).text(), "");
-    ck_assert_text(b.dump_held().text(), "finish-dump");
+    ck_assert_text(b.dump_held().text(), "finish_dump");
     ck_assert_text(b.gone().text(), "P:killed >killed");
     Bench c;
     c.running().command(GuestVerb::prepare_dump);
     c.criu_ready().command(GuestVerb::resume);
     ck_assert_text(c.command(GuestVerb::kill).text(), "");
-    ck_assert_text(c.undone().text(), "kill");
+    ck_assert_text(c.undone().text(), "kill_capsule");
 }
 END_TEST
 
@@ -392,7 +392,7 @@ START_TEST(a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten
     ck_assert_text(b.text(), ">running >exited");
     Bench c;
     c.held().command(GuestVerb::release);
-    ck_assert_text(c.text(), "P:held run");
+    ck_assert_text(c.text(), "P:held finish_restore");
     c.exited(0);
     c.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
     ck_assert_text(c.text(), "p:running >running >exited");
@@ -412,7 +412,7 @@ START_TEST(what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job) {
     c.held().command(GuestVerb::release);
     c.exited(9);
     c.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "late", o); });
-    ck_assert_text(c.text(), "P:starting kill");  // on disk: it did not run
+    ck_assert_text(c.text(), "P:starting kill_capsule");  // on disk: it did not run
 }
 END_TEST
 
@@ -455,24 +455,24 @@ START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
     Bench b;
     ck_assert_text(b.recovered(GuestState::running, false, found).text(), "");
     ck_assert_text(b.command(GuestVerb::query).text(), ">dumping(the daemon of its node ended during the dump)");
-    ck_assert_text(b.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+    ck_assert_text(b.command(GuestVerb::commit).text(), "P:frozen finish_dump");
     Bench c;
     c.recovered(GuestState::running, false, found);
-    ck_assert_text(c.command(GuestVerb::freeze).text(), "undo");
-    ck_assert_text(c.undone().text(), "criu/disk");
+    ck_assert_text(c.command(GuestVerb::freeze).text(), "undo_dump");
+    ck_assert_text(c.undone().text(), "ready_criu/disk");
     // Half an image: it stands for itself, until the destination runs or is gone.
     found.image_complete = false;
     Bench d;
     d.recovered(GuestState::running, false, found);
     ck_assert_text(d.command(GuestVerb::commit).text(), ">retained");
-    ck_assert_text(d.command(GuestVerb::drop).text(), "kill");
+    ck_assert_text(d.command(GuestVerb::drop).text(), "kill_capsule");
     // Undone and dumped again it is whole.
     Bench e;
     e.recovered(GuestState::running, false, found).command(GuestVerb::resume);
     e.undone().command(GuestVerb::prepare_dump);
     e.criu_ready().command(GuestVerb::ship).sent_ahead();
     e.dump_held();
-    ck_assert_text(e.command(GuestVerb::commit).text(), "P:frozen finish-dump");
+    ck_assert_text(e.command(GuestVerb::commit).text(), "P:frozen finish_dump");
 }
 END_TEST
 
@@ -481,7 +481,7 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
         Bench b;
         b.recovered(record, from_image, found);
         const std::string at_once = b.text();
-        if (at_once.ends_with("kill")) return at_once + " | " + b.gone().text();
+        if (at_once.ends_with("kill_capsule")) return at_once + " | " + b.gone().text();
         return at_once + " | " + b.command(GuestVerb::query).text();
     };
     Guest::Found nothing, alive, exited, running;
@@ -490,9 +490,9 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     exited.wait_status = 9;
     running.capsule_alive = running.job_alive = true;
     ck_assert_text(what(GuestState::starting, false, nothing),
-                   "kill | remove E >failed(the daemon ended before the job was started)");
+                   "kill_capsule | remove E >failed(the daemon ended before the job was started)");
     ck_assert_text(what(GuestState::running, false, alive),
-                   "P:starting kill | remove E >failed(the daemon ended before the job was started)");
+                   "P:starting kill_capsule | remove E >failed(the daemon ended before the job was started)");
     ck_assert_text(what(GuestState::running, false, nothing),
                    "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
     ck_assert_text(what(GuestState::running, false, exited), " | >exited");
@@ -501,10 +501,10 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     waits_to_tell.capsule_alive = true;
     ck_assert_text(what(GuestState::running, false, waits_to_tell), " | >running");
     ck_assert_text(what(GuestState::held, true, exited),
-                   "P:starting kill | remove E >failed(the daemon ended while the job was restored)");
+                   "P:starting kill_capsule | remove E >failed(the daemon ended while the job was restored)");
     ck_assert_text(what(GuestState::held, true, running), " | >running");
     ck_assert_text(what(GuestState::starting, true, alive),
-                   "kill | remove E >failed(the daemon ended before the job was restored)");
+                   "kill_capsule | remove E >failed(the daemon ended before the job was restored)");
 }
 END_TEST
 
@@ -513,7 +513,7 @@ START_TEST(a_frozen_record_without_its_image_keeps_the_job_that_stands) {
     found.capsule_alive = found.job_alive = found.held_by_dump = true;
     Bench b;
     b.recovered(GuestState::frozen, false, found);
-    ck_assert_text(b.command(GuestVerb::resume).text(), "undo");
+    ck_assert_text(b.command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(b.undone().text(), ">running");
 }
 END_TEST
@@ -538,7 +538,7 @@ END_TEST
 START_TEST(a_candidate_that_is_killed_leaves_nothing) {
     Bench b;
     b.held();
-    ck_assert_text(b.command(GuestVerb::kill).text(), "kill");
+    ck_assert_text(b.command(GuestVerb::kill).text(), "kill_capsule");
     ck_assert_text(b.gone().text(), "remove E >unknown");
 }
 END_TEST

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernel/sys/fd.hpp"
+#include "kernel/sys/log_trace.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
@@ -54,7 +55,7 @@ START_TEST(the_journal_is_recognised_by_its_stream_and_levels_filter) {
     struct stat st;
     fstat(pipe.write_end.get(), &st);
     setenv("JOURNAL_STREAM", (std::to_string(st.st_dev) + ":" + std::to_string(st.st_ino)).c_str(), 1);
-    Log journal({.fd = pipe.write_end.get(), .level_max = Level::info, .program = "agentd"});
+    Log journal({.fd = pipe.write_end.get(), .level_max = Level::info, .program = "agentd", .journal = ""});
     ck_assert(journal.for_journal());
     journal.debug("not this");
     journal.error("this", {{"error", Error{2, "no such file"}}});
@@ -66,6 +67,52 @@ START_TEST(the_journal_is_recognised_by_its_stream_and_levels_filter) {
     const std::string line = all_of(pipe.read_end.get());
     ck_assert_msg(line.size() == strlen("2026-01-02 03:04:05.678 agentd: debug: hm\n") &&
                       line.ends_with(" agentd: debug: hm\n"), "%s", line.c_str());
+}
+END_TEST
+
+// The journal's own socket is one of the test's: a datagram for each line, and stderr when that is gone.
+START_TEST(the_journal_has_each_field_as_its_own_and_stderr_takes_over_when_it_is_gone) {
+    ck_assert_text(format_journal_entry("agentd", Level::debug, "guest state", {{"JOB", "n1.7"}, {"why", "a \"b\"\nPRIORITY=0"}}),
+                   "MESSAGE=guest state JOB=n1.7 why=\"a \\\"b\\\"\\nPRIORITY=0\"\nPRIORITY=7\nSYSLOG_IDENTIFIER=agentd\n"
+                   "JOB=n1.7\nWHY=a \"b\"\\nPRIORITY=0\n");
+    Pipe pipe = nonblocking_pipe();
+    struct stat st;
+    fstat(pipe.write_end.get(), &st);
+    setenv("JOURNAL_STREAM", (std::to_string(st.st_dev) + ":" + std::to_string(st.st_ino)).c_str(), 1);
+    Fd journal(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const std::string name = "@souk-journal-" + std::to_string(getpid());
+    sockaddr_un un{};
+    un.sun_family = AF_UNIX;
+    memcpy(un.sun_path + 1, name.data() + 1, name.size() - 1);
+    ck_assert_int_eq(bind(journal.get(), reinterpret_cast<sockaddr*>(&un),
+                          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())), 0);
+    Log log({.fd = pipe.write_end.get(), .level_max = Level::info, .program = "agentd", .journal = name});
+    log.info("a job started", {{"JOB", "n1.7"}});
+    char buf[200];
+    ck_assert_text(std::string(buf, static_cast<size_t>(recv(journal.get(), buf, sizeof buf, MSG_DONTWAIT))),
+                   "MESSAGE=a job started JOB=n1.7\nPRIORITY=6\nSYSLOG_IDENTIFIER=agentd\nJOB=n1.7\n");
+    ck_assert_text(all_of(pipe.read_end.get()), "");
+    journal.reset();
+    log.info("on it goes");
+    ck_assert_text(all_of(pipe.read_end.get()), "<6>on it goes\n");
+}
+END_TEST
+
+// A step of a machine has the same fields wherever it is told; what it does not have is left out.
+START_TEST(a_step_of_a_machine_is_a_line_with_the_fields_of_all_steps) {
+    setenv("JOURNAL_STREAM", "", 1);
+    Pipe pipe = nonblocking_pipe();
+    Log log({.fd = pipe.write_end.get(), .level_max = Level::debug, .program = "agentd"});
+    LogTrace trace(log);
+    ck_assert(trace.listener() == &trace);
+    trace.tell({"home", TraceKind::output, "command.ship", {"n1", 7}, {1}, "n2", "n3.2", "two words"});
+    trace.tell({"guest", TraceKind::input, "tick", {}, {}, {}, {}, {}});
+    const std::string text = all_of(pipe.read_end.get());
+    ck_assert_msg(text.find(" agentd: debug: home output STEP=command.ship JOB=n1.7 EPOCH=1 NODE=n2 TO=n3.2 WHY=\"two words\"\n") != text.npos,
+                  "%s", text.c_str());
+    ck_assert_msg(text.ends_with("guest input STEP=tick\n"), "%s", text.c_str());
+    Log quiet({.fd = pipe.write_end.get(), .level_max = Level::info, .program = "agentd"});
+    ck_assert(LogTrace(quiet).listener() == nullptr);  // then the machines make no line
 }
 END_TEST
 
@@ -126,6 +173,8 @@ START_TEST(readiness_reaches_the_service_manager_and_none_is_no_error) {
 END_TEST
 
 UNIT_SUITE(log, a_line_holds_message_and_fields_and_no_input_can_forge_another,
-           the_journal_is_recognised_by_its_stream_and_levels_filter, lines_that_repeat_are_limited_and_counted,
+           the_journal_is_recognised_by_its_stream_and_levels_filter,
+           the_journal_has_each_field_as_its_own_and_stderr_takes_over_when_it_is_gone,
+           a_step_of_a_machine_is_a_line_with_the_fields_of_all_steps, lines_that_repeat_are_limited_and_counted,
            a_log_that_nobody_reads_loses_lines_and_does_not_block,
            readiness_reaches_the_service_manager_and_none_is_no_error);

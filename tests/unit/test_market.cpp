@@ -378,7 +378,7 @@ START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
     ck_assert_text(w.market->move(a, "n9", false, 0).error().message, "no such node: n9");
     ck_assert(w.market->move(a, "n3", false, 0).has_value());
     w.run_for(ms(15));
-    ck_assert_text(w.where(a) == "n3" ? "n3" : phase_name(w.phase(a)), "moving");  // there, and on its way back
+    ck_assert_text(w.where(a) == "n3" ? "n3" : to_string(w.phase(a)), "moving");  // there, and on its way back
     w.run_for(s(1));
     ck_assert_text(w.where(a), "n1");
     ck_assert_int_eq(w.jobs[a].report.stats.migrations, 2);

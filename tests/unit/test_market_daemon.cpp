@@ -209,7 +209,7 @@ START_TEST(a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody) {
     const std::string log{std::istreambuf_iterator<char>(file), {}};
     const size_t at = log.find("agent lost");
     ck_assert_msg(at != std::string::npos, "%s", log.c_str());
-    ck_assert(log.find("node=deaf", at) != std::string::npos && log.find("the send queue of 2097152 bytes is full", at) != std::string::npos);
+    ck_assert(log.find("NODE=deaf", at) != std::string::npos && log.find("the send queue of 2097152 bytes is full", at) != std::string::npos);
     ck_assert_msg(most_memory_kb(m.pid) - before < 24'000, "marketd grew from %ld to %ld kB", before, most_memory_kb(m.pid));
     MarketPeer again = m.agent("deaf");  // and gets everything anew
     again.send(wire::CtlRequest{7, 0, "status", {}, {}});

@@ -17,7 +17,7 @@ START_TEST(no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heal
         c.heal();
         for (const auto& [id, job] : c.w.jobs) {
             ck_assert_msg(job.report.phase == JobPhase::finished, "seed %lu: %s is %s at the end: %s",
-                          static_cast<unsigned long>(seed), id.text().c_str(), phase_name(job.report.phase),
+                          static_cast<unsigned long>(seed), id.text().c_str(), to_string(job.report.phase),
                           c.w.comment(id).c_str());
             ck_assert_msg(job.settled, "seed %lu: %s was not settled", static_cast<unsigned long>(seed),
                           id.text().c_str());

@@ -103,14 +103,14 @@ END_TEST
 START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_go_on) {
     Host h;
     h.running();
-    ck_assert_text(h.freeze().text(), "criu/disk");
-    ck_assert_text(h.criu_ready().text(), "dump-disk");
+    ck_assert_text(h.freeze().text(), "ready_criu/disk");
+    ck_assert_text(h.criu_ready().text(), "dump_to_disk");
     ck_assert_text(h.dump_fails().text(), "P:running stand");
     ck_assert_text(h.stood().text(), std::string(">dumping(") + queue + ")");
     ck_assert(h.told().in_place && h.told().cannot_move == queue && !h.told().lapsed);
     ck_assert_text(h.freeze().text(), std::string(">dumping(") + queue + ")");  // it is so already
     ck_assert_text(h.command(GuestVerb::commit).text(), std::string(">dumping(") + queue + ")");  // it is no copy of anything
-    ck_assert_text(h.command(GuestVerb::resume).text(), "p:running undo");
+    ck_assert_text(h.command(GuestVerb::resume).text(), "p:running undo_dump");
     ck_assert_text(h.undone().text(), ">running");
     // By the second failure it is known, and stopped without a dump.
     h.freeze();
@@ -144,10 +144,10 @@ START_TEST(what_a_look_finds_is_stopped_at_once_and_tried_again_when_the_reason_
     h.stood();
     ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "");
     h.looked("");
-    ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "p:running undo");
-    ck_assert_text(h.undone().text(), "criu/disk");
+    ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "p:running undo_dump");
+    ck_assert_text(h.undone().text(), "ready_criu/disk");
     h.criu_ready();
-    ck_assert_text(h.dump_held().text(), "P:frozen finish-dump");
+    ck_assert_text(h.dump_held().text(), "P:frozen finish_dump");
     ck_assert_text(h.gone().text(), ">frozen");
     ck_assert(!h.told().in_place);
 }
@@ -161,8 +161,8 @@ START_TEST(what_stands_after_one_failed_dump_is_tried_once_more_and_no_more_afte
     h.dump_fails();
     h.stood();
     ck_assert_text(h.wait(Nanos::from_s(9)).text(), "");
-    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "p:running undo");
-    ck_assert_text(h.undone().text(), "criu/disk");
+    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "p:running undo_dump");
+    ck_assert_text(h.undone().text(), "ready_criu/disk");
     h.criu_ready();
     ck_assert_text(h.dump_fails().text(), "P:running stand");
     h.stood();
@@ -176,11 +176,11 @@ START_TEST(a_word_in_the_middle_of_being_stopped_counts_when_it_stands) {
     h.looked(queue);
     h.freeze();
     ck_assert_text(h.command(GuestVerb::resume).text(), "");
-    ck_assert_text(h.stood().text(), "p:running undo");
+    ck_assert_text(h.stood().text(), "p:running undo_dump");
     ck_assert_text(h.undone().text(), ">running");
     h.freeze();
     ck_assert_text(h.command(GuestVerb::kill).text(), "");
-    ck_assert_text(h.stood().text(), "finish-dump");
+    ck_assert_text(h.stood().text(), "finish_dump");
     Host not_stopped;
     not_stopped.running();
     not_stopped.looked(queue);
@@ -215,7 +215,7 @@ START_TEST(an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_
     h.running();
     ck_assert_text(h.owner(false).text(), "X");
     ck_assert_text(h.wait(Nanos::from_s(4)).text(), "");
-    ck_assert_text(h.wait(Nanos::from_s(1)).text(), "criu/disk");
+    ck_assert_text(h.wait(Nanos::from_s(1)).text(), "ready_criu/disk");
     h.criu_ready();
     h.dump_fails();
     h.stood();
@@ -242,7 +242,7 @@ START_TEST(an_owner_may_have_what_stands_killed_after_a_bound) {
     h.freeze();
     h.stood();
     ck_assert_text(h.wait(Nanos::from_s(29)).text(), "");
-    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "finish-dump");
+    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "finish_dump");
     ck_assert(std::get<guest::Do>(h.out.back()).by_owner);
     ck_assert_text(h.gone().text(), std::string("P:killed >killed(it could not leave, and the owner of this node has such jobs "
                                                 "killed after 30 s (") + queue + "))");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One runner for all unit tests. A file holds tests as START_TEST(name_that_is_a_sentence) and ends with
-// UNIT_SUITE(room, test, test, ...); CK_RUN_SUITE=room runs one suite alone, CK_FORK=no helps under gdb.
+// UNIT_SUITE(room, test, test, ...); CK_RUN_SUITE=room runs one suite alone, SOUK_TEST=name one test
+// (make test T=NAME: either), CK_FORK=no helps under gdb.
 #pragma once
 
 #include <check.h>

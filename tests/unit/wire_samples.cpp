@@ -106,7 +106,7 @@ struct Dice {
 
 SAMPLE(Hello)
     const Role role = d.any(Role::agent, Role::image);
-    return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(), d.address()};
+    return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(), d.address(), d.flag()};
 END
 SAMPLE(Welcome) return {d.u32(), d.line(255), d.flag() ? d.address() : ""}; END
 SAMPLE(ErrorText) return {d.line()}; END
@@ -223,6 +223,12 @@ SAMPLE(HomeJob)
             {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.places(), d.i32(), d.line(), d.flag()};
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
+    const auto part = [&] { return Nanos{d.up_to(INT64_MAX / 10) - 1}; };
+    for (uint64_t n = r.below(5); n > 0; --n)
+        v.story.steps.push_back({d.any(StoryStep::What::submitted, StoryStep::What::finished), {d.up_to(INT64_MAX / 4)}, d.node_or_none(),
+                                 d.node_or_none(), {d.up_to(money_max.micro)}, d.any(MoveForm::stop_and_copy, MoveForm::post_copy),
+                                 d.counter(), d.counter(), part(), part(), part(), part(), part(), d.line(Story::why_max), d.u32()});
+    v.story.left_out = d.u32();
     return v;
 END
 SAMPLE(GuestJob)

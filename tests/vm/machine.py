@@ -366,7 +366,7 @@ def ends_whole(job, kind):
 def ahead_of(market, id):
     """What the sources say of this job's moves with memory sent ahead: a dict of numbers each."""
     text = "\n".join(read_text(f"{market.run_dir}/{n}/log") for n in ("n1", "n2", "n3"))
-    lines = [line for line in text.splitlines() if "its memory went ahead" in line and f"job={id}." in line]
+    lines = [line for line in text.splitlines() if "its memory went ahead" in line and f"JOB={id} " in line]
     return [{k: int(v) for k, v in re.findall(r"(\w+)=(\d+)(?= |$)", line)} for line in lines]
 
 
@@ -418,7 +418,7 @@ def test_a_daemon_that_dies_while_memory_goes_ahead_costs_a_move_not_the_job(mar
         log = f"{market.run_dir}/{where}/log"
 
         def begun():
-            return sum("memory goes ahead" in line and f"job={job.id}." in line for line in read_text(log).splitlines())
+            return sum("memory goes ahead" in line and f"JOB={job.id} " in line for line in read_text(log).splitlines())
         before = begun()
         order = subprocess.Popen([f"{BIN}/marketctl", "--hold", "--no-wait", "move", job.id, there], env=market.env,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

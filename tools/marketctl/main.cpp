@@ -32,6 +32,7 @@ constexpr Verb verbs[] = {
     {"list-jobs", "lj", "", false, jobs_text},
     {"list-providers", "lp", "", false, providers_text},
     {"job", nullptr, "J", false, job_text},
+    {"dump", nullptr, "", false, dump_text},
     {"cancel", nullptr, "J", false, nullptr},
     {"move", nullptr, "JN", true, nullptr},
     {"freeze", nullptr, "J", true, nullptr},
@@ -55,7 +56,7 @@ Result<std::string> absolute(std::string_view file) {
 }
 
 struct OrderOptions {
-    bool hold = false, no_wait = false;
+    bool hold = false, no_wait = false, story = false;
     std::string wait;
 };
 
@@ -64,6 +65,11 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     if (o.hold && !may_hold) return fail(question.verb + ": --hold is for move, freeze and thaw");
     if ((o.no_wait || !o.wait.empty()) && !may_hold) return fail(question.verb + ": --wait and --no-wait are for move, freeze and thaw");
     if (o.no_wait && !o.wait.empty()) return fail(question.verb + ": --wait and --no-wait exclude each other");
+    if (o.story && question.verb != "job") return fail(question.verb + ": --story is for job");
+    if (o.story) {
+        question.verb = "story";
+        question.text = story_text;
+    }
     if (!may_hold) return {};
     question.args.emplace_back(o.hold ? "hold" : "once");
     if (o.no_wait) return {};
@@ -137,6 +143,7 @@ int run(int argc, char** argv) {
          "[options] VERB [ARGS]",
          "Shows the market, and gives it orders by hand.",
          {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(order.hold)},
+          {0, "story", nullptr, "with job: the steps of its life with times, as its home node keeps them", set_flag(order.story)},
           {0, "wait", "SPAN", "with move, freeze, thaw: so long at most until it is done (default 60s)", set_text(order.wait)},
           {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order", set_flag(order.no_wait)},
           {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
@@ -162,7 +169,8 @@ int run(int argc, char** argv) {
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
          "  list-providers (lp) every provider\n"
-         "  job ID              all about one job\n"
+         "  job ID              all about one job; with --story the steps of its life\n"
+         "  dump                what its machine holds right now of each node and unfinished job (root)\n"
          "  cancel ID           end a job\n"
          "  move ID NODE        move a job to a node\n"
          "  freeze ID           freeze a job\n"

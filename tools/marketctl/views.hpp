@@ -14,6 +14,8 @@ Result<std::string> status_text(const Answer& answer);
 Result<std::string> jobs_text(const Answer& answer);
 Result<std::string> providers_text(const Answer& answer);
 Result<std::string> job_text(const Answer& answer);
+Result<std::string> story_text(const Answer& answer);
+Result<std::string> dump_text(const Answer& answer);
 Result<std::string> accounts_text(const Answer& answer);
 Result<std::string> receipts_text(const Answer& answer);
 Result<std::string> prices_text(const Answer& answer);

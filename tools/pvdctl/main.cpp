@@ -2,10 +2,12 @@
 // pvdctl: what this node offers on the market, for its owner.
 #include <string_view>
 
+#include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/units.hpp"
 #include "market/wire/paths.hpp"
 #include "tools/common/ctl.hpp"
+#include "tools/pvdctl/guests.hpp"
 #include "tools/pvdctl/status.hpp"
 
 namespace souk::tools {
@@ -36,6 +38,12 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
         if (words.size() > 1) return fail(std::string("status: unexpected argument '") + words[1] + "'");
         return CtlQuestion{"provider-status", {}, provider_status_text};
     }
+    if (verb == "guests") {
+        if (words.size() > 2) return fail(std::string("guests: unexpected argument '") + words[2] + "'");
+        if (words.size() == 1) return CtlQuestion{"guests", {}, guests_text};
+        TRY_ASSIGN(const JobId id, parse_job_id(words[1]));
+        return CtlQuestion{"guests", {id.text()}, guest_text};
+    }
     if (verb == "set") return parse_set(words);
     if (verb == "unset") {
         const std::string_view name = words.size() == 2 ? words[1] : "";
@@ -49,17 +57,18 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
         if (word == "off") return CtlQuestion{"provider-market", {"off", "wait"}, provider_left_text};
         return CtlQuestion{"provider-market", {"on"}, nullptr};
     }
-    return fail(verb.empty() ? "a verb is missing: status, set, unset or market"
-                             : "'" + std::string(verb) + "' is not a verb: status, set, unset or market");
+    return fail(verb.empty() ? "a verb is missing: status, guests, set, unset or market"
+                             : "'" + std::string(verb) + "' is not a verb: status, guests, set, unset or market");
 }
 
 int run(int argc, char** argv) {
     return run_ctl({{"pvdctl",
-                     "[options] status | set NAME VALUE | unset NAME | market on|off",
+                     "[options] status | guests [ID] | set NAME VALUE | unset NAME | market on|off",
                      "Shows and sets what a node offers on the market.",
                      {},
                      "\n"
                      "  status            on the market or not, reservation price, what guests pay, what would take it\n"
+                     "  guests [ID]       what its machines hold right now of each guest and each job of this home, or all of one (root)\n"
                      "  set price N       reservation price per CPU-hour\n"
                      "  set memory SIZE   memory offered: 512M, 4G, or a number of MB\n"
                      "  set speed N       speed reported; 100 is standard\n"

@@ -15,6 +15,14 @@ Result<Money> positive_money(const char* text) {
     return money;
 }
 
+// The value of that name, from the first to `last`.
+template <class Enum>
+bool named(std::string_view name, Enum last, Enum& to) {
+    for (int v = 0; v <= static_cast<int>(last); ++v)
+        if (name == to_string(static_cast<Enum>(v))) return to = static_cast<Enum>(v), true;
+    return false;
+}
+
 // What a job does with its money: bids its maximum price, or paces itself.
 Status set_strategy(SrunOptions& o, std::string_view name) {
     if (name != "fixed" && name != "pace") return fail("'" + std::string(name) + "' is neither fixed nor pace");
@@ -85,44 +93,24 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
              "                              or fast (runs as soon as it can)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
-                 const std::string_view form = t;
-                 if (form == "auto")
-                     o.move = MovePolicy::automatic;
-                 else if (form == "safe")
-                     o.move = MovePolicy::safe;
-                 else if (form == "fast")
-                     o.move = MovePolicy::fast;
-                 else
-                     return fail("'" + std::string(form) + "' is none of auto, safe and fast");
-                 return {};
+                 if (named(t, MovePolicy::fast, o.move)) return {};
+                 return fail("'" + std::string(t) + "' is none of auto, safe and fast");
              }},
             {0, "net", "WHICH",
              "its network: host (the default: that of the node where it is), or own (an address of its\n"
              "                              own that moves with it, and its connections with that)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
-                 const std::string_view which = t;
-                 if (which == "host")
-                     o.net = NetMode::host;
-                 else if (which == "own")
-                     o.net = NetMode::own;
-                 else
-                     return fail("'" + std::string(which) + "' is neither host nor own");
-                 return {};
+                 if (named(t, NetMode::own, o.net)) return {};
+                 return fail("'" + std::string(t) + "' is neither host nor own");
              }},
             {0, "tcp", "WHAT",
              "with --net=host, when it moves, its established TCP connections: close (the default), or\n"
              "                              refuse (as long as it has one it does not move)",
              [&o](const char* t) -> Status {
                  o.form_given = o.tcp_given = true;
-                 const std::string_view what = t;
-                 if (what == "close")
-                     o.tcp = TcpPolicy::close;
-                 else if (what == "refuse")
-                     o.tcp = TcpPolicy::refuse;
-                 else
-                     return fail("'" + std::string(what) + "' is neither close nor refuse");
-                 return {};
+                 if (named(t, TcpPolicy::refuse, o.tcp)) return {};
+                 return fail("'" + std::string(t) + "' is neither close nor refuse");
              }},
             {0, "quote", nullptr, "say what the job would get and cost now, and submit nothing",
              [&o](const char*) -> Status {
@@ -164,6 +152,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  if (file) o.json_file = file;
                  return {};
              }},
+            {0, "log", "FILE", "write what becomes of the job at the end of FILE, each step with its time", set_text(o.log_file)},
             {0, "patience", "TIME", "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
              set_span(o.patience, Nanos::from_s(1), span_max)},
             {0, "hangup", "WHAT",
@@ -200,6 +189,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     const bool quotes = o.mode == SrunOptions::Mode::quote;
     if (quotes && !(change + attach).empty()) return usage("--quote is for a new job: not with --job or --attach");
     if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
+    if (!o.log_file.empty() && (quotes || o.detach)) return usage("--log is for a job that srun stays attached to");
     if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {

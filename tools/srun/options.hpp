@@ -27,6 +27,7 @@ struct SrunOptions {
     bool form_given = false, tcp_given = false;  // one of these; tcp
     bool hangup_kills = false;
     bool detach = false, json = false, quiet = false, verbose = false;
+    std::string log_file;   // empty: none
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos runtime;  // --quote
     Nanos patience = Nanos::from_s(300);

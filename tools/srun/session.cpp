@@ -122,6 +122,10 @@ int Session::run() {
         return 1;
     }
     signals_ = std::move(*signals);
+    if (const Status opened = log_.open(options_.log_file); !opened) {
+        say(opened.error().message);
+        return 1;
+    }
     stdin_is_terminal_ = isatty(STDIN_FILENO);
     if (const Status status = connect(); !status) {
         say(status.error().message);  // none to begin with: not worth a wait
@@ -180,6 +184,7 @@ int Session::finish() {
     terminal_.restore();
     if (status_) return *status_;
     const int status = exit_status(*exit_, cancel_signal_);
+    log_.line("job " + id_->text() + " finished, exit status " + std::to_string(status) + (exit_->why.empty() ? "" : ": " + exit_->why));
     if (!exit_->why.empty()) {
         if (cancel_signal_ == 0) say("job " + id_->text() + ": " + exit_->why);
     } else if (WIFSIGNALED(exit_->wait_status) && !options_.quiet) {
@@ -196,6 +201,7 @@ int Session::finish() {
 
 void Session::give_up(int status, const std::string& text) {
     terminal_.restore();
+    log_.line(text);
     say(text);
     status_ = status;
 }

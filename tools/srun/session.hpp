@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/common/link.hpp"
+#include "tools/srun/job_log.hpp"
 #include "tools/srun/options.hpp"
 #include "tools/srun/streams.hpp"
 #include "tools/srun/terminal.hpp"
@@ -90,6 +91,7 @@ class Session {
     Nanos attention_at_ = Nanos::never();  // then say why it does not run
     std::string comment_;
     std::optional<wire::Exit> exit_;
+    JobLog log_;
 };
 
 }  // namespace souk::tools

@@ -65,6 +65,7 @@ void Session::on_frame(const Link::Frame& frame) {
 void Session::on_submitted(const wire::Submitted& message) {
     id_ = message.id;
     says(false, "job " + id_->text());
+    log_.line("job " + id_->text() + " submitted");
     if (hung_up_) return hang_up();
     state_ = State::attaching;  // the agentd attaches us by itself
 }
@@ -110,6 +111,7 @@ void Session::settle() {
 void Session::on_notice(const wire::Notice& message) {
     using What = home::Tell::What;
     const bool important = message.kind == What::warning;
+    if (message.kind != What::finished) log_.line("job " + id_->text() + " " + (message.text.empty() ? to_string(message.kind) : message.text));
     if (message.kind != What::comment || !message.text.empty()) says(important, id_->text() + ": " + message.text);
     switch (message.kind) {
         case What::started:

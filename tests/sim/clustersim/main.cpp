@@ -3,6 +3,7 @@
 // with ever fewer of its faults, and the shortest of those runs is printed: its first line says how to have it again.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <optional>
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/version.hpp"
@@ -70,6 +71,14 @@ void show(uint64_t seed, Mutation mutation, ClusterSize size, const Cluster::Cou
     std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), shortest.failure.c_str());
 }
 
+// One seed with its story: each step of each machine, what the network did with it, and what went wrong.
+int tell(uint64_t seed, Mutation mutation, ClusterSize size) {
+    const Run r = run(seed, mutation, size, {}, true);
+    for (const std::string& line : r.trace) std::printf("%s\n", line.c_str());
+    std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), r.failure.empty() ? "all is well" : r.failure.c_str());
+    return r.failure.empty() ? 0 : 1;
+}
+
 int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size, bool json) {
     Cluster::Counts sum;
     double virtual_s = 0;
@@ -111,11 +120,14 @@ int run_main(int argc, char** argv) {
     if (version_asked("clustersim", argc, argv)) return 0;
     CLI::App app{"clustersim: the node agents and the market's books on virtual time, under faults by seed."};
     uint64_t seeds = 2000, from = 1;
+    std::optional<uint64_t> seed;
     std::string bug;
-    bool json = false;
+    bool json = false, trace = false;
     ClusterSize size;
     app.add_option("--seeds", seeds, "how many (default 2000)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
     app.add_option("--from", from, "the first seed (default 1)");
+    app.add_option("--seed", seed, "this one alone")->excludes("--seeds")->excludes("--from");
+    app.add_flag("--trace", trace, "with --seed: its story, each step of each machine")->needs("--seed");
     app.add_option("--nodes", size.nodes, "nodes of each cluster (default: 2 to 4, by the seed)")->check(CLI::Range(2, 1000));
     app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")->check(CLI::Range(1, 100'000));
     app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
@@ -139,6 +151,8 @@ int run_main(int argc, char** argv) {
         std::fprintf(stderr, "clustersim: --bug: there is no '%s'; there are %s\n", bug.c_str(), known.c_str());
         return 2;
     }
+    if (seed && trace) return tell(*seed, Mutation{mutation}, size);
+    if (seed) from = *seed, seeds = 1;
     return simulate(from, seeds, Mutation{mutation}, size, json);
 }
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a Guest (guest.hpp) keeps, takes and gives: its records, inputs and outputs, each with its name.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agentd/core/messages.hpp"
+#include "kernel/base/time.hpp"
+#include "market/core/messages.hpp"
+
+namespace souk {
+
+struct GuestKey {
+    JobId id;
+    Epoch epoch;
+    auto operator<=>(const GuestKey&) const = default;
+    std::string text() const { return id.text() + "." + std::to_string(epoch.n); }
+};
+
+// One (job, epoch) as kept on disk.
+struct GuestJob {
+    GuestKey key;
+    JobSpec spec;
+    int64_t memory_mb = 0;
+    int32_t cpus = 1;
+    GuestState state = GuestState::starting;
+    bool from_image = false;  // came by prepare or keep, not by start
+    bool kept = false;        // a checkpoint: nothing of it runs here
+    bool lapsed = false;      // frozen because its lease was over
+    bool in_place = false;    // told to run, and stopped where it is since
+    int64_t image_bytes = 0;
+    int32_t wait_status = 0;
+    bool operator==(const GuestJob&) const = default;
+};
+
+namespace guest {
+struct Persist {
+    GuestJob job;
+    Durable when = Durable::now;
+};
+struct Erase {
+    GuestKey key;
+};  // durable `later`
+// after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown,
+// and would never ask again for a record that a crash has brought back.
+using HomeWord = std::variant<GuestEvent, Expel, Beat>;
+struct ToHome {
+    NodeName home;
+    HomeWord message;
+    bool after_erase = false;
+};
+// Effects. Each ends with one call of the Guest's `effect_*` for the same key.
+struct Do {
+    enum class What : uint8_t {
+        create_capsule,  // -> capsule_ready | capsule_failed
+        start_job,       // -> job_started | job_not_started; `running` on disk means: was told to start or run
+        ready_criu,      // beside the job or in the empty capsule -> criu_ready | criu_failed
+        send_ahead,      // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
+                         // dump_failed; undo_dump calls it off at once
+        dump_for_move,   // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
+        dump_to_disk,    // the same, to disk, synced
+        ship,            // image of `key` to (dest, new_epoch) -> shipped | ship_failed
+        finish_dump,     // let CRIU kill what it dumped (no CRIU any more: kill it), end the capsule -> capsule_gone
+        undo_dump,       // refuse, or thaw what was found held: the job goes on; its image goes -> dump_undone
+        restore,         // image received for `key` -> restore_held | restore_failed
+        restore_local,   // the image of (id, source) that lies here, into `key` -> the same
+        finish_restore,  // run -> restore_running | restore_failed
+        kill_capsule,    // whatever runs -> capsule_gone
+        remove,          // image and directory; the capsule is dead or its job has exited -> removed
+        signal,
+        make_place,       // for the image of a checkpoint -> capsule_ready | capsule_failed
+        dump_to_keep,     // as dump_to_disk, but held only until go_on
+        go_on,            // as undo_dump, and the image stays -> dump_undone
+        send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
+        drop_checkpoint,  // its image, on its way or not; of no more use
+        keep_lease,  // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
+        stand,       // its control group is frozen; undo_dump lets it go on -> stood
+    } what;
+    GuestKey key;
+    Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
+    Peer dest;          // ship, send_ahead, dump_for_move
+    int32_t signal = 0;
+    bool to_disk = false;   // ready_criu: for a dump_to_disk, not for a move
+    bool to_keep = false;   // ready_criu: for a dump_to_keep
+    Nanos until = {};       // keep_lease
+    bool stands = false;    // keep_lease: what its last deadline stopped stays so; else it goes on
+    bool by_owner = false;  // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
+};
+using Output = std::variant<Persist, Erase, ToHome, Do>;
+using Outputs = std::vector<Output>;
+const char* to_string(Do::What what);
+
+// What comes in: the methods of Guest by name. accept, leave: set_accepting.
+enum class Input : uint8_t {
+    recovered,
+    command,
+    home_up,
+    home_down,
+    accept,
+    leave,
+    tick,
+    beat_answered,
+    lease_found,
+    lapsed,
+    capsule_ready,
+    capsule_failed,
+    job_started,
+    job_not_started,
+    criu_ready,
+    criu_failed,
+    sent_ahead,
+    dump_froze,
+    dump_held,
+    dump_failed,
+    dump_undone,
+    stood,
+    shipped,
+    ship_failed,
+    image_received,
+    checkpoint_sent,
+    checkpoint_failed,
+    pages_whole,
+    pages_lost,
+    image_failed,
+    restore_held,
+    restore_failed,
+    restore_running,
+    capsule_gone,
+    removed,
+    stray,
+    exited,
+    stopped,
+    movable,
+};
+const char* to_string(Input input);
+const char* to_string(const Output& output);  // persist, erase, to_home, do
+
+// What a Guest holds of one job beside its record.
+// Why the capsule is being ended, and so what becomes of the record when it is gone.
+enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
+// Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
+enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
+enum class Criu : uint8_t { none, coming, ready };
+enum class Dump : uint8_t { none, ahead, making, held };  // ahead: the job still runs
+enum class Save : uint8_t { none, made, sending };        // a checkpoint of what runs
+const char* to_string(Ending ending);
+const char* to_string(Want want);
+const char* to_string(Criu criu);
+const char* to_string(Dump dump);
+const char* to_string(Save save);
+}  // namespace guest
+
+}  // namespace souk

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home: what it holds of one job right now, for people who look into a running daemon.
+#include "agentd/core/home.hpp"
+#include "kernel/base/json.hpp"
+
+namespace souk {
+
+namespace {
+
+std::string place(const Peer& peer, Epoch epoch) { return peer.node + "." + std::to_string(epoch.n); }
+
+void write_due(JsonWriter& j, const char* name, Nanos at, Nanos now) {
+    if (at != Nanos::never()) j.field(name, (at - now).seconds());
+}
+
+}  // namespace
+
+void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
+    const HomeJob* job = find(id);
+    if (!job) return;
+    j.field("job", id.text()).field("phase", to_string(job->phase));
+    if (job->step != MoveStep::none) j.field("step", to_string(job->step));
+    if (!job->at.node.empty()) j.field("at", place(job->at, job->epoch));
+    if (job->step != MoveStep::none)
+        j.field("to", place(job->to, job->to_epoch)).field("from_frozen", job->from_frozen);
+    j.field("last_epoch", job->last_epoch.n).field("order_seq", job->order_seq);
+    j.key("flags").begin_array();
+    for (const auto& [name, set] : {std::pair{"cancelled", job->cancelled},
+                                    {"settled", job->settled},
+                                    {"leased", job->leased},
+                                    {"to_leased", job->to_leased},
+                                    {"in_place", job->in_place},
+                                    {"splice_due", job->splice.due},
+                                    {"clock_runs", job->running_since != Nanos::never()}})
+        if (set) j.value(name);
+    j.end_array();
+    if (job->checkpoint.epoch.n > 0) j.field("checkpoint", place(job->checkpoint.at, job->checkpoint.epoch));
+    if (job->saving.epoch.n > 0) j.field("saving", place(job->saving.peer, job->saving.epoch));
+    j.key("remnants").begin_array();
+    for (const Remnant& r : job->remnants) j.value(place(r.peer, r.epoch));
+    j.end_array();
+    if (const auto it = volatile_.find(id.seq); it != volatile_.end()) {
+        const Volatile& v = it->second;
+        write_due(j, "limit_s", v.deadline, now);
+        write_due(j, "freeze_for_owner_s", v.expel_at, now);
+        write_due(j, "checkpoint_s", v.save_at, now);
+        if (v.pending)
+            j.field("pending",
+                    std::string(to_string(v.pending->kind)) + (v.pending->node.empty() ? "" : " " + v.pending->node));
+        if (!v.signals.empty()) j.field("signals", v.signals.size());
+        if (job->step != MoveStep::none)
+            j.field("source_ready", v.source_ready)
+                .field("destination_ready", v.destination_ready)
+                .field("source_stands", v.source_stands);
+        if (!v.cannot_move.empty()) j.field("cannot_move", v.cannot_move);
+        if (!v.save_trouble.empty()) j.field("checkpoint_trouble", v.save_trouble);
+    }
+    write_due(j, "lease_over_s", lease_due(*job), now);
+    if (!job->comment.empty()) j.field("comment", job->comment);
+    if (!job->why.empty()) j.field("why", job->why);
+}
+
+}  // namespace souk

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Provider: what it tells of each step (kernel/base/trace.hpp).
+#include <iterator>
+
+#include "agentd/core/provider.hpp"
+#include "kernel/base/check.hpp"
+
+namespace souk {
+
+using namespace provider;
+
+namespace provider {
+
+const char* to_string(Input input) {
+    switch (input) {
+        case Input::started:
+            return "started";
+        case Input::tick:
+            return "tick";
+        case Input::market_up:
+            return "market_up";
+        case Input::market_on:
+            return "market_on";
+        case Input::market_off:
+            return "market_off";
+        case Input::set_price:
+            return "set_price";
+        case Input::set_speed:
+            return "set_speed";
+        case Input::set_cpus:
+            return "set_cpus";
+        case Input::set_memory:
+            return "set_memory";
+        case Input::set_frames:
+            return "set_frames";
+        case Input::unset:
+            return "unset";
+        case Input::set_cannot:
+            return "set_cannot";
+        case Input::set_load:
+            return "set_load";
+    }
+    MUST(false);
+}
+
+const char* to_string(const Output& output) {
+    static constexpr const char* names[] = {"persist", "report", "accepting"};
+    static_assert(std::size(names) == std::variant_size_v<Output>);
+    return names[output.index()];
+}
+
+}  // namespace provider
+
+TraceLine Provider::trace_in(Input input, std::string why) const {
+    return {"provider", TraceKind::input, to_string(input), {}, {}, node_, {}, std::move(why)};
+}
+
+TraceLine Provider::trace_of(const Output& output) const {
+    TraceLine line{"provider", TraceKind::output, to_string(output), {}, {}, node_, {}, {}};
+    if (const auto* r = std::get_if<Report>(&output)) line.why = r->report.cannot;
+    if (const auto* a = std::get_if<Accepting>(&output)) {
+        line.step = a->accepting ? "accept" : "leave";
+        line.why = a->why;
+    }
+    return line;
+}
+
+void Provider::trace_state(const JobId&, Epoch) {
+    const std::string step = !cannot_.empty() ? "cannot" : record_.on_market ? "on_market" : "off_market";
+    tracer_.tell_state("", {"provider", TraceKind::state, step, {}, {}, node_, {}, cannot_});
+}
+
+}  // namespace souk

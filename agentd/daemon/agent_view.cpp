@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: what its machines hold right now (pvdctl guests), and the stories of this home's jobs (marketctl job --story).
+#include <charconv>
+#include <optional>
+
+#include "agentd/daemon/agent.hpp"
+#include "kernel/base/json.hpp"
+
+namespace souk {
+namespace {
+
+// A list in parts goes on after an entry by its name, whether that is still there or not. Guests come before jobs.
+struct After {
+    std::optional<GuestKey> guest;
+    std::optional<uint64_t> job;
+};
+std::string name_of(const GuestKey& key) { return key.id.text() + " " + std::to_string(key.epoch.n); }
+std::string name_of(const JobId& id) { return id.text(); }
+
+Result<After> parse_after(const std::string& name) {
+    After after;
+    if (name.empty()) return after;
+    const size_t blank = name.find(' ');
+    TRY_ASSIGN(const JobId id, parse_job_id(std::string_view(name).substr(0, blank)));
+    if (blank == name.npos) {
+        after.job = id.seq;
+        return after;
+    }
+    GuestKey key{id, {}};
+    if (std::from_chars(name.data() + blank + 1, name.data() + name.size(), key.epoch.n).ec != std::errc{})
+        return fail("'" + name + "' is not a guest");
+    after.guest = key;
+    return after;
+}
+
+}  // namespace
+
+// A list: what this node holds as a host, then what it holds as a home; finished jobs only if something of them lies
+// elsewhere. With an id: of that job alone.
+Result<std::string> Agent::list_held(const std::string& id, const std::string& begin, std::string& next) const {
+    TRY_ASSIGN(const After after, parse_after(begin));
+    const Nanos now = Loop::now();
+    JsonWriter j;
+    j.begin_array();
+    for (const auto& [key, entry] : guest_.all()) {
+        if (after.job || (after.guest && !(*after.guest < key)) || (!id.empty() && key.id.text() != id)) continue;
+        j.begin_object().field("kind", "guest");
+        guest_.describe(key, now, j);
+        if (const auto c = cells_.find(key); c != cells_.end() && c->second->pid() > 0)
+            j.field("pid", c->second->pid());
+        j.end_object();
+        if (j.bytes() < wire::json_part_bytes) continue;
+        next = name_of(key);
+        return j.end_array().take();
+    }
+    const auto& jobs = home_.jobs();
+    for (auto it = after.job ? jobs.upper_bound(*after.job) : jobs.begin(); it != jobs.end(); ++it) {
+        const HomeJob& job = it->second;
+        if (!id.empty() ? job.id.text() != id : job.phase == JobPhase::finished && job.remnants.empty()) continue;
+        j.begin_object().field("kind", "job");
+        home_.describe(job.id, now, j);
+        j.end_object();
+        if (j.bytes() < wire::json_part_bytes) continue;
+        next = name_of(job.id);
+        break;
+    }
+    return j.end_array().take();
+}
+
+wire::CtlReply Agent::view_request(const wire::CtlRequest& request) const {
+    wire::CtlReply reply;
+    reply.request = request.request;
+    const auto refuse = [&](std::string why) {
+        reply.error = std::move(why);
+        return reply;
+    };
+    if (request.verb == "guests") {
+        if (request.uid != 0) return refuse("only root may see all that this node holds");
+        if (request.args.size() > 1) return refuse("guests takes a job's id or nothing");
+        auto held = list_held(request.args.empty() ? "" : request.args[0], request.after, reply.next);
+        if (!held) return refuse(held.error().message);
+        reply.ok = true;
+        reply.json = std::move(*held);
+        return reply;
+    }
+    if (request.verb != "story" || request.args.size() != 1) return refuse("unknown request " + request.verb);
+    const auto id = parse_job_id(request.args[0]);
+    if (!id) return refuse(id.error().message);
+    const HomeJob* job = home_.find(*id);
+    if (!job)
+        return refuse("job " + id->text() + " is not known to its home node any more: it keeps the last " +
+                      std::to_string(config_.home.finished_max) + " that are finished");
+    JsonWriter j;
+    j.begin_object().field("id", id->text()).field("phase", to_string(job->phase));
+    write_story(j, job->story);
+    reply.ok = true;
+    reply.json = j.end_object().take();
+    return reply;
+}
+
+// A home answers for its own jobs, with or without a market.
+bool Agent::answers(const wire::CtlRequest& request) const {
+    if (request.verb == "guests") return true;
+    if (request.verb != "story" || request.args.size() != 1) return false;
+    const auto id = parse_job_id(request.args[0]);
+    return id && id->home == config_.node;
+}
+
+}  // namespace souk

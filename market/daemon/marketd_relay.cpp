@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Marketd: questions that only a job's home node can answer. They are passed on to its agentd, and its answer back. An
+// agentd says in its hello whether it can be asked. See marketd.hpp.
+#include "market/daemon/marketd.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos answer_within = Nanos::from_s(5);
+constexpr size_t relays_max = 1'024;
+
+wire::CtlReply no_answer(std::string why) {
+    wire::CtlReply reply;
+    reply.error = std::move(why);
+    return reply;
+}
+
+}  // namespace
+
+Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
+    if (request.args.size() != 1) return fail(request.verb + " takes a job's id");
+    TRY_ASSIGN(const JobId id, parse_job_id(request.args[0]));
+    const auto agent = agents_.find(id.home);
+    if (agent == agents_.end())
+        return fail("the home node " + id.home + " of job " + id.text() +
+                    " is not connected: it has what is asked for");
+    if (!connections_.at(agent->second).answers)
+        return fail("the agentd of node " + id.home + " is of a version that cannot be asked");
+    if (relays_.size() >= relays_max) return fail("too many questions to home nodes are under way");
+    const uint64_t number = next_relay_++;
+    wire::CtlRequest question = request;
+    question.request = number;
+    Relay& relay = relays_[number];
+    relay = {connection, request.request, id.home, {}};
+    relay.limit = loop_.after(
+        answer_within, [this, number] { end_relay(number, no_answer("its home node did not answer within 5 s")); });
+    Status sent = connections_.at(agent->second).channel->send(wire::FrameType::ctl_request, wire::pack(question));
+    if (!sent) relays_.erase(number);
+    return sent;
+}
+
+// Only from the node that was asked.
+Status Marketd::home_answers(const NodeName& node, const wire::Frame& f) {
+    TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
+    const uint64_t number = reply.request;
+    const auto it = relays_.find(number);
+    if (it != relays_.end() && it->second.node == node) end_relay(number, std::move(reply));
+    return {};
+}
+
+void Marketd::end_relay(uint64_t number, wire::CtlReply reply) {
+    const auto it = relays_.find(number);
+    if (it == relays_.end()) return;
+    const Relay relay = std::move(it->second);
+    relays_.erase(it);
+    reply.request = relay.request;
+    send(relay.connection, reply);
+}
+
+void Marketd::relays_lost(const NodeName& node) {
+    std::vector<uint64_t> lost;
+    for (const auto& [number, relay] : relays_)
+        if (relay.node == node) lost.push_back(number);
+    for (const uint64_t number : lost)
+        end_relay(number, no_answer("the connection to its home node " + node + " broke"));
+}
+
+}  // namespace souk
