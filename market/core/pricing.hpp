@@ -41,8 +41,6 @@ namespace souk::market {
 std::vector<Money> critical_prices(Allocator& market, uint64_t* steps = nullptr);
 // Only what the quickest form gives, that of ranked jobs, in O(jobs placed + classes): `done` says whose.
 std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done);
-// The price of one running job alone; nullopt where the closed form gives all of them at once.
-std::optional<Money> critical_price_alone(Allocator& market, uint32_t job);
 std::vector<Money> first_prices(const Allocator& market);
 std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille);
 
