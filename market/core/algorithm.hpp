@@ -30,7 +30,9 @@ class Algorithm {
 
     // The critical prices per CPU-hour that a quick form gives, by job index; `done` says whose they are. The Solver
     // reckons the others by pricing_unit.hpp and pricing_integral.hpp.
-    virtual std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) const = 0;
+    virtual std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) = 0;
+    // Whether jobs of one user do not price each other (pricing_integral.hpp).
+    virtual bool bidders_are_users() const { return false; }
     // What a new job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or it is not known.
     virtual std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                            std::span<const ProviderKey> barred) {
@@ -56,5 +58,6 @@ std::span<const AlgorithmEntry> algorithm_registry();
 
 std::unique_ptr<Algorithm> make_greedy();
 std::unique_ptr<Algorithm> make_share();
+std::unique_ptr<Algorithm> make_welfare();
 
 }  // namespace souk::market

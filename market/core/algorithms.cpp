@@ -10,9 +10,12 @@ namespace {
 class Greedy : public Algorithm {
   public:
     std::unique_ptr<Algorithm> copy() const override { return std::make_unique<Greedy>(*this); }
-    void take_over(Allocator& market) override { market.rank_by_value(); }
+    void take_over(Allocator& market) override {
+        market.lift_limits();
+        market.rank_by_value();
+    }
     void solve(Allocator& market, Nanos now, const SolverOptions&) override { market.solve(now); }
-    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) const override {
+    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
         return market::closed_prices(market, done);
     }
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
@@ -39,6 +42,7 @@ std::span<const AlgorithmEntry> algorithm_registry() {
     static constexpr AlgorithmEntry all[] = {
         {"greedy_migration", "mig", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_greedy},
         {"proportional_share", "", "quantum", make_share},
+        {"welfare", "", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_welfare},
     };
     return all;
 }

@@ -19,6 +19,8 @@
 //   any speeds, no reserves       the same
 //   speeds and reserves           the payment is as defined, and at least the reserve. A job may gain by a lower bid: the
 //                                 greedy gives it the fastest machine that it can pay, not the one where it gains most
+// That is greedy_migration; the welfare algorithm has prices of its own for one-CPU jobs (user_prices.hpp), and these with
+// the least values of its classes as reserves for others (welfare.hpp). docs/market.md has one table of both.
 // That no lie pays does not hold over time (a bid now changes what is free later; a job that stays where it is may sit
 // elsewhere than the greedy would put it), for pinned jobs, and for users who split themselves into several jobs or lie
 // about CPUs and memory.

@@ -144,12 +144,15 @@ namespace {
 class ShareAlgorithm : public Algorithm {
   public:
     std::unique_ptr<Algorithm> copy() const override { return std::make_unique<ShareAlgorithm>(*this); }
-    void take_over(Allocator&) override { share_.clear(); }
+    void take_over(Allocator& market) override {
+        market.lift_limits();
+        share_.clear();
+    }
     void solve(Allocator& market, Nanos now, const SolverOptions& options) override {
         share_.solve(market, now, options.quantum);
     }
     Nanos next_wake() const override { return share_.next_wake(); }
-    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) const override {
+    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
         return market::closed_prices(market, done);
     }
 

@@ -86,7 +86,7 @@ struct Solver::Impl {
         reckon_closed(true);
         prices = closed_prices;
         if (pricing == PricingRule::critical)
-            pricing_steps = integral_prices(market, prices, closed_done) +
+            pricing_steps = integral_prices(market, prices, closed_done, algorithm->bidders_are_users()) +
                             static_cast<uint64_t>(std::count(closed_done.begin(), closed_done.end(), true));
         priced = market.version();
         return prices;
@@ -118,7 +118,7 @@ struct Solver::Impl {
     Money integral_alone(uint32_t j) {
         std::vector<uint32_t> one{j};
         std::vector<Money> result(market.jobs().size());
-        integral_prices_of(market, result, one, 0);
+        integral_prices_of(market, result, one, 0, algorithm->bidders_are_users());
         return result[j];
     }
     // One integral costs much less than all of them; where a few are asked for, they are reckoned alone.
@@ -384,7 +384,7 @@ std::vector<Payment> Solver::more_prices(std::vector<JobKey>& some, uint64_t ste
         if (const uint32_t j = impl_->market.find_job(key); impl_->running(j)) left.push_back(j);
     const std::vector<uint32_t> all = left;
     std::vector<Money> prices(impl_->market.jobs().size());
-    steps = integral_prices_of(impl_->market, prices, left, steps_max);
+    steps = integral_prices_of(impl_->market, prices, left, steps_max, impl_->algorithm->bidders_are_users());
     const std::set<uint32_t> waiting(left.begin(), left.end());
     std::vector<Payment> done;
     some.clear();
@@ -442,48 +442,6 @@ std::optional<Money> Solver::next_price(ProviderKey key) const {
     const auto [strongest, fits] = market.displaced(m, 1, 0, Rank::top());
     if (!fits) return std::nullopt;
     return impl_->algorithm->next_price(impl_->market, i, strongest);
-}
-
-std::string Solver::reason(const Change& c, const Names& names) const {
-    const std::string from = c.from.n != 0 ? names.provider(c.from) : "";
-    const std::string to = c.to.n != 0 ? names.provider(c.to) : "";
-    const auto job = this->job(c.job);
-    const std::string bid = job ? format_money(job->value) : "?";
-    const auto win = winning_bid(c.job);
-    const std::string back = win ? "; " + format_money(*win) + " would win it back" : "";
-    auto speed_of = [&](ProviderKey key) {
-        const auto p = provider(key);
-        return p ? std::to_string(p->speed) : std::string("?");
-    };
-    switch (c.cause) {
-        case Cause::placed: {
-            const auto p = provider(c.to);
-            return "its bid " + bid + " takes " + to + (p ? " (reserve " + format_money(p->reserve) + ")" : "");
-        }
-        case Cause::faster:
-            if (speed_of(c.from) == speed_of(c.to)) return to + " has a lower reserve than " + from;
-            return to + " runs at speed " + speed_of(c.to) + ", " + from + " at " + speed_of(c.from);
-        case Cause::displaced:
-            return "displaced by job " + names.job(c.other) + " at " + format_money(c.other_value) + back;
-        case Cause::share:
-            return "the turn of job " + names.job(c.other) + " by its user's share";
-        case Cause::below_reserve: {
-            const auto p = provider(c.from);
-            return "its bid " + bid + " is below the reserve of " + from + (p ? ", " + format_money(p->reserve) : "") +
-                   back;
-        }
-        case Cause::provider_gone:
-            return from + " has left the market" + back;
-        case Cause::no_room:
-            return from + " offers less than its guests need" + back;
-        case Cause::barred:
-            return "it may not run on " + from + " for now" + back;
-        case Cause::pinned:
-            return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
-        case Cause::adopted:
-            return "decided by the external solver";
-    }
-    return "";
 }
 
 }  // namespace souk::market

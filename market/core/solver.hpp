@@ -7,7 +7,7 @@
 // that fails the caller says so with change_job (where the job really is, with a bar or a pin if that must hold).
 //
 // Algorithms, by name (algorithm.hpp): greedy_migration (allocator.hpp states its properties), proportional_share
-// (share.hpp).
+// (share.hpp), welfare (welfare.hpp).
 // Pricings, by name: critical, first, uniform (pricing.hpp).
 #pragma once
 
