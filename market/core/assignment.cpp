@@ -66,6 +66,7 @@ bool CutStep::choose(std::span<const PlaceClass> classes, Cuts& cuts, int step, 
     return true;
 }
 
+// The longest path to a class leads down the line of classes (floor_levels) or up it: it never turns, as no circle gains.
 std::vector<Wide> lowest_prices(std::span<const PlaceClass> classes, std::span<const ClassUse> uses, int64_t next) {
     std::vector<Wide> prices = floor_levels(classes, uses);
     size_t slower = classes.size();  // the next one that is used
@@ -76,14 +77,6 @@ std::vector<Wide> lowest_prices(std::span<const PlaceClass> classes, std::span<c
             prices[c] = std::max(prices[c], prices[slower] + step);
         }
         if (uses[c].used) slower = c;
-    }
-    size_t faster = classes.size();
-    for (size_t c = 0; c < classes.size(); ++c) {
-        if (faster < classes.size()) {
-            const Wide step = static_cast<Wide>(classes[faster].speed - classes[c].speed) * uses[faster].least;
-            prices[c] = std::max(prices[c], prices[faster] - step);
-        }
-        if (uses[c].used) faster = c;
     }
     return prices;
 }

@@ -42,7 +42,7 @@ std::vector<ClassLimit> limits_by_value(const ClassMarket& market) {
 
 class Welfare : public Algorithm {
   public:
-    std::unique_ptr<Algorithm> copy() const override { return std::make_unique<Welfare>(); }
+    std::unique_ptr<Algorithm> copy() const override { return std::make_unique<Welfare>(*this); }
     void take_over(Allocator& market) override {
         market.lift_limits();
         market.rank_by_value();
