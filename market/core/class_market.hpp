@@ -37,14 +37,10 @@ class ClassMarket {
 
     // The least memory that a machine has for each of its free CPUs, in MB.
     int64_t memory_per_cpu() const { return memory_per_cpu_; }
-    // Every competing job in rank order: visit(place in rank, job index). Of an exact market.
+    // The competing jobs in rank order: visit(entry) returns false to stop. Of an exact market.
     template <class Visit>
     void each_job(Visit&& visit) const {
-        int64_t t = 0;
-        order_->each([&](const JobOrder::Entry& e) {
-            visit(t++, e.job);
-            return true;
-        });
+        order_->each(visit);
     }
 
   private:

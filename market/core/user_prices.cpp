@@ -22,9 +22,50 @@ struct User {
     Part part;
 };
 
+// The first jobs in rank order, and the users by number with theirs among these.
+struct Ranked {
+    std::vector<int64_t> values;
+    std::vector<User> users;
+    KeyMap index;  // by uid + 1: 0 is no key
+
+    Part part_of(uint32_t uid) const {
+        const uint32_t u = index.find(uint64_t{uid} + 1);
+        return u == KeyMap::none ? Part{} : users[u].part;
+    }
+};
+
+// Whoever goes, no more places are taken than now; so as many jobs of others as there are placed ones is all that can
+// matter. Twice that many in rank order hold them, unless one user has more than half of these.
+Ranked rank_users(const Allocator& market, const ClassMarket& classes) {
+    const auto placed = static_cast<size_t>(classes.cuts().empty() ? 0 : classes.cuts().back());
+    const auto all = static_cast<size_t>(classes.units());
+    for (size_t limit = std::min(2 * placed, all);; limit = all) {
+        Ranked r;
+        r.values.reserve(limit);
+        size_t most = 0;
+        classes.each_job([&](const JobOrder::Entry& e) {
+            if (r.values.size() == limit) return false;
+            const uint64_t key = uint64_t{market.details(e.job).user} + 1;
+            uint32_t u = r.index.find(key);
+            if (u == KeyMap::none) {
+                r.index.insert(key, u = static_cast<uint32_t>(r.users.size()));
+                r.users.emplace_back();
+            }
+            User& user = r.users[u];
+            user.placed += r.values.size() < placed;
+            user.at.push_back(static_cast<int64_t>(r.values.size()));
+            most = std::max(most, user.at.size());
+            r.values.push_back(-e.rank.first);
+            return true;
+        });
+        if (limit == all || most <= limit - placed) return r;
+    }
+}
+
 class Pivot {
   public:
-    Pivot(const ClassMarket& market, std::span<const Wide> prices) : market_(market), prices_(prices) {}
+    Pivot(const ClassMarket& market, std::span<const int64_t> values, std::span<const Wide> prices)
+        : market_(market), values_(values), prices_(prices) {}
 
     // What the others would gain without the user, over what it holds, is what it pays above the reserves.
     Part part_of(const User& user) const {
@@ -47,11 +88,10 @@ class Pivot {
                 if (user.at[mid] - static_cast<int64_t>(mid) <= t) low = mid + 1;
                 else high = mid;
             }
-            return market_.value(t + static_cast<int64_t>(low));
+            return values_[static_cast<size_t>(t) + low];
         };
         Wide lost = 0;
-        const int64_t jobs = market_.units() - static_cast<int64_t>(user.at.size());
-        improve_cuts(classes, cuts, jobs, INT64_MAX, others, lost);
+        improve_cuts(classes, cuts, static_cast<int64_t>(values_.size() - user.at.size()), INT64_MAX, others, lost);
         Part part{std::min(lost, whole), whole};
         while (part.whole >= Wide{1} << 72) part.paid >>= 1, part.whole >>= 1;  // times an amount it fits
         return part;
@@ -59,34 +99,18 @@ class Pivot {
 
   private:
     const ClassMarket& market_;
+    std::span<const int64_t> values_;
     std::span<const Wide> prices_;
 };
 
-// The users by number, with their competing jobs.
-std::vector<User> users_of(const Allocator& market, const ClassMarket& classes, KeyMap& index) {
-    std::vector<User> users;
-    const int64_t placed = classes.cuts().empty() ? 0 : classes.cuts().back();
-    classes.each_job([&](int64_t t, uint32_t job) {
-        const uint64_t key = uint64_t{market.details(job).user} + 1;
-        uint32_t u = index.find(key);
-        if (u == UINT32_MAX) {
-            index.insert(key, u = static_cast<uint32_t>(users.size()));
-            users.emplace_back();
-        }
-        users[u].at.push_back(t);
-        users[u].placed += t < placed;
-    });
-    return users;
-}
-
-void reckon_parts(std::vector<User>& users, const ClassMarket& classes, std::span<const Wide> prices) {
+void reckon_parts(Ranked& r, const ClassMarket& classes, std::span<const Wide> prices) {
     int64_t steps = 0;
     const auto shares = [](const User& user) { return user.placed > 0 && user.at.size() > 1; };
-    for (const User& user : users)
+    for (const User& user : r.users)
         if (shares(user)) steps += static_cast<int64_t>((user.placed + 2) * classes.classes().size());
     if (steps > pivot_steps_max) return;
-    const Pivot pivot(classes, prices);
-    for (User& user : users)
+    const Pivot pivot(classes, r.values, prices);
+    for (User& user : r.users)
         if (shares(user)) user.part = pivot.part_of(user);
 }
 
@@ -94,9 +118,8 @@ void reckon_parts(std::vector<User>& users, const ClassMarket& classes, std::spa
 
 std::vector<Money> user_prices(const Allocator& market, const ClassMarket& classes) {
     const auto prices = lowest_prices(classes.classes(), classes.use(), classes.next_value());
-    KeyMap index;
-    std::vector<User> users = users_of(market, classes, index);
-    reckon_parts(users, classes, prices);
+    Ranked ranked = rank_users(market, classes);
+    reckon_parts(ranked, classes, prices);
     std::vector<Money> pays(market.jobs().size());
     const int32_t top = market.speed_top();
     for (size_t j = 0; j < pays.size(); ++j) {
@@ -108,8 +131,7 @@ std::vector<Money> user_prices(const Allocator& market, const ClassMarket& class
         Money price = machine.spec.reserve;
         if (c != classes.classes().end() && c->cls == machine.cls && top > 0) {
             const Money whole{static_cast<int64_t>(prices[static_cast<size_t>(c - classes.classes().begin())] / top)};
-            const uint32_t u = index.find(uint64_t{market.details(static_cast<uint32_t>(j)).user} + 1);
-            price += (u == UINT32_MAX ? Part{} : users[u].part).of(whole - price);
+            price += ranked.part_of(market.details(static_cast<uint32_t>(j)).user).of(whole - price);
             const Wide worth = static_cast<Wide>(job.value.micro) * machine.spec.speed / top;
             price = std::max(machine.spec.reserve, std::min(price, Money{static_cast<int64_t>(worth)}));
         }
