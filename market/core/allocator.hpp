@@ -165,6 +165,8 @@ class Allocator {
     void set_limits(std::vector<ClassLimit> limits, const Rank& last, std::vector<ClassLevel> levels);
     void lift_limits();
     const std::vector<ClassLimit>& limits() const { return limits_; }
+    // The least bid per CPU-hour that the machine takes: its reserve, or by its class's limit.
+    Money least_bid_at(const Machine& m) const;
     // Counts up with everything that changes what the competing jobs find before the first of them is placed.
     uint64_t room_version() const { return room_version_; }
 

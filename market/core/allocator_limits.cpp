@@ -20,6 +20,13 @@ bool Allocator::admits(ClassKey cls, const Rank& rank) const {
     return at == limits_.end() || at->cls != cls || rank <= at->last;
 }
 
+Money Allocator::least_bid_at(const Machine& m) const {
+    const auto at = std::lower_bound(limits_.begin(), limits_.end(), m.cls,
+                                     [](const ClassLimit& l, ClassKey key) { return l.cls < key; });
+    if (at == limits_.end() || at->cls != m.cls) return m.spec.reserve;
+    return std::max(m.spec.reserve, Money{-std::max(at->last.first, -INT64_MAX)});
+}
+
 // The first machine of a class before `below` that takes the job: with room free, or with guests that it may displace.
 MachineOrder::Place Allocator::search(uint32_t j, ClassKey below, size_t start) {
     const Job& job = jobs_[j];

@@ -74,16 +74,20 @@ class Welfare : public Algorithm {
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                    std::span<const ProviderKey> barred) override {
         reckon_bids(market);
-        if (!now_.exact() || cpus != 1 || memory_mb > now_.memory_per_cpu() || !barred.empty()) return std::nullopt;
+        if (!now_.exact() || cpus != 1 || memory_mb > now_.memory_per_cpu() || !barred.empty())
+            return as_it_is_.find(market, cpus, memory_mb, barred);
         return bid(least_bid_);
     }
-    std::optional<Money> next_price(Allocator& market, uint32_t machine, const Rank&) override {
+    std::optional<Money> next_price(Allocator& market, uint32_t machine, const Rank& strongest) override {
         reckon_bids(market);
         const auto& classes = now_.classes();
         const auto& m = market.machines()[machine];
         const auto c = std::lower_bound(classes.begin(), classes.end(), m.cls,
                                         [](const PlaceClass& x, ClassKey cls) { return x.cls < cls; });
-        if (!now_.exact() || c == classes.end() || c->cls != m.cls) return m.spec.reserve;
+        if (!now_.exact() || c == classes.end() || c->cls != m.cls) {
+            const Money least = market.least_bid_at(m);
+            return bid((strongest.is_top() ? least : std::max(least, above(Money{-strongest.first}))).micro);
+        }
         return bid(class_bids_[static_cast<size_t>(c - classes.begin())]);
     }
 
@@ -121,6 +125,7 @@ class Welfare : public Algorithm {
     }
 
     ClassMarket now_;
+    LeastBids as_it_is_;  // where sizes differ: with the least values as they are now; a bid may move them
     uint64_t version_ = UINT64_MAX;
     int64_t least_bid_ = INT64_MAX;
     std::vector<int64_t> class_bids_;
