@@ -210,7 +210,7 @@ void Allocator::process(uint32_t j) {
     const Job& job = jobs_[j];
     const bool keeps = job.slot != none;
     const bool could_stay = keeps || (job.at != none && eligible(machines_[job.at], j) &&
-                                      admits(machines_[job.at].cls, job.rank) &&
+                                      (limits_.empty() || admits(machines_[job.at].cls, job.rank)) &&
                                       displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
     const ClassKey below = keeps ? job.bound : could_stay ? bound_at(j, machines_[job.at]) : class_none;
     machine_order_.close_until(job.rank);
@@ -255,7 +255,7 @@ const JobOrder::Entry* Allocator::next_candidate(Machine& m) {
         pass_guests_before(e.rank);
         if (cpus <= 0) return V::stop;
         if (e.cpus > cpus || e.memory_mb > mb) return V::no;
-        if (!admits(m.cls, e.rank)) {
+        if (!limits_.empty() && !admits(m.cls, e.rank)) {
             if (plain()) return V::stop;
             if (jobs_[e.job].slot != none || !worth_reserve(m, e.job)) return V::no;
         }
