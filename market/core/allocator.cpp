@@ -114,6 +114,7 @@ void Allocator::unseat(uint32_t j) {
     Job& job = jobs_[j];
     Machine& mc = machines_[job.slot];
     const Rank rank = job.held || job.pin == Pin::stay ? Rank::top() : job.rank;
+    room_version_ += rank.is_top();
     auto g = std::lower_bound(mc.guests.begin(), mc.guests.end(), rank, guest_before);
     while (g->job != j) ++g;
     mc.free_cpus += g->cpus;
@@ -141,6 +142,7 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     Job& job = jobs_[j];
     Machine& mc = machines_[m];
     const Rank rank = job.held || job.pin == Pin::stay ? Rank::top() : job.rank;
+    room_version_ += rank.is_top();
     while ((mc.free_cpus < job.cpus || mc.free_mb < job.memory_mb) && !mc.guests.empty() &&
            mc.guests.back().rank > rank)
         evict(mc.guests.back().job, assigned_ ? Cause::share : Cause::displaced, j);
@@ -208,17 +210,13 @@ void Allocator::process(uint32_t j) {
     const Job& job = jobs_[j];
     const bool keeps = job.slot != none;
     const bool could_stay = keeps || (job.at != none && eligible(machines_[job.at], j) &&
+                                      (limits_.empty() || admits(machines_[job.at].cls, job.rank)) &&
                                       displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
     const ClassKey below = keeps ? job.bound : could_stay ? bound_at(j, machines_[job.at]) : class_none;
     machine_order_.close_until(job.rank);
     const bool hints = in_pass_ && !assigned_ && job.cpus < 32;
     const size_t start = hints ? position_to_start(job.cpus, job.memory_mb) : 0;
-    MachineOrder::Place better =
-        machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start, [&](const MachineOrder::Entry& e) {
-            if (!suits(e, j)) return false;
-            return (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
-                   displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second;
-        });
+    MachineOrder::Place better = search(j, below, start);
     if (hints && !job.bars && (better || below == class_none))
         start_later(job.cpus, job.memory_mb, better ? MachineOrder::position(better) : machine_order_.end());
     const bool voluntary = could_stay && job.at != none;
@@ -226,6 +224,7 @@ void Allocator::process(uint32_t j) {
         suppressed_ = true;
         better = {};
     }
+    if (!better && !could_stay && !limits_.empty() && !plain()) better = search_free(j);
     if (!better) {
         if (!keeps && could_stay) seat(j, job.at);
         return;
@@ -256,6 +255,10 @@ const JobOrder::Entry* Allocator::next_candidate(Machine& m) {
         pass_guests_before(e.rank);
         if (cpus <= 0) return V::stop;
         if (e.cpus > cpus || e.memory_mb > mb) return V::no;
+        if (!limits_.empty() && !admits(m.cls, e.rank)) {
+            if (plain()) return V::stop;
+            if (jobs_[e.job].slot != none || !worth_reserve(m, e.job)) return V::no;
+        }
         if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;  // and so for everyone after it
         return eligible(m, e.job) ? V::yes : V::no;
     });
@@ -300,7 +303,7 @@ void Allocator::pass() {
     Rank end = rank_last;
     order_.take_each(
         [&](JobOrder::Entry& e) {
-            if (machine_order_.close_until(e.rank)) {
+            if (machine_order_.close_until(e.rank) || (last_admitted_ < e.rank && plain())) {
                 end = e.rank;
                 return false;
             }

@@ -69,6 +69,19 @@ struct MoveCost {
 };
 MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s);
 
+// A class of machines takes only jobs up to this rank (the welfare algorithm says which). Who is there already goes when
+// the limit falls; with a horizon, when that is worth the move.
+struct ClassLimit {
+    ClassKey cls = 0;
+    Rank last;
+    bool operator==(const ClassLimit&) const = default;
+};
+// What a place of a class costs, in micro-units x fastest speed: what a horizon reckons the gain of leaving with.
+struct ClassLevel {
+    ClassKey cls = 0;
+    __int128 level = 0;
+};
+
 class Allocator {
   public:
     static constexpr uint32_t none = UINT32_MAX;
@@ -144,6 +157,18 @@ class Allocator {
     void add_provider(ProviderKey key, const ProviderSpec& spec);
     void change_provider(uint32_t m, const ProviderSpec& spec);
     void remove_provider(uint32_t m);
+
+    // Takes up what time alone has changed; solve() does it too. For who sets limits by the jobs that compete now.
+    void begin(Nanos now);
+    // After begin(), for the next solve: limits by class (sorted, of those that have one), the last rank that any class
+    // takes, and what the classes cost. None: every class takes who can pay its reserve.
+    void set_limits(std::vector<ClassLimit> limits, const Rank& last, std::vector<ClassLevel> levels);
+    void lift_limits();
+    const std::vector<ClassLimit>& limits() const { return limits_; }
+    // The least bid per CPU-hour that the machine takes: its reserve, or by its class's limit.
+    Money least_bid_at(const Machine& m) const;
+    // Counts up with everything that changes what the competing jobs find before the first of them is placed.
+    uint64_t room_version() const { return room_version_; }
 
     // Repairs the allocation and leaves the changes in changes(). solve_all takes up every job, whatever changed.
     void solve(Nanos now);
@@ -233,6 +258,15 @@ class Allocator {
     ClassKey bound_at(uint32_t j, const Machine& m) const;
     void touch(uint32_t j);
 
+    // allocator_limits.cpp: who may enter a class
+    bool admits(ClassKey cls, const Rank& rank) const;
+    MachineOrder::Place search(uint32_t j, ClassKey below, size_t start);
+    MachineOrder::Place search_free(uint32_t j);
+    bool worth_reserve(const Machine& m, uint32_t j) const;
+    bool gains_by_leaving(uint32_t j, const Machine& m) const;
+    void let_in(ClassKey cls, const Rank& after, const Rank& last);
+    void let_go(ClassKey cls, const Rank& last);
+
     // allocator_events.cpp: what happened
     Rank rank_of(const Job& j) const;
     void fill(uint32_t j, JobKey key, const JobSpec& spec);
@@ -249,7 +283,6 @@ class Allocator {
 
     // allocator_changes.cpp: what came of it
     struct Turn;
-    void begin(Nanos now);
     bool change_of(uint32_t j, Change& c);
     Turn turn_of(uint32_t change) const;
     void sort_changes();
@@ -289,6 +322,10 @@ class Allocator {
     std::vector<TooSmall> too_small_;
     size_t position_to_start(int32_t cpus, int64_t memory_mb) const;
     void start_later(int32_t cpus, int64_t memory_mb, size_t position);
+    std::vector<ClassLimit> limits_;
+    std::vector<ClassLevel> levels_;
+    Rank last_admitted_{INT64_MAX, INT64_MAX, UINT64_MAX};
+    uint64_t room_version_ = 0;
     bool suppressed_ = false;  // the cap kept somebody from moving
     int32_t tokens_ = 0;
     ClassKey fastest_ = class_none;  // at the last solve

@@ -206,6 +206,7 @@ void Allocator::add_provider(ProviderKey key, const ProviderSpec& spec) {
         machines_[m] = Machine{};
     }
     machine_index_.insert(key.n, m);
+    ++room_version_;
     Machine& mc = machines_[m];
     mc.key = key;
     mc.spec = spec;
@@ -265,6 +266,7 @@ void Allocator::expel(uint32_t m, bool pinned_too, Cause cause) {
 void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
     Machine& mc = machines_[m];
     ++version_;
+    ++room_version_;
     if (!spec.accepting) expel(m, false, Cause::provider_gone);
     const std::vector<Guest> guests = mc.guests;
     const bool speed_changed = spec.speed != mc.spec.speed;
@@ -309,6 +311,7 @@ void Allocator::remove_provider(uint32_t m) {
         }
     if (mc.spec.accepting) machine_order_.erase({mc.cls, mc.key.n});
     machine_index_.erase(mc.key.n);
+    ++room_version_;
     mc.open = false;
     mc.key = {};
     free_machines_.push_back(m);

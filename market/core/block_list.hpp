@@ -5,7 +5,8 @@
 //
 // Entry has order(), its place in the total order; no two are equal. Summary is empty as Summary{}, and
 // widen(const Entry&) makes it cover one more. A summary may be too generous (erase and changes only widen it;
-// summarise() tightens it), never too strict. loosen(), if it has that, is called when an entry goes.
+// summarise() tightens it), never too strict. loosen(), if it has that, is called when an entry goes. What a Summary
+// counts exactly, if it does, it is told by count(entry, 1) of each that comes and count(entry, -1) of each that goes.
 #pragma once
 
 #include <algorithm>
@@ -61,6 +62,7 @@ class BlockList {
         block.insert(block.begin() + static_cast<ptrdiff_t>(position(block, key)), entry);
         lasts_[b] = block.back().order();
         summaries_[b].widen(entry);
+        count(summaries_[b], entry, 1);
         ++size_;
     }
     // Behind all others. Leaves a quarter of each block free.
@@ -73,12 +75,14 @@ class BlockList {
         blocks_.back().push_back(entry);
         lasts_.back() = entry.order();
         summaries_.back().widen(entry);
+        count(summaries_.back(), entry, 1);
         ++size_;
     }
     // The entry must be there.
     void erase(const Key& key) {
         const Place p = find(key);
         Block& block = blocks_[p.block];
+        count(summaries_[p.block], block[p.at], -1);
         block.erase(block.begin() + static_cast<ptrdiff_t>(p.at));
         --size_;
         if constexpr (requires { summaries_[0].loosen(); }) summaries_[p.block].loosen();
@@ -96,7 +100,10 @@ class BlockList {
     void widen(size_t b, const Entry& entry) { summaries_[b].widen(entry); }
     void summarise(size_t b) {
         Summary s;
-        for (const Entry& e : blocks_[b]) s.widen(e);
+        for (const Entry& e : blocks_[b]) {
+            s.widen(e);
+            count(s, e, 1);
+        }
         summaries_[b] = s;
     }
 
@@ -109,6 +116,9 @@ class BlockList {
     }
 
   private:
+    static void count(Summary& s, const Entry& e, int by) {
+        if constexpr (requires { s.count(e, by); }) s.count(e, by);
+    }
     size_t index(typename std::vector<Key>::const_iterator it) const {
         return static_cast<size_t>(it - lasts_.begin());
     }

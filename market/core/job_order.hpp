@@ -71,6 +71,11 @@ class JobOrder {
         return most;
     }
 
+    // In blocks, in rank order: how many CPUs the jobs of each need, and one block.
+    size_t blocks() const { return list_.blocks(); }
+    int64_t cpus_of(size_t block) const { return list_.summary(block).cpus; }
+    const std::vector<Entry>& block(size_t b) const { return list_.block(b); }
+
     // Every entry in rank order; visit returns false to stop.
     template <class Visit>
     void each(Visit&& visit) const {
@@ -104,6 +109,7 @@ class JobOrder {
     struct Summary {
         ClassKey bound_max = 0;
         int64_t memory_min = INT64_MAX, memory_max = 0;
+        int64_t cpus = 0;  // of all together, exactly
         int32_t cpus_min = INT32_MAX, cpus_max = 0;
         bool loose = false;  // somebody has left
         void widen(const Entry& e) {
@@ -114,6 +120,7 @@ class JobOrder {
             cpus_max = std::max(cpus_max, e.cpus);
         }
         void loosen() { loose = true; }
+        void count(const Entry& e, int by) { cpus += static_cast<int64_t>(by) * e.cpus; }
     };
     BlockList<Entry, Summary, 256> list_;
 };

@@ -13,7 +13,7 @@ std::optional<Money> LeastBids::by_walk(const Allocator& market, int32_t cpus, i
         if (std::find(barred.begin(), barred.end(), m.key) != barred.end()) return true;
         const auto [strongest, fits] = market.displaced(m, cpus, memory_mb, Rank::top());
         if (!fits) return true;
-        Money bid = m.spec.reserve;
+        Money bid = market.least_bid_at(m);
         if (!strongest.is_top()) bid = std::max(bid, above(Money{-strongest.first}));
         if (bid <= money_max && (!least || bid < *least)) least = bid;
         return true;
@@ -27,7 +27,8 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
         int32_t free_cpus = m.free_cpus;
-        Step step{m.spec.reserve, m.free_mb, m.key};
+        const Money least = market.least_bid_at(m);
+        Step step{least, m.free_mb, m.key};
         const size_t first = all.size();
         for (size_t i = m.guests.size();; --i) {
             if (step.bid > money_max) break;
@@ -41,7 +42,7 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
             const Allocator::Guest& guest = m.guests[i - 1];
             free_cpus += guest.cpus;
             step.memory_mb += guest.memory_mb;
-            step.bid = std::max(m.spec.reserve, above(Money{-guest.rank.first}));
+            step.bid = std::max(least, above(Money{-guest.rank.first}));
         }
         return true;
     });

@@ -20,7 +20,7 @@ inline Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); 
 
 class LeastBids {
   public:
-    // At least the reserve of a machine where the need then fits beside whoever cannot be displaced; at most money_max.
+    // At least what a machine takes (Allocator::least_bid_at) where the need then fits beside whoever cannot be displaced; at most money_max.
     // nullopt: no bid does it.
     std::optional<Money> find(const Allocator& market, int32_t cpus, int64_t memory_mb,
                               std::span<const ProviderKey> barred);

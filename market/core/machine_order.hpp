@@ -123,6 +123,16 @@ class MachineOrder {
             if (b != best) look_at(b);
     }
 
+    // Every machine of this class that has a CPU free.
+    template <class Visit>
+    void each_free(ClassKey cls, Visit&& visit) const {
+        for (size_t b = block_of_class(cls); b < list_.blocks() && list_.summary(b).first <= cls; ++b) {
+            if (list_.summary(b).free_cpus < 1) continue;
+            for (const Entry& e : list_.block(b))
+                if (e.cls == cls && e.free_cpus > 0) visit(e);
+        }
+    }
+
     // Every machine in order; visit returns false to stop.
     template <class Visit>
     void each(Visit&& visit) const {

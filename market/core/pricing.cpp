@@ -136,15 +136,6 @@ std::vector<Money> critical_prices(Allocator& market, uint64_t* steps) {
     return prices;
 }
 
-std::optional<Money> critical_price_alone(Allocator& market, uint32_t job) {
-    if (ranked_classes(market)) return std::nullopt;
-    std::vector<Money> prices(market.jobs().size());
-    std::vector<bool> done(market.jobs().size(), true);
-    done[job] = false;
-    integral_prices(market, prices, done);
-    return prices[job];
-}
-
 std::vector<Money> critical_prices_by_integral(Allocator& market) {
     std::vector<Money> prices(market.jobs().size());
     integral_prices(market, prices, std::vector<bool>(market.jobs().size(), false));

@@ -19,6 +19,8 @@
 //   any speeds, no reserves       the same
 //   speeds and reserves           the payment is as defined, and at least the reserve. A job may gain by a lower bid: the
 //                                 greedy gives it the fastest machine that it can pay, not the one where it gains most
+// That is greedy_migration; the welfare algorithm has prices of its own for one-CPU jobs (user_prices.hpp), and these with
+// the least values of its classes as reserves for others (welfare.hpp). docs/market.md has one table of both.
 // That no lie pays does not hold over time (a bid now changes what is free later; a job that stays where it is may sit
 // elsewhere than the greedy would put it), for pinned jobs, and for users who split themselves into several jobs or lie
 // about CPUs and memory.
@@ -41,8 +43,6 @@ namespace souk::market {
 std::vector<Money> critical_prices(Allocator& market, uint64_t* steps = nullptr);
 // Only what the quickest form gives, that of ranked jobs, in O(jobs placed + classes): `done` says whose.
 std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done);
-// The price of one running job alone; nullopt where the closed form gives all of them at once.
-std::optional<Money> critical_price_alone(Allocator& market, uint32_t job);
 std::vector<Money> first_prices(const Allocator& market);
 std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille);
 

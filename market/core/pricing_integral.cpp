@@ -18,11 +18,12 @@ struct Bid {
     Money value;
     Rank rank;
     bool bars;
+    uint32_t user;
 };
 
 Bid bid_of(const Allocator& market, uint32_t j) {
     const Job& job = market.jobs()[j];
-    return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars};
+    return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars, market.details(j).user};
 }
 
 // Rooms in order of choice. Of each 16 of them, and each 256, it is known how much memory one with at least so many CPUs
@@ -119,7 +120,8 @@ class Rooms {
 
 class Integral {
   public:
-    explicit Integral(Allocator& market) : market_(market), machines_(empty_machines(market)) {
+    Integral(Allocator& market, bool by_user)
+        : market_(market), by_user_(by_user), machines_(empty_machines(market)) {
         market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
             bids_.push_back(bid_of(market, e.job));
             return true;
@@ -186,7 +188,7 @@ class Integral {
         };
         for (; next < bids_.size() && within > 0; ++next) {
             const Bid& bid = bids_[next];
-            if (bid.job == q.job) continue;
+            if (bid.job == q.job || (by_user_ && bid.user == q.user)) continue;
             if (machines_[best].reserve > bid.value) fall_to(bid.value);
             if (within > 0 && put(rooms, bid) == best && !rooms.holds(best, q.cpus, q.memory_mb))
                 lose(bid.value, bid.value);
@@ -196,6 +198,7 @@ class Integral {
     }
 
     const Allocator& market_;
+    const bool by_user_;
     const std::vector<EmptyMachine> machines_;
     std::vector<Bid> bids_;  // by rank
     uint64_t placements_ = 0;
@@ -204,6 +207,7 @@ class Integral {
 
 std::vector<EmptyMachine> empty_machines(const Allocator& market) {
     std::vector<EmptyMachine> empty;
+    auto limit = market.limits().begin();
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const Machine& m = market.machines()[e.machine];
         EmptyMachine one{e.machine, m.spec.speed, m.spec.cpus, m.spec.memory_mb, m.spec.reserve};
@@ -212,6 +216,9 @@ std::vector<EmptyMachine> empty_machines(const Allocator& market) {
             one.cpus -= g.cpus;
             one.memory_mb -= g.memory_mb;
         }
+        while (limit != market.limits().end() && limit->cls < e.cls) ++limit;
+        if (limit != market.limits().end() && limit->cls == e.cls)
+            one.reserve = std::max(one.reserve, Money{-std::max(limit->last.first, -INT64_MAX)});
         empty.push_back(one);
         return true;
     });
@@ -223,7 +230,7 @@ Money bounded_price(Wide numerator, int32_t speed_top, const Machine& m, const J
     return std::min(std::max(price, m.spec.reserve), j.value);
 }
 
-uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done) {
+uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done, bool by_user) {
     std::vector<Bid> payers;
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
         const Job& job = market.jobs()[j];
@@ -231,18 +238,18 @@ uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const st
     }
     if (payers.empty()) return 0;
     std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
-    Integral integral(market);
+    Integral integral(market, by_user);
     integral.prices_of(payers, prices, UINT64_MAX);
     return integral.placements();
 }
 
 uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices, std::vector<uint32_t>& jobs,
-                            uint64_t placements_max) {
+                            uint64_t placements_max, bool by_user) {
     if (jobs.empty()) return 0;
     std::vector<Bid> payers;
     for (const uint32_t j : jobs) payers.push_back(bid_of(market, j));
     std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
-    Integral integral(market);
+    Integral integral(market, by_user);
     const size_t done = integral.prices_of(payers, prices, placements_max);
     jobs.clear();
     for (size_t i = done; i < payers.size(); ++i) jobs.push_back(payers[i].job);

@@ -18,7 +18,7 @@ struct EmptyMachine {
     int32_t speed;
     int32_t cpus;
     int64_t memory_mb;
-    Money reserve;
+    Money reserve;  // or the least bid that its class takes (Allocator::limits), if that is more
 };
 std::vector<EmptyMachine> empty_machines(const Allocator& market);
 
@@ -26,12 +26,16 @@ std::vector<EmptyMachine> empty_machines(const Allocator& market);
 Money bounded_price(__int128 numerator, int32_t speed_top, const Allocator::Machine& machine,
                     const Allocator::Job& job);
 
+// `by_user`: jobs of one user do not price each other. Each is then priced without those of its user that rank after it,
+// so that in all a user pays about what the others lose by its jobs; exactly that where ranks say who has what.
+//
 // Sets the price of every running job that is not done, and returns how many placements that took (tens of nanoseconds
 // each): for each payer one for each bid after it, until no place is left that would take it.
-uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done);
+uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done,
+                         bool by_user = false);
 // The same for those of `jobs` (by index, running) that `placements_max` allows, one at least, the highest ranked first:
 // they are taken out of `jobs`.
 uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices, std::vector<uint32_t>& jobs,
-                            uint64_t placements_max);
+                            uint64_t placements_max, bool by_user = false);
 
 }  // namespace souk::market

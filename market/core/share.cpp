@@ -5,6 +5,9 @@
 #include <queue>
 #include <utility>
 
+#include "market/core/algorithm.hpp"
+#include "market/core/pricing.hpp"
+
 namespace souk::market {
 
 // What each user was owed and got since the last solve.
@@ -136,5 +139,28 @@ void Share::solve(Allocator& market, Nanos now, Nanos quantum) {
     for (auto& [id, u] : users_) u.owed = std::clamp(u.owed, -most, most);
     turn_end_ = waiting ? turn_began_ + quantum : Nanos::never();
 }
+
+namespace {
+class ShareAlgorithm : public Algorithm {
+  public:
+    std::unique_ptr<Algorithm> copy() const override { return std::make_unique<ShareAlgorithm>(*this); }
+    void take_over(Allocator& market) override {
+        market.lift_limits();
+        share_.clear();
+    }
+    void solve(Allocator& market, Nanos now, const SolverOptions& options) override {
+        share_.solve(market, now, options.quantum);
+    }
+    Nanos next_wake() const override { return share_.next_wake(); }
+    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
+        return market::closed_prices(market, done);
+    }
+
+  private:
+    Share share_;
+};
+}  // namespace
+
+std::unique_ptr<Algorithm> make_share() { return std::make_unique<ShareAlgorithm>(); }
 
 }  // namespace souk::market

@@ -6,30 +6,34 @@
 #include <map>
 #include <set>
 
-#include "market/core/allocator.hpp"
-#include "market/core/least_bids.hpp"
+#include "market/core/algorithm.hpp"
 #include "market/core/pricing.hpp"
 #include "market/core/pricing_integral.hpp"
 #include "market/core/pricing_unit.hpp"
-#include "market/core/share.hpp"
 
 namespace souk::market {
 
 namespace {
-enum class Algorithm { greedy_migration, proportional_share };
 enum class PricingRule { critical, first, uniform };
-// In the order of the enumerations.
-constexpr std::array<std::string_view, 2> algorithm_names{"greedy_migration", "proportional_share"};
+// In the order of the enumeration.
 constexpr std::array<std::string_view, 3> pricing_names{"critical", "first", "uniform"};
 
-template <size_t N>
-Result<size_t> find_name(std::string_view what, const std::array<std::string_view, N>& names, const std::string& name) {
-    for (size_t i = 0; i < N; ++i)
-        if (names[i] == name) return i;
-    if (what == "algorithm" && name == "mig") return static_cast<size_t>(Algorithm::greedy_migration);
+Error unknown(std::string_view what, std::span<const std::string_view> names, const std::string& name) {
     std::string known;
     for (const auto n : names) known += (known.empty() ? "" : ", ") + std::string(n);
-    return fail(std::string(what) + " '" + name + "' is not known (" + known + ")");
+    return Error{0, std::string(what) + " '" + name + "' is not known (" + known + ")"};
+}
+
+Result<const AlgorithmEntry*> find_algorithm(const std::string& name) {
+    for (const AlgorithmEntry& entry : algorithm_registry())
+        if (name == entry.name || (name == entry.alias && !name.empty())) return &entry;
+    return tl::unexpected(unknown("algorithm", Solver::algorithms(), name));
+}
+
+Result<PricingRule> find_pricing(const std::string& name) {
+    for (size_t i = 0; i < pricing_names.size(); ++i)
+        if (pricing_names[i] == name) return static_cast<PricingRule>(i);
+    return tl::unexpected(unknown("pricing", pricing_names, name));
 }
 
 bool valid(Money m) { return m.micro >= 0 && m <= money_max; }
@@ -44,14 +48,28 @@ bool valid(const ProviderSpec& s) {
     return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 && s.cpus <= cpus_max &&
            s.memory_mb >= 0 && s.memory_mb <= memory_mb_max;
 }
+// The algorithm in force; a copy has one of its own.
+struct InForce {
+    const AlgorithmEntry* entry = &algorithm_registry().front();
+    std::unique_ptr<Algorithm> algorithm = entry->make();
+
+    InForce() = default;
+    InForce(const InForce& other) : entry(other.entry), algorithm(other.algorithm->copy()) {}
+    InForce& operator=(const InForce& other) {
+        entry = other.entry;
+        algorithm = other.algorithm->copy();
+        return *this;
+    }
+    Algorithm* operator->() const { return algorithm.get(); }
+};
+
 }  // namespace
 
 struct Solver::Impl {
     SolverOptions options;
-    Algorithm algorithm = Algorithm::greedy_migration;
+    InForce algorithm;
     PricingRule pricing = PricingRule::critical;
     Allocator market;
-    Share share;
     std::vector<Money> prices;  // by job index, of market.version() == priced
     uint64_t priced = UINT64_MAX;
     uint64_t pricing_steps = 0;
@@ -61,14 +79,15 @@ struct Solver::Impl {
     bool closed_all = false;
     std::map<uint32_t, Money> alone;  // prices that were asked for one by one, of market.version() == priced_alone
     uint64_t priced_alone = UINT64_MAX;
-    LeastBids least_bids;
 
     const std::vector<Money>& current_prices() {
         if (priced == market.version()) return prices;
         pricing_steps = market.job_count();
-        prices = pricing == PricingRule::critical  ? critical_prices(market, &pricing_steps)
-                 : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
-                                                   : first_prices(market);
+        reckon_closed(true);
+        prices = closed_prices;
+        if (pricing == PricingRule::critical)
+            pricing_steps = integral_prices(market, prices, closed_done, algorithm->bidders_are_users()) +
+                            static_cast<uint64_t>(std::count(closed_done.begin(), closed_done.end(), true));
         priced = market.version();
         return prices;
     }
@@ -78,7 +97,7 @@ struct Solver::Impl {
             closed = market.version();
             closed_all = pricing != PricingRule::critical;
             closed_done.assign(market.jobs().size(), true);
-            closed_prices = pricing == PricingRule::critical  ? souk::market::closed_prices(market, closed_done)
+            closed_prices = pricing == PricingRule::critical  ? algorithm->closed_prices(market, closed_done)
                             : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
                                                               : first_prices(market);
         }
@@ -94,21 +113,25 @@ struct Solver::Impl {
         priced_alone = market.version();
         if (const auto known = alone.find(j); known != alone.end()) return known->second;
         if (alone.size() == integrals_max) return std::nullopt;
+        return alone[j] = integral_alone(j);
+    }
+    Money integral_alone(uint32_t j) {
         std::vector<uint32_t> one{j};
         std::vector<Money> result(market.jobs().size());
-        integral_prices_of(market, result, one, 0);
-        return alone[j] = result[j];
+        integral_prices_of(market, result, one, 0, algorithm->bidders_are_users());
+        return result[j];
     }
     // One integral costs much less than all of them; where a few are asked for, they are reckoned alone.
     Money current_price(uint32_t j) {
         constexpr size_t alone_max = 8;
         if (priced == market.version() || pricing != PricingRule::critical) return current_prices()[j];
+        reckon_closed(false);
+        if (closed_done[j]) return closed_prices[j];
         if (priced_alone != market.version()) alone.clear();
         priced_alone = market.version();
         if (const auto known = alone.find(j); known != alone.end()) return known->second;
         if (alone.size() == alone_max) return current_prices()[j];
-        const auto price = critical_price_alone(market, j);
-        return price ? alone[j] = *price : current_prices()[j];
+        return alone[j] = integral_alone(j);
     }
     // Runs where the plan says; not merely told to have run on a place that it must leave.
     bool running(uint32_t j) const { return j != Allocator::none && market.jobs()[j].slot != Allocator::none; }
@@ -126,24 +149,40 @@ Solver Solver::copy() const {
 Solver::Solver(Solver&&) noexcept = default;
 Solver& Solver::operator=(Solver&&) noexcept = default;
 
-std::span<const std::string_view> Solver::algorithms() { return algorithm_names; }
+std::span<const std::string_view> Solver::algorithms() {
+    static const std::vector<std::string_view> names = [] {
+        std::vector<std::string_view> all;
+        for (const AlgorithmEntry& entry : algorithm_registry()) all.push_back(entry.name);
+        return all;
+    }();
+    return names;
+}
+
+std::string Solver::algorithms_help() {
+    std::string all;
+    for (const AlgorithmEntry& entry : algorithm_registry())
+        all += (all.empty() ? "" : ", ") + std::string(entry.name) +
+               (entry.alias.empty() ? "" : " (" + std::string(entry.alias) + ")");
+    return all;
+}
+
 std::span<const std::string_view> Solver::pricings() { return pricing_names; }
 
 Result<std::string> Solver::algorithm_named(const std::string& name) {
-    TRY_ASSIGN(const size_t found, find_name("algorithm", algorithm_names, name));
-    return std::string(algorithm_names[found]);
+    TRY_ASSIGN(const AlgorithmEntry* const found, find_algorithm(name));
+    return std::string(found->name);
 }
 
 Result<std::string> Solver::pricing_named(const std::string& name) {
-    TRY_ASSIGN(const size_t found, find_name("pricing", pricing_names, name));
-    return std::string(pricing_names[found]);
+    TRY_ASSIGN(const PricingRule found, find_pricing(name));
+    return std::string(pricing_names[static_cast<size_t>(found)]);
 }
 
 const SolverOptions& Solver::options() const { return impl_->options; }
 
 Status Solver::set_options(const SolverOptions& o) {
-    TRY_ASSIGN(const size_t algorithm, find_name("algorithm", algorithm_names, o.algorithm));
-    TRY_ASSIGN(const size_t pricing, find_name("pricing", pricing_names, o.pricing));
+    TRY_ASSIGN(const AlgorithmEntry* const algorithm, find_algorithm(o.algorithm));
+    TRY_ASSIGN(const PricingRule pricing, find_pricing(o.pricing));
     if (o.k_permille < 0 || o.k_permille > 1000) return fail("k_permille must be 0 to 1000");
     if (o.link_bytes_per_s < 1) return fail("link_bytes_per_s must be at least 1");
     if (!valid(o.byte_cost_per_gb)) return fail("byte_cost_per_gb must be 0 to " + format_money(money_max));
@@ -152,14 +191,14 @@ Status Solver::set_options(const SolverOptions& o) {
     if (o.moves_window.ns < 1 || o.quantum.ns < 1) return fail("moves_window and quantum must be above 0");
     Impl& s = *impl_;
     s.options = o;
-    s.options.algorithm = algorithm_names[algorithm];
-    s.pricing = static_cast<PricingRule>(pricing);
+    s.options.algorithm = algorithm->name;
+    s.pricing = pricing;
     s.priced = s.priced_alone = s.closed = UINT64_MAX;
     s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max, o.moves_window});
-    if (s.algorithm != static_cast<Algorithm>(algorithm)) {
-        s.algorithm = static_cast<Algorithm>(algorithm);
-        s.share.clear();
-        if (s.algorithm == Algorithm::greedy_migration) s.market.rank_by_value();
+    if (s.algorithm.entry != algorithm) {
+        s.algorithm.entry = algorithm;
+        s.algorithm.algorithm = algorithm->make();
+        s.algorithm->take_over(s.market);
     }
     return {};
 }
@@ -261,16 +300,12 @@ std::vector<JobKey> Solver::guests(ProviderKey key) const {
 }
 
 std::span<const Change> Solver::solve(Nanos now) {
-    if (impl_->algorithm == Algorithm::proportional_share)
-        impl_->share.solve(impl_->market, now, impl_->options.quantum);
-    else
-        impl_->market.solve(now);
+    impl_->algorithm->solve(impl_->market, now, impl_->options);
     return impl_->market.changes();
 }
 
 Nanos Solver::next_wake() const {
-    const Nanos wake = impl_->market.next_wake();
-    return impl_->algorithm == Algorithm::proportional_share ? std::min(wake, impl_->share.next_wake()) : wake;
+    return std::min(impl_->market.next_wake(), impl_->algorithm->next_wake());
 }
 
 Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> allocation, Nanos now) {
@@ -349,7 +384,7 @@ std::vector<Payment> Solver::more_prices(std::vector<JobKey>& some, uint64_t ste
         if (const uint32_t j = impl_->market.find_job(key); impl_->running(j)) left.push_back(j);
     const std::vector<uint32_t> all = left;
     std::vector<Money> prices(impl_->market.jobs().size());
-    steps = integral_prices_of(impl_->market, prices, left, steps_max);
+    steps = integral_prices_of(impl_->market, prices, left, steps_max, impl_->algorithm->bidders_are_users());
     const std::set<uint32_t> waiting(left.begin(), left.end());
     std::vector<Payment> done;
     some.clear();
@@ -396,8 +431,7 @@ std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
 }
 
 std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb, std::span<const ProviderKey> barred) const {
-    if (impl_->algorithm != Algorithm::greedy_migration) return std::nullopt;
-    return impl_->least_bids.find(impl_->market, cpus, memory_mb, barred);
+    return impl_->algorithm->least_bid(impl_->market, cpus, memory_mb, barred);
 }
 
 std::optional<Money> Solver::next_price(ProviderKey key) const {
@@ -407,52 +441,7 @@ std::optional<Money> Solver::next_price(ProviderKey key) const {
     const auto& m = market.machines()[i];
     const auto [strongest, fits] = market.displaced(m, 1, 0, Rank::top());
     if (!fits) return std::nullopt;
-    if (strongest.is_top() || impl_->algorithm != Algorithm::greedy_migration) return m.spec.reserve;
-    const Money bid = std::max(m.spec.reserve, above(Money{-strongest.first}));
-    if (bid > money_max) return std::nullopt;
-    return bid;
-}
-
-std::string Solver::reason(const Change& c, const Names& names) const {
-    const std::string from = c.from.n != 0 ? names.provider(c.from) : "";
-    const std::string to = c.to.n != 0 ? names.provider(c.to) : "";
-    const auto job = this->job(c.job);
-    const std::string bid = job ? format_money(job->value) : "?";
-    const auto win = winning_bid(c.job);
-    const std::string back = win ? "; " + format_money(*win) + " would win it back" : "";
-    auto speed_of = [&](ProviderKey key) {
-        const auto p = provider(key);
-        return p ? std::to_string(p->speed) : std::string("?");
-    };
-    switch (c.cause) {
-        case Cause::placed: {
-            const auto p = provider(c.to);
-            return "its bid " + bid + " takes " + to + (p ? " (reserve " + format_money(p->reserve) + ")" : "");
-        }
-        case Cause::faster:
-            if (speed_of(c.from) == speed_of(c.to)) return to + " has a lower reserve than " + from;
-            return to + " runs at speed " + speed_of(c.to) + ", " + from + " at " + speed_of(c.from);
-        case Cause::displaced:
-            return "displaced by job " + names.job(c.other) + " at " + format_money(c.other_value) + back;
-        case Cause::share:
-            return "the turn of job " + names.job(c.other) + " by its user's share";
-        case Cause::below_reserve: {
-            const auto p = provider(c.from);
-            return "its bid " + bid + " is below the reserve of " + from + (p ? ", " + format_money(p->reserve) : "") +
-                   back;
-        }
-        case Cause::provider_gone:
-            return from + " has left the market" + back;
-        case Cause::no_room:
-            return from + " offers less than its guests need" + back;
-        case Cause::barred:
-            return "it may not run on " + from + " for now" + back;
-        case Cause::pinned:
-            return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
-        case Cause::adopted:
-            return "decided by the external solver";
-    }
-    return "";
+    return impl_->algorithm->next_price(impl_->market, i, strongest);
 }
 
 }  // namespace souk::market

@@ -6,7 +6,8 @@
 // What it assumes: the caller carries out every change of solve(). From then on the solver sees the job there; where
 // that fails the caller says so with change_job (where the job really is, with a bar or a pin if that must hold).
 //
-// Algorithms, by name: greedy_migration (allocator.hpp states its properties), proportional_share (share.hpp).
+// Algorithms, by name (algorithm.hpp): greedy_migration (allocator.hpp states its properties), proportional_share
+// (share.hpp), welfare (welfare.hpp).
 // Pricings, by name: critical, first, uniform (pricing.hpp).
 #pragma once
 
@@ -18,25 +19,10 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "market/core/solver_options.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::market {
-
-struct SolverOptions {
-    std::string algorithm = "greedy_migration";
-    std::string pricing = "critical";
-    int32_t k_permille = 500;  // uniform: 0 gives the buyers all of the gap, 1000 the providers
-
-    // Migration-awareness (greedy_migration). All zero: the plain algorithm.
-    Nanos horizon;  // a move must pay for itself within this; 0: every move to a better place is made
-    int64_t link_bytes_per_s = 100'000'000;  // what a move's pause is reckoned with
-    Money byte_cost_per_gb;                  // what carrying 10^9 bytes costs, beside the pause
-    Nanos min_stay;         // nobody who was just placed is moved or displaced before this has passed; 0: off
-    int32_t moves_max = 0;  // at most this many voluntary moves in any moves_window; 0: no cap
-    Nanos moves_window = Nanos::from_s(60);
-
-    Nanos quantum = Nanos::from_s(10);  // proportional_share: the turn of a job is this long
-};
 
 class Solver {
   public:
@@ -54,6 +40,8 @@ class Solver {
     static std::span<const std::string_view> pricings();
     // The name as algorithms() has it (mig is greedy_migration), or an error that names those there are.
     static Result<std::string> algorithm_named(const std::string& name);
+    // All of them for a line of help: "greedy_migration (mig), proportional_share".
+    static std::string algorithms_help();
     static Result<std::string> pricing_named(const std::string& name);
 
     // False, and nothing changes: a key that is there already (add), or is not (change, remove), is 0, or an attribute

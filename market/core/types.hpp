@@ -66,6 +66,7 @@ const char* to_string(ChangeKind kind);
 // Why a change was made. The text comes from Solver::reason(), made only when somebody asks.
 enum class Cause : uint8_t {
     placed,         // its bid won a place
+    cheaper,        // at the prices now another place, or none, is worth more to it (welfare)
     faster,         // a faster (or, at equal speed, cheaper) place came within its reach
     displaced,      // `other` took its place
     below_reserve,  // its provider's reserve is above its bid

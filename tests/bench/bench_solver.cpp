@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The allocation core at 100,000 jobs on 10,000 machines, against std::sort of the same jobs by value, one thread, in
-// one run. Five markets: equal one-CPU machines; ten distinct speeds; machines of 16 CPUs with jobs of 1 to 4, where
+// one run. Markets of the greedy: equal one-CPU machines; ten distinct speeds; machines of 16 CPUs with jobs of 1 to 4, where
 // memory binds and where four speeds do; every machine of a speed of its own (one event then shifts thousands of jobs).
+// Markets of the welfare algorithm: 20 classes with equal and with rising reserves, wide machines, a speed each.
 // Prints one JSON object. For each market:
 // - the sort, the solve of jobs and providers that the solver knows but has never placed (and the same with telling it
 //   of them), their ratios: medians of CPU time, so that a busy machine does not blur them;
@@ -37,6 +38,8 @@ struct MarketShape {
     int memory_machine_mb;
     int memory_job_mb;
     int events = 20'000;
+    const char* algorithm = "greedy_migration";
+    int reserve_step = 0;  // units that each speed asks more than the one below
 };
 
 struct BenchJob {
@@ -79,7 +82,7 @@ double sort_us(const std::vector<BenchJob>& jobs) {
 void tell(Solver& solver, const MarketShape& shape, const std::vector<BenchJob>& jobs, int machines) {
     for (int i = 0; i < machines; ++i) {
         ProviderSpec p;
-        p.reserve = Money::units(1);
+        p.reserve = Money::units(1 + i % shape.speeds * shape.reserve_step);
         p.speed = shape.speeds == 1 ? speed_standard : 50 + i % shape.speeds;
         p.cpus = shape.cpus_machine;
         p.memory_mb = shape.memory_machine_mb;
@@ -127,6 +130,9 @@ void run(const MarketShape& shape, int jobs, int machines) {
     std::vector<double> event_us(static_cast<size_t>(shape.events), 1e12);
     size_t changes = 0;
     Solver solver;
+    SolverOptions options;
+    options.algorithm = shape.algorithm;
+    if (!solver.set_options(options)) std::abort();
     for (int r = 0; r < rounds; ++r) {
         sorts.push_back(sort_us(all));
         solver.clear();
@@ -204,6 +210,10 @@ int main(int argc, char** argv) {
         {"equal machines", 1, 1, 1, 4096, 1024},           {"ten speeds", 10, 1, 1, 4096, 1024},
         {"16 CPUs, memory binds", 1, 16, 4, 8192, 2048},   {"16 CPUs, four speeds", 4, 16, 4, 65536, 2048},
         {"a speed each", 10'000, 1, 1, 4096, 1024, 1'000},
+        {"welfare, 20 classes", 20, 1, 1, 4096, 1024, 20'000, "welfare"},
+        {"welfare, 20 classes and reserves", 20, 1, 1, 4096, 1024, 20'000, "welfare", 48},
+        {"welfare, 16 CPUs, four speeds", 4, 16, 4, 65536, 2048, 20'000, "welfare", 100},
+        {"welfare, a speed each", 10'000, 1, 1, 4096, 1024, 200, "welfare"},
     };
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     std::printf("{\"bench\": \"solver\", \"results\": [\n");

@@ -264,11 +264,11 @@ def test_what_a_move_costs_is_reckoned_with_the_network_that_carries_it(tool, fi
 def test_an_unknown_algorithm_or_pricing_is_wrong_usage_that_names_those_there_are(tool, files):
     for arguments in (["run", "-j", "jobs", "-p", "providers"], ["compare", "-j", "jobs", "-p", "providers"]):
         pricing = "--pricings" if arguments[0] == "compare" else "--pricing"
-        for option, names in (("-s", ("greedy_migration", "proportional_share")), (pricing, ("critical", "first", "uniform"))):
+        for option, names in (("-s", ("greedy_migration", "proportional_share", "welfare")), (pricing, ("critical", "first", "uniform"))):
             status, out, err = tool("marketsim", *arguments, option, "whatever")
             assert (status, out, err.count("\n")) == (2, "", 1) and all(name in err for name in ("whatever", *names)), err
     assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "mig") == tool("marketsim", "run", "-j", "jobs", "-p", "providers")
-    for option, names in (("--solver", "greedy_migration, proportional_share"), ("--pricing", "critical, first, uniform")):
+    for option, names in (("--solver", "greedy_migration, proportional_share, welfare"), ("--pricing", "critical, first, uniform")):
         status, out, err = tool("souk", "up", option, "whatever", env={**os.environ, "SOUK_RUN": str(files / "souk")})
         assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith(f"souk: {option}: ") and names in err, err
     assert not os.path.exists("souk")

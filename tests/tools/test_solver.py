@@ -79,7 +79,7 @@ def test_the_algorithm_may_be_named_at_the_start_and_an_unknown_one_is_wrong_usa
     assert talk("info\n", "-s", "proportional_share")[1] == "solver proportional_share jobs 0 providers 0 time 0\n"
     assert talk("info\nreset\ninfo\n", "-s", "mig")[1] == "solver greedy_migration jobs 0 providers 0 time 0\n" * 2
     assert talk("ap 1 1 10 1 0\naj 1 9 1 1 0 -1\ngo\npayment\n", "--pricing", "first")[1] == "1 9\n"
-    for arguments, names in ((["-s", "whatever"], "greedy_migration, proportional_share"), (["--pricing", "whatever"], "critical, first, uniform")):
+    for arguments, names in ((["-s", "whatever"], "greedy_migration, proportional_share, welfare"), (["--pricing", "whatever"], "critical, first, uniform")):
         status, out, err = talk("", *arguments)
         assert (status, out, err.count("\n")) == (2, "", 1) and "'whatever' is not known" in err and names in err
 

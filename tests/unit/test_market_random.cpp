@@ -8,8 +8,12 @@ using namespace souk::market;
 
 START_TEST(no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heals) {
     size_t holds = 0, days_spent = 0;
-    for (uint64_t seed = 1; seed <= 150; ++seed) {
-        Chaos c(seed);
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+        MarketOptions options;
+        if (seed > 150) options.solver.algorithm = "welfare";
+        if (seed > 150 && seed % 4 == 1) options.solver.horizon = Nanos::from_s(600);
+        if (seed > 150 && seed % 4 == 2) options.solver.min_stay = Nanos::from_s(20);
+        Chaos c(seed, World(options));
         for (int i = 0; i < 150; ++i) {
             c.event();
             c.w.run_for(Nanos::from_ms(c.rng.between(0, 2'000)));

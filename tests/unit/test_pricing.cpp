@@ -7,6 +7,7 @@
 
 #include "kernel/base/rng.hpp"
 #include "market/core/pricing.hpp"
+#include "market/core/pricing_integral.hpp"
 #include "market/core/pricing_unit.hpp"
 #include "market/core/solver.hpp"
 #include "tests/unit/unit.hpp"
@@ -304,8 +305,10 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
         const auto all = critical_prices(market);
         for (size_t j = 0; j < market.jobs().size(); ++j) {
             if (market.jobs()[j].slot == Allocator::none) continue;
-            const auto alone = critical_price_alone(market, static_cast<uint32_t>(j));
-            ck_assert(!alone || *alone == expected[j]);
+            std::vector<uint32_t> one{static_cast<uint32_t>(j)};
+            std::vector<Money> alone(market.jobs().size());
+            integral_prices_of(market, alone, one, 0);
+            ck_assert(alone[j] == expected[j]);
             ck_assert_msg(got[j] == expected[j] && all[j] == expected[j],
                           "round %d job %d pays %s, by the definition %s", round, static_cast<int>(j), format_money(got[j]).c_str(), format_money(expected[j]).c_str());
         }

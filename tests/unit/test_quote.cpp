@@ -49,6 +49,7 @@ std::string state_of(const Market& m, Nanos now) {
 MarketOptions some_options(uint64_t seed) {
     MarketOptions o;
     if (seed % 5 == 1) o.solver.algorithm = "proportional_share";
+    if (seed % 5 == 4) o.solver.algorithm = "welfare";
     if (seed % 5 == 2) o.solver.pricing = "uniform";
     if (seed % 5 == 3) o.solver.pricing = "first";
     if (seed % 7 == 3) o.solver.horizon = s(600);

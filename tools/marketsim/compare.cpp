@@ -332,7 +332,7 @@ int marketsim_compare(int argc, char** argv) {
     app.add_option("--seeds", options.seeds,
                    "with --import: so many seeds, from the configuration's on; means and 95 % confidence intervals")
         ->check(CLI::Range(1, 10'000));
-    app.add_option("-s,--solvers", options.solvers, std::string("with commas: ") + solvers_help)
+    app.add_option("-s,--solvers", options.solvers, std::string("with commas: ") + solvers_help())
         ->delimiter(',')
         ->check(is_decider())
         ->capture_default_str();

@@ -27,6 +27,10 @@ CLI::Validator is_decider() {
             ""};
 }
 
+std::string solvers_help() {
+    return market::Solver::algorithms_help() + ", fcfs, easy, or a program that speaks the solver's protocol (./mine)";
+}
+
 CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
     return {[find](std::string& text) -> std::string {
                 Result<std::string> name = find(text);
@@ -39,7 +43,7 @@ CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
 
 void add_market_options(CLI::App& app, MarketRunOptions& options) {
     market::SolverOptions& solver = options.solver;
-    app.add_option("-s,--solver", options.decided_by, solvers_help)->check(is_decider())->default_str(solver.algorithm);
+    app.add_option("-s,--solver", options.decided_by, solvers_help())->check(is_decider())->default_str(solver.algorithm);
     app.add_option("--pricing", solver.pricing, "the pricing")
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();

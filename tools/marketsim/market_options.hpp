@@ -13,8 +13,8 @@ namespace souk::tools {
 
 // Names of those who can decide (outside_solver.hpp); what is no name is a usage error that lists them.
 CLI::Validator is_decider();
-inline constexpr const char* solvers_help =
-    "greedy_migration (mig), proportional_share, fcfs, easy, or a program that speaks the solver's protocol (./mine)";
+// What may decide, for a line of help.
+std::string solvers_help();
 // The name as `find` has it; what it does not know is a usage error with its words.
 CLI::Validator is_named(Result<std::string> (*find)(const std::string& name));
 // Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the parsing.

@@ -95,18 +95,23 @@ std::function<Status(const char*)> named(std::string& into, Result<std::string> 
 
 int run(int argc, char** argv) {
     SolverOptions options;
+    const std::string algorithms = market::Solver::algorithms_help();
+    const std::string begin_with = "the algorithm to begin with, of " + algorithms + "; the first is the default";
+    const std::string commands =
+        "Commands: info, aj id value memory cpus start run [uid], dj id, uj id value, jmd id, jfd id,\n"
+        "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, payment, lj, lp, reset,\n"
+        "set solver NAME, set pricing NAME (critical, first, uniform), exit.\n"
+        "Algorithms: " + algorithms + ".\n"
+        "What cannot be taken is answered by a line 'error: ...'.\n";
     const CommandLine line{
         tool,
         "[options] < COMMANDS",
         "Allocates jobs to providers: reads commands from stdin, one a line, and answers on stdout.",
-        {{'s', "solver", "NAME", "the algorithm to begin with: greedy_migration (mig), the default, or proportional_share",
+        {{'s', "solver", "NAME", begin_with.c_str(),
           named(options.algorithm, market::Solver::algorithm_named)},
          {0, "pricing", "NAME", "the pricing to begin with: critical, the default, first or uniform",
           named(options.pricing, market::Solver::pricing_named)}},
-        "Commands: info, aj id value memory cpus start run [uid], dj id, uj id value, jmd id, jfd id,\n"
-        "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, payment, lj, lp, reset,\n"
-        "set solver NAME (greedy_migration or mig, proportional_share), set pricing NAME (critical, first, uniform), exit.\n"
-        "What cannot be taken is answered by a line 'error: ...'.\n"};
+        commands.c_str()};
     std::span<char*> rest;
     switch (parse(line, argc, argv, rest)) {
         case Parsed::done:

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The registry of algorithms, and the greedy migration as one: it is the Allocator's own rule (allocator.hpp).
+#include "market/core/algorithm.hpp"
+#include "market/core/least_bids.hpp"
+#include "market/core/pricing.hpp"
+
+namespace souk::market {
+namespace {
+
+class Greedy : public Algorithm {
+  public:
+    std::unique_ptr<Algorithm> copy() const override { return std::make_unique<Greedy>(*this); }
+    void take_over(Allocator& market) override {
+        market.lift_limits();
+        market.rank_by_value();
+    }
+    void solve(Allocator& market, Nanos now, const SolverOptions&) override { market.solve(now); }
+    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
+        return market::closed_prices(market, done);
+    }
+    std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
+                                   std::span<const ProviderKey> barred) override {
+        return least_bids_.find(market, cpus, memory_mb, barred);
+    }
+    std::optional<Money> next_price(Allocator& market, uint32_t machine, const Rank& strongest) override {
+        const Money reserve = market.machines()[machine].spec.reserve;
+        if (strongest.is_top()) return reserve;
+        const Money bid = std::max(reserve, above(Money{-strongest.first}));
+        if (bid > money_max) return std::nullopt;
+        return bid;
+    }
+
+  private:
+    LeastBids least_bids_;
+};
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_greedy() { return std::make_unique<Greedy>(); }
+
+std::span<const AlgorithmEntry> algorithm_registry() {
+    static constexpr AlgorithmEntry all[] = {
+        {"greedy_migration", "mig", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_greedy},
+        {"proportional_share", "", "quantum", make_share},
+        {"welfare", "", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_welfare},
+    };
+    return all;
+}
+
+}  // namespace souk::market
