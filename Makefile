@@ -33,7 +33,7 @@ CFLAGS    ?= $(OPTIMIZE)
 CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
-LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lxxhash -lzstd -llz4 -lz -lcrypto
+LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lxxhash -lz -lcrypto
 
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C library.
 MUSL      := $(if $(SAN),,$(shell command -v musl-gcc))
@@ -181,7 +181,7 @@ $(BUILD)/bench/%.so: tests/bench/%.c
 $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
-	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz -lzstd -llz4
+	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)

@@ -38,7 +38,6 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
         if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("look at " + name, errno);
         if (!S_ISREG(st.st_mode)) return fail("image file '" + name + "': not a regular file");
         r.manifest_.files.push_back({name, static_cast<uint64_t>(st.st_size), {}});
-        r.bytes_total_ += static_cast<uint64_t>(st.st_size);
     }
     if (r.manifest_.files.empty()) return fail("the image has no files");
     r.piece_ = std::make_unique_for_overwrite<char[]>(stream_piece_max);
@@ -117,7 +116,6 @@ Status ImageReader::add_data() {
     digest_.add({to, want});
     piece_end_ += want;
     left_ -= want;
-    bytes_done_ += want;
     return {};
 }
 
