@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <set>
 #include <string>
 
 #include "checkpoint/sent_pages.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -26,10 +26,7 @@ std::string pagemap_name(pid_t pid) { return "pagemap-" + std::to_string(pid) + 
 uint32_t number_of(std::string_view name, std::string_view prefix) {
     constexpr std::string_view suffix = ".img";
     if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size()) return 0;
-    uint32_t number = 0;
-    const char* const end = name.data() + name.size() - suffix.size();
-    const auto parsed = std::from_chars(name.data() + prefix.size(), end, number);
-    return parsed.ec == std::errc{} && parsed.ptr == end ? number : 0;
+    return whole_number<uint32_t>(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size())).value_or(0);
 }
 
 Status write_all(int file, const char* from, size_t bytes) {

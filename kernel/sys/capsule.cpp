@@ -10,11 +10,11 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <map>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/init_codec.hpp"
 
 namespace souk {
@@ -173,13 +173,12 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
     TRY_ASSIGN(const auto names, list_dir(proc.get(), "."));
     std::vector<CapsuleProcess> processes;
     for (const std::string& name : names) {
-        pid_t pid = 0;
-        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-        if (error != std::errc{} || end != name.data() + name.size()) continue;
+        const auto pid = whole_number<pid_t>(name);
+        if (!pid) continue;
         const auto text = read_file(proc.get(), name + "/stat");
         StatLine line;
         if (text && parse_stat(*text, line))  // else it ended meanwhile
-            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.reserved_bytes, line.resident_pages,
+            processes.push_back({*pid, line.parent, line.state, line.name, line.threads, line.reserved_bytes, line.resident_pages,
                                  line.session});
     }
     if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);

@@ -11,9 +11,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -80,16 +81,13 @@ bool is_message_queue(int proc, const std::string& file, std::string_view target
 std::string address_text(std::string_view hex) {
     const size_t colon = hex.find(':');
     std::array<uint32_t, 4> words{};
-    uint32_t port = 0;
-    if ((colon != 8 && colon != 32) ||
-        std::from_chars(hex.data() + colon + 1, hex.data() + hex.size(), port, 16).ec != std::errc{})
-        return std::string(hex);
-    for (size_t i = 0; i < colon / 8; ++i)
-        (void)std::from_chars(hex.data() + i * 8, hex.data() + i * 8 + 8, words[i], 16);
+    const auto port = colon == 8 || colon == 32 ? leading_number<uint32_t>(hex.substr(colon + 1), 16) : std::nullopt;
+    if (!port) return std::string(hex);
+    for (size_t i = 0; i < colon / 8; ++i) words[i] = leading_number<uint32_t>(hex.substr(i * 8, 8), 16).value_or(0);
     char text[INET6_ADDRSTRLEN] = {};
     ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), text, sizeof text);
     const std::string host = text;
-    return (colon == 8 ? host : "[" + host + "]") + ":" + std::to_string(port);
+    return (colon == 8 ? host : "[" + host + "]") + ":" + std::to_string(*port);
 }
 
 // Of the process's network namespace, read when the first socket is met.

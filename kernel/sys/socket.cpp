@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 
 #include "kernel/base/check.hpp"
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/backoff.hpp"
 
 namespace souk {
@@ -53,10 +53,8 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
         return fail("the address " + quoted(text) + " is not HOST:PORT or unix:PATH");
     std::string_view host = text.substr(0, colon);
     const std::string_view port_text = text.substr(colon + 1);
-    uint16_t port = 0;
-    const auto [end, error] = std::from_chars(port_text.begin(), port_text.end(), port);
-    if (error != std::errc() || end != port_text.end())
-        return fail("the address " + quoted(text) + " has no port from 0 to 65535");
+    const auto port = whole_number<uint16_t>(port_text);
+    if (!port) return fail("the address " + quoted(text) + " has no port from 0 to 65535");
     if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     else if (host.find(':') != std::string_view::npos)
         return fail("the address " + quoted(text) + " needs brackets around its IPv6 host: [HOST]:PORT");
@@ -64,7 +62,7 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = names ? 0 : AI_NUMERICHOST;
     addrinfo* found = nullptr;
-    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(*port).c_str(), &hints, &found);
         ret != 0) {
         if (!names) return fail("the host " + quoted(host) + " is not a numeric address");
         return fail("the host " + quoted(host) + " is not known: " + gai_strerror(ret));
