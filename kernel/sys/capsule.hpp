@@ -6,6 +6,7 @@
 // the process, a capsule that is gone. Failures inside the new process arrive as InitEventKind::failed.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,7 +46,7 @@ class Capsule {
     // A further connection; souk-init then drops the one before.
     static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
-    Status kill() const { return pidfd_.signal(9); }
+    Status kill() const { return pidfd_.signal(SIGKILL); }
     Result<Fd> net_namespace() const;
     // The directory /dev/shm or any other, as the capsule sees it.
     Result<Fd> open_inside(const std::string& path, int flags) const;

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "kernel/base/fnv.hpp"
+
 namespace souk {
 namespace {
 
@@ -81,10 +83,8 @@ std::string run_dir() {
 
 std::string tag_of(const std::string& run) {
     if (run == "/run/souk") return "souk";
-    uint32_t hash = 2166136261u;  // FNV-1a: names only have to differ between the few markets of one host
-    for (const char c : run) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
-    char text[16];
-    std::snprintf(text, sizeof text, "souk-%06x", hash & 0xffffff);
+    char text[16];  // names only have to differ between the few markets of one host
+    std::snprintf(text, sizeof text, "souk-%06x", fnv1a_32(run) & 0xffffff);
     return text;
 }
 
