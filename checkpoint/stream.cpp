@@ -189,12 +189,7 @@ Status ImageWriter::take_text() {
 }
 
 Status ImageWriter::take_data(std::string_view bytes) {
-    for (size_t put = 0; put < bytes.size();) {
-        const ssize_t n = ::write(file_.get(), bytes.data() + put, bytes.size() - put);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_errno("write image file " + files_.back().name, errno);
-        put += static_cast<size_t>(n);
-    }
+    TRY(write_all(file_.get(), bytes, "write image file " + files_.back().name));
     digest_.add(bytes);
     files_.back().bytes += bytes.size();
     bytes_done_ += bytes.size();

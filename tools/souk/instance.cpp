@@ -124,13 +124,7 @@ Status save_instance(const Instance& i) {
                     {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_ticks}}},
                     {"market", to_json(i.market)},
                     {"nodes", nodes}};
-    const std::string text = j.dump(1) + "\n";
-    const std::string path = i.run + "/instance.json", temporary = path + ".new";
-    TRY_ASSIGN(Fd fd, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-    const ssize_t n = ::write(fd.get(), text.data(), text.size());
-    if (n != static_cast<ssize_t>(text.size())) return fail_errno("write " + temporary, n < 0 ? errno : ENOSPC);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("rename " + temporary, errno);
-    return {};
+    return replace_file(i.run + "/instance.json", j.dump(1) + "\n", 0644, false);
 }
 
 Result<Fd> lock_instance(const std::string& run) {
