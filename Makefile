@@ -136,7 +136,7 @@ $(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)),$(ev
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
 ifneq ($(MUSL),)
-INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/init_spec.cpp)
+INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/init_spec.cpp kernel/sys/proc_stat.cpp)
 INIT_CPPFLAGS := -nostdinc -isystem /usr/include/$(subst gnu,musl,$(shell gcc -dumpmachine)) \
                  -isystem $(shell gcc -print-file-name=include) \
                  -idirafter /usr/include -idirafter /usr/include/$(shell gcc -dumpmachine)

@@ -13,16 +13,9 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/fd.hpp"
+#include "kernel/sys/process.hpp"
 
 namespace souk {
-
-// A process that cannot be mistaken for a later one with the same number; fit to be written down.
-struct ProcessId {
-    pid_t pid = 0;
-    uint64_t start_ticks = 0;  // field 22 of /proc/PID/stat, since boot
-    bool operator==(const ProcessId&) const = default;
-};
-Result<ProcessId> process_id(pid_t pid);
 
 struct CapsuleOptions {
     std::string init_path;           // souk-init

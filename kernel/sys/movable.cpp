@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 
 #include "kernel/base/number.hpp"
 
@@ -48,15 +46,14 @@ bool traced(int proc, pid_t pid) {
 // A thread that is not about to end: no SIGKILL waits for it, and the kernel has not begun to end it.
 bool thread_lives(int proc, const std::string& directory) {
     constexpr unsigned exiting = 4;  // include/linux/sched.h, PF_EXITING
-    const auto status = read_file(proc, directory + "/status"), stat = read_file(proc, directory + "/stat");
-    if (!status || !stat) return false;
-    const size_t pending = status->find("\nSigPnd:\t"), name_end = stat->rfind(')');
-    if (pending == std::string::npos || name_end == std::string::npos) return false;
-    char state = 'X';
-    unsigned flags = 0;  // proc(5): state parent group session terminal its-group flags
-    if (std::sscanf(stat->c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) return false;
-    const uint64_t signals = std::strtoull(status->c_str() + pending + 9, nullptr, 16);
-    return state != 'Z' && state != 'X' && (flags & exiting) == 0 && (signals >> (SIGKILL - 1) & 1) == 0;
+    constexpr std::string_view key = "\nSigPnd:\t";
+    const auto status = read_file(proc, directory + "/status");
+    const auto stat = read_proc_stat(proc, directory);
+    const size_t pending = status ? status->find(key) : std::string::npos;
+    if (!stat || pending == std::string::npos) return false;
+    const auto signals = leading_number<uint64_t>(std::string_view(*status).substr(pending + key.size()), 16);
+    if (signals.value_or(0) >> (SIGKILL - 1) & 1) return false;
+    return stat->state != 'Z' && stat->state != 'X' && (stat->flags & exiting) == 0;
 }
 
 // A process that CRIU does not take: its first thread has ended and another goes on. (All of them end one by one too.)

@@ -42,13 +42,9 @@ Daemon daemon_from(const json& j) {
 }  // namespace
 
 std::optional<ProcessId> process_of(pid_t pid) {
-    const auto stat = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat");
-    const auto id = process_id(pid);
-    // The command may hold blanks and brackets: the state follows the last ')'.
-    const size_t close = stat ? stat->rfind(") ") : std::string::npos;
-    if (!id || close == std::string::npos || (*stat)[close + 2] == 'Z' || (*stat)[close + 2] == 'X')
-        return std::nullopt;
-    return *id;
+    const auto stat = read_proc_stat(pid);
+    if (!stat || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+    return ProcessId{pid, stat->start_ticks};
 }
 
 bool alive(const ProcessId& p) {
