@@ -15,11 +15,6 @@ constexpr size_t mountinfo_bytes_max = 16 << 20;
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
-Result<std::vector<Mount>> read_mounts(const std::string& path) {
-    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, path, mountinfo_bytes_max));
-    return parse_mounts(text);
-}
-
 }  // namespace
 
 std::vector<Mount> parse_mounts(const std::string& mountinfo) {
@@ -39,8 +34,9 @@ std::vector<Mount> parse_mounts(const std::string& mountinfo) {
     return mounts;
 }
 
-Result<std::vector<Mount>> mounts_of(pid_t pid) { return read_mounts("/proc/" + std::to_string(pid) + "/mountinfo"); }
-
-Result<std::vector<Mount>> own_mounts() { return read_mounts("/proc/self/mountinfo"); }
+Result<std::vector<Mount>> own_mounts() {
+    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/self/mountinfo", mountinfo_bytes_max));
+    return parse_mounts(text);
+}
 
 }  // namespace souk

@@ -21,8 +21,6 @@ struct Mount {
 
 // Of the text of a mountinfo, in its order. A line that is none is left out. Pure.
 std::vector<Mount> parse_mounts(const std::string& mountinfo);
-// As a process sees them.
-Result<std::vector<Mount>> mounts_of(pid_t pid);
 // As this process sees them.
 Result<std::vector<Mount>> own_mounts();
 
