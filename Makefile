@@ -33,7 +33,7 @@ CFLAGS    ?= $(OPTIMIZE)
 CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
-LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmount -lxxhash -lz -lcrypto
+LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lcrypto
 
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C library.
 MUSL      := $(if $(SAN),,$(shell command -v musl-gcc))
