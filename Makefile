@@ -40,7 +40,7 @@ MUSL      := $(if $(SAN),,$(shell command -v musl-gcc))
 LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard market/wire/*.proto)) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
-SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
+SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.bpf.c,$(ROOMS))))
 GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc $(BUILD)/gen/checkpoint/criu_preload.so.h
 LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
@@ -214,10 +214,12 @@ $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/init_proto
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
 	@{ echo 'static const unsigned char criu_preload_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 
-$(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)
+# Headers of the kernel's own ABI lie where this machine's compiler looks; -target bpf does not look there by itself.
+$(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/frame_gate.h)
 	@mkdir -p $(@D)
-	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. -c -o $(@D)/$*.bpf.o $<
-	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
+	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. \
+	  -idirafter /usr/include/$(shell $(CXX) -dumpmachine) -c -o $(@:.skel.h=.bpf.o) $<
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
 -include $(INIT_OBJS:.o=.d) $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(SIM_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard $(call PROG_DIR,$(p))/*.cpp)))
