@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernel/sys/fd.hpp"
+#include "kernel/sys/notify.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
