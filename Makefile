@@ -33,14 +33,14 @@ CFLAGS    ?= $(OPTIMIZE)
 CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
-LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lxxhash -lzstd -llz4 -lz -lcrypto
+LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lcrypto
 
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C library.
 MUSL      := $(if $(SAN),,$(shell command -v musl-gcc))
 LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard market/wire/*.proto)) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
-SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
+SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.bpf.c,$(ROOMS))))
 GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc $(BUILD)/gen/checkpoint/criu_preload.so.h
 LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
@@ -142,7 +142,7 @@ $(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)),$(ev
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
 ifneq ($(MUSL),)
-INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/init_spec.cpp)
+INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/init_spec.cpp kernel/sys/proc_stat.cpp)
 INIT_CPPFLAGS := -nostdinc -isystem /usr/include/$(subst gnu,musl,$(shell gcc -dumpmachine)) \
                  -isystem $(shell gcc -print-file-name=include) \
                  -idirafter /usr/include -idirafter /usr/include/$(shell gcc -dumpmachine)
@@ -187,7 +187,7 @@ $(BUILD)/bench/%.so: tests/bench/%.c
 $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
-	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz -lzstd -llz4
+	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
@@ -220,10 +220,12 @@ $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/init_proto
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
 	@{ echo 'static const unsigned char criu_preload_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 
-$(BUILD)/gen/bpf/%.skel.h: bpf/%.bpf.c $(wildcard bpf/*.h)
+# Headers of the kernel's own ABI lie where this machine's compiler looks; -target bpf does not look there by itself.
+$(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/frame_gate.h)
 	@mkdir -p $(@D)
-	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. -c -o $(@D)/$*.bpf.o $<
-	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
+	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. \
+	  -idirafter /usr/include/$(shell $(CXX) -dumpmachine) -c -o $(@:.skel.h=.bpf.o) $<
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
 -include $(INIT_OBJS:.o=.d) $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(SIM_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard $(call PROG_DIR,$(p))/*.cpp)))

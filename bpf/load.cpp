@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 #include <utility>
 
 #include "bpf/load.h"
 #include "bpf/load.skel.h"
+#include "kernel/base/number.hpp"
 #include "kernel/sys/backoff.hpp"
 
 namespace souk {
@@ -43,9 +43,8 @@ int64_t thread_wait_ns(int proc, const std::string& thread) {
     const auto text = read_file(proc, thread + "/schedstat");
     if (!text) return -1;
     const size_t blank = text->find(' ');
-    int64_t wait_ns = -1;
-    if (blank != std::string::npos) std::from_chars(text->data() + blank + 1, text->data() + text->size(), wait_ns);
-    return wait_ns;
+    if (blank == std::string::npos) return -1;
+    return leading_number<int64_t>(std::string_view(*text).substr(blank + 1)).value_or(-1);
 }
 
 }  // namespace
@@ -214,8 +213,7 @@ Result<LoadSample> LoadProbe::follow(Followed& followed) {
         for (const std::string& thread : *threads) {
             const int64_t wait_ns = thread_wait_ns(tasks->get(), thread);
             if (wait_ns < 0) continue;
-            pid_t tid = 0;
-            std::from_chars(thread.data(), thread.data() + thread.size(), tid);
+            const pid_t tid = whole_number<pid_t>(thread).value_or(0);
             seen[tid] = wait_ns;
             if (const auto before = followed.wait_ns.find(tid); before != followed.wait_ns.end())
                 followed.total.wait.ns += std::max<int64_t>(0, wait_ns - before->second);

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string>
 #include <utility>
 
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/pages.hpp"
 #include "checkpoint/stream.hpp"
+#include "kernel/sys/process.hpp"
 
 namespace souk {
 namespace {
@@ -21,18 +21,6 @@ constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
 constexpr size_t entries_at_once = 64 * 1024, maps_bytes_max = 64 << 20;
 
 std::string proc(pid_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
-
-// When it began, in ticks since boot: field 22, the 20th behind the name, which may hold anything.
-Result<uint64_t> start_ticks(pid_t pid) {
-    TRY_ASSIGN(const std::string stat, read_file(AT_FDCWD, proc(pid, "stat")));
-    size_t at = stat.rfind(')');
-    for (int i = 0; i < 20 && at != std::string::npos; ++i) at = stat.find(' ', at + 1);
-    uint64_t ticks = 0;
-    if (at == std::string::npos ||
-        std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), ticks).ec != std::errc{})
-        return fail("process " + std::to_string(pid) + " does not say when it began");
-    return ticks;
-}
 
 // How many entries came: none of an address space that is gone.
 size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
@@ -67,13 +55,13 @@ Status AheadSource::look(const std::vector<pid_t>& pids) {
     std::map<pid_t, Process> now;
     left_bytes_ = 0;
     for (const auto& [inside, pid] : pids_inside(pids)) {
-        const auto ticks = start_ticks(pid);
-        if (!ticks) continue;
+        const auto id = process_id(pid);
+        if (!id) continue;
         const auto known = processes_.find(inside);
-        const bool same = known != processes_.end() && known->second.pid == pid && known->second.start_ticks == *ticks;
+        const bool same = known != processes_.end() && known->second.pid == pid && known->second.start_ticks == id->start_ticks;
         Process& process = now[inside] = same ? std::move(known->second) : Process{};
         process.pid = pid;
-        process.start_ticks = *ticks;
+        process.start_ticks = id->start_ticks;
         TRY(look_at(process));
         left_bytes_ += process.left.size() * page_bytes;
     }

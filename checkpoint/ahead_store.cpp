@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string>
 #include <tuple>
 
 #include "checkpoint/images.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -25,13 +25,12 @@ Status room_ahead(uint64_t bytes) {
     constexpr std::string_view key = "MemAvailable:";
     size_t at = text.find(key);
     at = at == std::string::npos ? at : text.find_first_not_of(' ', at + key.size());
-    uint64_t kb = 0;
-    if (at == std::string::npos || std::from_chars(text.data() + at, text.data() + text.size(), kb).ec != std::errc{})
-        return fail("/proc/meminfo does not say what is available");
+    const auto kb = at == std::string::npos ? std::nullopt : leading_number<uint64_t>(std::string_view(text).substr(at));
+    if (!kb) return fail("/proc/meminfo does not say what is available");
     const uint64_t need = bytes + bytes / 8 + slack_bytes;
-    if (kb << 10 >= need) return {};
+    if (*kb << 10 >= need) return {};
     return fail("no room for its memory: about " + std::to_string(need >> 20) + " MB are needed, " +
-                std::to_string(kb >> 10) + " MB are available");
+                std::to_string(*kb >> 10) + " MB are available");
 }
 
 Status AheadStore::put(const PageRange& range, std::string_view bytes) {

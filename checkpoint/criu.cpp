@@ -160,8 +160,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     TRY_ASSIGN(s.images_, duplicate(how.images));
     TRY_ASSIGN(s.run_, how.capsule->open_inside("/run", O_RDONLY | O_DIRECTORY));
     if (!tool.kernel_facts.empty() && ::faccessat(s.run_.get(), facts_name, F_OK, 0) != 0) {
-        const auto file = open_at(s.run_.get(), facts_name, O_WRONLY | O_CREAT | O_EXCL, 0600);
-        if (file && ::write(file->get(), tool.kernel_facts.data(), tool.kernel_facts.size()) < 0)
+        if (!create_file(s.run_.get(), facts_name, tool.kernel_facts, O_EXCL))
             ::unlinkat(s.run_.get(), facts_name, 0);  // no cache then
     }
     std::vector<std::string> words = tool.command;
@@ -208,8 +207,7 @@ Status CriuSession::dump(const DumpOptions& options) {
     std::string config = std::string("/run/") + lazy_config_name;
     if (options.lazy) {
         const std::string text = "ps-socket " + std::to_string(ended_fd) + "\n";
-        TRY_ASSIGN(const Fd file, open_at(run_.get(), lazy_config_name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-        if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return fail_errno("write " + config, errno ? errno : ENOSPC);
+        TRY(create_file(run_.get(), lazy_config_name, text));
         set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
         o.config_file = config.data();
     }

@@ -13,7 +13,7 @@
 // after a lost one ask souk-init; after a failed or lost restore kill the capsule and use the image again in a fresh
 // one.
 //
-// What a time limit may do (never_kill): a dump that is under way must not be killed (it can kill the job with it),
+// What a time limit may do: a dump that is under way must not be killed (it can kill the job with it),
 // only refused at dump_held; dropping the session while held refuses too. A restore may be ended at any time, with its
 // capsule.
 #pragma once
@@ -88,7 +88,6 @@ class CriuSession {
     int fd() const { return epoll_.get(); }
     explicit operator bool() const { return static_cast<bool>(socket_); }
     CriuPhase phase() const { return phase_; }
-    bool never_kill() const { return phase_ == CriuPhase::dumping || phase_ == CriuPhase::dump_ending; }
     // CRIU itself, a child of this process: to be reaped after the last event.
     const Pidfd& pidfd() const { return pidfd_; }
 

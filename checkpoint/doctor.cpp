@@ -183,6 +183,4 @@ std::vector<Need> examine(Examination depth, const std::string& criu_prefix) {
 
 Status require_for_agent(const std::string& criu_prefix) { return require(examine(Examination::quick, criu_prefix)); }
 
-Status require_for_market() { return require({examine_io_uring()}); }
-
 }  // namespace souk

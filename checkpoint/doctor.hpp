@@ -21,7 +21,6 @@ std::vector<Need> examine(Examination depth, const std::string& criu_prefix = SO
 
 // What a daemon asks before it starts: an error of one line that names what is missing and how to mend it.
 Status require_for_agent(const std::string& criu_prefix = SOUK_CRIU_ROOT);
-Status require_for_market();
 
 // Dumps and restores a job with an unconnected UDP socket in pid, mount and net namespaces of its own; CRIU's version
 // where it works. Error: what failed, with the first error of CRIU's log. Ends within 30 s.

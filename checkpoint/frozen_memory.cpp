@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string>
 
 #include "checkpoint/sent_pages.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 
@@ -19,13 +19,12 @@ Result<std::vector<PageRange>> lazy_ranges(int image_directory) {
     std::vector<PageRange> all;
     TRY_ASSIGN(const auto names, list_dir(image_directory, "."));
     for (const std::string& name : names) {
-        pid_t pid = 0;
         if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
-        const char* const end = name.data() + name.size() - suffix.size();
-        const auto parsed = std::from_chars(name.data() + prefix.size(), end, pid);
-        if (parsed.ec != std::errc{} || parsed.ptr != end) continue;  // pagemap-shmem-N: never left out
+        const std::string_view digits(name.data() + prefix.size(), name.size() - prefix.size() - suffix.size());
+        const auto pid = whole_number<pid_t>(digits);
+        if (!pid) continue;  // pagemap-shmem-N: never left out
         TRY_ASSIGN(const std::string image, read_file(image_directory, name, 64 << 20));
-        auto ranges = lazy_ranges_of(image, pid);
+        auto ranges = lazy_ranges_of(image, *pid);
         if (!ranges) return wrap(name, ranges.error());
         all.insert(all.end(), ranges->begin(), ranges->end());
     }
@@ -41,9 +40,8 @@ std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids) {
         const size_t line = status->find("\nNSpid:");
         if (line == std::string::npos) continue;
         const size_t end = status->find('\n', line + 1), last = status->find_last_of("\t ", end);
-        pid_t inner = 0;
-        std::from_chars(status->data() + last + 1, status->data() + std::min(end, status->size()), inner);
-        inside[inner] = pid;
+        const std::string_view word = std::string_view(*status).substr(last + 1, end - last - 1);
+        inside[leading_number<pid_t>(word).value_or(0)] = pid;
     }
     return inside;
 }

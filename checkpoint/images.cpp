@@ -130,10 +130,7 @@ Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* know
 
 Status seal_image(int parent, const std::string& name, const Manifest& manifest, Durability durability) {
     TRY_ASSIGN(const Fd directory, open_at(parent, part_of(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-    const std::string text = encode_manifest(manifest);
-    TRY_ASSIGN(const Fd file, open_at(directory.get(), manifest_name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-    if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-        return fail_errno("write the manifest", errno);
+    TRY(create_file(directory.get(), manifest_name, encode_manifest(manifest)));
     if (durability == Durability::disk) {
         for (const ImageFile& f : manifest.files) TRY(sync_file(directory.get(), f.name));
         TRY(sync_file(directory.get(), manifest_name));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The manifest as text: one line a fact, in this order, and in the end a digest of all lines before. Pure.
 #include <algorithm>
-#include <charconv>
 
 #include "checkpoint/images.hpp"
+
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -33,8 +34,9 @@ class Lines {
         return take(key, text) && number(text, value);
     }
     static bool number(std::string_view text, uint64_t& value) {
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc{} && end == text.data() + text.size();
+        const auto found = whole_number<uint64_t>(text);
+        value = found.value_or(0);
+        return found.has_value();
     }
 
   private:

@@ -4,10 +4,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/fd.hpp"
 
 namespace souk {
@@ -17,10 +17,9 @@ std::optional<uint64_t> value_of(std::string_view text, std::string_view name) {
     const size_t line = text.find("\n" + std::string(name) + ":");
     if (line == std::string_view::npos) return std::nullopt;
     const size_t at = text.find_first_not_of(" \t", line + name.size() + 2);
-    uint64_t kilobytes = 0;
     if (at == std::string_view::npos) return std::nullopt;
-    if (std::from_chars(text.data() + at, text.data() + text.size(), kilobytes).ec != std::errc{}) return std::nullopt;
-    return kilobytes << 10;
+    const auto kilobytes = leading_number<uint64_t>(text.substr(at));
+    return kilobytes ? std::optional(*kilobytes << 10) : std::nullopt;
 }
 }  // namespace
 

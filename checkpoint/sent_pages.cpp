@@ -2,10 +2,10 @@
 #include "checkpoint/sent_pages.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
 
 #include "kernel/base/little_endian.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -31,15 +31,15 @@ Result<ProcessMaps> parse_maps(std::string_view text) {
     while (!text.empty()) {
         const std::string_view line = text.substr(0, text.find('\n'));
         text.remove_prefix(std::min(line.size() + 1, text.size()));
-        uint64_t start = 0, end = 0;
-        const char* const last = line.data() + line.size();
-        auto at = std::from_chars(line.data(), last, start, 16);
-        if (at.ec != std::errc{} || at.ptr == last || *at.ptr != '-') return fail("a list of mappings that is none");
-        at = std::from_chars(at.ptr + 1, last, end, 16);
-        if (at.ec != std::errc{} || last - at.ptr < 6 || start >= end || start % page_bytes != 0 ||
-            end % page_bytes != 0)
+        std::string_view rest = line;
+        const auto first = take_number<uint64_t>(rest, 16);
+        if (!first || !rest.starts_with('-')) return fail("a list of mappings that is none");
+        rest.remove_prefix(1);
+        const auto last = take_number<uint64_t>(rest, 16);
+        if (!last || rest.size() < 6 || *first >= *last || *first % page_bytes != 0 || *last % page_bytes != 0)
             return fail("a list of mappings that is none");
-        std::string_view rest = line.substr(static_cast<size_t>(at.ptr - line.data()) + 1);
+        const uint64_t start = *first, end = *last;
+        rest.remove_prefix(1);
         const std::string_view rights = rest.substr(0, 4);
         std::string_view fields[4];  // offset, device, inode, name
         rest.remove_prefix(4);

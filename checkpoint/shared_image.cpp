@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <set>
 #include <string>
 
 #include "checkpoint/sent_pages.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -26,21 +26,10 @@ std::string pagemap_name(pid_t pid) { return "pagemap-" + std::to_string(pid) + 
 uint32_t number_of(std::string_view name, std::string_view prefix) {
     constexpr std::string_view suffix = ".img";
     if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size()) return 0;
-    uint32_t number = 0;
-    const char* const end = name.data() + name.size() - suffix.size();
-    const auto parsed = std::from_chars(name.data() + prefix.size(), end, number);
-    return parsed.ec == std::errc{} && parsed.ptr == end ? number : 0;
+    return whole_number<uint32_t>(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size())).value_or(0);
 }
 
-Status write_all(int file, const char* from, size_t bytes) {
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t n = ::write(file, from + done, bytes - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return fail_errno("write what its processes share", n < 0 ? errno : ENOSPC);
-        done += static_cast<size_t>(n);
-    }
-    return {};
-}
+constexpr const char* writing = "write what its processes share";
 
 // Entries that do not come stay 0.
 void read_entries(int pagemap, uint64_t address, uint64_t* to) {
@@ -146,7 +135,7 @@ Status SharedImage::write_piece() {
     } else {
         TRY(memory_.read({maps_[run.process].pid, run.start + run_done_ * page_bytes, pages}, buffer_.get()));
     }
-    TRY(write_all(file_.get(), buffer_.get(), bytes));
+    TRY(write_all(file_.get(), {buffer_.get(), bytes}, writing));
     written_ += bytes;
     if ((run_done_ += pages) == run.pages) {
         ++run_;
@@ -160,7 +149,7 @@ Status SharedImage::finish() {
     for (const PagemapImage& map : pages_.pagemaps(number_)) {
         const std::string text = encode_pagemap(map);
         TRY_ASSIGN(const Fd to, open_at(directory_.get(), pagemap_name(map.pid), O_WRONLY | O_TRUNC));
-        TRY(write_all(to.get(), text.data(), text.size()));
+        TRY(write_all(to.get(), text, writing));
     }
     for (const PagemapImage& map : maps_) old.insert(map.file);
     for (const uint32_t number : old)

@@ -23,8 +23,6 @@ class SharedImage {
     static Result<std::unique_ptr<SharedImage>> open(int image_directory, const std::map<pid_t, pid_t>& pids);
     // About a millisecond of the work; false: it is done.
     Result<bool> step();
-    // In the image, after the last step: of all that its processes share.
-    uint64_t bytes_shared() const { return pages_.pages_shared() * page_bytes; }
 
   private:
     explicit SharedImage(Fd directory) : directory_(std::move(directory)) {}

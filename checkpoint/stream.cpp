@@ -38,7 +38,6 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
         if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("look at " + name, errno);
         if (!S_ISREG(st.st_mode)) return fail("image file '" + name + "': not a regular file");
         r.manifest_.files.push_back({name, static_cast<uint64_t>(st.st_size), {}});
-        r.bytes_total_ += static_cast<uint64_t>(st.st_size);
     }
     if (r.manifest_.files.empty()) return fail("the image has no files");
     r.piece_ = std::make_unique_for_overwrite<char[]>(stream_piece_max);
@@ -117,7 +116,6 @@ Status ImageReader::add_data() {
     digest_.add({to, want});
     piece_end_ += want;
     left_ -= want;
-    bytes_done_ += want;
     return {};
 }
 
@@ -191,12 +189,7 @@ Status ImageWriter::take_text() {
 }
 
 Status ImageWriter::take_data(std::string_view bytes) {
-    for (size_t put = 0; put < bytes.size();) {
-        const ssize_t n = ::write(file_.get(), bytes.data() + put, bytes.size() - put);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_errno("write image file " + files_.back().name, errno);
-        put += static_cast<size_t>(n);
-    }
+    TRY(write_all(file_.get(), bytes, "write image file " + files_.back().name));
     digest_.add(bytes);
     files_.back().bytes += bytes.size();
     bytes_done_ += bytes.size();

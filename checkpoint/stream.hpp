@@ -26,9 +26,6 @@ class ImageReader {
   public:
     // `needs`: job, epoch and, of an image that is not sealed, machine for the manifest; its files are ignored.
     static Result<ImageReader> open(int directory, Manifest needs);
-    // Bytes of all files, so that progress can be told.
-    uint64_t bytes_total() const { return bytes_total_; }
-    uint64_t bytes_done() const { return bytes_done_; }
     // What is to be sent next, at most stream_piece_max bytes; empty: all is sent. Valid until the next call.
     Result<std::string_view> piece();
     // The first `n` bytes of the piece are sent.
@@ -47,7 +44,7 @@ class ImageReader {
     Fd directory_, file_;
     Stage stage_ = Stage::begin_file;
     size_t index_ = 0, manifest_sent_ = 0;
-    uint64_t bytes_total_ = 0, bytes_done_ = 0, left_ = 0;
+    uint64_t left_ = 0;
     Manifest manifest_;
     std::vector<ImageFile> sealed_;  // none: not sealed
     std::string manifest_text_;
@@ -67,7 +64,6 @@ class ImageWriter {
     // The end has come and everything was right; then seal_image(..., manifest()).
     bool done() const { return stage_ == Stage::done; }
     const Manifest& manifest() const { return manifest_; }
-    uint64_t bytes_done() const { return bytes_done_; }
 
   private:
     enum class Stage : uint8_t { head, text, data, done };

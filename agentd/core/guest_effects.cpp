@@ -4,6 +4,7 @@
 
 #include "agentd/core/guest.hpp"
 #include "kernel/base/check.hpp"
+#include "kernel/base/wait_status.hpp"
 
 namespace souk {
 
@@ -24,7 +25,7 @@ void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
             return;
         case GuestState::shipped: {
             // Held until its end: what killed it was told to, and the image is the job.
-            const bool by_itself = found.exited && (found.wait_status & 0x7f) != 9;
+            const bool by_itself = found.exited && !ended_by_sigkill(found.wait_status);
             if (found.job_alive || by_itself || !found.image_complete) return recovered_run(e, found, out);
             e.job.state = GuestState::frozen;
             out.push_back(Persist{e.job});
@@ -49,7 +50,7 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
     if (found.exited) {
         // CRIU kills what it restored when the daemon ends before it lets that run. (A job told to run that got a SIGKILL of
         // its own before the daemon knew that it runs cannot be told apart; then it goes on from its image.)
-        const bool by_criu = kept == GuestState::held && (found.wait_status & 0x7f) == 9;
+        const bool by_criu = kept == GuestState::held && ended_by_sigkill(found.wait_status);
         if (by_criu) return give_up("the daemon ended while the job was restored");
         if (found.capsule_alive) {  // it tells its end again, with how much the job has written: until then it runs
             e.shipped_kept = kept == GuestState::shipped;
@@ -447,7 +448,7 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Ou
     if (!e) return;
     if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
         const bool ran = runs(*e) || e->starting_job;
-        if (e->ending == Ending::to_killed && ran && (wait_status & 0x7f) != 9) e->early_exit = wait_status;
+        if (e->ending == Ending::to_killed && ran && !ended_by_sigkill(wait_status)) e->early_exit = wait_status;
     } else if (e->starting_job || e->releasing || e->job.state == GuestState::filling) {
         e->early_exit = wait_status;
         e->why = std::move(why);

@@ -7,6 +7,7 @@
 
 #include "agentd/core/lease.hpp"
 #include "kernel/base/check.hpp"
+#include "kernel/base/wait_status.hpp"
 
 namespace souk {
 
@@ -354,7 +355,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
 
 // A job that was killed for a limit of its capsule has not run to its own end; one that lost a process so has.
 void Home::ended(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
-    const bool killed = !e.why.empty() && (e.wait_status & 0x7f) == 9;
+    const bool killed = !e.why.empty() && ended_by_sigkill(e.wait_status);
     if (!e.why.empty() && !killed) out.push_back(Tell{job.id, Tell::What::comment, e.why});
     finish(job, e.wait_status, killed ? e.why : "", now, out);
 }

@@ -2,11 +2,11 @@
 // Home, third part: what guests say, and what time says. See home.hpp.
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <utility>
 
 #include "agentd/core/home.hpp"
 #include "kernel/base/check.hpp"
+#include "kernel/base/wait_status.hpp"
 
 namespace souk {
 
@@ -362,7 +362,7 @@ void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Out
         case GuestState::failed:
         case GuestState::unknown: return source_is_off(job, now, out);
         case GuestState::exited:  // what is held can die of nothing but a SIGKILL: else it has gone on, and that was its end
-            if ((e.wait_status & 0x7f) != SIGKILL) return ended(job, e, now, out);
+            if (!ended_by_sigkill(e.wait_status)) return ended(job, e, now, out);
             return source_is_off(job, now, out);
         case GuestState::dumping:
             if (e.lapsed || e.in_place) return take_back(job, "the source was not held", false, now, out);

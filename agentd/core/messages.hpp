@@ -116,7 +116,6 @@ struct GuestEvent {
     bool program_error = false; // failed: exec of the program itself, which no other node would mend
     std::string why;            // failed; running: why the last dump was refused; exited: what killed a process of it
     int64_t image_bytes = 0;    // frozen, shipped
-    int64_t memory_mb = 0;      // running: resident
     bool stopped = false;       // running: by job control (SIGTSTP)
     MoveForecast forecast;      // dumping: of the move that it is dumped for
     std::string cannot_move;    // running, in_place: why; empty: as far as is known it can

@@ -20,6 +20,7 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/probe.hpp"
 
@@ -411,7 +412,8 @@ Status Agent::recover_guests() {
                 continue;
             }
             GuestJob stray;
-            stray.key = {*id, Epoch{std::strtoull(name.c_str() + dot + 1, nullptr, 10)}};
+            const auto epoch = leading_number<uint64_t>(std::string_view(name).substr(dot + 1));
+            stray.key = {*id, Epoch{epoch.value_or(0)}};
             stray.memory_mb = 1;  // what it may have is not known: it is looked for in every hierarchy of a limit
             auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
             (void)c->adopt();

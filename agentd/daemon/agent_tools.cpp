@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/sys/clock.hpp"
 #include "kernel/sys/log.hpp"
 
@@ -116,23 +116,21 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         if (request.args.size() != 2) return refuse("set needs a name and a value");
         const std::string& key = request.args[0];
         const std::string& text = request.args[1];
-        int64_t number = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-        const bool whole = error == std::errc{} && end == text.data() + text.size();
+        const auto number = whole_number<int64_t>(text);
         provider_step([&](Provider& p, provider::Outputs& out) {
             if (key == "price") {
                 const auto price = parse_money(text);
                 done = price ? p.set_price(*price, out) : Status(tl::unexpected(price.error()));
             } else if (key == "frames") {
                 done = p.set_frames(text, wall_now(), out);
-            } else if (!whole) {
+            } else if (!number) {
                 done = fail("'" + text + "' is not a whole number");
             } else if (key == "speed") {
-                done = p.set_speed(number, out);
+                done = p.set_speed(*number, out);
             } else if (key == "cpus") {
-                done = p.set_cpus(number, out);
+                done = p.set_cpus(*number, out);
             } else if (key == "memory") {
-                done = p.set_memory(number, out);
+                done = p.set_memory(*number, out);
             } else {
                 done = fail("'" + key + "' cannot be set: price, speed, cpus, memory or frames");
             }

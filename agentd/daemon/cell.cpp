@@ -40,13 +40,6 @@ LaunchSpec launch_spec(const JobSpec& s) {
     return l;
 }
 
-Status write_new(int dir, const char* name, const std::string& text) {
-    TRY_ASSIGN(Fd fd, open_at(dir, name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-    if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-        return fail_errno(std::string("write ") + name, errno ? errno : ENOSPC);
-    return {};
-}
-
 }  // namespace
 
 Cell::Cell(CellSite& site, GuestJob job) : site_(site), job_(std::move(job)), key_(job_.key) {
@@ -106,7 +99,7 @@ void Cell::create_capsule() {
         port_shut_ = port_ && job_.from_image;
         // Names the process for a restarted daemon. Not synced: after a crash of the machine there is no such process.
         const ProcessId id = capsule_->id();
-        return write_new(dir_fd_.get(), capsule_file, std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
+        return create_file(dir_fd_.get(), capsule_file, std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
     };
     if (auto made = make(); !made) {
         if (capsule_) (void)capsule_->kill();

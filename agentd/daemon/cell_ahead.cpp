@@ -98,8 +98,7 @@ void Cell::save_dirty() const {
     if (!fresh || form_ == MoveForm::stop_and_copy) return;
     const std::string text = std::to_string(fresh->bytes_per_s) + " " + std::to_string(fresh->left_bytes) + " " +
                              std::to_string((Loop::now() - dirty_.at).ns) + "\n";
-    const auto file = open_at(image_fd_.get(), dirty_file_name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (!file || ::write(file->get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    if (!create_file(image_fd_.get(), dirty_file_name, text))
         (void)::unlinkat(image_fd_.get(), dirty_file_name, 0);  // it is not known there, then
 }
 
@@ -129,9 +128,7 @@ Status Cell::list_ahead() {
     }
     const std::string file = encode_ahead(list);
     if (file.size() > ahead_file_bytes_max) return fail("what was sent ahead lies in too many places");
-    TRY_ASSIGN(const Fd to, open_at(image_fd_.get(), ahead_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
-    if (::write(to.get(), file.data(), file.size()) != static_cast<ssize_t>(file.size()))
-        return fail_errno(ahead_file_name, errno ? errno : ENOSPC);
+    TRY(create_file(image_fd_.get(), ahead_file_name, file, O_EXCL));
     ahead_->rest = std::move(split.out);
     ahead_->listed = true;
     forecast_.frozen_bytes = bytes_of(ahead_->rest);

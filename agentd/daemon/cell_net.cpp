@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include "agentd/daemon/cell.hpp"
+#include "kernel/base/fnv.hpp"
 #include "kernel/sys/log.hpp"
 #include "kernel/sys/tcp_repair.hpp"
 
@@ -14,12 +15,10 @@ namespace {
 
 constexpr Nanos rest_after = Nanos::from_s(1);
 
-// Fit for a network interface (15 characters at most), and no other capsule's. FNV-1a, of which 48 bits are kept.
+// Fit for a network interface (15 characters at most), and no other capsule's: 48 bits of a hash.
 std::string port_name(const GuestKey& key) {
-    uint64_t hash = 14695981039346656037u;
-    for (const char c : key.text()) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
     char name[16];
-    std::snprintf(name, sizeof name, "sj%012llx", static_cast<unsigned long long>(hash & 0xffffffffffff));
+    std::snprintf(name, sizeof name, "sj%012llx", static_cast<unsigned long long>(fnv1a_64(key.text()) & 0xffffffffffff));
     return name;
 }
 

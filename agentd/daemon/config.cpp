@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/cgroup.hpp"
 #include "kernel/sys/fd.hpp"
 #include "kernel/sys/settings.hpp"
@@ -55,7 +56,7 @@ uint64_t boot_number() {
     auto text = read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id");
     if (!text) return 0;
     std::erase(*text, '-');
-    return std::strtoull(text->substr(0, 16).c_str(), nullptr, 16);
+    return leading_number<uint64_t>(std::string_view(*text).substr(0, 16), 16).value_or(0);
 }
 
 // Half of what this node offers for each of its CPUs, so that such a job finds a place also on a small machine.

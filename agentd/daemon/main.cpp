@@ -6,6 +6,7 @@
 #include "agentd/daemon/tool_session.hpp"
 #include "checkpoint/doctor.hpp"
 #include "kernel/sys/daemon.hpp"
+#include "kernel/sys/notify.hpp"
 
 namespace souk {
 namespace {

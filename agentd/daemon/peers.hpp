@@ -65,7 +65,6 @@ class Peers {
     void receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes);
     void answer_image(uint64_t connection, const wire::ImageResult& result);
     void want_pages(uint64_t connection, const wire::PagesState& state);
-    bool home_connected(const NodeName& node) const { return incoming_.contains(node); }
 
   private:
     struct Outgoing {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -27,7 +28,8 @@ SpoolDir::SpoolDir(Fd dir) : dir_(std::move(dir)) {
     const auto names = list_dir(dir_.get(), ".");  // what a daemon before has left
     for (const std::string& name : names ? *names : std::vector<std::string>{}) {
         if (!name.starts_with(spare)) continue;
-        next_spare_ = std::max<uint64_t>(next_spare_, std::strtoull(name.c_str() + spare.size(), nullptr, 10) + 1);
+        const auto number = leading_number<uint64_t>(std::string_view(name).substr(spare.size()));
+        next_spare_ = std::max<uint64_t>(next_spare_, number.value_or(0) + 1);
         spares_.push_back(name);
     }
 }

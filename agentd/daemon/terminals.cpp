@@ -313,9 +313,4 @@ void Terminals::erase(const JobId& id) {
     dir_.remove(id.seq);
 }
 
-bool Terminals::attached(const JobId& id) const {
-    const auto it = jobs_.find(id.seq);
-    return it != jobs_.end() && !it->second.sessions.empty();
-}
-
 }  // namespace souk

@@ -77,7 +77,6 @@ class Terminals {
     void finished(const JobId& id, wire::Exit exit);
     // The record is erased: spool and all.
     void erase(const JobId& id);
-    bool attached(const JobId& id) const;
 
   private:
     struct Session {

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
+#include "kernel/sys/proc_stat.hpp"
 
 namespace souk::init {
 namespace {
@@ -139,9 +140,8 @@ int parent_of(int pid) {
     close(fd);
     if (n <= 0) return -1;
     text[n] = 0;
-    const char* end = strrchr(text, ')');  // the name may hold anything
-    int parent = -1;
-    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+    ProcStat stat;
+    return parse_proc_stat(text, &stat) ? stat.parent : -1;
 }
 }  // namespace
 

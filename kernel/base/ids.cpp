@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/base/ids.hpp"
 
-#include <charconv>
+#include "kernel/base/number.hpp"
+
 
 namespace souk {
 
@@ -14,9 +15,8 @@ Result<JobId> parse_job_id(std::string_view text, std::string_view default_home)
     const auto point = text.rfind('.');
     const std::string_view home = point == std::string_view::npos ? default_home : text.substr(0, point);
     const std::string_view number = point == std::string_view::npos ? text : text.substr(point + 1);
-    JobId id{NodeName(home), 0};
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id.seq);
-    if (error != std::errc{} || end != number.data() + number.size() || id.seq == 0 || !valid_node_name(home))
+    const JobId id{NodeName(home), whole_number<uint64_t>(number).value_or(0)};
+    if (id.seq == 0 || !valid_node_name(home))
         return fail("'" + std::string(text) + "' is not a job id: use HOME.NUMBER, such as n1.7");
     return id;
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/base/ipv4.hpp"
 
-#include <charconv>
+#include "kernel/base/number.hpp"
+
 
 namespace souk {
 namespace {
 // The number that begins `text`, without leading zeros, which some read as octal; takes it off. -1: there is none up to
 // `most`.
-int take_number(std::string_view& text, int most) {
-    int n = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    const auto length = static_cast<size_t>(end - text.data());
-    if (error != std::errc{} || n < 0 || n > most || text.starts_with('-') || (length > 1 && text.starts_with('0')))
-        return -1;
-    text.remove_prefix(length);
-    return n;
+int take_part(std::string_view& text, int most) {
+    std::string_view rest = text;
+    const auto n = take_number<int>(rest);
+    const bool leading_zero = text.size() - rest.size() > 1 && text.starts_with('0');
+    if (!n || *n < 0 || *n > most || text.starts_with('-') || leading_zero) return -1;
+    text = rest;
+    return *n;
 }
 }  // namespace
 
@@ -30,7 +30,7 @@ Result<Ipv4> parse_ipv4(std::string_view text) {
     for (int i = 0; i < 4; ++i) {
         if (i > 0 && !text.starts_with('.')) return bad;
         if (i > 0) text.remove_prefix(1);
-        const int byte = take_number(text, 255);
+        const int byte = take_part(text, 255);
         if (byte < 0) return bad;
         a.n = a.n << 8 | static_cast<uint32_t>(byte);
     }
@@ -45,7 +45,7 @@ Result<Ipv4Range> parse_ipv4_range(std::string_view text) {
     Ipv4Range r;
     TRY_ASSIGN(r.first, parse_ipv4(text.substr(0, slash)));
     std::string_view bits = text.substr(slash + 1);
-    r.prefix = take_number(bits, 30);
+    r.prefix = take_part(bits, 30);
     if (r.prefix < 8 || !bits.empty()) return fail("'" + std::string(text) + "': 8 to 30 bits are wanted behind the /");
     if (r.first.n % r.size() != 0)
         return fail("'" + std::string(text) + "' does not begin where a range of its size does");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/base/money.hpp"
 
-#include <charconv>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -20,10 +20,8 @@ Result<Money> parse_money(std::string_view text) {
                     "' is not an amount: use digits such as 40 or 0.25, without sign or unit");
     if (part.size() > 6) return fail("'" + std::string(text) + "' has more than six digits after the point");
     if (whole.size() > 10) return fail("'" + std::string(text) + "' is larger than 1000000000");
-    int64_t units = 0;
-    std::from_chars(whole.data(), whole.data() + whole.size(), units);
-    int64_t micro = 0;
-    std::from_chars(part.data(), part.data() + part.size(), micro);
+    const int64_t units = whole_number<int64_t>(whole).value_or(0);
+    int64_t micro = whole_number<int64_t>(part).value_or(0);
     for (size_t i = part.size(); i < 6; ++i) micro *= 10;
     const Money m{units * 1'000'000 + micro};
     if (m > money_max) return fail("'" + std::string(text) + "' is larger than 1000000000");

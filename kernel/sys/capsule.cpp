@@ -10,41 +10,15 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <map>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/init_codec.hpp"
 
 namespace souk {
 namespace {
-struct StatLine {
-    std::string name;
-    char state = '?';
-    pid_t parent = 0, session = 0;
-    int threads = 0;
-    uint64_t start_ticks = 0, reserved_bytes = 0, resident_pages = 0;
-};
-
-// proc(5), /proc/PID/stat. The name may hold blanks and brackets: it ends at the last one.
-bool parse_stat(const std::string& text, StatLine& out) {
-    const auto open = text.find('('), close = text.rfind(')');
-    if (open == std::string::npos || close == std::string::npos || close < open) return false;
-    out.name = text.substr(open + 1, close - open - 1);
-    long parent, session;
-    unsigned long start, reserved, pages;
-    const int n = std::sscanf(text.c_str() + close + 1,
-                              " %c %ld %*d %ld %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu",
-                              &out.state, &parent, &session, &out.threads, &start, &reserved, &pages);
-    out.parent = static_cast<pid_t>(parent);
-    out.session = static_cast<pid_t>(session);
-    out.start_ticks = start;
-    out.reserved_bytes = reserved;
-    out.resident_pages = pages;
-    return n == 7;
-}
-
 // Who may make ICMP sockets here: in a network of its own the same.
 std::string ping_groups() {
     return read_file(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range").value_or("1\t0\n");
@@ -96,13 +70,6 @@ constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK;
 }
 #endif
 }  // namespace
-
-Result<ProcessId> process_id(pid_t pid) {
-    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat"));
-    StatLine line;
-    if (!parse_stat(text, line)) return fail("/proc/" + std::to_string(pid) + "/stat: unexpected text");
-    return ProcessId{pid, line.start_ticks};
-}
 
 Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     int pair[2];
@@ -173,14 +140,11 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
     TRY_ASSIGN(const auto names, list_dir(proc.get(), "."));
     std::vector<CapsuleProcess> processes;
     for (const std::string& name : names) {
-        pid_t pid = 0;
-        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-        if (error != std::errc{} || end != name.data() + name.size()) continue;
-        const auto text = read_file(proc.get(), name + "/stat");
-        StatLine line;
-        if (text && parse_stat(*text, line))  // else it ended meanwhile
-            processes.push_back({pid, line.parent, line.state, line.name, line.threads, line.reserved_bytes, line.resident_pages,
-                                 line.session});
+        const auto pid = whole_number<pid_t>(name);
+        if (!pid) continue;
+        if (const auto stat = read_proc_stat(proc.get(), name))  // else it ended meanwhile
+            processes.push_back({*pid, stat->parent, stat->state, stat->name, stat->threads, stat->reserved_bytes,
+                                 stat->resident_pages, stat->session});
     }
     if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
     return processes;

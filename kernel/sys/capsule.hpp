@@ -6,22 +6,16 @@
 // the process, a capsule that is gone. Failures inside the new process arrive as InitEventKind::failed.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/fd.hpp"
+#include "kernel/sys/process.hpp"
 
 namespace souk {
-
-// A process that cannot be mistaken for a later one with the same number; fit to be written down.
-struct ProcessId {
-    pid_t pid = 0;
-    uint64_t start_ticks = 0;  // field 22 of /proc/PID/stat, since boot
-    bool operator==(const ProcessId&) const = default;
-};
-Result<ProcessId> process_id(pid_t pid);
 
 struct CapsuleOptions {
     std::string init_path;           // souk-init
@@ -45,7 +39,7 @@ class Capsule {
     // A further connection; souk-init then drops the one before.
     static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
-    Status kill() const { return pidfd_.signal(9); }
+    Status kill() const { return pidfd_.signal(SIGKILL); }
     Result<Fd> net_namespace() const;
     // The directory /dev/shm or any other, as the capsule sees it.
     Result<Fd> open_inside(const std::string& path, int flags) const;

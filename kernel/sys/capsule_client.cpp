@@ -78,8 +78,7 @@ Status CapsuleClient::start(const LaunchSpec& spec, int cgroup) {
     TRY_ASSIGN(const std::string text, encode_spec(spec));
     const Fd file(::memfd_create("souk-spec", MFD_CLOEXEC));
     if (!file) return fail_errno("memfd_create", errno);
-    if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-        return fail_errno("write the launch specification", errno);
+    TRY(write_all(file.get(), text, "write the launch specification"));
     return send(SOUK_START, 0, 0, 0, 0, {}, file.get(), cgroup);
 }
 

@@ -9,22 +9,21 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/sys/backoff.hpp"
 
 namespace souk {
 namespace {
 
 Result<int64_t> number_in(std::string_view text, const std::string& where) {
-    int64_t value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
-        return fail(where + ": not a number");
-    return value;
+    const auto value = leading_number<int64_t>(text);
+    if (!value) return fail(where + ": not a number");
+    return *value;
 }
 
 // The groups directly below one. A listing alone: to look at each of a group's some dozen files would make the kernel
@@ -54,14 +53,10 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids) {
         // A group can go between the listing and the read.
         if (!text)
             return text.error().code == ENOENT || text.error().code == ENODEV ? Status{} : wrap("cgroup", text.error());
-        const char* at = text->data();
-        const char* const end = at + text->size();
-        while (at < end) {
-            pid_t pid = 0;
-            const auto [next, error] = std::from_chars(at, end, pid);
-            if (error != std::errc()) break;
-            if (pid > 0) pids.push_back(pid);
-            at = next + 1;
+        std::string_view rest = *text;
+        while (const auto pid = take_number<pid_t>(rest)) {
+            if (*pid > 0) pids.push_back(*pid);
+            rest.remove_prefix(std::min<size_t>(1, rest.size()));
         }
         return {};
     });
@@ -415,7 +410,7 @@ constexpr const char* realtime_file = "/cpu.rt_runtime_us";
 // 0 where the kernel does not divide it.
 int64_t realtime_us(const std::string& group) {
     const auto text = read_file(AT_FDCWD, group + realtime_file);
-    return text ? std::strtoll(text->c_str(), nullptr, 10) : 0;
+    return text ? leading_number<int64_t>(*text).value_or(0) : 0;
 }
 
 // Half of what the parent has left. In vain if another takes of it just now.

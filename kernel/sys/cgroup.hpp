@@ -36,7 +36,7 @@ struct CgroupLayout {
     bool in_v2(std::string_view controller) const;
 };
 // Parses the text of mountinfo and reads v2's root. Never fails: an empty layout has no cgroups.
-CgroupLayout detect_cgroups(std::string_view mountinfo);
+CgroupLayout detect_cgroups(const std::string& mountinfo);
 
 // What a process needs to be born into a group; valid while the Cgroup lives. All plain numbers, for use after a fork.
 struct CgroupEntry {

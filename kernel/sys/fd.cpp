@@ -57,6 +57,30 @@ Status write_file(int dir, const std::string& path, std::string_view text) {
     return {};
 }
 
+Status write_all(int fd, std::string_view bytes, const std::string& what) {
+    while (!bytes.empty()) {
+        const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return fail_errno(what, n < 0 ? errno : ENOSPC);
+        bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return {};
+}
+
+Status create_file(int dir, const std::string& path, std::string_view bytes, int how, mode_t mode) {
+    TRY_ASSIGN(const Fd file, open_at(dir, path, O_WRONLY | O_CREAT | how, mode));
+    return write_all(file.get(), bytes, "write " + path);
+}
+
+Status replace_file(const std::string& path, std::string_view bytes, mode_t mode, bool durable) {
+    const std::string temporary = path + ".new";
+    TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
+    TRY(write_all(file.get(), bytes, "write " + temporary));
+    if (durable && ::fsync(file.get()) != 0) return fail_errno("sync " + temporary, errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("rename " + temporary, errno);
+    return {};
+}
+
 Result<std::vector<std::string>> list_dir(int dir, const std::string& path) {
     TRY_ASSIGN(Fd fd, open_at(dir, path, O_RDONLY | O_DIRECTORY));
     DIR* stream = ::fdopendir(fd.get());

@@ -60,6 +60,13 @@ inline constexpr size_t read_file_bytes_max = 4 << 20;
 Result<std::string> read_file(int dir, const std::string& path, size_t bytes_max = read_file_bytes_max);
 // Writes `text` into a file that exists, in one write(2) as kernel files need; does not create or truncate.
 Status write_file(int dir, const std::string& path, std::string_view text);
+// Writes all of `bytes`, in as many write(2) as it takes. The error begins with `what`.
+Status write_all(int fd, std::string_view bytes, const std::string& what);
+// A regular file with these bytes. By `how` it is emptied first if it is there (O_TRUNC), or must not be there (O_EXCL).
+Status create_file(int dir, const std::string& path, std::string_view bytes, int how = O_TRUNC, mode_t mode = 0600);
+// Puts such a file in the place of `path` at once: who opens that finds the old file or the new one, whole. `durable`:
+// the bytes are on disk before.
+Status replace_file(const std::string& path, std::string_view bytes, mode_t mode, bool durable);
 // The names in a directory but "." and "..", sorted.
 Result<std::vector<std::string>> list_dir(int dir, const std::string& path);
 

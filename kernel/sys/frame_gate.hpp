@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // FrameGate: three gates for the frames of a job: one for each way of its network interface, one for what its own processes
-// send to each other over loopback. Shut and opened by one write to a map that small programs read (XDP on the interface's
-// ends, a traffic control classifier where loopback sends): no lock of the network, no wait for other processors, which is
-// what a job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp). Programs and map live as
-// long as they are attached, whoever made them.
+// send to each other over loopback. Shut and opened by one write to a map that small programs read (frame_gate.bpf.c: XDP
+// on the interface's ends, a traffic control classifier where loopback sends): no lock of the network, no wait for other
+// processors, which is what a job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp).
+// Programs and map live as long as they are attached, whoever made them.
 //
 // What CRIU itself sends through loopback passes: it restores a half-closed connection with a segment of its own making,
 // marked with criu_mark (CRIU soccr/soccr.h).
@@ -15,12 +15,13 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/fd.hpp"
+#include "kernel/sys/frame_gate.h"
 
 namespace souk {
 
-enum class FrameWay : uint8_t { to_job, from_job, within };
+enum class FrameWay : uint8_t { to_job = FRAME_TO_JOB, from_job = FRAME_FROM_JOB, within = FRAME_WITHIN };
 inline constexpr FrameWay all_ways[] = {FrameWay::to_job, FrameWay::from_job, FrameWay::within};
-inline constexpr uint32_t criu_mark = 0xc114;
+inline constexpr uint32_t criu_mark = FRAME_CRIU_MARK;
 
 class FrameGate {
   public:

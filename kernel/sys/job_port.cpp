@@ -41,11 +41,12 @@ ifinfomsg link_head(int index) {
 // is nothing to forbid.
 void no_ipv6_addresses(const Netlink& where, int index) {
     NetlinkRequest request(RTM_NEWLINK, 0, link_head(index));
-    const size_t families = request.open(IFLA_AF_SPEC), v6 = request.open(AF_INET6);
+    nlattr* const families = request.open(IFLA_AF_SPEC);
+    nlattr* const v6 = request.open(AF_INET6);
     request.put(IFLA_INET6_ADDR_GEN_MODE, static_cast<uint8_t>(IN6_ADDR_GEN_MODE_NONE));
     request.close(v6);
     request.close(families);
-    (void)where.ask(std::move(request));
+    (void)where.ask(request);
 }
 
 // From inside: only the first of a pair can be given its index.
@@ -55,10 +56,10 @@ Status make_pair(const Netlink& inside, const std::string& name, const HardwareA
     request.put(IFLA_IFNAME, std::string(inner_name));
     request.put(IFLA_ADDRESS, hardware);
     request.put(IFLA_MTU, mtu);
-    const size_t info = request.open(IFLA_LINKINFO);
+    nlattr* const info = request.open(IFLA_LINKINFO);
     request.put(IFLA_INFO_KIND, std::string("veth"));
-    const size_t data = request.open(IFLA_INFO_DATA);
-    const size_t peer = request.open(VETH_INFO_PEER, ifinfomsg{});
+    nlattr* const data = request.open(IFLA_INFO_DATA);
+    nlattr* const peer = request.open(VETH_INFO_PEER, ifinfomsg{});
     request.put(IFLA_IFNAME, name);
     // A bridge takes the lowest address of its ports as its own, where it was given none: never this one, or the whole
     // node would have a new one whenever a job comes or goes.
@@ -67,8 +68,8 @@ Status make_pair(const Netlink& inside, const std::string& name, const HardwareA
     request.put(IFLA_ADDRESS, high);
     request.put(IFLA_MTU, mtu);
     request.put(IFLA_NET_NS_FD, static_cast<uint32_t>(outside.get()));
-    for (const size_t at : {peer, data, info}) request.close(at);
-    return inside.ask(std::move(request));
+    for (nlattr* const nest : {peer, data, info}) request.close(nest);
+    return inside.ask(request);
 }
 
 Status set_address(const Netlink& inside, const JobNetwork& network, Ipv4 address) {
@@ -80,7 +81,7 @@ Status set_address(const Netlink& inside, const JobNetwork& network, Ipv4 addres
     request.put(IFA_LOCAL, net_order(address));
     request.put(IFA_ADDRESS, net_order(address));
     request.put(IFA_BROADCAST, net_order({static_cast<uint32_t>(network.range.first.n + network.range.size() - 1)}));
-    return inside.ask(std::move(request));
+    return inside.ask(request);
 }
 
 Status set_up(const Netlink& where, int index, int master) {
@@ -88,7 +89,7 @@ Status set_up(const Netlink& where, int index, int master) {
     head.ifi_flags = head.ifi_change = IFF_UP;
     NetlinkRequest request(RTM_NEWLINK, 0, head);
     if (master > 0) request.put(IFLA_MASTER, static_cast<uint32_t>(master));
-    return where.ask(std::move(request));
+    return where.ask(request);
 }
 
 Status set_gateway(const Netlink& inside, Ipv4 gateway) {
@@ -100,7 +101,7 @@ Status set_gateway(const Netlink& inside, Ipv4 gateway) {
     NetlinkRequest request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, head);
     request.put(RTA_GATEWAY, net_order(gateway));
     request.put(RTA_OIF, static_cast<uint32_t>(inner_index));
-    return inside.ask(std::move(request));
+    return inside.ask(request);
 }
 
 }  // namespace
@@ -186,11 +187,11 @@ Result<JobPort> JobPort::find(Ipv4 address, const std::string& name, int net_nam
 // program -1: none.
 Status JobPort::attach(const Netlink& where, int link, int program) const {
     NetlinkRequest request(RTM_SETLINK, 0, link_head(link));
-    const size_t xdp = request.open(IFLA_XDP);
+    nlattr* const xdp = request.open(IFLA_XDP);
     request.put(IFLA_XDP_FD, static_cast<int32_t>(program));
     request.put(IFLA_XDP_FLAGS, static_cast<uint32_t>(XDP_FLAGS_SKB_MODE));
     request.close(xdp);
-    return where.ask(std::move(request));
+    return where.ask(request);
 }
 
 // Where loopback sends, in a qdisc that only carries classifiers and stays. program -1: none.
@@ -204,7 +205,7 @@ Status JobPort::attach_within(int program) const {
         carrier.tcm_parent = TC_H_CLSACT;
         NetlinkRequest request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, carrier);
         request.put(TCA_KIND, std::string("clsact"));
-        if (auto made = inside_.ask(std::move(request)); !made && made.error().code != EEXIST) return made;
+        if (auto made = inside_.ask(request); !made && made.error().code != EEXIST) return made;
     }
     head.tcm_handle = 1;
     head.tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
@@ -212,15 +213,15 @@ Status JobPort::attach_within(int program) const {
     NetlinkRequest request(program >= 0 ? RTM_NEWTFILTER : RTM_DELTFILTER, program >= 0 ? NLM_F_CREATE : 0, head);
     request.put(TCA_KIND, std::string("bpf"));
     if (program < 0) {
-        auto gone = inside_.ask(std::move(request));
+        auto gone = inside_.ask(request);
         return gone || gone.error().code == ENOENT || gone.error().code == EINVAL ? Status{} : gone;  // there was none
     }
-    const size_t options = request.open(TCA_OPTIONS);
+    nlattr* const options = request.open(TCA_OPTIONS);
     request.put(TCA_BPF_FD, static_cast<uint32_t>(program));
     request.put(TCA_BPF_NAME, std::string("souk_gate"));
     request.put(TCA_BPF_FLAGS, static_cast<uint32_t>(TCA_BPF_FLAG_ACT_DIRECT));
     request.close(options);
-    return inside_.ask(std::move(request));
+    return inside_.ask(request);
 }
 
 Status JobPort::arm() {

@@ -2,7 +2,6 @@
 #include "kernel/sys/log.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,8 +10,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
-
-#include "kernel/sys/socket.hpp"
 
 namespace souk {
 namespace {
@@ -161,28 +158,5 @@ void Log::limited(std::string_view key, Nanos now, Level level, std::string_view
     ++limit.lines;
     write(level, message, fields);
 }
-
-namespace {
-
-Status notify(std::string_view text) {
-    const char* path = getenv("NOTIFY_SOCKET");
-    if (path == nullptr || *path == '\0') return {};
-    TRY_ASSIGN(const Address address, Address::parse("unix:" + std::string(path)));
-    const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!socket) return fail_errno("socket", errno);
-    if (sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL, address.raw(), address.raw_bytes()) < 0)
-        return fail_errno("tell the service manager at " + std::string(path), errno);
-    return {};
-}
-
-}  // namespace
-
-Status notify_ready(std::string_view status_line) {
-    std::string text = "READY=1";
-    if (!status_line.empty()) text += "\nSTATUS=" + std::string(status_line.substr(0, status_line.find('\n')));
-    return notify(text);
-}
-
-Status notify_stopping() { return notify("STOPPING=1"); }
 
 }  // namespace souk

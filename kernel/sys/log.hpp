@@ -82,8 +82,4 @@ std::string format_log_line(bool journal, std::string_view time, std::string_vie
 // The same as one datagram of the journal's native protocol, without the time. Pure.
 std::string format_journal_entry(std::string_view program, Level level, std::string_view message, const Fields& fields);
 
-// To the service manager, if one listens ($NOTIFY_SOCKET, sd_notify(3)); ok if none does.
-Status notify_ready(std::string_view status_line = {});
-Status notify_stopping();
-
 }  // namespace souk

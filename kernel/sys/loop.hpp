@@ -95,7 +95,6 @@ class Stream : public Handle {
 class Listener : public Handle {
   public:
     using Handle::Handle;
-    int fd() const;
 };
 
 // Readiness of an fd that the owner keeps open for as long as the Watch lives. Level-triggered, as poll(2): reported

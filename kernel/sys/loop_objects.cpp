@@ -60,7 +60,6 @@ class ListenerObject final : public Object {
         on_accept_ = nullptr;
         on_trouble_ = nullptr;
     }
-    int fd() const { return socket_.get(); }
 
   private:
     static bool is_shortage(int code) {
@@ -236,8 +235,6 @@ std::unique_ptr<Object> make_connect(LoopCore& core, Fd socket, const Address& a
 std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done) {
     return std::make_unique<SyncObject>(core, std::move(file), offset, bytes, std::move(done));
 }
-
-int Listener::fd() const { return core_ == nullptr ? -1 : core_->get<ListenerObject>(key_).fd(); }
 
 void Watch::set_events(short events) {
     if (core_ == nullptr) return;

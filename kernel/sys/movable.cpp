@@ -11,9 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <cstdio>
-#include <cstdlib>
+
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -47,15 +46,14 @@ bool traced(int proc, pid_t pid) {
 // A thread that is not about to end: no SIGKILL waits for it, and the kernel has not begun to end it.
 bool thread_lives(int proc, const std::string& directory) {
     constexpr unsigned exiting = 4;  // include/linux/sched.h, PF_EXITING
-    const auto status = read_file(proc, directory + "/status"), stat = read_file(proc, directory + "/stat");
-    if (!status || !stat) return false;
-    const size_t pending = status->find("\nSigPnd:\t"), name_end = stat->rfind(')');
-    if (pending == std::string::npos || name_end == std::string::npos) return false;
-    char state = 'X';
-    unsigned flags = 0;  // proc(5): state parent group session terminal its-group flags
-    if (std::sscanf(stat->c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) return false;
-    const uint64_t signals = std::strtoull(status->c_str() + pending + 9, nullptr, 16);
-    return state != 'Z' && state != 'X' && (flags & exiting) == 0 && (signals >> (SIGKILL - 1) & 1) == 0;
+    constexpr std::string_view key = "\nSigPnd:\t";
+    const auto status = read_file(proc, directory + "/status");
+    const auto stat = read_proc_stat(proc, directory);
+    const size_t pending = status ? status->find(key) : std::string::npos;
+    if (!stat || pending == std::string::npos) return false;
+    const auto signals = leading_number<uint64_t>(std::string_view(*status).substr(pending + key.size()), 16);
+    if (signals.value_or(0) >> (SIGKILL - 1) & 1) return false;
+    return stat->state != 'Z' && stat->state != 'X' && (stat->flags & exiting) == 0;
 }
 
 // A process that CRIU does not take: its first thread has ended and another goes on. (All of them end one by one too.)
@@ -80,16 +78,13 @@ bool is_message_queue(int proc, const std::string& file, std::string_view target
 std::string address_text(std::string_view hex) {
     const size_t colon = hex.find(':');
     std::array<uint32_t, 4> words{};
-    uint32_t port = 0;
-    if ((colon != 8 && colon != 32) ||
-        std::from_chars(hex.data() + colon + 1, hex.data() + hex.size(), port, 16).ec != std::errc{})
-        return std::string(hex);
-    for (size_t i = 0; i < colon / 8; ++i)
-        (void)std::from_chars(hex.data() + i * 8, hex.data() + i * 8 + 8, words[i], 16);
+    const auto port = colon == 8 || colon == 32 ? leading_number<uint32_t>(hex.substr(colon + 1), 16) : std::nullopt;
+    if (!port) return std::string(hex);
+    for (size_t i = 0; i < colon / 8; ++i) words[i] = leading_number<uint32_t>(hex.substr(i * 8, 8), 16).value_or(0);
     char text[INET6_ADDRSTRLEN] = {};
     ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), text, sizeof text);
     const std::string host = text;
-    return (colon == 8 ? host : "[" + host + "]") + ":" + std::to_string(port);
+    return (colon == 8 ? host : "[" + host + "]") + ":" + std::to_string(*port);
 }
 
 // Of the process's network namespace, read when the first socket is met.

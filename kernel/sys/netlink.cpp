@@ -1,69 +1,94 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/netlink.hpp"
 
+#include <libmnl/libmnl.h>
 #include <linux/if_link.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "kernel/base/check.hpp"
 
 namespace souk {
 namespace {
 constexpr size_t answer_max = 64 * 1024;
+constexpr size_t request_max = 1024;
+constexpr uint32_t sequence = 1;  // one request at a time: the next begins when this one is answered
 
-// The kernel's own words behind an error, if it has some: an attribute after the request's header (NETLINK_CAP_ACK).
-std::string extended_ack(const nlmsghdr* h) {
-    if (!(h->nlmsg_flags & NLM_F_ACK_TLVS)) return {};
-    const auto* a = reinterpret_cast<const rtattr*>(reinterpret_cast<const char*>(h) + NLMSG_HDRLEN +
-                                                    NLMSG_ALIGN(sizeof(nlmsgerr)));
-    auto left = static_cast<int>(h->nlmsg_len - NLMSG_HDRLEN - NLMSG_ALIGN(sizeof(nlmsgerr)));
-    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
-        if (a->rta_type == NLMSGERR_ATTR_MSG) return static_cast<const char*>(RTA_DATA(a));
-    return {};
+struct Refusal {
+    int code = 0;
+    std::string words;
+};
+
+// NLMSG_ERROR: the end of an answer, with 0 or an errno. The kernel's own words behind it, if it has some, are an
+// attribute after the request's header (NETLINK_CAP_ACK).
+int take_end(const nlmsghdr* h, Refusal& refusal) {
+    const auto* const end = static_cast<const nlmsgerr*>(::mnl_nlmsg_get_payload(h));
+    if (h->nlmsg_len < ::mnl_nlmsg_size(sizeof *end)) refusal.code = EBADMSG;
+    else refusal.code = -end->error;
+    if (refusal.code == 0) return MNL_CB_STOP;
+    const auto take_words = [](const nlattr* a, void* words) {
+        if (::mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG) *static_cast<std::string*>(words) = ::mnl_attr_get_str(a);
+        return MNL_CB_OK;
+    };
+    if (h->nlmsg_flags & NLM_F_ACK_TLVS) (void)::mnl_attr_parse(h, sizeof *end, take_words, &refusal.words);
+    return MNL_CB_ERROR;
+}
+
+// One attribute of a link, or of its IFLA_LINKINFO.
+int take_kind(const nlattr* a, void* link) {
+    if (::mnl_attr_get_type(a) == IFLA_INFO_KIND) static_cast<NetLink*>(link)->kind = ::mnl_attr_get_str(a);
+    return MNL_CB_OK;
+}
+
+int take_attribute(const nlattr* a, void* to) {
+    NetLink& link = *static_cast<NetLink*>(to);
+    const uint16_t type = ::mnl_attr_get_type(a), bytes = ::mnl_attr_get_payload_len(a);
+    if (type == IFLA_MTU && bytes == sizeof link.mtu) link.mtu = ::mnl_attr_get_u32(a);
+    if (type == IFLA_ADDRESS && bytes == link.hardware.size())
+        std::memcpy(link.hardware.data(), ::mnl_attr_get_payload(a), bytes);
+    if (type == IFLA_LINKINFO) (void)::mnl_attr_parse_nested(a, take_kind, to);
+    return MNL_CB_OK;
 }
 }  // namespace
 
-void NetlinkRequest::append(const void* data, size_t n) {
-    bytes_.append(static_cast<const char*>(data), n);
-    bytes_.append(NLMSG_ALIGN(bytes_.size()) - bytes_.size(), '\0');
+NetlinkRequest::NetlinkRequest(uint16_t type, uint16_t flags) : bytes_(std::make_unique<char[]>(request_max)) {
+    nlmsghdr* const h = ::mnl_nlmsg_put_header(bytes_.get());
+    h->nlmsg_type = type;
+    h->nlmsg_flags = static_cast<uint16_t>(flags | NLM_F_REQUEST | NLM_F_ACK);
+    h->nlmsg_seq = sequence;
+}
+
+void NetlinkRequest::add(const void* header, size_t n) {
+    MUST(head()->nlmsg_len + MNL_ALIGN(n) <= request_max);
+    std::memcpy(::mnl_nlmsg_put_extra_header(head(), n), header, n);
 }
 
 void NetlinkRequest::put(uint16_t type, const void* data, size_t n) {
-    const rtattr a{static_cast<uint16_t>(RTA_LENGTH(n)), type};
-    append(&a, sizeof a);
-    append(data, n);
+    MUST(::mnl_attr_put_check(head(), request_max, type, n, data));
 }
 
-size_t NetlinkRequest::open(uint16_t type) {
-    const size_t at = bytes_.size();
-    const rtattr a{0, type};
-    append(&a, sizeof a);
-    return at;
+nlattr* NetlinkRequest::open(uint16_t type) {
+    nlattr* const nest = ::mnl_attr_nest_start_check(head(), request_max, type);
+    MUST(nest != nullptr);
+    return nest;
 }
 
-void NetlinkRequest::close(size_t at) {
-    const auto length = static_cast<uint16_t>(bytes_.size() - at);
-    std::memcpy(bytes_.data() + at + offsetof(rtattr, rta_len), &length, sizeof length);
-}
-
-std::string& NetlinkRequest::bytes() {
-    const auto length = static_cast<uint32_t>(bytes_.size());
-    std::memcpy(bytes_.data() + offsetof(nlmsghdr, nlmsg_len), &length, sizeof length);
-    return bytes_;
-}
+void NetlinkRequest::close(nlattr* nest) { ::mnl_attr_nest_end(head(), nest); }
 
 Result<Netlink> Netlink::open() {
     Netlink n;
-    n.fd_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-    if (!n.fd_) return fail_errno("open a netlink socket", errno);
-    const int on = 1;
+    n.socket_ = {::mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC), ::mnl_socket_close};
+    if (!n.socket_) return fail_errno("open a netlink socket", errno);
+    int on = 1;
     const timeval limit{2, 0};  // the kernel answers inside of the request; this is for what cannot be
-    (void)::setsockopt(n.fd_.get(), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof on);
-    (void)::setsockopt(n.fd_.get(), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof on);
-    (void)::setsockopt(n.fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    (void)::mnl_socket_setsockopt(n.socket_.get(), NETLINK_EXT_ACK, &on, sizeof on);
+    (void)::mnl_socket_setsockopt(n.socket_.get(), NETLINK_CAP_ACK, &on, sizeof on);
+    (void)::setsockopt(::mnl_socket_get_fd(n.socket_.get()), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     return n;
 }
 
@@ -76,50 +101,48 @@ Result<Netlink> Netlink::open_in(int net_namespace) {
     return n;
 }
 
-// The first answer, whole; an error if that is one.
-Result<std::string> Netlink::exchange(NetlinkRequest& request) const {
-    const std::string& bytes = request.bytes();
-    if (::send(fd_.get(), bytes.data(), bytes.size(), 0) < 0) return fail_errno("ask the kernel's network", errno);
-    std::string answer(answer_max, '\0');
-    const ssize_t n = ::recv(fd_.get(), answer.data(), answer.size(), 0);
-    if (n < 0) return fail_errno("the kernel's network does not answer", errno);
-    answer.resize(static_cast<size_t>(n));
-    const auto* h = reinterpret_cast<const nlmsghdr*>(answer.data());
-    if (!NLMSG_OK(h, answer.size())) return fail("the kernel's network gave half an answer");
-    if (h->nlmsg_type != NLMSG_ERROR) return answer;
-    const int code = -static_cast<const nlmsgerr*>(NLMSG_DATA(h))->error;
-    if (code == 0) return std::string();
-    const std::string words = extended_ack(h);
-    return fail_errno(words.empty() ? "refused" : words, code);
-}
-
-Status Netlink::ask(NetlinkRequest request) const {
-    TRY_ASSIGN(const std::string answer, exchange(request));
+// Each message of the answer goes to `answer`; an error if the answer ends with one.
+Status Netlink::exchange(const NetlinkRequest& request, const Answer& answer) const {
+    const nlmsghdr* const asked = request.message();
+    if (::mnl_socket_sendto(socket_.get(), asked, asked->nlmsg_len) < 0) return fail_errno("ask the kernel's network", errno);
+    const auto buffer = std::make_unique_for_overwrite<char[]>(answer_max);
+    Refusal refusal;
+    struct Takers {
+        const Answer& answer;
+        Refusal& refusal;
+    } takers{answer, refusal};
+    mnl_cb_t on_control[NLMSG_ERROR + 1] = {};
+    on_control[NLMSG_ERROR] = [](const nlmsghdr* h, void* to) { return take_end(h, static_cast<Takers*>(to)->refusal); };
+    const mnl_cb_t on_data = [](const nlmsghdr* h, void* to) {
+        static_cast<Takers*>(to)->answer(h);
+        return MNL_CB_OK;
+    };
+    for (int more = MNL_CB_OK; more == MNL_CB_OK;) {
+        const ssize_t n = ::mnl_socket_recvfrom(socket_.get(), buffer.get(), answer_max);
+        if (n < 0) return fail_errno("the kernel's network does not answer", errno);
+        more = ::mnl_cb_run2(buffer.get(), static_cast<size_t>(n), sequence, 0, on_data, &takers, on_control,
+                             std::size(on_control));
+        if (more == MNL_CB_ERROR) {
+            if (refusal.code == 0) return fail_errno("read what the kernel's network answers", errno);
+            return fail_errno(refusal.words.empty() ? "refused" : refusal.words, refusal.code);
+        }
+    }
     return {};
 }
+
+Status Netlink::ask(const NetlinkRequest& request) const { return exchange(request, [](const nlmsghdr*) {}); }
 
 Result<NetLink> Netlink::link(const std::string& name) const {
     NetlinkRequest request(RTM_GETLINK, 0, ifinfomsg{});
     request.put(IFLA_IFNAME, name);
-    auto answer = exchange(request);
-    if (!answer) return wrap(name, answer.error());
-    std::string ack(answer_max, '\0');
-    (void)::recv(fd_.get(), ack.data(), ack.size(), 0);
-    const auto* h = reinterpret_cast<const nlmsghdr*>(answer->data());
-    if (answer->size() < NLMSG_LENGTH(sizeof(ifinfomsg)))
-        return fail(name + ": the kernel's network gave half an answer");
     NetLink link;
-    link.index = static_cast<const ifinfomsg*>(NLMSG_DATA(h))->ifi_index;
-    auto left = static_cast<int>(IFLA_PAYLOAD(h));
-    for (const rtattr* a = IFLA_RTA(NLMSG_DATA(h)); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
-        if (a->rta_type == IFLA_MTU) std::memcpy(&link.mtu, RTA_DATA(a), sizeof link.mtu);
-        if (a->rta_type == IFLA_ADDRESS && RTA_PAYLOAD(a) == link.hardware.size())
-            std::memcpy(link.hardware.data(), RTA_DATA(a), link.hardware.size());
-        if (a->rta_type != IFLA_LINKINFO) continue;
-        auto inner = static_cast<int>(RTA_PAYLOAD(a));
-        for (auto* i = static_cast<const rtattr*>(RTA_DATA(a)); RTA_OK(i, inner); i = RTA_NEXT(i, inner))
-            if (i->rta_type == IFLA_INFO_KIND) link.kind = static_cast<const char*>(RTA_DATA(i));
-    }
+    const auto take = [&link](const nlmsghdr* h) {
+        if (h->nlmsg_type != RTM_NEWLINK || h->nlmsg_len < ::mnl_nlmsg_size(sizeof(ifinfomsg))) return;
+        link.index = static_cast<const ifinfomsg*>(::mnl_nlmsg_get_payload(h))->ifi_index;
+        (void)::mnl_attr_parse(h, sizeof(ifinfomsg), take_attribute, &link);
+    };
+    if (auto asked = exchange(request, take); !asked) return wrap(name, asked.error());
+    if (link.index == 0) return fail(name + ": the kernel's network gave half an answer");
     return link;
 }
 

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Netlink: requests to the kernel about links, addresses and routes (rtnetlink(7)), each answered before the call
-// returns. A Netlink belongs to the network namespace in which it was opened, and keeps that namespace alive. What
+// returns; libmnl lays them out and reads the answers. A Netlink belongs to the network namespace in which it was opened, and keeps that namespace alive. What
 // fails: what the kernel refuses, in its own words where it has some.
 #pragma once
 
 #include <linux/rtnetlink.h>
 
 #include <array>
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <type_traits>
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/fd.hpp"
+
+struct mnl_socket;
 
 namespace souk {
 
@@ -21,10 +23,8 @@ namespace souk {
 class NetlinkRequest {
   public:
     template <class Header>
-    NetlinkRequest(uint16_t type, uint16_t flags, const Header& header) {
-        const nlmsghdr h{0, type, static_cast<uint16_t>(flags | NLM_F_REQUEST | NLM_F_ACK), 1, 0};
-        append(&h, sizeof h);
-        append(&header, sizeof header);
+    NetlinkRequest(uint16_t type, uint16_t flags, const Header& header) : NetlinkRequest(type, flags) {
+        add(&header, sizeof header);
     }
     void put(uint16_t type, const void* data, size_t n);
     void put(uint16_t type, const std::string& text) { put(type, text.c_str(), text.size() + 1); }
@@ -32,19 +32,21 @@ class NetlinkRequest {
     requires std::is_trivially_copyable_v<T>
     void put(uint16_t type, const T& value) { put(type, &value, sizeof value); }
     // What is put until close() with what open() gave is inside of it; `header` comes first.
-    size_t open(uint16_t type);
+    nlattr* open(uint16_t type);
     template <class Header>
-    size_t open(uint16_t type, const Header& header) {
-        const size_t at = open(type);
-        append(&header, sizeof header);
-        return at;
+    nlattr* open(uint16_t type, const Header& header) {
+        nlattr* const nest = open(type);
+        add(&header, sizeof header);
+        return nest;
     }
-    void close(size_t at);
-    std::string& bytes();
+    void close(nlattr* nest);
+    const nlmsghdr* message() const { return reinterpret_cast<const nlmsghdr*>(bytes_.get()); }
 
   private:
-    void append(const void* data, size_t n);
-    std::string bytes_;
+    NetlinkRequest(uint16_t type, uint16_t flags);
+    nlmsghdr* head() { return reinterpret_cast<nlmsghdr*>(bytes_.get()); }
+    void add(const void* header, size_t n);
+    std::unique_ptr<char[]> bytes_;  // does not move: what open() gave points into it
 };
 
 using HardwareAddress = std::array<uint8_t, 6>;  // of Ethernet
@@ -60,13 +62,14 @@ class Netlink {
   public:
     static Result<Netlink> open();
     static Result<Netlink> open_in(int net_namespace);
-    Status ask(NetlinkRequest request) const;
+    Status ask(const NetlinkRequest& request) const;
     // ENODEV if there is none.
     Result<NetLink> link(const std::string& name) const;
 
   private:
-    Result<std::string> exchange(NetlinkRequest& request) const;
-    Fd fd_;
+    using Answer = std::function<void(const nlmsghdr*)>;
+    Status exchange(const NetlinkRequest& request, const Answer& answer) const;
+    std::unique_ptr<mnl_socket, int (*)(mnl_socket*)> socket_{nullptr, nullptr};
 };
 
 // Calls `f` in another network namespace, on this thread, and comes back.

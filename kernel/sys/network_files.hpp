@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace souk {
 // By the name that the kernel has for a file system's type. A FUSE file system may be one, so it counts. Pure.
 bool is_network_filesystem(std::string_view type);
 // The devices of such mounts, of the text of a /proc/PID/mountinfo. Pure.
-std::set<dev_t> network_devices(std::string_view mountinfo, bool (*is_network)(std::string_view) = is_network_filesystem);
+std::set<dev_t> network_devices(const std::string& mountinfo,
+                                bool (*is_network)(std::string_view) = is_network_filesystem);
 // Copies of what these processes (numbers as seen here) have open for writing on those devices. Asks no file server.
 std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices);
 

@@ -13,10 +13,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/sys/cgroup.hpp"
 #include "kernel/sys/cpu_awake.hpp"
 #include "kernel/sys/fd.hpp"
@@ -122,8 +122,7 @@ bool have_capability(int capability) {
     constexpr std::string_view key = "CapEff:\t";
     const size_t at = status->find(key);
     if (at == std::string::npos) return false;
-    uint64_t mask = 0;
-    std::from_chars(status->data() + at + key.size(), status->data() + status->size(), mask, 16);
+    const uint64_t mask = leading_number<uint64_t>(std::string_view(*status).substr(at + key.size()), 16).value_or(0);
     return (mask >> capability & 1) != 0;
 }
 
@@ -155,8 +154,7 @@ Need examine_io_uring() {
 
 Need examine_pipe_size() {
     const auto text = read_file(AT_FDCWD, pipe_size_path);
-    int64_t bytes = 0;
-    if (text) std::from_chars(text->data(), text->data() + text->size(), bytes);
+    const int64_t bytes = text ? leading_number<int64_t>(*text).value_or(0) : 0;
     return judged("fs.pipe-max-size", "moving memory lazily", false, bytes >= pipe_bytes_needed, std::to_string(bytes),
                   "sysctl -w fs.pipe-max-size=" + std::to_string(pipe_bytes_needed));
 }

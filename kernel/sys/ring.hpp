@@ -51,8 +51,6 @@ class Ring {
     void more_buffers() { publish(2 * published_); }
     unsigned buffers_published() const { return published_; }
 
-    unsigned setup_flags() const { return ring_.flags; }
-
   private:
     Ring() = default;
     Status set_up(const RingOptions& options);

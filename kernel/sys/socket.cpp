@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 
 #include "kernel/base/check.hpp"
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/backoff.hpp"
 
 namespace souk {
@@ -53,10 +53,8 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
         return fail("the address " + quoted(text) + " is not HOST:PORT or unix:PATH");
     std::string_view host = text.substr(0, colon);
     const std::string_view port_text = text.substr(colon + 1);
-    uint16_t port = 0;
-    const auto [end, error] = std::from_chars(port_text.begin(), port_text.end(), port);
-    if (error != std::errc() || end != port_text.end())
-        return fail("the address " + quoted(text) + " has no port from 0 to 65535");
+    const auto port = whole_number<uint16_t>(port_text);
+    if (!port) return fail("the address " + quoted(text) + " has no port from 0 to 65535");
     if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     else if (host.find(':') != std::string_view::npos)
         return fail("the address " + quoted(text) + " needs brackets around its IPv6 host: [HOST]:PORT");
@@ -64,7 +62,7 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = names ? 0 : AI_NUMERICHOST;
     addrinfo* found = nullptr;
-    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(*port).c_str(), &hints, &found);
         ret != 0) {
         if (!names) return fail("the host " + quoted(host) + " is not a numeric address");
         return fail("the host " + quoted(host) + " is not known: " + gai_strerror(ret));
@@ -203,65 +201,10 @@ Result<PeerCred> peer_cred(int fd) {
     return PeerCred{cred.pid, cred.uid, cred.gid};
 }
 
-Result<std::pair<Fd, Fd>> socket_pair(PairType type) {
+Result<std::pair<Fd, Fd>> socket_pair() {
     int fds[2];
-    if (socketpair(AF_UNIX, (type == PairType::stream ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_CLOEXEC, 0, fds) != 0)
-        return fail_errno("socketpair", errno);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return fail_errno("socketpair", errno);
     return std::pair(Fd(fds[0]), Fd(fds[1]));
-}
-
-Status send_message(int fd, ByteView bytes, const std::vector<int>& fds) {
-    MUST(fds.size() <= message_fds_max);
-    alignas(cmsghdr) char control[CMSG_SPACE(message_fds_max * sizeof(int))] = {};
-    iovec part{const_cast<uint8_t*>(bytes.data()), bytes.size()};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (!fds.empty()) {
-        message.msg_control = control;
-        message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
-        cmsghdr* head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-        memcpy(CMSG_DATA(head), fds.data(), fds.size() * sizeof(int));
-    }
-    ssize_t sent;
-    do sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (sent < 0 && errno == EINTR);
-    if (sent < 0) return fail_errno("send a message", errno);
-    if (static_cast<size_t>(sent) != bytes.size()) return fail("send a message: only a part was taken");
-    return {};
-}
-
-Result<Message> receive_message(int fd, size_t bytes_max) {
-    alignas(cmsghdr) char control[CMSG_SPACE(message_fds_max * sizeof(int))];
-    Message out;
-    out.bytes.resize(bytes_max);
-    iovec part{out.bytes.data(), out.bytes.size()};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ssize_t got;
-    do got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) return fail_errno("receive a message", errno);
-    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-        const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; ++i) {
-            int passed;
-            memcpy(&passed, CMSG_DATA(head) + i * sizeof(int), sizeof passed);
-            out.fds.emplace_back(passed);
-        }
-    }
-    if ((message.msg_flags & MSG_TRUNC) != 0)
-        return fail("a message is longer than " + std::to_string(bytes_max) + " bytes");
-    if ((message.msg_flags & MSG_CTRUNC) != 0) return fail("a message carries more descriptors than could be received");
-    out.bytes.resize(static_cast<size_t>(got));
-    return out;
 }
 
 }  // namespace souk

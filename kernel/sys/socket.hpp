@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Sockets: addresses (TCP and unix), listening, the peer's identity by the kernel's word, and descriptors in
-// flight (SCM_RIGHTS). Every fd is close-on-exec. Nothing here waits, except resolve() on a host name.
+// Sockets: addresses (TCP and unix), listening, and the peer's identity by the kernel's word. Every fd is close-on-exec. Nothing here waits, except resolve() on a host name.
 #pragma once
 
 #include <sys/socket.h>
@@ -9,11 +8,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
-#include "kernel/sys/bytes.hpp"
 #include "kernel/sys/fd.hpp"
 
 namespace souk {
@@ -64,19 +61,7 @@ struct PeerCred {
 // Who connected a unix socket, as of connect() (SO_PEERCRED).
 Result<PeerCred> peer_cred(int fd);
 
-enum class PairType { stream, seqpacket };
-Result<std::pair<Fd, Fd>> socket_pair(PairType type);
-
-// One message with descriptors, without waiting. Errors carry errno: EAGAIN when the peer's queue is full.
-inline constexpr size_t message_fds_max = 16;
-Status send_message(int fd, ByteView bytes, const std::vector<int>& fds = {});
-
-struct Message {
-    Bytes bytes;  // empty: the peer closed
-    std::vector<Fd> fds;
-};
-// The next message, without waiting (EAGAIN when none is there). A message longer than `bytes_max`, or with more than
-// message_fds_max descriptors, is an error and lost; no descriptor leaks.
-Result<Message> receive_message(int fd, size_t bytes_max);
+// Two unix stream sockets that are connected to each other.
+Result<std::pair<Fd, Fd>> socket_pair();
 
 }  // namespace souk

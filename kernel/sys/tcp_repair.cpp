@@ -7,10 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <string>
 #include <string_view>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/fd.hpp"
 
 namespace souk {
@@ -25,8 +25,7 @@ int end_tcp_repair(const std::vector<pid_t>& pids) {
         for (const std::string& name : *names) {
             char target[32];
             const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
-            int number = -1;
-            (void)std::from_chars(name.data(), name.data() + name.size(), number);
+            const int number = whole_number<int>(name).value_or(-1);
             if (n <= 0 || number < 0 || !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
                 continue;
             const Fd socket(static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));

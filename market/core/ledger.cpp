@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "kernel/base/number.hpp"
 
 namespace souk::market {
 namespace {
@@ -17,8 +18,9 @@ bool plain(std::string_view text) {
 
 template <class T>
 bool number(std::string_view text, T& to) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-    return error == std::errc{} && end == text.data() + text.size() && std::to_string(to) == text;
+    const auto found = whole_number<T>(text);
+    to = found.value_or(T{});
+    return found && std::to_string(*found) == text;
 }
 
 }  // namespace

@@ -131,11 +131,6 @@ void Market::touch(Node& node) {
     dirty_ = true;
 }
 
-void Market::touch_jobs_of(const NodeName& home) {
-    for (auto it = jobs_.lower_bound({home, 0}); it != jobs_.end() && it->first.home == home; ++it)
-        if (it->second.phase() != JobPhase::finished) touch(it->second);
-}
-
 // ------------------------------------------------------------------------------------------------------ agents
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {

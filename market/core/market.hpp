@@ -445,7 +445,6 @@ class Market {
     Node& node_of(const NodeName& name);
     void touch(Job& job);
     void touch(Node& node);
-    void touch_jobs_of(const NodeName& home);
     Result<Job*> operated(const JobId& id, uint32_t uid);
     Result<const Node*> destination(const Job& job, const NodeName& name) const;
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "kernel/base/number.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk {
@@ -43,9 +43,7 @@ struct Query {
 };
 
 Result<uint64_t> whole(const std::string& key, std::string_view text) {
-    uint64_t n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (error == std::errc{} && end == text.data() + text.size()) return n;
+    if (const auto n = whole_number<uint64_t>(text)) return *n;
     return fail(key + ": '" + std::string(text) + "' is not a whole number");
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/ledger_replies.hpp"
 
-#include <charconv>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "market/daemon/user_replies.hpp"
 #include "market/wire/types.hpp"
 
@@ -20,10 +20,8 @@ constexpr size_t page_entries_max = 500;
 
 template <class T>
 Result<T> whole(const std::string& key, const std::string& text) {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return fail(key + ": '" + text + "' is not a whole number");
-    return value;
+    if (const auto value = whole_number<T>(text)) return *value;
+    return fail(key + ": '" + text + "' is not a whole number");
 }
 
 void write_account(JsonWriter& w, const Holder& holder, const std::string& name, Money balance, Money open) {

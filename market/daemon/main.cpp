@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "kernel/sys/daemon.hpp"
+#include "kernel/sys/notify.hpp"
 #include "kernel/sys/probe.hpp"
 #include "market/daemon/marketd.hpp"
 

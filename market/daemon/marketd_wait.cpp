@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Marketd: whoever gave an order by hand and waits for what becomes of it. See marketd.hpp.
 #include <algorithm>
-#include <charconv>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "market/daemon/marketd.hpp"
 
 namespace souk {
@@ -15,10 +15,9 @@ constexpr int64_t limit_ms_max = 86'400'000;
 constexpr size_t waiters_max = 1'024;
 
 Result<int64_t> whole(const std::string& text) {
-    int64_t value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < 0) return fail("await: '" + text + "' is not a number");
-    return value;
+    const auto value = whole_number<int64_t>(text);
+    if (!value || *value < 0) return fail("await: '" + text + "' is not a number");
+    return *value;
 }
 
 std::string done_json(const market::Job& job, const std::string& text, bool freezes, uint64_t migrations) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/quote_replies.hpp"
 
-#include <charconv>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk {
@@ -15,12 +15,11 @@ using market::Quote;
 using market::QuoteRequest;
 
 Result<int64_t> whole(const std::string& key, const std::string& text, int64_t lo, int64_t hi) {
-    int64_t value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < lo || value > hi)
+    const auto value = whole_number<int64_t>(text);
+    if (!value || *value < lo || *value > hi)
         return fail(key + ": '" + text + "' is not a whole number from " + std::to_string(lo) + " to " +
                     std::to_string(hi));
-    return value;
+    return *value;
 }
 
 constexpr int64_t minute_s = 60, span_ns_max = 1'000'000'000'000'000'000;

@@ -51,7 +51,7 @@ SolverProgram::SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv
 SolverProgram::~SolverProgram() { stop(); }
 
 Status SolverProgram::start() {
-    TRY_ASSIGN(auto ends, socket_pair(PairType::stream));
+    TRY_ASSIGN(auto ends, socket_pair());
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&files);

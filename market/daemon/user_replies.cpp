@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/user_replies.hpp"
 
-#include <charconv>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk {
@@ -19,11 +19,9 @@ constexpr uint32_t root_uid = 0;
 
 template <class T>
 Result<T> whole(const std::string& key, const std::string& text) {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < T{})
-        return fail(key + ": '" + text + "' is not a whole number, nor none");
-    return value;
+    const auto value = whole_number<T>(text);
+    if (!value || *value < T{}) return fail(key + ": '" + text + "' is not a whole number, nor none");
+    return *value;
 }
 
 std::string name_of(const Market& market, uint32_t uid) {
@@ -57,9 +55,7 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
 }  // namespace
 
 Result<uint32_t> user_of(const Market& market, const std::string& who) {
-    uint32_t uid = 0;
-    const auto [end, error] = std::from_chars(who.data(), who.data() + who.size(), uid);
-    if (error == std::errc{} && end == who.data() + who.size()) return uid;
+    if (const auto uid = whole_number<uint32_t>(who)) return *uid;
     for (const auto& [holder, record] : market.ledger().accounts())
         if (holder.kind == Holder::Kind::user && record.name == who) return holder.uid;
     for (const auto& [number, user] : market.users())

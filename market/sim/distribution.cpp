@@ -2,11 +2,11 @@
 #include "market/sim/distribution.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <vector>
 
 #include "kernel/base/money.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk::sim {
 namespace {
@@ -88,10 +88,10 @@ Result<Distribution> parse_distribution(std::string_view text) {
     for (size_t i = 1; i < words.size(); ++i) {
         if (d.kind == Distribution::Kind::bimodal && (i == 1 || i == 4)) continue;
         const std::string_view word = words[i];
-        int64_t& v = d.parameters[i - 1];
-        const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), v);
-        if (code != std::errc() || end != word.data() + word.size() || v < 0 || v > most)
+        const auto v = whole_number<int64_t>(word);
+        if (!v || *v < 0 || *v > most)
             return fail(quoted + ": '" + std::string(word.substr(0, 24)) + "' is no integer from 0 to 1000000");
+        d.parameters[i - 1] = *v;
     }
     if (d.kind == Distribution::Kind::uniform && d.parameters[0] > d.parameters[1])
         return fail(quoted + ": the least value is above the greatest");

@@ -2,9 +2,9 @@
 #include "market/sim/import.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
+#include "kernel/base/number.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::sim {
@@ -15,11 +15,10 @@ constexpr int64_t run_most = 1'000'000'000;
 constexpr uint32_t unknown_user = 1u << 31;
 
 Status set_integer(int64_t& to, std::string_view text, int64_t least, int64_t most) {
-    int64_t v = 0;
-    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), v);
-    if (code != std::errc() || end != text.data() + text.size() || v < least || v > most)
+    const auto v = whole_number<int64_t>(text);
+    if (!v || *v < least || *v > most)
         return fail("is no integer from " + std::to_string(least) + " to " + std::to_string(most));
-    to = v;
+    to = *v;
     return {};
 }
 

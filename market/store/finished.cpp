@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/finished.hpp"
 
-#include <charconv>
 
+#include "kernel/base/number.hpp"
 #include "market/store/receipts.hpp"
 #include "market/wire/market_records.hpp"
 
@@ -20,11 +20,8 @@ std::string padded(uint64_t n) {
 std::string index_key(const JobId& id) { return id.home + " " + padded(id.seq); }
 
 Result<uint64_t> number(std::string_view text) {
-    uint64_t n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (error != std::errc{} || end != text.data() + text.size())
-        return fail("'" + std::string(text) + "' is not the number of a finished job");
-    return n;
+    if (const auto n = whole_number<uint64_t>(text)) return *n;
+    return fail("'" + std::string(text) + "' is not the number of a finished job");
 }
 
 Result<market::JobRecord> parse(const std::string& key, const std::string& value) {

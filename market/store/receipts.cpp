@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/receipts.hpp"
 
-#include <charconv>
 
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/sys/sha256.hpp"
 #include "market/wire/market_records.hpp"
 
@@ -106,11 +106,12 @@ std::string ReceiptMark::text() const { return std::to_string(seq) + ":" + head;
 
 Result<ReceiptMark> parse_receipt_mark(std::string_view text) {
     ReceiptMark mark;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mark.seq);
-    const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+    std::string_view rest = text;
+    const auto seq = take_number<uint64_t>(rest);
+    mark.seq = seq.value_or(0);
     mark.head = rest.substr(std::min<size_t>(1, rest.size()));
     const bool hash = mark.head.size() == hash_digits && mark.head.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (error == std::errc{} && rest.starts_with(':') && hash) return mark;
+    if (seq && rest.starts_with(':') && hash) return mark;
     return fail("'" + std::string(text) + "' is not a receipt's number, a colon and its hash, as pvdctl status says them");
 }
 

@@ -49,7 +49,6 @@ void fill(const GuestEvent& v, Pb__GuestEvent& m, Arena& a) {
     m.program_error = v.program_error;
     m.why = fill_line(v.why, a);
     m.image_bytes = v.image_bytes;
-    m.memory_mb = v.memory_mb;
     m.stopped = v.stopped;
     m.cpu_time = v.cpu_time.ns;
     m.stdout_end = v.output_end[0];
@@ -77,7 +76,6 @@ GuestEvent take(const Pb__GuestEvent& m, Check& c) {
     v.program_error = m.program_error;
     v.why = clean(m.why);
     v.image_bytes = c.in<int64_t>("image_bytes", m.image_bytes, 0, bytes_max);
-    v.memory_mb = c.megabytes("memory_mb", m.memory_mb);
     v.stopped = m.stopped;
     v.cpu_time = c.span("cpu_time", m.cpu_time);
     v.output_end[0] = c.count("stdout_end", m.stdout_end);

@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/base/text.hpp"
 
 namespace souk::wire {
@@ -42,11 +42,10 @@ std::string Check::address(const char* field, const char* text) {
     const std::string_view all = text;
     if (all.empty()) return {};
     const auto colon = all.rfind(':');
-    unsigned port = 0;
     const bool printable = std::all_of(all.begin(), all.end(), [](char c) { return c > ' ' && c < '\x7f'; });
     if (printable && all.size() <= name_max && colon != std::string_view::npos && colon > 0) {
-        const auto [end, error] = std::from_chars(all.data() + colon + 1, all.data() + all.size(), port);
-        if (error == std::errc{} && end == all.data() + all.size() && port > 0 && port < 65'536) return text;
+        const unsigned port = whole_number<unsigned>(all.substr(colon + 1)).value_or(0);
+        if (port > 0 && port < 65'536) return text;
     }
     bad(field, "not an address: host:port is wanted");
     return {};

@@ -40,7 +40,7 @@ T value(Result<T> result) {
 }
 
 std::pair<Fd, Fd> connected(bool tcp) {
-    if (!tcp) return value(socket_pair(PairType::stream));
+    if (!tcp) return value(socket_pair());
     const Fd listening = value(listen_stream(value(Address::parse("127.0.0.1:0"))));
     const Address address = value(Address::local(listening.get()));
     Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

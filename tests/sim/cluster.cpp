@@ -3,6 +3,7 @@
 #include "tests/sim/cluster.hpp"
 
 #include <algorithm>
+#include <csignal>
 
 #include "kernel/base/check.hpp"
 
@@ -120,7 +121,7 @@ void Cluster::random_user() {
             if (terms.budget.micro > 0 && rng_.chance(0.5)) terms.budget += Money{rng_.between(1, 1'000'000)};
             (void)h.change(id, terms, now_, out);
         } else {
-            (void)h.signal(id, what < 6 ? 9 : 15, out);
+            (void)h.signal(id, what < 6 ? SIGKILL : SIGTERM, out);
         }
     });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The fake capsules and the fake CRIU: see cluster.hpp. Each effect changes the world at one moment and says so at a
 // later one; a crash of the daemon may fall between. Killing a capsule calls off whatever else goes on in it.
+#include <csignal>
+
 #include "kernel/base/check.hpp"
 #include "tests/sim/cluster.hpp"
 
@@ -119,7 +121,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         case What::signal: {
             const Capsule* c = world_.capsule(at);
-            if (c && c->progressing() && d.signal == 9) job_exits(name, key, 9);
+            if (c && c->progressing() && d.signal == SIGKILL) job_exits(name, key, SIGKILL);
             return;
         }
     }

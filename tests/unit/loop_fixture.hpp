@@ -44,8 +44,8 @@ inline Loop open_loop(const LoopOptions& options = {}) {
         ck_assert_msg(met_, "never: %s", #condition);                                     \
     } while (0)
 
-inline std::pair<Fd, Fd> pair_of_sockets(PairType type = PairType::stream) {
-    auto pair = socket_pair(type);
+inline std::pair<Fd, Fd> pair_of_sockets() {
+    auto pair = socket_pair();
     OK(pair);
     return std::move(*pair);
 }

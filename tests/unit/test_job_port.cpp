@@ -72,10 +72,10 @@ struct Rig {
         ck_assert(node.has_value());
         NetlinkRequest bridge(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, ifinfomsg{});
         bridge.put(IFLA_IFNAME, network.bridge);
-        const size_t info = bridge.open(IFLA_LINKINFO);
+        nlattr* const info = bridge.open(IFLA_LINKINFO);
         bridge.put(IFLA_INFO_KIND, std::string("bridge"));
         bridge.close(info);
-        const Status made = node->ask(std::move(bridge));
+        const Status made = node->ask(bridge);
         ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
         const int index = node->link(network.bridge)->index;
         ifaddrmsg head{};
@@ -84,7 +84,7 @@ struct Rig {
         head.ifa_index = static_cast<uint32_t>(index);
         NetlinkRequest gateway(RTM_NEWADDR, NLM_F_CREATE, head);
         gateway.put(IFA_LOCAL, htonl(network.gateway.n));
-        ck_assert(node->ask(std::move(gateway)).has_value());
+        ck_assert(node->ask(gateway).has_value());
         ifinfomsg up{};
         up.ifi_index = index;
         up.ifi_flags = up.ifi_change = IFF_UP;

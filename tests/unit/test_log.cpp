@@ -14,6 +14,7 @@
 
 #include "kernel/sys/fd.hpp"
 #include "kernel/sys/log_trace.hpp"
+#include "kernel/sys/notify.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;

@@ -166,7 +166,7 @@ SAMPLE(GuestCommand) GuestCommand v{d.id(),
 END
 SAMPLE(GuestEvent)
     GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
-                 static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60), d.up_to(1 << 30),
+                 static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60),
                  d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), d.flag(), d.flag(), d.flag(), d.epoch(),
                  {d.up_to(INT64_MAX / 10)}, {d.counter(), d.counter()}, d.counter(), {}};
     if (v.state == GuestState::dumping) v.forecast = d.forecast();

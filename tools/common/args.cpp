@@ -5,9 +5,9 @@
 #include <getopt.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 
+#include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/base/version.hpp"
 
@@ -118,12 +118,11 @@ std::function<Status(const char*)> set_span(Nanos& span, Nanos plain, Nanos most
 }
 
 Result<int64_t> parse_whole(std::string_view text, int64_t lo, int64_t hi) {
-    int64_t n = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (error != std::errc{} || end != text.data() + text.size() || n < lo || n > hi)
+    const auto n = whole_number<int64_t>(text);
+    if (!n || *n < lo || *n > hi)
         return fail("'" + std::string(text) + "' is not a whole number from " + std::to_string(lo) + " to " +
                     std::to_string(hi));
-    return n;
+    return *n;
 }
 
 }  // namespace souk::tools

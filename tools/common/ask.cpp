@@ -90,14 +90,7 @@ Result<std::string> joined(Answer parts) {
 }
 
 Status print(const std::string& text) {
-    const std::string all = text + "\n";
-    for (size_t done = 0; done < all.size();) {
-        const ssize_t n = write(STDOUT_FILENO, all.data() + done, all.size() - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_errno("stdout", errno);
-        done += static_cast<size_t>(n);
-    }
-    return {};
+    return write_all(STDOUT_FILENO, text + "\n", "stdout");
 }
 
 }  // namespace souk::tools

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "kernel/sys/fd.hpp"
 #include "market/core/solver_session.hpp"
 #include "tools/common/args.hpp"
 
@@ -16,16 +17,7 @@ namespace souk::tools {
 namespace {
 
 constexpr const char* tool = "solver";
-
-bool write_all(std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        text.remove_prefix(static_cast<size_t>(n));
-    }
-    return true;
-}
+constexpr const char* writing = "writing answers";
 
 // Cuts input into lines. What is kept of a line that is too long is still too long, so the session says so.
 class Lines {
@@ -54,12 +46,12 @@ int serve(const market::SolverOptions& options) {
     market::SolverSession session(options);
     Lines lines;
     std::string out;
-    bool broken = false;  // nobody takes the answers
+    Status written;  // an error: nobody takes the answers
     const auto take = [&](const std::string& line) {
-        if (session.ended() || broken) return;
+        if (session.ended() || !written) return;
         out += session.take(line);
         if (out.size() < out_max) return;
-        broken = !write_all(out);
+        written = write_all(STDOUT_FILENO, out, writing);
         out.clear();
     };
     char buffer[1 << 16];
@@ -74,8 +66,9 @@ int serve(const market::SolverOptions& options) {
             lines.feed({buffer, static_cast<size_t>(n)}, take);
         else
             take(lines.rest());
-        if (broken || !write_all(out)) {
-            complain(tool, std::string("writing answers: ") + std::strerror(errno));
+        if (written) written = write_all(STDOUT_FILENO, out, writing);
+        if (!written) {
+            complain(tool, written.error().message);
             return 1;
         }
         out.clear();

@@ -11,8 +11,10 @@
 #include <set>
 #include <sstream>
 
+#include "kernel/base/number.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/mounts.hpp"
 #include "tools/souk/network.hpp"
 #include "tools/souk/supervise.hpp"
 
@@ -29,26 +31,12 @@ void end_daemon(const Daemon& d, std::vector<std::string>& note) {
         note.push_back("process " + std::to_string(d.process.pid) + " of " + d.name + " does not end");
 }
 
-// Mount points at or below a directory, deepest first. mountinfo's field 5, with octal escapes undone.
+// Mount points at or below a directory, deepest first.
 std::vector<std::string> mounts_below(const std::string& dir) {
     std::vector<std::string> found;
-    const auto text = read_file(AT_FDCWD, "/proc/self/mountinfo", 16 << 20);
-    if (!text) return found;
-    std::istringstream lines(*text);
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream fields(line);
-        std::string word, path;
-        for (int i = 0; i < 5; ++i) fields >> word;
-        for (size_t i = 0; i < word.size(); ++i) {
-            if (word[i] == '\\' && i + 3 < word.size()) {
-                path += static_cast<char>(std::stoi(word.substr(i + 1, 3), nullptr, 8));
-                i += 3;
-            } else {
-                path += word[i];
-            }
-        }
-        if (path == dir || path.starts_with(dir + "/")) found.push_back(path);
-    }
+    const auto mounts = own_mounts();
+    for (const Mount& mount : mounts ? *mounts : std::vector<Mount>{})
+        if (mount.point == dir || mount.point.starts_with(dir + "/")) found.push_back(mount.point);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
     return found;
 }
@@ -87,8 +75,9 @@ std::vector<Pidfd> daemons_of(const Instance& instance) {
     std::vector<Pidfd> found;
     const auto names = list_dir(AT_FDCWD, "/proc");
     for (const std::string& name : names ? *names : std::vector<std::string>{}) {
-        if (name.find_first_not_of("0123456789") != std::string::npos || !is_one(name)) continue;
-        auto fd = Pidfd::open(std::atoi(name.c_str()));
+        const auto pid = whole_number<pid_t>(name);
+        if (!pid || !is_one(name)) continue;
+        auto fd = Pidfd::open(*pid);
         if (fd && is_one(name)) found.push_back(std::move(*fd));  // looked at again with the pidfd held
     }
     return found;

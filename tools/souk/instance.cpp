@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "kernel/base/fnv.hpp"
+
 namespace souk {
 namespace {
 
@@ -40,13 +42,9 @@ Daemon daemon_from(const json& j) {
 }  // namespace
 
 std::optional<ProcessId> process_of(pid_t pid) {
-    const auto stat = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat");
-    const auto id = process_id(pid);
-    // The command may hold blanks and brackets: the state follows the last ')'.
-    const size_t close = stat ? stat->rfind(") ") : std::string::npos;
-    if (!id || close == std::string::npos || (*stat)[close + 2] == 'Z' || (*stat)[close + 2] == 'X')
-        return std::nullopt;
-    return *id;
+    const auto stat = read_proc_stat(pid);
+    if (!stat || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+    return ProcessId{pid, stat->start_ticks};
 }
 
 bool alive(const ProcessId& p) {
@@ -81,10 +79,8 @@ std::string run_dir() {
 
 std::string tag_of(const std::string& run) {
     if (run == "/run/souk") return "souk";
-    uint32_t hash = 2166136261u;  // FNV-1a: names only have to differ between the few markets of one host
-    for (const char c : run) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
-    char text[16];
-    std::snprintf(text, sizeof text, "souk-%06x", hash & 0xffffff);
+    char text[16];  // names only have to differ between the few markets of one host
+    std::snprintf(text, sizeof text, "souk-%06x", fnv1a_32(run) & 0xffffff);
     return text;
 }
 
@@ -124,13 +120,7 @@ Status save_instance(const Instance& i) {
                     {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_ticks}}},
                     {"market", to_json(i.market)},
                     {"nodes", nodes}};
-    const std::string text = j.dump(1) + "\n";
-    const std::string path = i.run + "/instance.json", temporary = path + ".new";
-    TRY_ASSIGN(Fd fd, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-    const ssize_t n = ::write(fd.get(), text.data(), text.size());
-    if (n != static_cast<ssize_t>(text.size())) return fail_errno("write " + temporary, n < 0 ? errno : ENOSPC);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("rename " + temporary, errno);
-    return {};
+    return replace_file(i.run + "/instance.json", j.dump(1) + "\n", 0644, false);
 }
 
 Result<Fd> lock_instance(const std::string& run) {

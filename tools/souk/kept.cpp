@@ -46,13 +46,7 @@ Status save_shape(const std::string& state, const MarketShape& s) {
     for (const NodeOptions& n : s.nodes) nodes.push_back({{"name", n.name}, {"speed", n.speed}, {"price", n.price}});
     const json j = {{"nodes", nodes},       {"cpus", s.cpus},       {"memory_mb", s.memory_mb},
                     {"solver", s.solver},   {"pricing", s.pricing}, {"off", s.off}};
-    const std::string text = j.dump(1) + "\n", temporary = path_of(state) + ".new";
-    TRY_ASSIGN(const Fd fd, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-    const ssize_t n = ::write(fd.get(), text.data(), text.size());
-    if (n != static_cast<ssize_t>(text.size())) return fail_errno("write " + temporary, n < 0 ? errno : ENOSPC);
-    if (::fsync(fd.get()) != 0) return fail_errno("sync " + temporary, errno);
-    if (::rename(temporary.c_str(), path_of(state).c_str()) != 0) return fail_errno("rename " + temporary, errno);
-    return {};
+    return replace_file(path_of(state), j.dump(1) + "\n", 0644, true);
 }
 
 }  // namespace souk

@@ -130,12 +130,8 @@ Status Supervisor::prepare() {
 }
 
 Status Supervisor::write_configs() {
-    const auto write = [](const std::string& path, const std::string& text) -> Status {
-        std::ofstream out(path, std::ios::trunc);
-        out << text;
-        out.close();
-        if (!out) return fail("cannot write " + path);
-        return {};
+    const auto write = [](const std::string& path, const std::string& text) {
+        return create_file(AT_FDCWD, path, text, O_TRUNC, 0666);
     };
     const Daemon& m = instance_.market;
     std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir + "/marketd.sock\"\nstate = \"" + m.state +

@@ -4,8 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "kernel/sys/fd.hpp"
 
 namespace souk::tools {
@@ -26,14 +24,8 @@ Status check_summary_file(const std::string& file) {
 
 Status write_summary(const std::string& file, const std::string& json) {
     const std::string line = json + "\n";
-    if (file.empty()) {
-        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return fail_errno("stderr", errno);
-        return {};
-    }
-    TRY_ASSIGN(const Fd fd, open_at(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0666));
-    if (write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-        return fail_errno("write " + file, errno);
-    return {};
+    if (file.empty()) return write_all(STDERR_FILENO, line, "stderr");
+    return create_file(AT_FDCWD, file, line, O_TRUNC, 0666);
 }
 
 }  // namespace souk::tools

@@ -18,6 +18,7 @@
 #include "kernel/base/time.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/sys/clock.hpp"
+#include "kernel/sys/fd.hpp"
 #include "tools/common/args.hpp"
 
 namespace souk::tools {
@@ -107,16 +108,9 @@ class Memory {
 };
 
 bool print(const std::string& line, int fd = STDOUT_FILENO) {
-    for (size_t done = 0; done < line.size();) {
-        const ssize_t n = write(fd, line.data() + done, line.size() - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) {
-            complain(tool, std::string(fd == STDOUT_FILENO ? "stdout: " : "trace: ") + std::strerror(errno));
-            return false;
-        }
-        done += static_cast<size_t>(n);
-    }
-    return true;
+    const Status printed = write_all(fd, line, fd == STDOUT_FILENO ? "stdout" : "trace");
+    if (!printed) complain(tool, printed.error().message);
+    return printed.has_value();
 }
 
 int damaged(int64_t page, uint64_t step) {

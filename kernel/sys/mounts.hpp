@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What is mounted, as a mountinfo of the kernel says it (proc(5)); read by libmount, which knows the format's escapes,
+// optional fields and oddities.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+struct Mount {
+    std::string point;    // where; blanks and the like as they are
+    std::string type;     // "ext4", "cgroup2", "fuse.sshfs"
+    std::string options;  // of the file system itself, not of this mount
+    dev_t device = 0;
+};
+
+// Of the text of a mountinfo, in its order. A line that is none is left out. Pure.
+std::vector<Mount> parse_mounts(const std::string& mountinfo);
+// As this process sees them.
+Result<std::vector<Mount>> own_mounts();
+
+}  // namespace souk
