@@ -2,6 +2,7 @@
 #include "kernel/sys/log.hpp"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+
+#include "kernel/sys/socket.hpp"
 
 namespace souk {
 namespace {

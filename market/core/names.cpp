@@ -47,6 +47,8 @@ const char* to_string(Cause cause) {
     switch (cause) {
         case Cause::placed:
             return "placed";
+        case Cause::cheaper:
+            return "cheaper";
         case Cause::faster:
             return "faster";
         case Cause::displaced:
