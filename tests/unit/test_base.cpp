@@ -2,8 +2,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "kernel/base/fnv.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/base/retry.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/unit/unit.hpp"
@@ -78,5 +80,28 @@ START_TEST(those_who_failed_together_do_not_come_back_together) {
 }
 END_TEST
 
-UNIT_SUITE(base, those_who_failed_together_do_not_come_back_together, money_text_round_trips, money_refuses_what_is_not_a_plain_decimal,
+START_TEST(a_whole_number_is_digits_from_the_first_character_to_the_last_and_fits_its_type) {
+    ck_assert_int_eq(*whole_number<int64_t>("-9223372036854775808"), INT64_MIN);
+    ck_assert_uint_eq(*whole_number<uint16_t>("65535"), 65535);
+    ck_assert_uint_eq(*whole_number<uint64_t>("ff", 16), 255);
+    for (const char* text : {"", " 1", "1 ", "+1", "-1", "0x1", "1.", "65536"}) ck_assert(!whole_number<uint16_t>(text));
+    ck_assert_int_eq(*leading_number<int64_t>("-1\n"), -1);
+    ck_assert(!leading_number<uint64_t>("kB"));
+    std::string_view range = "7f-80 rw";
+    ck_assert_uint_eq(*take_number<uint64_t>(range, 16), 0x7f);
+    ck_assert(range == "-80 rw");
+    ck_assert(!take_number<uint64_t>(range, 16));
+    ck_assert(range == "-80 rw");
+}
+END_TEST
+
+START_TEST(a_hash_of_a_name_is_the_published_one) {
+    ck_assert_uint_eq(fnv1a_32(""), 0x811c9dc5);
+    ck_assert_uint_eq(fnv1a_32("foobar"), 0xbf9cf968);
+    ck_assert(fnv1a_64("foobar") == 0x85944171f73967e8);
+}
+END_TEST
+
+UNIT_SUITE(base, a_whole_number_is_digits_from_the_first_character_to_the_last_and_fits_its_type,
+           a_hash_of_a_name_is_the_published_one, those_who_failed_together_do_not_come_back_together, money_text_round_trips, money_refuses_what_is_not_a_plain_decimal,
            a_span_bought_with_an_amount_never_costs_more, job_ids_name_their_home, below_covers_its_range_evenly);

@@ -158,12 +158,9 @@ struct Node {
         const std::string inside = names_of(std::to_string(init));
         const auto pids = std::move(*list_dir(AT_FDCWD, "/proc"));
         for (const std::string& pid : pids) {
-            const auto stat = read_file(AT_FDCWD, "/proc/" + pid + "/stat");
+            const auto stat = read_proc_stat(AT_FDCWD, "/proc/" + pid);
             if (!stat || pid == std::to_string(init) || names_of(pid) != inside) continue;
-            int parent = 0;
-            char state = 0;
-            std::sscanf(stat->c_str() + stat->rfind(')') + 1, " %c %d", &state, &parent);
-            if (parent == ::getpid() && state != 'Z') found.push_back(std::stoi(pid));
+            if (stat->parent == ::getpid() && stat->state != 'Z') found.push_back(std::stoi(pid));
         }
         ck_assert_uint_eq(found.size(), 1);
         return found[0];
