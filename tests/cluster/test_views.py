@@ -75,7 +75,8 @@ def test_what_has_no_story_says_why(market):
 
 def test_the_machines_tell_what_they_hold_to_root_alone(market):
     job, here, there = moved(market)
-    held = market.ctl("pvdctl", "--node", there, "guests")
+    held = until("the process is known", lambda: (h := market.ctl("pvdctl", "--node", there, "guests")) and
+                 any(e["kind"] == "guest" and "pid" in e for e in h) and h)
     guest = next(e for e in held if e["kind"] == "guest" and e["job"] == job.id)
     assert guest["state"] == "running" and guest["epoch"] == 2 and guest["pid"] > 0
     home = market.ctl("pvdctl", "--node", "n1", "guests", job.id)
