@@ -13,7 +13,7 @@ BPFTOOL   ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 PYTHON    ?= /usr/bin/python3
 CRIU_ROOT ?= /opt/souk/criu
 
-ROOMS     := kernel/base kernel/sys market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
+ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
@@ -142,7 +142,7 @@ $(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)),$(ev
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
 ifneq ($(MUSL),)
-INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/init_spec.cpp kernel/sys/proc_stat.cpp)
+INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/process/init_spec.cpp kernel/sys/process/proc_stat.cpp)
 INIT_CPPFLAGS := -nostdinc -isystem /usr/include/$(subst gnu,musl,$(shell gcc -dumpmachine)) \
                  -isystem $(shell gcc -print-file-name=include) \
                  -idirafter /usr/include -idirafter /usr/include/$(shell gcc -dumpmachine)
@@ -215,13 +215,13 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
 PRELOAD_SRCS := checkpoint/criu_reaper.c checkpoint/criu_ptys.c checkpoint/criu_fifos.c checkpoint/criu_calls.c checkpoint/criu_memory.c checkpoint/criu_sockets.c
-$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/init_protocol.h
+$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h
 	@mkdir -p $(@D)
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
 	@{ echo 'static const unsigned char criu_preload_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 
 # Headers of the kernel's own ABI lie where this machine's compiler looks; -target bpf does not look there by itself.
-$(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/frame_gate.h)
+$(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/net/frame_gate.h)
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. \
 	  -idirafter /usr/include/$(shell $(CXX) -dumpmachine) -c -o $(@:.skel.h=.bpf.o) $<

@@ -15,7 +15,7 @@
 #include "bpf/load.h"
 #include "bpf/load.skel.h"
 #include "kernel/base/number.hpp"
-#include "kernel/sys/backoff.hpp"
+#include "kernel/sys/loop/backoff.hpp"
 
 namespace souk {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
-#include "kernel/sys/cgroup.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 struct load_cpu;
 

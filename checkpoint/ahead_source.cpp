@@ -13,7 +13,7 @@
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/pages.hpp"
 #include "checkpoint/stream.hpp"
-#include "kernel/sys/process.hpp"
+#include "kernel/sys/process/process.hpp"
 
 namespace souk {
 namespace {

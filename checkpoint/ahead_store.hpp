@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "checkpoint/sent_pages.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

@@ -26,8 +26,8 @@
 
 #include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/capsule.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

@@ -123,7 +123,7 @@ Result<int> arm_expired_timerfds(int images) {
 }
 
 bool criu_trouble_passes(std::string_view error) {
-    // criu/seize.c, collect_threads. Of a process whose first thread has ended for good, kernel/sys/movable tells before.
+    // criu/seize.c, collect_threads. Of a process whose first thread has ended for good, kernel/sys/process/movable tells before.
     return error.find("Zombies with threads are not supported") != error.npos ||
            error.find("Zombie thread not supported") != error.npos;
 }

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "kernel/sys/init_protocol.h"
+#include "kernel/sys/process/init_protocol.h"
 
 enum { images_fd = 200 };  // checkpoint/criu.cpp
 static bool bound;         // what is removed now, CRIU has made itself

@@ -16,7 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/process/cgroup.hpp"
 
 namespace souk {
 namespace {

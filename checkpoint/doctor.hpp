@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The doctor: everything that a node needs, the kernel's part (kernel/sys/probe) and a CRIU that works on this kernel.
+// The doctor: everything that a node needs, the kernel's part (kernel/sys/host/probe) and a CRIU that works on this kernel.
 // A daemon examines quickly before it starts and requires what it finds; `souk doctor` tries CRIU for real.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/criu.hpp"
-#include "kernel/sys/probe.hpp"
+#include "kernel/sys/host/probe.hpp"
 
 namespace souk {
 

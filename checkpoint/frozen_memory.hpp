@@ -13,7 +13,7 @@
 
 #include "checkpoint/pages.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

@@ -15,7 +15,7 @@
 #include "kernel/base/ids.hpp"
 #include "kernel/base/machine.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 namespace {

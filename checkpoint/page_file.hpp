@@ -15,7 +15,7 @@
 
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/images.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 
 namespace souk {
 

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernel/sys/probe.hpp"
+#include "kernel/sys/host/probe.hpp"
 
 namespace souk {
 namespace {

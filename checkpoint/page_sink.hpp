@@ -15,13 +15,13 @@
 
 #include "checkpoint/pages.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 struct uffd_msg;
 
 namespace souk {
 
-// Whether memory can go past an image on this machine (kernel/sys/probe.hpp has the needs); raises fs.pipe-max-size to
+// Whether memory can go past an image on this machine (kernel/sys/host/probe.hpp has the needs); raises fs.pipe-max-size to
 // what CRIU needs for that. The error says what is missing.
 Status make_pages_possible();
 

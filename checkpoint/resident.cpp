@@ -8,7 +8,7 @@
 #include <string>
 
 #include "kernel/base/number.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/shared_pages.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

@@ -7,8 +7,8 @@
 
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/check.hpp"
-#include "kernel/sys/clock.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

@@ -27,10 +27,10 @@
 #include "agentd/daemon/transfer.hpp"
 #include "bpf/load.hpp"
 #include "kernel/base/json.hpp"
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/log_trace.hpp"
-#include "kernel/sys/statedb.hpp"
-#include "kernel/sys/user_share.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/host/log_trace.hpp"
+#include "kernel/sys/store/statedb.hpp"
+#include "kernel/sys/net/user_share.hpp"
 #include "market/store/receipts.hpp"
 
 namespace souk {

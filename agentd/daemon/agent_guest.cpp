@@ -3,7 +3,7 @@
 // effects to the cells, their ends back, and the guests' stdio.
 #include "agentd/daemon/agent.hpp"
 #include "kernel/base/check.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 

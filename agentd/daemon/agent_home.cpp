@@ -6,8 +6,8 @@
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/json.hpp"
-#include "kernel/sys/clock.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "kernel/base/json.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

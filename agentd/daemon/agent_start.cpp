@@ -21,8 +21,8 @@
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/number.hpp"
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/probe.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/host/probe.hpp"
 
 namespace souk {
 namespace {

@@ -11,8 +11,8 @@
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
-#include "kernel/sys/clock.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

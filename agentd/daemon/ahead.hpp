@@ -13,7 +13,7 @@
 #include "agentd/core/guest.hpp"
 #include "agentd/daemon/bulk_sender.hpp"
 #include "checkpoint/pages.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 

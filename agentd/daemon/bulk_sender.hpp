@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "agentd/core/messages.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 

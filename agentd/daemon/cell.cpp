@@ -14,7 +14,7 @@
 #include <filesystem>
 
 #include "kernel/base/check.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk {

@@ -20,8 +20,8 @@
 #include "checkpoint/kept_sockets.hpp"
 #include "checkpoint/plan.hpp"
 #include "kernel/base/check.hpp"
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/movable.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/process/movable.hpp"
 
 namespace souk {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "agentd/core/lease.hpp"
 #include "agentd/daemon/cell.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 

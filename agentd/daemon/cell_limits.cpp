@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "agentd/daemon/cell.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 

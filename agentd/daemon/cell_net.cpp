@@ -7,8 +7,8 @@
 
 #include "agentd/daemon/cell.hpp"
 #include "kernel/base/fnv.hpp"
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/tcp_repair.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/net/tcp_repair.hpp"
 
 namespace souk {
 namespace {

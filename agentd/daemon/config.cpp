@@ -10,10 +10,10 @@
 #include <cstdlib>
 
 #include "kernel/base/number.hpp"
-#include "kernel/sys/cgroup.hpp"
-#include "kernel/sys/fd.hpp"
-#include "kernel/sys/settings.hpp"
-#include "kernel/sys/socket.hpp"
+#include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/settings.hpp"
+#include "kernel/sys/net/socket.hpp"
 
 namespace souk {
 namespace {

@@ -9,7 +9,7 @@
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/job_port.hpp"
+#include "kernel/sys/net/job_port.hpp"
 
 namespace souk {
 
@@ -29,7 +29,7 @@ struct Config {
     // the namespace that the daemon is in; without it none comes here. home.addresses: what this node gives to jobs
     // that are submitted here; a part of the network that no other node gives from.
     std::optional<JobNetwork> network;
-    bool awake_for_moves = true;   // idle processors do not sleep for some milliseconds of a move (kernel/sys/cpu_awake.hpp)
+    bool awake_for_moves = true;   // idle processors do not sleep for some milliseconds of a move (kernel/sys/host/cpu_awake.hpp)
     bool check_ahead = false;      // memory sent ahead of a move is compared with the frozen job's before it is used; costs pause
     OwnerPolicy policy;            // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
     int64_t output_mb = 1024;      // of one job's stream that no terminal has written

@@ -5,8 +5,8 @@
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "checkpoint/doctor.hpp"
-#include "kernel/sys/daemon.hpp"
-#include "kernel/sys/notify.hpp"
+#include "kernel/sys/host/daemon.hpp"
+#include "kernel/sys/host/notify.hpp"
 
 namespace souk {
 namespace {

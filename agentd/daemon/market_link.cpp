@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

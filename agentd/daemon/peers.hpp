@@ -14,8 +14,8 @@
 #include <string>
 
 #include "agentd/core/messages.hpp"
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 

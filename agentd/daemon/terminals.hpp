@@ -16,7 +16,7 @@
 
 #include "agentd/core/home.hpp"
 #include "agentd/daemon/spool.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/messages.hpp"
 
 namespace souk {

@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "agentd/daemon/agent.hpp"
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {

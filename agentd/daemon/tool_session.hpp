@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "agentd/daemon/terminals.hpp"
-#include "kernel/sys/socket.hpp"
-#include "kernel/sys/user_share.hpp"
+#include "kernel/sys/net/socket.hpp"
+#include "kernel/sys/net/user_share.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 

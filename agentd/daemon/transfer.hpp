@@ -15,7 +15,7 @@
 #include "agentd/daemon/bulk_sender.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/stream.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 

@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include "kernel/sys/init_protocol.h"
-#include "kernel/sys/init_spec.hpp"
+#include "kernel/sys/process/init_protocol.h"
+#include "kernel/sys/process/init_spec.hpp"
 
 namespace souk::init {
 

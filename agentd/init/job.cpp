@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
-#include "kernel/sys/proc_stat.hpp"
+#include "kernel/sys/process/proc_stat.hpp"
 
 namespace souk::init {
 namespace {

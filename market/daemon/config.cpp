@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "kernel/sys/settings.hpp"
+#include "kernel/sys/host/settings.hpp"
 
 namespace souk {
 namespace {

@@ -2,9 +2,9 @@
 // marketd: the market's daemon. See marketd.hpp.
 #include <cstdio>
 
-#include "kernel/sys/daemon.hpp"
-#include "kernel/sys/notify.hpp"
-#include "kernel/sys/probe.hpp"
+#include "kernel/sys/host/daemon.hpp"
+#include "kernel/sys/host/notify.hpp"
+#include "kernel/sys/host/probe.hpp"
 #include "market/daemon/marketd.hpp"
 
 namespace souk {

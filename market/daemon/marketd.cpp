@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/wire/codec.hpp"

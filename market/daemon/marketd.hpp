@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/log_trace.hpp"
-#include "kernel/sys/loop.hpp"
-#include "kernel/sys/statecopy.hpp"
-#include "kernel/sys/statedb.hpp"
-#include "kernel/sys/user_share.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/host/log_trace.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/store/statecopy.hpp"
+#include "kernel/sys/store/statedb.hpp"
+#include "kernel/sys/net/user_share.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_times.hpp"

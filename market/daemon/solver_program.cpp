@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "kernel/sys/socket.hpp"
+#include "kernel/sys/net/socket.hpp"
 #include "market/core/solver_protocol.hpp"
 
 extern char** environ;

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "kernel/sys/fd.hpp"
-#include "kernel/sys/log.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/core/market.hpp"
 
 namespace souk {

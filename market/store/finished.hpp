@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/sys/statedb.hpp"
+#include "kernel/sys/store/statedb.hpp"
 #include "market/core/market.hpp"
 
 namespace souk {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel/sys/statedb.hpp"
+#include "kernel/sys/store/statedb.hpp"
 #include "market/core/ledger.hpp"
 
 namespace souk {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/frame.hpp"
 #include "market/wire/transport.hpp"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "kernel/base/result.hpp"
-#include "kernel/sys/bytes.hpp"
+#include "kernel/sys/host/bytes.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk::wire {

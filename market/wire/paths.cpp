@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "kernel/base/ids.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk::wire {
 namespace {

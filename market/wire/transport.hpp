@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "kernel/base/result.hpp"
-#include "kernel/sys/bytes.hpp"
+#include "kernel/sys/host/bytes.hpp"
 
 namespace souk::wire {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "kernel/base/check.hpp"
-#include "kernel/sys/statedb.hpp"
+#include "kernel/sys/store/statedb.hpp"
 #include "market/wire/channel.hpp"
 
 using namespace souk;

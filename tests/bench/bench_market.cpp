@@ -9,7 +9,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "market/core/market.hpp"
 
 using namespace souk;

@@ -19,7 +19,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "market/core/solver.hpp"
 
 using namespace souk;

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "kernel/base/json.hpp"
-#include "kernel/sys/statedb.hpp"
+#include "kernel/sys/store/statedb.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
 #include "market/wire/market_records.hpp"

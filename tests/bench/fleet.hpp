@@ -20,7 +20,7 @@
 #include "kernel/base/check.hpp"
 #include "kernel/base/retry.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "market/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 

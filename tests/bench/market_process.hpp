@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "tools/common/ask.hpp"
 
 namespace souk::bench {

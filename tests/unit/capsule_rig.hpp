@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kernel/sys/capsule.hpp"
-#include "kernel/sys/capsule_client.hpp"
+#include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/capsule_client.hpp"
 #include "tests/unit/temp_dir.hpp"
 
 namespace souk::unit {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "kernel/base/check.hpp"
-#include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/process/cgroup.hpp"
 
 namespace souk::unit {
 

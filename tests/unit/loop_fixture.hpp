@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {

@@ -18,7 +18,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "kernel/sys/loop.hpp"
+#include "kernel/sys/loop/loop.hpp"
 
 namespace souk::unit {
 namespace {

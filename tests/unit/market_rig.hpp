@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "market/wire/codec.hpp"
 #include "market/wire/frame.hpp"
 #include "tests/unit/temp_dir.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk::unit {
 

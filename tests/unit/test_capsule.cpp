@@ -6,7 +6,7 @@
 
 #include "kernel/base/rng.hpp"
 #include "tests/unit/capsule_rig.hpp"
-#include "kernel/sys/movable.hpp"
+#include "kernel/sys/process/movable.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "kernel/sys/cgroup.hpp"
+#include "kernel/sys/process/cgroup.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
 #include "tests/unit/unit.hpp"
 

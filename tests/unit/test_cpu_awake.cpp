@@ -2,7 +2,7 @@
 // Processors that stay awake for a move, and sleep again.
 #include <filesystem>
 
-#include "kernel/sys/cpu_awake.hpp"
+#include "kernel/sys/host/cpu_awake.hpp"
 #include "tests/unit/loop_fixture.hpp"
 
 using namespace souk;

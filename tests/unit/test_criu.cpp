@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-#include "kernel/sys/tcp_repair.hpp"
+#include "kernel/sys/net/tcp_repair.hpp"
 #include "tests/unit/move_rig.hpp"
 #include "tests/unit/unit.hpp"
 

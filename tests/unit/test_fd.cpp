@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "kernel/sys/fd.hpp"
-#include "kernel/sys/process.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/process.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 

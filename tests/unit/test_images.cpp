@@ -5,7 +5,7 @@
 #include "checkpoint/criu.hpp"
 #include "checkpoint/stream.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/init_codec.hpp"
+#include "kernel/sys/process/init_codec.hpp"
 #include "tests/unit/capsule_rig.hpp"
 #include "tests/unit/unit.hpp"
 

@@ -9,8 +9,8 @@
 
 #include <cerrno>
 
-#include "kernel/sys/frame_hold.hpp"
-#include "kernel/sys/job_port.hpp"
+#include "kernel/sys/net/frame_hold.hpp"
+#include "kernel/sys/net/job_port.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "checkpoint/kept_sockets.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 

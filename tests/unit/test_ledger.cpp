@@ -3,7 +3,7 @@
 #include <sqlite3.h>
 
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/sha256.hpp"
+#include "kernel/sys/store/sha256.hpp"
 #include "market/store/receipts.hpp"
 #include "market/wire/market_records.hpp"
 #include "tests/unit/market_world.hpp"

@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "bpf/load.hpp"
-#include "kernel/sys/backoff.hpp"
+#include "kernel/sys/loop/backoff.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
 #include "tests/unit/unit.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Log lines as text, the choice between journal and people, the rate limit, and readiness to a service manager.
-#include "kernel/sys/log.hpp"
+#include "kernel/sys/host/log.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernel/sys/fd.hpp"
-#include "kernel/sys/log_trace.hpp"
-#include "kernel/sys/notify.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/log_trace.hpp"
+#include "kernel/sys/host/notify.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;

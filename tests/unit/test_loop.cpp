@@ -9,7 +9,7 @@
 #include <memory>
 #include <tuple>
 
-#include "kernel/sys/timers.hpp"
+#include "kernel/sys/loop/timers.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "kernel/sys/network_files.hpp"
+#include "kernel/sys/store/network_files.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 

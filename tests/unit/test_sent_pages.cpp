@@ -20,7 +20,7 @@
 #include "checkpoint/pages.hpp"
 #include "checkpoint/plan.hpp"
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/probe.hpp"
+#include "kernel/sys/host/probe.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The state database on a real file system: what a crash, a full disk, a second daemon and a strange file do to it.
-#include "kernel/sys/statedb.hpp"
+#include "kernel/sys/store/statedb.hpp"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/statecopy.hpp"
+#include "kernel/sys/store/statecopy.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 

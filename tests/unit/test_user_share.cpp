@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernel/base/rng.hpp"
-#include "kernel/sys/user_share.hpp"
+#include "kernel/sys/net/user_share.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "kernel/base/units.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "market/wire/paths.hpp"
 #include "tools/common/link.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "kernel/base/check.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 
 namespace souk::tools {
 namespace {

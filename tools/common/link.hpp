@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "market/wire/codec.hpp"
 #include "market/wire/frame.hpp"
 

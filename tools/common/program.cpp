@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk::tools {
 namespace {

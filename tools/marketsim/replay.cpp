@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"

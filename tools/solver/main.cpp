@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "market/core/solver_session.hpp"
 #include "tools/common/args.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/version.hpp"
-#include "kernel/sys/statecopy.hpp"
+#include "kernel/sys/store/statecopy.hpp"
 #include "market/store/receipts.hpp"
 #include "tools/common/args.hpp"
 #include "tools/common/ask.hpp"

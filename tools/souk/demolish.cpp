@@ -13,8 +13,8 @@
 
 #include "kernel/base/number.hpp"
 #include "kernel/base/time.hpp"
-#include "kernel/sys/cgroup.hpp"
-#include "kernel/sys/mounts.hpp"
+#include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/store/mounts.hpp"
 #include "tools/souk/network.hpp"
 #include "tools/souk/supervise.hpp"
 

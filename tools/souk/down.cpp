@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "kernel/sys/backoff.hpp"
-#include "kernel/sys/clock.hpp"
-#include "kernel/sys/statedb.hpp"
+#include "kernel/sys/loop/backoff.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/store/statedb.hpp"
 #include "market/wire/codec.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/souk/verbs.hpp"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
-#include "kernel/sys/capsule.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

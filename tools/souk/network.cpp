@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "kernel/base/ipv4.hpp"
-#include "kernel/sys/netlink.hpp"
+#include "kernel/sys/net/netlink.hpp"
 
 namespace souk {
 namespace {

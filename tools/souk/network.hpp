@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 

@@ -21,7 +21,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/base/time.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "tools/souk/network.hpp"
 
 namespace souk {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernel/base/result.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk::tools {
 

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "tools/srun/summary.hpp"
 
 namespace souk::tools {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tools/srun/session.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 
 namespace souk::tools {
 

@@ -17,8 +17,8 @@
 #include "kernel/base/rng.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/base/units.hpp"
-#include "kernel/sys/clock.hpp"
-#include "kernel/sys/fd.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "tools/common/args.hpp"
 
 namespace souk::tools {

@@ -7,7 +7,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/version.hpp"
-#include "kernel/sys/clock.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JobPort: the network interface of a job in a network namespace of its own: a veth pair, `eth0` inside with the job's
+// address, the other end a port of the node's bridge. The hardware address follows from the address, so that both are
+// the same wherever the job goes. Owned by whoever hosts the job; it goes with the namespace, which a JobPort keeps
+// alive.
+//
+// For a move frames are stopped each way by a FrameGate, so that the connections of a frozen job stand still, and what
+// is left of it where it was says nothing any more; those between its own processes too (FrameWay::within), of which CRIU
+// takes down one end after the other, and a copy's first end must not speak to a second that is not there yet: arm() makes that possible, shut() does it, open() ends it, disarm()
+// takes the cost of it off again. Once attached, gates stay as they are if their daemon ends; who finds the port again
+// opens them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernel/base/ipv4.hpp"
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/net/frame_gate.hpp"
+#include "kernel/sys/net/netlink.hpp"
+#include "kernel/sys/loop/slow_fd.hpp"
+
+namespace souk {
+
+// What a node offers to jobs.
+struct JobNetwork {
+    std::string bridge;  // in this daemon's namespace
+    Ipv4Range range;     // what is reached through it directly
+    Ipv4 gateway;        // of all else; none: nothing else is
+};
+
+HardwareAddress job_hardware_address(Ipv4 address);
+// Tells whoever hears it where an address is now (RFC 5227, ARP announcement). Pure.
+std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
+
+class JobPort {
+  public:
+    // In a fresh namespace. shut: nothing passes to or from the job until open().
+    static Result<JobPort> make(const JobNetwork& network, Ipv4 address, const std::string& name, int net_namespace,
+                                bool shut);
+    // One that is there, its gates in whatever state.
+    static Result<JobPort> find(Ipv4 address, const std::string& name, int net_namespace);
+
+    Status arm();
+    Status shut(FrameWay way);  // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
+    Status open();
+    Status disarm();
+    Status announce() const;
+    // Its job is elsewhere now: what is left here of connections that it had closed ends soon, and the namespace with
+    // it. Else the kernel would try for minutes to get their last words through a shut gate.
+    void abandon() const;
+    // Of the end outside.
+    int index() const { return outer_; }
+    const HardwareAddress& hardware() const { return hardware_; }
+    Ipv4 address() const { return address_; }
+
+  private:
+    Status build(const JobNetwork& network, const std::string& name, int net_namespace, bool shut);
+    Status look_up(const std::string& name, int net_namespace);
+    Status attach(const Netlink& where, int link, int program) const;
+    Status attach_within(int program) const;
+
+    Ipv4 address_;
+    HardwareAddress hardware_{};
+    Netlink outside_, inside_;
+    SlowFd speaker_;  // a packet socket inside
+    int outer_ = 0, inner_ = 0;
+    std::optional<FrameGate> gate_;  // while armed
+    Status within_;                  // whether it stands on loopback too
+};
+
+}  // namespace souk

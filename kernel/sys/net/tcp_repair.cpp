@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/net/tcp_repair.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+#include "kernel/base/number.hpp"
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk {
+
+int end_tcp_repair(const std::vector<pid_t>& pids) {
+    int ended = 0;
+    for (const pid_t pid : pids) {
+        const auto process = Pidfd::open(pid);
+        const std::string directory = "/proc/" + std::to_string(pid) + "/fd";
+        const auto names = list_dir(AT_FDCWD, directory);
+        if (!process || !names) continue;
+        for (const std::string& name : *names) {
+            char target[32];
+            const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
+            const int number = whole_number<int>(name).value_or(-1);
+            if (n <= 0 || number < 0 || !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
+                continue;
+            const Fd socket(static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
+            int repair = 0;
+            socklen_t bytes = sizeof repair;
+            if (!socket || ::getsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 || repair == 0)
+                continue;
+            repair = 0;
+            if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0) ++ended;
+        }
+    }
+    return ended;
+}
+
+}  // namespace souk

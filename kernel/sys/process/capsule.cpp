@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/process/capsule.hpp"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "kernel/base/number.hpp"
+#include "kernel/sys/process/init_codec.hpp"
+
+namespace souk {
+namespace {
+// Who may make ICMP sockets here: in a network of its own the same.
+std::string ping_groups() {
+    return read_file(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range").value_or("1\t0\n");
+}
+
+// In the new process, before its exec: system calls only, and nothing is written to memory that the daemon uses: it may be
+// the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
+[[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, int connection, char* const* argv) {
+    const auto give_up = [&connection](const char* what) {
+        const int code = errno;
+        struct {
+            souk_msg head;
+            char text[SOUK_WHAT_MAX];
+        } record = {};
+        const size_t n = std::strlen(what);
+        record.head = {SOUK_INIT_VERSION, SOUK_FAILED, static_cast<uint32_t>(sizeof record.head + n), 0, code, 0, 0};
+        std::memcpy(record.text, what, n);
+        (void)!::write(connection, &record, record.head.length);
+        ::_exit(1);
+    };
+    for (const int procs : o.cgroup_v1)
+        if (::write(procs, "0", 1) != 1) give_up("join a cgroup");
+    const int null = ::open("/dev/null", O_RDWR);
+    const int dir = ::fcntl(o.dir, F_DUPFD, 10), conn = ::fcntl(connection, F_DUPFD, 10);
+    if (null < 0 || dir < 0 || conn < 0) give_up("arrange file descriptors");
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    if (::dup2(dir, 3) < 0 || ::dup2(conn, 4) < 0) give_up("arrange file descriptors");
+    connection = 4;
+    ::syscall(SYS_close_range, 5U, ~0U, 0U);
+    char* const no_environment[] = {nullptr};
+    ::execve(argv[0], argv, no_environment);
+    give_up("run souk-init");
+    ::_exit(1);
+}
+
+// The new process starts in the daemon's memory, which stands still until souk-init has been loaded (as vfork(2)): a copy
+// of it, page by page, costs more than all else. Not under a sanitizer, which writes down what each function does.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
+constexpr uint64_t as_vfork = 0;
+long clone_call(clone_args* args) { return ::syscall(SYS_clone3, args, sizeof *args); }
+#else
+constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK;
+// Inlined: a function that returns twice on one stack would find what the new process has left there.
+[[gnu::always_inline]] inline long clone_call(clone_args* args) {
+    long result;
+    asm volatile("syscall" : "=a"(result) : "0"(long{SYS_clone3}), "D"(args), "S"(sizeof *args) : "rcx", "r11", "memory");
+    if (result < 0) errno = static_cast<int>(-result);
+    return result;
+}
+#endif
+}  // namespace
+
+Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+    Fd ours(pair[0]), theirs(pair[1]);
+    // Everything that allocates comes before the clone.
+    std::string path = options.init_path, net = "net", groups = options.own_net ? ping_groups() : std::string();
+    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, groups.data(), nullptr};
+    int pidfd = -1;
+    struct clone_args args = {};
+    args.flags = as_vfork | CLONE_PIDFD | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    if (options.own_net) args.flags |= CLONE_NEWNET;
+    args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
+    args.exit_signal = SIGCHLD;
+    if (options.cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = static_cast<uint64_t>(options.cgroup);
+    }
+    const long pid = clone_call(&args);
+    if (pid == 0) become_init(options, theirs.get(), argv);
+    if (pid < 0) return fail_errno("make a capsule: clone3", errno);
+    Capsule capsule;
+    capsule.pidfd_ = Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
+    auto id = process_id(static_cast<pid_t>(pid));
+    if (!id) {
+        (void)capsule.kill();
+        return wrap("make a capsule", std::move(id).error());
+    }
+    capsule.id_ = *id;
+    capsule.connection_ = std::move(ours);
+    return capsule;
+}
+
+Result<Fd> Capsule::connect(int dir) {
+    Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd) return fail_errno("socket", errno);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    // Through the held directory: a state directory may have any depth, a socket address only 108 bytes.
+    std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" SOUK_CTL_NAME, dir);
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+        return fail_errno("connect to souk-init", errno);
+    return fd;
+}
+
+Result<Capsule> Capsule::reconnect(int dir, ProcessId init) {
+    Capsule capsule;
+    TRY_ASSIGN(capsule.pidfd_, Pidfd::open(init.pid));
+    const auto now = process_id(init.pid);
+    if (!now || *now != init) return fail_errno("souk-init " + std::to_string(init.pid), ESRCH);
+    capsule.id_ = init;
+    TRY_ASSIGN(capsule.connection_, connect(dir));
+    return capsule;
+}
+
+Result<Fd> Capsule::open_inside(const std::string& path, int flags) const {
+    return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/root" + path, flags);
+}
+
+Result<Fd> Capsule::net_namespace() const {
+    return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/ns/net", O_RDONLY);
+}
+
+Result<std::string> read_exit_record(int dir) { return read_file(dir, SOUK_EXIT_NAME, sizeof(souk_exit)); }
+
+Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
+    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const auto names, list_dir(proc.get(), "."));
+    std::vector<CapsuleProcess> processes;
+    for (const std::string& name : names) {
+        const auto pid = whole_number<pid_t>(name);
+        if (!pid) continue;
+        if (const auto stat = read_proc_stat(proc.get(), name))  // else it ended meanwhile
+            processes.push_back({*pid, stat->parent, stat->state, stat->name, stat->threads, stat->reserved_bytes,
+                                 stat->resident_pages, stat->session});
+    }
+    if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
+    return processes;
+}
+
+namespace {
+using ByPid = std::map<pid_t, const CapsuleProcess*>;
+
+// A session is restored by its leader, which forks who belongs to it; where that has ended, only the root can adopt them
+// (CRIU criu/pstree.c, prepare_pstree_ids).
+bool session_can_be_made(const CapsuleProcess& p, const ByPid& by_pid, pid_t root) {
+    const CapsuleProcess* parent = by_pid.at(p.parent);
+    if (p.session == 0 || p.parent == root || p.session == p.pid || p.session == parent->session) return true;
+    while (parent->pid != p.session && parent->pid != root && by_pid.contains(parent->parent)) parent = by_pid.at(parent->parent);
+    return parent->pid == p.session;
+}
+}  // namespace
+
+Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
+    ByPid by_pid;
+    for (const CapsuleProcess& p : processes) by_pid[p.pid] = &p;
+    if (!by_pid.contains(root)) return tl::unexpected(Error{ESRCH, "cannot move: the job's root process is gone"});
+    for (const CapsuleProcess& p : processes) {
+        if (p.pid == 1) continue;
+        pid_t at = p.pid, above = p.parent;
+        while (at != root && above > 1 && by_pid.contains(above)) {
+            at = above;
+            above = by_pid[at]->parent;
+        }
+        // Parent 0: it came in from outside (CRIU, a helper). A zombie of PID 1 is about to be reaped.
+        if (above == 0 || (p.state == 'Z' && p.parent == 1)) continue;
+        const char* why = nullptr;
+        if (at != root)
+            why = "has left the job's process tree and would be left behind; end it or start it in the foreground";
+        else if (p.pid != root && !session_can_be_made(p, by_pid, root))
+            why = "is in a session whose leader has ended, and its parent is not the job's first process";
+        if (why) return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name + ") " + why);
+    }
+    return {};
+}
+
+}  // namespace souk

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Capsule: the namespaces that a job lives in, and their PID 1 (souk-init), which outlives agentd. A Capsule is only a
+// handle: dropping it ends nothing. spawn makes one, reconnect finds one again after a restart of agentd.
+//
+// Needs Linux 5.8 (clone3, pidfd, setns by pidfd) and root. What fails: clone3 (limits, rights), a cgroup that refuses
+// the process, a capsule that is gone. Failures inside the new process arrive as InitEventKind::failed.
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/process.hpp"
+
+namespace souk {
+
+struct CapsuleOptions {
+    std::string init_path;           // souk-init
+    int dir = -1;                    // the capsule's state directory: 0700, empty or of an ended capsule
+    bool own_net = false;            // a network namespace of its own, with loopback up
+    int cgroup = -1;                 // directory fd of a cgroup v2 group; -1 = stay
+    std::vector<int> cgroup_v1;      // open cgroup.procs files of v1 groups
+};
+
+class Capsule {
+  public:
+    // Does not wait for souk-init; its first words come over the connection.
+    static Result<Capsule> spawn(const CapsuleOptions& options);
+    // ESRCH if that process is gone (then its exit record, if it wrote one, is in the directory).
+    static Result<Capsule> reconnect(int dir, ProcessId init);
+
+    ProcessId id() const { return id_; }
+    const Pidfd& pidfd() const { return pidfd_; }
+    // The connection to souk-init, once: for a CapsuleClient.
+    Fd take_connection() { return std::move(connection_); }
+    // A further connection; souk-init then drops the one before.
+    static Result<Fd> connect(int dir);
+    // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
+    Status kill() const { return pidfd_.signal(SIGKILL); }
+    Result<Fd> net_namespace() const;
+    // The directory /dev/shm or any other, as the capsule sees it.
+    Result<Fd> open_inside(const std::string& path, int flags) const;
+
+  private:
+    ProcessId id_;
+    Pidfd pidfd_;
+    Fd connection_;
+};
+
+// The exit record in a state directory. ENOENT if the job wrote none.
+Result<std::string> read_exit_record(int dir);
+
+struct CapsuleProcess {
+    pid_t pid = 0, parent = 0;  // as seen inside
+    char state = '?';
+    std::string name;
+    int threads = 0;
+    uint64_t reserved_bytes = 0;  // of its address space
+    uint64_t resident_pages = 0;
+    pid_t session = 0;  // the process that leads it; 0: not known here
+};
+Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);
+// Whether everything in the capsule is below the job's root, but PID 1 and what came from outside, and in a session that
+// CRIU can make again. The error names the process that is not: it would be left behind, or not restored. Pure.
+Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root);
+
+}  // namespace souk

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The agentd side of kernel/sys/process/init_protocol.h as values: pure, no fd is touched. Everything decoded is checked first;
+// what fails is a record that souk-init of this version would not send.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/process/init_protocol.h"
+
+namespace souk {
+
+// What a capsule starts: the submitter's program, credentials and surroundings.
+struct LaunchSpec {
+    struct Limit {
+        int32_t resource = 0;  // RLIMIT_*
+        uint64_t soft = 0, hard = 0;
+    };
+    std::string path;               // absolute path of the program
+    std::vector<std::string> argv;  // at least one
+    std::vector<std::string> env;
+    std::string cwd;
+    uint32_t umask = 022, uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+    std::vector<Limit> rlimits;
+    bool tty = false;
+    uint16_t rows = 24, cols = 80;
+    bool durable = false;  // fsync the exit record before telling it
+};
+
+// Errors: no program, a NUL inside a string, longer than SOUK_SPEC_MAX.
+Result<std::string> encode_spec(const LaunchSpec& spec);
+
+enum class InitEventKind : uint8_t {
+    welcome = SOUK_WELCOME,
+    started = SOUK_STARTED,
+    exec_failed = SOUK_EXEC_FAILED,
+    output = SOUK_OUTPUT,
+    output_eof = SOUK_OUTPUT_EOF,
+    input_taken = SOUK_INPUT_TAKEN,
+    exited = SOUK_EXITED,
+    stopped = SOUK_STOPPED,
+    helpers_ready = SOUK_HELPERS_READY,
+    drained = SOUK_DRAINED,
+    prepared = SOUK_PREPARED,
+    loaded = SOUK_LOADED,
+    failed = SOUK_FAILED,
+    leased = SOUK_LEASED,
+    closed,  // the connection ended (made by CapsuleClient)
+};
+
+// One message of souk-init. `bytes` holds the data of output, or the text of a failure.
+struct InitEvent {
+    InitEventKind kind{};
+    uint32_t stream = 0;
+    int32_t value = 0;
+    uint64_t offset = 0, limit = 0;
+    std::string bytes;
+    souk_welcome welcome{};  // welcome
+    souk_exit exit{};        // exited
+    souk_residue residue{};  // loaded, with value 0
+
+    // Of a failure: what could not be done, and why.
+    std::string trouble() const;
+};
+
+Result<InitEvent> decode_init_event(std::string_view record);
+// One record. `bytes` must be at most SOUK_DATA_MAX.
+std::string encode_init_message(souk_type type, uint32_t stream = 0, int32_t value = 0, uint64_t offset = 0,
+                                uint64_t limit = 0, std::string_view bytes = {});
+
+Result<souk_exit> decode_exit(std::string_view file);
+Result<souk_residue> decode_residue(std::string_view file);
+// CRIU's names of the job's old ends: three pipes, or one terminal.
+std::vector<std::string> stdio_keys(const souk_residue& residue);
+std::string tty_key(uint64_t rdev, uint64_t dev);
+
+}  // namespace souk
