@@ -76,8 +76,9 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     job.user = std::move(s.user);
     job.token = s.token;
     job.submitted = now_unix;
-    job.story.add(step_of(StoryStep::What::submitted, {}, {}, job.terms.max_price));
-    job.story.steps.back().at = now_unix;
+    StoryStep submitted = step_of(StoryStep::What::submitted, {}, {}, job.terms.max_price);
+    submitted.at = now_unix;
+    job.story.add(std::move(submitted));
     const auto it = jobs_.emplace(job.id.seq, std::move(job)).first;
     persist(it->second, out);
     report(it->second, Nanos{}, out);  // it has not run

@@ -96,23 +96,37 @@ void write_move(JsonWriter& j, const StoryStep& s) {
 
 }  // namespace
 
+Story::Story(std::vector<StoryStep> steps, uint32_t left_out) : left_out_(left_out) {
+    if (!steps.empty()) steps_ = std::make_shared<const std::vector<StoryStep>>(std::move(steps));
+}
+
+const std::vector<StoryStep>& Story::steps() const {
+    static const std::vector<StoryStep> none;
+    return steps_ ? *steps_ : none;
+}
+
 void Story::add(StoryStep step) {
     if (step.why.size() > why_max) step.why.resize(why_max);
-    if (!steps.empty() && takes_place_of(step, steps.back())) {
-        step.count = steps.back().count + 1;
-        steps.back() = std::move(step);
-        return;
-    }
-    if (steps.size() >= steps_max) {
-        left_out += steps[first_kept].count;
-        steps.erase(steps.begin() + first_kept);
-    }
+    const std::vector<StoryStep>& old = steps();
+    const bool instead = !old.empty() && takes_place_of(step, old.back());
+    const bool full = !instead && old.size() >= steps_max;
+    if (instead) step.count = old.back().count + 1;
+    if (full) left_out_ += old[first_kept].count;
+    std::vector<StoryStep> steps;
+    steps.reserve(old.size() + 1);
+    for (size_t i = 0; i < old.size() - instead; ++i)
+        if (!full || i != first_kept) steps.push_back(old[i]);
     steps.push_back(std::move(step));
+    steps_ = std::make_shared<const std::vector<StoryStep>>(std::move(steps));
+}
+
+bool Story::operator==(const Story& other) const {
+    return left_out_ == other.left_out_ && (steps_ == other.steps_ || steps() == other.steps());
 }
 
 void write_story(JsonWriter& j, const Story& story) {
-    j.field("left_out", story.left_out).key("steps").begin_array();
-    for (const StoryStep& s : story.steps) {
+    j.field("left_out", story.left_out()).key("steps").begin_array();
+    for (const StoryStep& s : story.steps()) {
         j.begin_object().field("at_unix_s", s.at.seconds()).field("step", to_string(s.what));
         if (s.count > 1) j.field("count", s.count);
         if (!s.node.empty()) j.field("node", s.node);

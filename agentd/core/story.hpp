@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -53,14 +54,22 @@ struct StoryStep {
 };
 const char* to_string(StoryStep::What what);
 
-struct Story {
+// Its copies share the steps until one of them takes another: a home copies a job's record for each write of it.
+class Story {
+  public:
     static constexpr size_t steps_max = 40, first_kept = 8;
     static constexpr size_t why_max = 200;
-    std::vector<StoryStep> steps;
-    uint32_t left_out = 0;  // after the first `first_kept`
+    Story() = default;
+    Story(std::vector<StoryStep> steps, uint32_t left_out);
+    const std::vector<StoryStep>& steps() const;
+    uint32_t left_out() const { return left_out_; }  // after the first `first_kept`
     // A price, a failure or a checkpoint that follows another of its kind takes its place and counts it.
     void add(StoryStep step);
-    bool operator==(const Story&) const = default;
+    bool operator==(const Story& other) const;
+
+  private:
+    std::shared_ptr<const std::vector<StoryStep>> steps_;  // null: none
+    uint32_t left_out_ = 0;
 };
 
 // Its JSON: {left_out, steps: [...]}, as tools/common/replies.md has it, without the braces.

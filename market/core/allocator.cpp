@@ -216,7 +216,10 @@ void Allocator::process(uint32_t j) {
     machine_order_.close_until(job.rank);
     const bool hints = in_pass_ && !assigned_ && job.cpus < 32;
     const size_t start = hints ? position_to_start(job.cpus, job.memory_mb) : 0;
-    MachineOrder::Place better = search(j, below, start);
+    MachineOrder::Place better =
+        limits_.empty() ? machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start,
+                                               [&](const MachineOrder::Entry& e) { return has_place(e, j); })
+                        : search_limited(j, below, start);
     if (hints && !job.bars && (better || below == class_none))
         start_later(job.cpus, job.memory_mb, better ? MachineOrder::position(better) : machine_order_.end());
     const bool voluntary = could_stay && job.at != none;

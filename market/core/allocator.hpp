@@ -260,7 +260,13 @@ class Allocator {
 
     // allocator_limits.cpp: who may enter a class
     bool admits(ClassKey cls, const Rank& rank) const;
-    MachineOrder::Place search(uint32_t j, ClassKey below, size_t start);
+    // The room is free, or the job may displace who is in it. (Here, as each search asks it of many machines.)
+    bool has_place(const MachineOrder::Entry& e, uint32_t j) const {
+        const Job& job = jobs_[j];
+        return suits(e, j) && ((e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
+                               displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second);
+    }
+    MachineOrder::Place search_limited(uint32_t j, ClassKey below, size_t start);
     MachineOrder::Place search_free(uint32_t j);
     bool worth_reserve(const Machine& m, uint32_t j) const;
     bool gains_by_leaving(uint32_t j, const Machine& m) const;

@@ -27,14 +27,10 @@ Money Allocator::least_bid_at(const Machine& m) const {
     return std::max(m.spec.reserve, Money{-std::max(at->last.first, -INT64_MAX)});
 }
 
-// The first machine of a class before `below` that takes the job: with room free, or with guests that it may displace.
-MachineOrder::Place Allocator::search(uint32_t j, ClassKey below, size_t start) {
+// What process() looks for, past the classes whose limit is above the job.
+MachineOrder::Place Allocator::search_limited(uint32_t j, ClassKey below, size_t start) {
     const Job& job = jobs_[j];
-    const auto fits = [&](const MachineOrder::Entry& e) {
-        if (!suits(e, j)) return false;
-        return (e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
-               displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second;
-    };
+    const auto fits = [&](const MachineOrder::Entry& e) { return has_place(e, j); };
     ClassKey from = 0;
     for (const ClassLimit& limit : limits_) {
         if (limit.cls >= below) break;

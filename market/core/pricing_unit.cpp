@@ -2,7 +2,9 @@
 #include "market/core/pricing_unit.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <span>
 #include <tuple>
 
 #include "kernel/base/check.hpp"
@@ -260,9 +262,25 @@ class Payer {
     Money lowest_above_{INT64_MAX};
 };
 
+// Whose user has bids that rank after it.
+class OwnLater {
+  public:
+    OwnLater(const Allocator& market, std::span<const Base::Bid> bids) : market_(market) {
+        for (const Base::Bid& b : bids) last_[market.details(b.job).user] = b.rank;
+    }
+    bool has(uint32_t job) const {
+        const auto last = last_.find(market_.details(job).user);
+        return last != last_.end() && last->second > market_.jobs()[job].rank;
+    }
+
+  private:
+    const Allocator& market_;
+    std::map<uint32_t, Rank> last_;
+};
+
 }  // namespace
 
-void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done) {
+void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done, bool by_user) {
     std::vector<uint32_t> payers;
     Rank last = Rank::top();  // of those whose hole does not begin with a bid
     for (const Machine& m : market.machines())
@@ -281,10 +299,19 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
     std::vector<uint32_t> place_of(market.machines().size(), none);
     for (uint32_t p = 0; p < places.size(); ++p) place_of[places[p].machine] = p;
     const int32_t top = market.speed_top();
+    const auto turn_of = [&](uint32_t j) {
+        const Rank& rank = market.jobs()[j].rank;
+        return std::partition_point(bids.begin(), bids.end(), [&](const Base::Bid& b) { return b.rank < rank; });
+    };
+    const OwnLater own_later(market, by_user ? std::span(bids) : std::span<const Base::Bid>{});
+    int64_t own_later_steps = 0;
+    if (by_user)
+        for (const uint32_t j : payers)
+            if (own_later.has(j)) own_later_steps += bids.end() - turn_of(j);
     for (const uint32_t j : payers) {
         const Job& q = market.jobs()[j];
-        const auto at =
-            std::partition_point(bids.begin(), bids.end(), [&](const Base::Bid& b) { return b.rank < q.rank; });
+        if (own_later_steps <= own_later_steps_max && own_later.has(j)) continue;
+        const auto at = turn_of(j);
         const auto t = static_cast<uint32_t>(at - bids.begin());
         uint32_t hole = none, taker = none;
         if (q.competing) {

@@ -22,7 +22,9 @@
 namespace souk::market {
 
 // Sets the price of every running job that is not done and that this can give, and notes it as done. None if the market
-// is not of that kind, or its ranks are not those of bids.
-void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done);
+// is not of that kind, or its ranks are not those of bids. `by_user`: jobs of one user do not price each other, as in
+// pricing_integral.hpp. A job with later ones of its user is then left to that, while those take at most so many steps.
+constexpr int64_t own_later_steps_max = 4'000'000;
+void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done, bool by_user = false);
 
 }  // namespace souk::market

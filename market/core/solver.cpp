@@ -101,7 +101,8 @@ struct Solver::Impl {
                             : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
                                                               : first_prices(market);
         }
-        if (all && !std::exchange(closed_all, true)) unit_prices(market, closed_prices, closed_done);
+        if (all && !std::exchange(closed_all, true))
+            unit_prices(market, closed_prices, closed_done, algorithm->bidders_are_users());
     }
     std::optional<Money> price_at_once(uint32_t j) {
         constexpr size_t integrals_max = 8;

@@ -140,10 +140,11 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.day_limit = v.day_limit.micro;
     m.day_cost = v.day_cost.micro;
     m.day_warn = v.day_warn.micro;
-    m.n_story = v.story.steps.size();
+    const std::vector<StoryStep>& story = v.story.steps();
+    m.n_story = story.size();
     m.story = a.array<Pb__StoryStep*>(m.n_story);
-    for (size_t i = 0; i < m.n_story; ++i) m.story[i] = fill_step(v.story.steps[i], a);
-    m.story_left_out = v.story.left_out;
+    for (size_t i = 0; i < m.n_story; ++i) m.story[i] = fill_step(story[i], a);
+    m.story_left_out = v.story.left_out();
 }
 
 HomeJob take(const Pb__HomeJob& m, Check& c) {
@@ -192,8 +193,10 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.day_limit = c.amount("day_limit", m.day_limit);
     v.day_cost = c.amount("day_cost", m.day_cost);
     v.day_warn = c.amount("day_warn", m.day_warn);
-    for (size_t i = 0; i < m.n_story; ++i) v.story.steps.push_back(take_step(*m.story[i], c));
-    v.story.left_out = m.story_left_out;
+    std::vector<StoryStep> story;
+    story.reserve(m.n_story);
+    for (size_t i = 0; i < m.n_story; ++i) story.push_back(take_step(*m.story[i], c));
+    v.story = {std::move(story), m.story_left_out};
     return v;
 }
 

@@ -339,6 +339,7 @@ void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
             JobSpec j;
             j.value = Money::units(rng.between(0, 40));
             j.memory_mb = rng.chance(0.98) ? rng.between(0, job_mb) : rng.between(0, 110);
+            j.user = static_cast<uint32_t>(rng.below(8));
             j.arrival = Nanos::from_s(now);
             while (rng.chance(bars) && j.barred.size() < 20)
                 j.barred.push_back(ProviderKey{static_cast<uint64_t>(rng.between(1, machines + 1))});
@@ -352,6 +353,7 @@ void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
             s.value = rng.chance(0.5) ? job.value : Money::units(rng.between(0, 40));
             s.arrival = job.arrival();
             if (market.details(j).barred) s.barred = *market.details(j).barred;
+            s.user = market.details(j).user;
             const bool runs = job.slot != Allocator::none;
             s.pin = rng.chance(0.7) ? Pin::stay : runs ? Pin::free : Pin::frozen;
             s.memory_mb = s.pin == Pin::stay && rng.chance(0.1) ? rng.between(0, 500) : job.memory_mb;
@@ -390,6 +392,27 @@ START_TEST(where_each_job_needs_one_cpu_every_price_has_a_closed_form) {
     ck_assert_msg(given > 10'000 && with_bars > 3'000 && not_competing > 3'000 && left < given,
                   "%zu were given (%zu with bars, %zu that do not compete), %zu were not", given, with_bars,
                   not_competing, left);
+}
+END_TEST
+
+// Those who have later jobs of their own are left to the integral; the others pay what that says as well.
+START_TEST(where_users_are_bidders_the_closed_form_prices_who_has_no_later_job) {
+    Rng rng(654);
+    size_t given = 0, left = 0;
+    for (int round = 0; round < 500; ++round) {
+        Allocator market;
+        fill_with_units(market, rng, rng.between(1, 12));
+        std::vector<bool> done(market.jobs().size());
+        std::vector<Money> closed(done.size()), integral(done.size());
+        integral_prices(market, integral, done, true);
+        unit_prices(market, closed, done, true);
+        for (size_t j = 0; j < done.size(); ++j) {
+            if (market.jobs()[j].slot == Allocator::none) continue;
+            ++(done[j] ? given : left);
+            if (done[j]) ck_assert_int_eq(closed[j].micro, integral[j].micro);
+        }
+    }
+    ck_assert_msg(given > 500 && left > 500, "%zu were given, %zu were not", given, left);
 }
 END_TEST
 
@@ -578,6 +601,7 @@ UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at
            the_closed_form_equals_the_integral_with_any_reserves,
            the_integral_is_what_its_definition_gives_in_markets_of_every_kind,
            where_each_job_needs_one_cpu_every_price_has_a_closed_form,
+           where_users_are_bidders_the_closed_form_prices_who_has_no_later_job,
            prices_that_were_kept_are_those_that_would_be_reckoned_anew,
            three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
            reserves_are_steps_of_the_price_as_bids_are, one_job_alone_pays_the_reserve_and_two_the_losing_bid,

@@ -26,7 +26,7 @@ Result<HomeJob> again(HomeJob job) {
 
 std::string names(const Story& story) {
     std::string text;
-    for (const StoryStep& s : story.steps) text += std::string(text.empty() ? "" : " ") + to_string(s.what);
+    for (const StoryStep& s : story.steps()) text += std::string(text.empty() ? "" : " ") + to_string(s.what);
     return text;
 }
 
@@ -35,14 +35,14 @@ std::string names(const Story& story) {
 START_TEST(a_story_is_bounded_keeps_its_beginning_and_says_what_is_left_out) {
     Story story;
     for (int i = 0; i < 1000; ++i) story.add(step(i % 2 ? What::frozen : What::thawed, Nanos::from_s(i)));
-    ck_assert_uint_eq(story.steps.size(), Story::steps_max);
-    ck_assert_uint_eq(story.left_out, 1000 - Story::steps_max);
-    ck_assert_int_eq(story.steps[Story::first_kept - 1].at.ns, Nanos::from_s(Story::first_kept - 1).ns);
-    ck_assert_int_eq(story.steps[Story::first_kept].at.ns,
+    ck_assert_uint_eq(story.steps().size(), Story::steps_max);
+    ck_assert_uint_eq(story.left_out(), 1000 - Story::steps_max);
+    ck_assert_int_eq(story.steps()[Story::first_kept - 1].at.ns, Nanos::from_s(Story::first_kept - 1).ns);
+    ck_assert_int_eq(story.steps()[Story::first_kept].at.ns,
                      Nanos::from_s(1000 - (Story::steps_max - Story::first_kept)).ns);
-    ck_assert_int_eq(story.steps.back().at.ns, Nanos::from_s(999).ns);
+    ck_assert_int_eq(story.steps().back().at.ns, Nanos::from_s(999).ns);
     story.add(step(What::failed, {}, std::string(10'000, 'x').c_str()));
-    ck_assert_uint_eq(story.steps.back().why.size(), Story::why_max);
+    ck_assert_uint_eq(story.steps().back().why.size(), Story::why_max);
 }
 END_TEST
 
@@ -54,9 +54,29 @@ START_TEST(what_repeats_is_told_once_and_counted) {
     story.add(step(What::frozen));
     story.add(step(What::frozen));
     ck_assert_text(names(story), "priced failed failed frozen frozen");
-    ck_assert_uint_eq(story.steps[0].count, 3);
-    ck_assert_int_eq(story.steps[0].at.ns, Nanos::from_s(2).ns);
-    ck_assert_uint_eq(story.steps[1].count, 2);
+    ck_assert_uint_eq(story.steps()[0].count, 3);
+    ck_assert_int_eq(story.steps()[0].at.ns, Nanos::from_s(2).ns);
+    ck_assert_uint_eq(story.steps()[1].count, 2);
+}
+END_TEST
+
+START_TEST(a_copy_of_a_story_keeps_what_it_had_when_the_other_goes_on) {
+    Story story;
+    ck_assert(story.steps().empty() && story == Story{});
+    story.add(step(What::submitted));
+    story.add(step(What::priced, Nanos::from_s(1)));
+    const Story before = story;
+    ck_assert_ptr_eq(&before.steps(), &story.steps());
+    story.add(step(What::priced, Nanos::from_s(2)));
+    ck_assert(before != story);
+    ck_assert_uint_eq(before.steps()[1].count, 1);
+    ck_assert_uint_eq(story.steps()[1].count, 2);
+    story.add(step(What::finished));
+    ck_assert_text(names(before), "submitted priced");
+    ck_assert_text(names(story), "submitted priced finished");
+    // Equal by what they tell.
+    ck_assert(Story(story.steps(), story.left_out()) == story);
+    ck_assert(Story(story.steps(), story.left_out() + 1) != story);
 }
 END_TEST
 
@@ -102,9 +122,9 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     const unit::Bench restarted = b.again();
     const Story& story = restarted.job().story;
     ck_assert_text(names(story), "submitted started priced moved frozen");
-    ck_assert_int_eq(story.steps[1].at.ns, Nanos::from_s(1'700'000'000).ns);
-    ck_assert(story.steps[2].price == Money::units(3));
-    const StoryStep& moved = story.steps[3];
+    ck_assert_int_eq(story.steps()[1].at.ns, Nanos::from_s(1'700'000'000).ns);
+    ck_assert(story.steps()[2].price == Money::units(3));
+    const StoryStep& moved = story.steps()[3];
     ck_assert(moved.from == "n2" && moved.node == "n3" && moved.form == MoveForm::post_copy);
     ck_assert_int_eq(moved.pause.ns, Nanos::from_ms(12).ns);
     ck_assert_int_eq(moved.total.ns, Nanos::from_ms(112).ns);
@@ -129,7 +149,7 @@ START_TEST(what_goes_wrong_and_the_end_are_in_the_story) {
     b.submit().run_on("n2").event("n2", 1, GuestState::failed, "no capsule");
     b.run_on("n2").event("n2", 2, GuestState::running).event("n2", 2, GuestState::exited, "", 256);
     ck_assert_text(names(b.job().story), "submitted failed started finished");
-    ck_assert_text(b.job().story.steps[1].why, "no capsule");
+    ck_assert_text(b.job().story.steps()[1].why, "no capsule");
     // What an older version wrote down has none; it begins with what comes.
     HomeJob old = b.job();
     old.story = {};
@@ -138,5 +158,5 @@ START_TEST(what_goes_wrong_and_the_end_are_in_the_story) {
 END_TEST
 
 UNIT_SUITE(story, a_story_is_bounded_keeps_its_beginning_and_says_what_is_left_out,
-           what_repeats_is_told_once_and_counted, a_home_writes_a_jobs_story_into_its_record,
-           what_goes_wrong_and_the_end_are_in_the_story);
+           what_repeats_is_told_once_and_counted, a_copy_of_a_story_keeps_what_it_had_when_the_other_goes_on,
+           a_home_writes_a_jobs_story_into_its_record, what_goes_wrong_and_the_end_are_in_the_story);

@@ -294,6 +294,55 @@ START_TEST(six_jobs_of_one_user_alone_pay_the_reserve) {
 }
 END_TEST
 
+// Where no class has a least value above its reserve: one class, or no reserves. What a user bids for its lower jobs then
+// changes neither place nor price of its higher ones, so to bid less for those gains nothing.
+START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
+    Rng rng(14);
+    size_t compared = 0, contested = 0;
+    for (int round = 0; round < 2'000; ++round) {
+        const bool speeds = round % 2 == 0;
+        const int64_t users = rng.between(1, 3), reserve = speeds ? 0 : rng.between(0, 9);
+        Solver s;
+        ck_assert(s.set_options(welfare_options()).has_value());
+        const auto machines = static_cast<uint64_t>(rng.between(1, 6)), jobs = static_cast<uint64_t>(rng.between(2, 12));
+        for (uint64_t p = 1; p <= machines; ++p) {
+            ProviderSpec m = machine(reserve, speeds ? static_cast<int32_t>(rng.between(1, 4)) * 25 : 100);
+            m.cpus = static_cast<int32_t>(rng.between(1, 2));
+            s.add_provider(ProviderKey{p}, m);
+        }
+        std::vector<JobSpec> specs;
+        for (uint64_t j = 1; j <= jobs; ++j) {
+            JobSpec spec = bidding(rng.between(0, 40), static_cast<int64_t>(j));
+            spec.user = static_cast<uint32_t>(rng.below(static_cast<uint64_t>(users)));
+            while (rng.chance(0.25)) spec.barred.push_back(ProviderKey{1 + rng.below(machines)});
+            if (j == 1) spec.barred.push_back(ProviderKey{machines});
+            specs.push_back(spec);
+            s.add_job(JobKey{j}, spec);
+        }
+        s.solve(Nanos{0});
+        for (const Payment& paid : s.payments()) {
+            const JobSpec& own = specs[paid.job.n - 1];
+            Solver less = s.copy();
+            for (uint64_t j = 1; j <= jobs; ++j) {
+                const JobSpec& spec = specs[j - 1];
+                const bool later = spec.value < own.value || (spec.value == own.value && j > paid.job.n);
+                if (spec.user == own.user && later) less.change_value(JobKey{j}, Money{});
+            }
+            less.solve(Nanos{0});
+            const auto price = less.price(paid.job);
+            ck_assert_msg(price && *price == paid.price && less.place(paid.job) == s.place(paid.job),
+                          "round %d: job %lu pays %s, and %s without lower ones of its user", round,
+                          static_cast<unsigned long>(paid.job.n), format_money(paid.price).c_str(),
+                          price ? format_money(*price).c_str() : "nothing");
+            if (users == 1) ck_assert_int_eq(paid.price.micro, Money::units(reserve).micro);
+            ++compared;
+            contested += paid.price > Money::units(reserve);
+        }
+    }
+    ck_assert_msg(compared > 5'000 && contested > 1'000, "%zu, %zu above the reserve", compared, contested);
+}
+END_TEST
+
 START_TEST(the_best_cuts_are_the_same_from_nothing_and_step_by_step) {
     Rng rng(5);
     for (int round = 0; round < 3'000; ++round) {
@@ -327,4 +376,5 @@ UNIT_SUITE_LONG(welfare, 120, repairing_after_each_event_gives_what_deciding_abo
                 the_cap_on_moves_holds_for_moves_to_cheaper_places_and_they_are_made_up_for,
                 who_was_just_placed_stays_though_another_place_is_cheaper,
                 six_jobs_of_one_user_alone_pay_the_reserve,
+                with_bars_own_jobs_that_rank_lower_do_not_price_a_job,
                 the_best_cuts_are_the_same_from_nothing_and_step_by_step);

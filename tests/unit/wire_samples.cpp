@@ -224,11 +224,12 @@ SAMPLE(HomeJob)
     for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
     if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
     const auto part = [&] { return Nanos{d.up_to(INT64_MAX / 10) - 1}; };
+    std::vector<StoryStep> story;
     for (uint64_t n = r.below(5); n > 0; --n)
-        v.story.steps.push_back({d.any(StoryStep::What::submitted, StoryStep::What::finished), {d.up_to(INT64_MAX / 4)}, d.node_or_none(),
-                                 d.node_or_none(), {d.up_to(money_max.micro)}, d.any(MoveForm::stop_and_copy, MoveForm::post_copy),
-                                 d.counter(), d.counter(), part(), part(), part(), part(), part(), d.line(Story::why_max), d.u32()});
-    v.story.left_out = d.u32();
+        story.push_back({d.any(StoryStep::What::submitted, StoryStep::What::finished), {d.up_to(INT64_MAX / 4)}, d.node_or_none(),
+                         d.node_or_none(), {d.up_to(money_max.micro)}, d.any(MoveForm::stop_and_copy, MoveForm::post_copy),
+                         d.counter(), d.counter(), part(), part(), part(), part(), part(), d.line(Story::why_max), d.u32()});
+    v.story = {std::move(story), d.u32()};
     return v;
 END
 SAMPLE(GuestJob)
