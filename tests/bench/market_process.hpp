@@ -105,7 +105,7 @@ class MarketProcess {
             ::_exit(127);
         }
         constexpr Nanos limit = Nanos::from_s(300);
-        while (!tools::ask(dir + "/m.sock", "status", {})) {
+        while (!answer_to("status", {}, Nanos{})) {
             if (::waitpid(pid, nullptr, WNOHANG) != 0) fatal("marketd ended: " + file_text(dir + "/log"));
             if (Loop::now() - began > limit) fatal("marketd does not answer within 300 s");
             ::poll(nullptr, 0, 1);
@@ -121,8 +121,11 @@ class MarketProcess {
         ::waitpid(pid, nullptr, 0);
         pid = 0;
     }
+    Result<tools::Answer> answer_to(const std::string& verb, const std::vector<std::string>& args, Nanos patience) const {
+        return tools::ask([this] { return Result<std::string>(dir + "/m.sock"); }, verb, args, patience);
+    }
     std::string ask(const std::string& verb, std::vector<std::string> args = {}) const {
-        auto answer = tools::ask(dir + "/m.sock", verb, args);
+        auto answer = answer_to(verb, args, Nanos::from_s(10));
         if (!answer) fatal(verb + ": " + answer.error().message);
         return value(tools::joined(std::move(*answer)));
     }
