@@ -211,10 +211,14 @@ void Terminals::detach(const JobId& id, const TerminalSession* session) {
     if (find(id)) forget_when_idle(id);
 }
 
-// A finished job that nobody reads costs neither files nor memory: who attaches opens it, and its end is told again.
+// A finished job that nobody reads costs neither descriptors nor memory: who attaches opens it, and its end is told again.
+// One that has written nothing leaves its files to the next.
 void Terminals::forget_when_idle(const JobId& id) {
     const Job& j = jobs_.at(id.seq);
-    if (j.exit && j.sessions.empty() && !j.on_complete) jobs_.erase(id.seq);
+    if (!j.exit || !j.sessions.empty() || j.on_complete) return;
+    const bool silent = j.spool->end(0) == 0 && j.spool->end(1) == 0;
+    jobs_.erase(id.seq);
+    if (silent) dir_.remove(id.seq);
 }
 
 void Terminals::pump(const JobId& id) {
