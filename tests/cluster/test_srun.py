@@ -119,12 +119,21 @@ class Terminal:
         end = time.monotonic() + limit
         while self.process.poll() is None:
             assert time.monotonic() < end, f"srun does not end: {self.seen[-300:]}"
-            if select.select([self.master], [], [], 0.05)[0]:
-                try:
-                    self.seen += os.read(self.master, 65536)
-                except OSError:
-                    pass
+            self.take(0.05)
+        while self.take(0):  # what it has written since
+            pass
         return self.process.returncode
+
+    def take(self, limit):
+        """True if there was something."""
+        if not select.select([self.master], [], [], limit)[0]:
+            return False
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:  # EIO: the other end is closed
+            return False
+        self.seen += data
+        return bool(data)
 
 
 def test_ctrl_c_on_a_terminal_ends_the_job_with_130(market):

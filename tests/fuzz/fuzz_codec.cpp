@@ -3,6 +3,7 @@
 // and pack to the same bytes.
 // FUZZ_SOURCES: market/wire/codec_parts.cpp market/wire/codec_market.cpp market/wire/codec_agent.cpp
 // FUZZ_SOURCES: market/wire/codec_tool.cpp market/wire/codec_record.cpp kernel/base/check.cpp kernel/base/ids.cpp
+// FUZZ_SOURCES: agentd/core/story.cpp agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp kernel/base/money.cpp
 // FUZZ_SOURCES: kernel/base/result.cpp kernel/base/text.cpp @GEN@/market/wire/souk.pb-c.c
 #include <cstdlib>
 #include <string_view>

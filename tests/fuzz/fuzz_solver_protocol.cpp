@@ -3,6 +3,8 @@
 // a session must survive any sequence of lines.
 // FUZZ_SOURCES: market/core/allocator.cpp market/core/allocator_changes.cpp market/core/allocator_events.cpp
 // FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp market/core/pricing_unit.cpp
+// FUZZ_SOURCES: market/core/allocator_limits.cpp market/core/algorithms.cpp market/core/assignment.cpp market/core/class_market.cpp
+// FUZZ_SOURCES: market/core/user_prices.cpp market/core/welfare.cpp market/core/names.cpp market/core/messages.cpp
 // FUZZ_SOURCES: market/core/least_bids.cpp market/core/share.cpp market/core/solver.cpp
 // FUZZ_SOURCES: market/core/solver_protocol.cpp market/core/solver_session.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp kernel/base/money.cpp kernel/base/result.cpp
