@@ -148,7 +148,7 @@ def one_round(market, seed, directory):
     market.pid_of = {d["name"]: d["pid"] for d in [daemons["market"], *daemons["nodes"]]}
     wanted = unmoved(size)
     trace = f"{directory}/{seed}"
-    job = market.srun("--node", home, "--move", form, "-p", 50, *work(size, *(["--append", trace] if form == "safe" else [])))
+    job = market.srun("--node", home, "--move", form, "-p", 50, "-m", size + 128, *work(size, *(["--append", trace] if form == "safe" else [])))
     id = job.id
     said = f"seed {seed}: {fault}, {form}, {size} MB, home {home}, {id}"
     try:
@@ -220,7 +220,7 @@ def image_round(market, seed):
     r = random.Random(seed)
     how, size = FAULTS[seed % len(FAULTS)].split(": ")[1].removeprefix("a bit "), r.choice(SIZES[:4])
     market.until_up()
-    job = market.srun("--node", r.choice(NODES), "-p", 50, *work(size))
+    job = market.srun("--node", r.choice(NODES), "-p", 50, "-m", size + 128, *work(size))
     id = job.id
     said = f"seed {seed}: image {how}, {size} MB, {id}"
     try:
