@@ -126,8 +126,9 @@ struct Home {
         return reader;
     }
     void detach(Running& r, const std::shared_ptr<Reader>& reader) {
-        r.readers.remove(reader);
-        terminals.detach(r.job.id, reader.get());
+        const std::shared_ptr<Reader> held = reader;  // which may be that of the list
+        r.readers.remove(held);
+        terminals.detach(r.job.id, held.get());
     }
     // It has written what it had received.
     void write(Running& r, Reader& reader) {
