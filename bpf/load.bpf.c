@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Run time and run-queue wait of one node's cgroup subtree and of each job in it, summed up in the kernel.
+// Run time and run-queue wait of one node's cgroup subtree and of each job in it, summed up in the
+// kernel.
 //
-// Techniques: BTF tracepoints (tp_btf, no kprobe); the few kernel fields that are read are declared here and relocated
-// when loaded (CO-RE), so that no dump of the kernel's types is needed to build. A task belongs to a job by its
-// ancestor on the cgroup v2 level of jobs, so groups that a job makes for itself count too. Needs: kernel 6.1 (array
-// cgroup.ancestors), CONFIG_DEBUG_INFO_BTF. Load.cpp falls back to /proc where this does not load.
+// Techniques: BTF tracepoints (tp_btf, no kprobe); the few kernel fields that are read are declared
+// here and relocated when loaded (CO-RE), so that no dump of the kernel's types is needed to build.
+// A task belongs to a job by its ancestor on the cgroup v2 level of jobs, so groups that a job
+// makes for itself count too. Needs: kernel 6.1 (array cgroup.ancestors), CONFIG_DEBUG_INFO_BTF.
+// Load.cpp falls back to /proc where this does not load.
 //
-// Run time is the scheduler's own sum for the task (sum_exec_runtime: what a hypervisor stole is not in it), taken at
-// each switch out. There are kernels that hide the switches from some tasks of their own, so that a task of a job runs
-// and nobody has said that it was switched in: the sum tells how long it ran, and so how long it had waited before.
+// Run time is the scheduler's own sum for the task (sum_exec_runtime: what a hypervisor stole is
+// not in it), taken at each switch out. There are kernels that hide the switches from some tasks of
+// their own, so that a task of a job runs and nobody has said that it was switched in: the sum
+// tells how long it ran, and so how long it had waited before.
 //
-// Cost per context switch between tasks outside the node: for both a cgroup's level, three reads and a comparison.
+// Cost per context switch between tasks outside the node: for both a cgroup's level, three reads
+// and a comparison.
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
@@ -80,7 +84,9 @@ struct {
 
 struct task_load {
     __u64 queued_ns;  // when it became runnable; 0 while it runs or sleeps
-    __u64 run_ns;     // its sum_exec_runtime when it was last switched in or out: what comes on top is not charged yet
+    // its sum_exec_runtime when it was last switched in or out: what comes on top is not charged
+    // yet
+    __u64 run_ns;
 };
 
 struct {
@@ -111,10 +117,12 @@ static __always_inline struct load_cpu* this_cpu(void) {
     return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-// What is known of a task of this node. A new entry begins with what the task has run so far. Null: no memory.
+// What is known of a task of this node. A new entry begins with what the task has run so far. Null:
+// no memory.
 static __always_inline struct task_load* load_of(struct task_struct* task, struct load_cpu* cpu) {
     struct task_load begin = {0, task->se.sum_exec_runtime};
-    struct task_load* load = bpf_task_storage_get(&tasks, task, &begin, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    struct task_load* load =
+        bpf_task_storage_get(&tasks, task, &begin, BPF_LOCAL_STORAGE_GET_F_CREATE);
     if (!load) __sync_fetch_and_add(&cpu->dropped, 1);
     return load;
 }
@@ -144,8 +152,8 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct* task) { return woken(task); }
 
 // `seen`: its switch in was seen.
-static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool seen, struct task_struct* task,
-                                         bool runnable, __u64 now) {
+static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool seen,
+                                         struct task_struct* task, bool runnable, __u64 now) {
     struct task_load* load = load_of(task, cpu);
     if (!load) return;
     const __u64 run_ns = task->se.sum_exec_runtime;
@@ -161,7 +169,8 @@ static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool 
     load->queued_ns = runnable ? now : 0;
 }
 
-static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct task_struct* task, __u64 now) {
+static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct task_struct* task,
+                                        __u64 now) {
     struct task_load* load = load_of(task, cpu);
     if (!load) return;
     if (load->queued_ns) charge(cpu, slot, 0, now - load->queued_ns);
@@ -182,7 +191,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     volatile __u32* const writing = &cpu->writing;
     ++*writing;
     barrier();
-    if (before != LOAD_NONE) switched_out(cpu, before, seen, prev, preempt || prev->__state == 0, now);
+    if (before != LOAD_NONE)
+        switched_out(cpu, before, seen, prev, preempt || prev->__state == 0, now);
     if (after != LOAD_NONE) switched_in(cpu, after, next, now);
     cpu->since_ns = now;
     cpu->slot = after;

@@ -20,15 +20,18 @@
 namespace souk {
 namespace {
 
-// The initial cgroup namespace (PROC_CGROUP_INIT_INO). In another one, depths of paths are not levels of the kernel.
+// The initial cgroup namespace (PROC_CGROUP_INIT_INO). In another one, depths of paths are not
+// levels of the kernel.
 constexpr ino_t init_cgroup_namespace = 0xEFFFFFFB;
 
 bool in_init_cgroup_namespace() {
-    struct stat status{};
+    struct stat status {};
     return ::stat("/proc/self/ns/cgroup", &status) == 0 && status.st_ino == init_cgroup_namespace;
 }
 
-int level_of(const std::string& path) { return 1 + static_cast<int>(std::count(path.begin(), path.end(), '/')); }
+int level_of(const std::string& path) {
+    return 1 + static_cast<int>(std::count(path.begin(), path.end(), '/'));
+}
 
 // What another CPU writes.
 template <class T>
@@ -49,26 +52,31 @@ int64_t thread_wait_ns(int proc, const std::string& thread) {
 
 }  // namespace
 
-// Everything of libbpf goes again once the programs run; what stays open are the links, one map and one mapping.
+// Everything of libbpf goes again once the programs run; what stays open are the links, one map and
+// one mapping.
 Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
     libbpf_set_print(quiet);
     const int cpus = libbpf_num_possible_cpus();
     if (cpus <= 0) return fail_errno("count CPUs", -cpus);
-    const std::unique_ptr<load_bpf, void (*)(load_bpf*)> skeleton(load_bpf__open(), load_bpf__destroy);
+    const std::unique_ptr<load_bpf, void (*)(load_bpf*)> skeleton(load_bpf__open(),
+                                                                  load_bpf__destroy);
     if (!skeleton) return fail_errno("open the load programs", errno);
     skeleton->rodata->node_id = node_id;
     skeleton->rodata->node_level = node_level;
     skeleton->rodata->job_level = job_level;
-    if (const int error = bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<uint32_t>(cpus)); error != 0)
+    if (const int error =
+            bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<uint32_t>(cpus));
+        error != 0)
         return fail_errno("size the load map", -error);
-    if (const int error = load_bpf__load(skeleton.get()); error != 0) return fail_errno("load the load programs", -error);
+    if (const int error = load_bpf__load(skeleton.get()); error != 0)
+        return fail_errno("load the load programs", -error);
 
     // The kernel lays array elements out at multiples of 8 bytes and maps whole pages.
     static_assert(sizeof(load_cpu) % 8 == 0);
     const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     const size_t bytes = (sizeof(load_cpu) * static_cast<size_t>(cpus) + page - 1) / page * page;
-    void* const mapped =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(skeleton->maps.cpus), 0);
+    void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                bpf_map__fd(skeleton->maps.cpus), 0);
     if (mapped == MAP_FAILED) return fail_errno("map the load counters", errno);
     cpus_ = static_cast<load_cpu*>(mapped);
     cpu_count_ = static_cast<size_t>(cpus);
@@ -78,14 +86,16 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
     if (const int error = load_bpf__attach(skeleton.get()); error != 0)
         return fail_errno("attach the load programs", -error);
     TRY_ASSIGN(slots_, duplicate(bpf_map__fd(skeleton->maps.slots)));
-    for (const bpf_link* link : {skeleton->links.on_wakeup, skeleton->links.on_wakeup_new, skeleton->links.on_switch}) {
+    for (const bpf_link* link :
+         {skeleton->links.on_wakeup, skeleton->links.on_wakeup_new, skeleton->links.on_switch}) {
         TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link)));
         links_.push_back(std::move(kept));
     }
     return {};
 }
 
-Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& node, int job_depth, bool allow_bpf) {
+Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& node, int job_depth,
+                                  bool allow_bpf) {
     LoadProbe probe;
     probe.cgroups_ = &cgroups;
     TRY_ASSIGN(Cgroup group, cgroups.create(node));
@@ -149,14 +159,16 @@ Status LoadProbe::add(const std::string& job, bool lived) {
     std::vector<bool> taken(LOAD_SLOTS);
     taken[0] = true;
     for (const auto& [name, other] : jobs_) taken[other.slot] = true;
-    const auto free = static_cast<uint32_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+    const auto free =
+        static_cast<uint32_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
     if (free == LOAD_SLOTS) return fail_errno("follow " + job, ENOSPC);
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].counters[free] = {};
     Job added{group.id(), free, {}, {}};
     if (lived) {
         TRY_ASSIGN(added.before, group.cpu_time());
     }
-    if (const int error = bpf_map_update_elem(slots_.get(), &added.id, &added.slot, BPF_ANY); error != 0)
+    if (const int error = bpf_map_update_elem(slots_.get(), &added.id, &added.slot, BPF_ANY);
+        error != 0)
         return fail_errno("follow " + job, -error);
     jobs_.emplace(job, added);
     return {};
@@ -173,9 +185,9 @@ Status LoadProbe::remove(const std::string& job) {
     return {};
 }
 
-// A sum over the CPUs, with what the task that runs now has run since it was switched in. A CPU that is in the middle of
-// a switch is looked at again; if it stays there (a virtual CPU that does not run) its running span is left out, and
-// `last` keeps the figures from falling.
+// A sum over the CPUs, with what the task that runs now has run since it was switched in. A CPU
+// that is in the middle of a switch is looked at again; if it stays there (a virtual CPU that does
+// not run) its running span is left out, and `last` keeps the figures from falling.
 LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
     LoadSample total{};
     for (size_t i = 0; i < cpu_count_; ++i) {
@@ -189,7 +201,8 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
             run_ns = look(cpu.counters[slot].run_ns);
             wait_ns = look(cpu.counters[slot].wait_ns);
             const bool ours = now_slot != LOAD_NONE && (slot == 0 || now_slot == slot);
-            running_ns = ours ? std::max<int64_t>(0, monotonic_now().ns - static_cast<int64_t>(since)) : 0;
+            running_ns =
+                ours ? std::max<int64_t>(0, monotonic_now().ns - static_cast<int64_t>(since)) : 0;
             if (writing % 2 == 0 && look(cpu.writing) == writing) break;
             running_ns = 0;
         }
@@ -206,7 +219,8 @@ Result<LoadSample> LoadProbe::follow(Followed& followed) {
     TRY_ASSIGN(const std::vector<pid_t> pids, followed.group.pids());
     std::map<pid_t, int64_t> seen;
     for (const pid_t pid : pids) {
-        const auto tasks = open_at(AT_FDCWD, "/proc/" + std::to_string(pid) + "/task", O_RDONLY | O_DIRECTORY);
+        const auto tasks =
+            open_at(AT_FDCWD, "/proc/" + std::to_string(pid) + "/task", O_RDONLY | O_DIRECTORY);
         if (!tasks) continue;  // it has just ended
         const auto threads = list_dir(tasks->get(), ".");
         if (!threads) continue;
@@ -229,7 +243,8 @@ Result<LoadSample> LoadProbe::read(const std::string& job) {
         sample.run += it->second.before;
         return sample;
     }
-    if (const auto it = followed_.find(job); it != followed_.end() && !job.empty()) return follow(it->second);
+    if (const auto it = followed_.find(job); it != followed_.end() && !job.empty())
+        return follow(it->second);
     return fail_errno("load of " + job, ENOENT);
 }
 

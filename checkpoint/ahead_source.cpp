@@ -20,22 +20,26 @@ namespace {
 constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
 constexpr size_t entries_at_once = 64 * 1024, maps_bytes_max = 64 << 20;
 
-std::string proc(pid_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+std::string proc(pid_t pid, const char* name) {
+    return "/proc/" + std::to_string(pid) + "/" + name;
+}
 
 // How many entries came: none of an address space that is gone.
 size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
-    const ssize_t n = ::pread(pagemap, to, count * sizeof *to, static_cast<off_t>(address / page_bytes * sizeof *to));
+    const ssize_t n = ::pread(pagemap, to, count * sizeof *to,
+                              static_cast<off_t>(address / page_bytes * sizeof *to));
     return n > 0 ? static_cast<size_t>(n) / sizeof *to : 0;
 }
 
-// What several processes share goes with the image, each page once; to pin it for reading would make a copy of it. The
-// like of a page in swap, of which the kernel does not tell.
+// What several processes share goes with the image, each page once; to pin it for reading would
+// make a copy of it. The like of a page in swap, of which the kernel does not tell.
 bool goes_ahead(uint64_t entry) { return pagemap::has_page(entry) && pagemap::is_exclusive(entry); }
 }  // namespace
 
 AheadSource::AheadSource() : piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
 
-// A program that reads or clears the marks itself (a garbage collector may) would be disturbed, and disturb.
+// A program that reads or clears the marks itself (a garbage collector may) would be disturbed, and
+// disturb.
 Result<bool> AheadSource::tracks_itself(pid_t pid) {
     constexpr size_t files_max = 4096;
     const std::string directory = proc(pid, "fd");
@@ -46,7 +50,9 @@ Result<bool> AheadSource::tracks_itself(pid_t pid) {
         const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
         if (n <= 0) continue;
         const std::string_view file(target, static_cast<size_t>(n));
-        if (file.starts_with("/proc/") && (file.ends_with("/clear_refs") || file.ends_with("/pagemap"))) return true;
+        if (file.starts_with("/proc/") &&
+            (file.ends_with("/clear_refs") || file.ends_with("/pagemap")))
+            return true;
     }
     return false;
 }
@@ -58,7 +64,8 @@ Status AheadSource::look(const std::vector<pid_t>& pids) {
         const auto id = process_id(pid);
         if (!id) continue;
         const auto known = processes_.find(inside);
-        const bool same = known != processes_.end() && known->second.pid == pid && known->second.start_ticks == id->start_ticks;
+        const bool same = known != processes_.end() && known->second.pid == pid &&
+                          known->second.start_ticks == id->start_ticks;
         Process& process = now[inside] = same ? std::move(known->second) : Process{};
         process.pid = pid;
         process.start_ticks = id->start_ticks;
@@ -73,7 +80,8 @@ Status AheadSource::look_at(Process& process) const {
     process.next = 0;
     process.left.clear();
     TRY_ASSIGN(process.pagemap, open_at(AT_FDCWD, proc(process.pid, "pagemap"), O_RDONLY));
-    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, proc(process.pid, "maps"), maps_bytes_max));
+    TRY_ASSIGN(const std::string text,
+               read_file(AT_FDCWD, proc(process.pid, "maps"), maps_bytes_max));
     TRY_ASSIGN(const ProcessMaps maps, parse_maps(text));
     TRY_ASSIGN(const bool itself, tracks_itself(process.pid));
     if (maps.has_aio || itself) {  // all of it goes when it stands frozen
@@ -97,7 +105,8 @@ Status AheadSource::look_at(Process& process) const {
 }
 
 Status AheadSource::mark() {
-    for (const auto& [inside, process] : processes_) TRY(write_file(AT_FDCWD, proc(process.pid, "clear_refs"), "4"));
+    for (const auto& [inside, process] : processes_)
+        TRY(write_file(AT_FDCWD, proc(process.pid, "clear_refs"), "4"));
     ended_ = false;
     piece_at_ = piece_end_ = 0;
     return {};
@@ -122,8 +131,8 @@ void AheadSource::fill() {
     piece_end_ += head_bytes;
 }
 
-// The next pages in a row that are as the last look found them, before they are read and after. What is not is left
-// out: the next look finds it changed.
+// The next pages in a row that are as the last look found them, before they are read and after.
+// What is not is left out: the next look finds it changed.
 void AheadSource::add(pid_t inside, Process& process, uint64_t pages_max) {
     uint64_t entries[section_pages_max];
     const uint64_t start = process.left[process.next];
@@ -131,7 +140,9 @@ void AheadSource::add(pid_t inside, Process& process, uint64_t pages_max) {
     const auto unchanged = [&](size_t count) {
         const size_t got = read_entries(process.pagemap.get(), start, entries, count);
         for (size_t i = 0; i < got; ++i)
-            if (!goes_ahead(entries[i]) || !process.pages.unchanged(start + i * page_bytes, entries[i])) return i;
+            if (!goes_ahead(entries[i]) ||
+                !process.pages.unchanged(start + i * page_bytes, entries[i]))
+                return i;
         return got;
     };
     while (run < pages_max && process.next + run < process.left.size() &&

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// AheadSource: the memory of a job that runs, as sections of a stream (checkpoint/pages.hpp), in rounds: first all
-// private pages, then those that were written to since. look() and mark() want the job to stand still for a moment,
-// since the kernel cannot tell and clear its marks in one; the pages are read while it runs. What of it is true in the
-// end, checkpoint/sent_pages says.
+// AheadSource: the memory of a job that runs, as sections of a stream (checkpoint/pages.hpp), in
+// rounds: first all private pages, then those that were written to since. look() and mark() want
+// the job to stand still for a moment, since the kernel cannot tell and clear its marks in one; the
+// pages are read while it runs. What of it is true in the end, checkpoint/sent_pages says.
 //
-// Owner: the source's cell, from before the first round until the move is over. What fails: /proc of a process that is
-// there. A process that ends, or maps anew what is being read, is no failure: what it had is not sent.
+// Owner: the source's cell, from before the first round until the move is over. What fails: /proc
+// of a process that is there. A process that ends, or maps anew what is being read, is no failure:
+// what it had is not sent.
 #pragma once
 
 #include <map>
@@ -21,15 +22,17 @@ namespace souk {
 class AheadSource {
   public:
     AheadSource();
-    // While the job stands still: looks at all of these processes, by their pids here. About 20 ns a page.
+    // While the job stands still: looks at all of these processes, by their pids here. About 20 ns
+    // a page.
     Status look(const std::vector<pid_t>& pids);
     // Bytes that must be sent (again), by the last look.
     uint64_t left_bytes() const { return left_bytes_; }
-    // Right after look(), before the job goes on: from here on the kernel marks what is written to; a round begins.
+    // Right after look(), before the job goes on: from here on the kernel marks what is written to;
+    // a round begins.
     Status mark();
 
-    // The round, at most stream_piece_max bytes at a time; its last piece ends with the section that says so. Empty:
-    // all of it is sent. Valid until the next call.
+    // The round, at most stream_piece_max bytes at a time; its last piece ends with the section
+    // that says so. Empty: all of it is sent. Valid until the next call.
     Result<std::string_view> piece();
     void sent(size_t n) { piece_at_ += n; }
     uint64_t bytes_sent() const { return bytes_sent_; }  // of pages, in all rounds

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// AheadStore: pages that came ahead of a job, until it is restored: one memfd a process, a page at its own address, the
-// newest of it alone. It is in memory and has no name, so that nothing of it outlives this process.
+// AheadStore: pages that came ahead of a job, until it is restored: one memfd a process, a page at
+// its own address, the newest of it alone. It is in memory and has no name, so that nothing of it
+// outlives this process.
 //
-// Owner: the destination's cell, from the first page until all are in place. What fails: more bytes than were
-// announced, or no memory.
+// Owner: the destination's cell, from the first page until all are in place. What fails: more bytes
+// than were announced, or no memory.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,8 @@
 
 namespace souk {
 
-// Whether this machine has room for so much and a job of that size at once; the error says how much is free.
+// Whether this machine has room for so much and a job of that size at once; the error says how much
+// is free.
 Status room_ahead(uint64_t bytes);
 
 class AheadStore {
@@ -27,11 +29,12 @@ class AheadStore {
     Status put(const PageRange& range, std::string_view bytes);
     uint64_t bytes_taken() const { return bytes_taken_; }  // in all puts
 
-    // What of it is to be used: every range must be here, and if the list has a digest their bytes must have it.
+    // What of it is to be used: every range must be here, and if the list has a digest their bytes
+    // must have it.
     Status use(AheadList list);
     uint64_t bytes_to_use() const { return bytes_to_use_; }
-    // The next of these, at most some hundred kilobytes; an empty one: that was all. Gives back the room of the one
-    // before.
+    // The next of these, at most some hundred kilobytes; an empty one: that was all. Gives back the
+    // room of the one before.
     struct Piece {
         PageRange range;
         std::string_view bytes;  // until the next call

@@ -23,12 +23,13 @@
 
 namespace souk {
 namespace {
-constexpr int socket_fd = 3, preload_fd = 198, ended_fd = 199, images_fd = 200, first_end_fd = 201;  // inside CRIU
+// inside CRIU
+constexpr int socket_fd = 3, preload_fd = 198, ended_fd = 199, images_fd = 200, first_end_fd = 201;
 constexpr size_t record_max = 64 * 1024;
 constexpr const char* facts_name = "criu.kdat";
-// Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever connects over TCP (CRIU
-// criu/cr-dump.c, cr_dump_finish); told to serve a socket whose other end is closed, it is done at once. Only a file can
-// tell it so.
+// Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever
+// connects over TCP (CRIU criu/cr-dump.c, cr_dump_finish); told to serve a socket whose other end
+// is closed, it is done at once. Only a file can tell it so.
 constexpr const char* lazy_config_name = "souk-lazy.conf";
 
 template <class T>
@@ -40,12 +41,14 @@ void set(protobuf_c_boolean& has, T& field, T value) {
 Status send_request(int socket, const CriuReq& request) {
     std::string packed(criu_req__get_packed_size(&request), '\0');
     criu_req__pack(&request, reinterpret_cast<uint8_t*>(packed.data()));
-    if (::send(socket, packed.data(), packed.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return fail_errno("ask CRIU", errno);
+    if (::send(socket, packed.data(), packed.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        return fail_errno("ask CRIU", errno);
     return {};
 }
 
-// In the new process, already in the capsule's pid namespace and in the cgroups: the other namespaces, fds, exec. System
-// calls only. CRIU must hold nothing but its own end of the socket, or it would never notice that agentd is gone.
+// In the new process, already in the capsule's pid namespace and in the cgroups: the other
+// namespaces, fds, exec. System calls only. CRIU must hold nothing but its own end of the socket,
+// or it would never notice that agentd is gone.
 struct CriuExec {
     int capsule, socket, images;
     int preload;
@@ -63,32 +66,38 @@ void become_criu(const CriuExec& e) {
     if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
     constexpr int high = 400;  // out of the way of the final numbers
     const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
-    const int preload = ::fcntl(e.preload, F_DUPFD, high), ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
+    const int preload = ::fcntl(e.preload, F_DUPFD, high),
+              ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
     int ends[8];
     for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
     if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0) ::_exit(126);
-    if (::dup2(preload < 0 ? null : preload, preload_fd) < 0 || ::dup2(ended < 0 ? null : ended, ended_fd) < 0) ::_exit(126);
+    if (::dup2(preload < 0 ? null : preload, preload_fd) < 0 ||
+        ::dup2(ended < 0 ? null : ended, ended_fd) < 0)
+        ::_exit(126);
     for (size_t i = 0; i < e.end_count; ++i)
         if (::dup2(ends[i], first_end_fd + static_cast<int>(i)) < 0) ::_exit(126);
     ::syscall(SYS_close_range, 4U, static_cast<unsigned>(preload_fd - 1), 0U);
-    ::syscall(SYS_close_range, static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
+    ::syscall(SYS_close_range,
+              static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
     ::setsid();
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
-    char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";  // a sixth of its start, and it never speaks TLS here
+    // a sixth of its start, and it never speaks TLS here
+    char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";
     static_assert(preload_fd == 198);
     char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
-    char dumps[] = "SOUK_DUMP=1";                        // see criu_ptys.c
+    char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
     char* const environment[] = {no_tls, preloaded, e.ended < 0 ? nullptr : dumps, nullptr};
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);
 }
 
-// A child of ours inside the capsule's pid namespace: children go where the pid namespace of the moment is set.
+// A child of ours inside the capsule's pid namespace: children go where the pid namespace of the
+// moment is set.
 Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
     TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/self/ns/pid", O_RDONLY));
     if (::setns(capsule, CLONE_NEWPID) != 0) return fail_errno("enter the capsule", errno);
@@ -122,21 +131,26 @@ void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
     set(o.has_manage_cgroups_mode, o.manage_cgroups_mode, CRIU_CG_MODE__IGNORE);
     set(o.has_network_lock, o.network_lock, CRIU_NETWORK_LOCK_METHOD__SKIP);
     set<protobuf_c_boolean>(o.has_tcp_skip_in_flight, o.tcp_skip_in_flight, 1);
-    if (tcp == TcpPolicy::keep) set<protobuf_c_boolean>(o.has_tcp_established, o.tcp_established, 1);
+    if (tcp == TcpPolicy::keep)
+        set<protobuf_c_boolean>(o.has_tcp_established, o.tcp_established, 1);
     if (tcp == TcpPolicy::close) set<protobuf_c_boolean>(o.has_tcp_close, o.tcp_close, 1);
 }
 }  // namespace
 
 Result<CriuTool> find_criu(const std::string& prefix) {
     Fd preload(::memfd_create("criu_preload.so", MFD_CLOEXEC));
-    if (!preload || ::write(preload.get(), criu_preload_so, sizeof criu_preload_so) != ssize_t{sizeof criu_preload_so})
+    if (!preload || ::write(preload.get(), criu_preload_so, sizeof criu_preload_so) !=
+                        ssize_t{sizeof criu_preload_so})
         return fail_errno("keep what CRIU is loaded with", errno);
     std::error_code error;
     const std::string own = prefix + "/usr/sbin/criu";
     for (const auto& dir : std::filesystem::directory_iterator(prefix + "/usr/lib", error))
         for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
-            if (file.path().filename().string().starts_with("ld-linux") && ::access(own.c_str(), X_OK) == 0)
-                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own}, {}, std::move(preload)};
+            if (file.path().filename().string().starts_with("ld-linux") &&
+                ::access(own.c_str(), X_OK) == 0)
+                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own},
+                                {},
+                                std::move(preload)};
     for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
         if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(preload)};
     return fail("no CRIU in " + prefix + " or the system: run 'make deps'");
@@ -145,7 +159,8 @@ Result<CriuTool> find_criu(const std::string& prefix) {
 Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     MUST(how.job_ends.size() <= 8);
     int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair", errno);
     CriuSession s;
     s.tool_ = &tool;
     s.socket_ = Fd(pair[0]);
@@ -153,7 +168,8 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     const bool restores = !how.job_ends.empty();
     Fd ended;  // for a dump, which may become a lazy one
     if (!restores) {
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+            return fail_errno("socketpair", errno);
         ended = Fd(pair[0]);
         ::close(pair[1]);
     }
@@ -169,17 +185,26 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const CriuExec exec{how.capsule->pidfd().get(), theirs.get(),        how.images,            tool.preload.get(), ended.get(),
-                        how.job_ends.data(),        how.job_ends.size(), how.cgroup_v1.data(),
-                        how.cgroup_v1.size(),       argv.data()};
+    const CriuExec exec{how.capsule->pidfd().get(),
+                        theirs.get(),
+                        how.images,
+                        tool.preload.get(),
+                        ended.get(),
+                        how.job_ends.data(),
+                        how.job_ends.size(),
+                        how.cgroup_v1.data(),
+                        how.cgroup_v1.size(),
+                        argv.data()};
     TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));
-    // CRIU's own end is watched too: if it is killed, what it was about to restore may hold its socket open for ever.
+    // CRIU's own end is watched too: if it is killed, what it was about to restore may hold its
+    // socket open for ever.
     s.epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
     if (!s.epoll_) return fail_errno("epoll", errno);
     for (const int fd : {s.socket_.get(), s.pidfd_.get()}) {
         epoll_event e{};
         e.events = EPOLLIN;
-        if (::epoll_ctl(s.epoll_.get(), EPOLL_CTL_ADD, fd, &e) != 0) return fail_errno("epoll", errno);
+        if (::epoll_ctl(s.epoll_.get(), EPOLL_CTL_ADD, fd, &e) != 0)
+            return fail_errno("epoll", errno);
     }
     s.ends_ = how.job_ends.size();
     s.phase_ = CriuPhase::starting;
@@ -266,7 +291,8 @@ Status CriuSession::answer(bool go_on) {
 std::vector<CriuEvent> CriuSession::on_readable() {
     std::vector<CriuEvent> events;
     std::string record(record_max, '\0');
-    const auto exited = pidfd_.exited_within(Nanos{});  // asked first: then its last words lie in the socket
+    // asked first: then its last words lie in the socket
+    const auto exited = pidfd_.exited_within(Nanos{});
     while (socket_) {
         const ssize_t n = ::recv(socket_.get(), record.data(), record.size(), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
@@ -276,7 +302,8 @@ std::vector<CriuEvent> CriuSession::on_readable() {
         else
             end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
     }
-    if (socket_ && exited && *exited) end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
+    if (socket_ && exited && *exited)
+        end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
     return events;
 }
 
@@ -293,11 +320,14 @@ void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& 
     const std::string first_error = r->cr_errmsg ? r->cr_errmsg : "";
     const bool success = r->success;
     if (r->type == CRIU_REQ_TYPE__NOTIFY && r->notify) {
-        on_notify(r->notify->script ? r->notify->script : "", r->notify->has_pid ? r->notify->pid : 0, events);
+        on_notify(r->notify->script ? r->notify->script : "",
+                  r->notify->has_pid ? r->notify->pid : 0, events);
     } else if (r->type == CRIU_REQ_TYPE__VERSION && r->version && phase_ == CriuPhase::starting) {
-        version_ = std::to_string(r->version->major_number) + "." + std::to_string(r->version->minor_number);
+        version_ = std::to_string(r->version->major_number) + "." +
+                   std::to_string(r->version->minor_number);
         if (r->version->has_sublevel) version_ += "." + std::to_string(r->version->sublevel);
-        // Any question about features makes CRIU probe the kernel and write down what it finds: asked once in a daemon's life.
+        // Any question about features makes CRIU probe the kernel and write down what it finds:
+        // asked once in a daemon's life.
         if (!tool_->kernel_facts.empty()) {
             phase_ = CriuPhase::ready;
             events.push_back({CriuEventKind::ready, version_, 0});
@@ -307,7 +337,8 @@ void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& 
     } else if (r->type == CRIU_REQ_TYPE__FEATURE_CHECK && phase_ == CriuPhase::starting) {
         phase_ = CriuPhase::ready;
         if (tool_->kernel_facts.empty())
-            if (auto facts = read_file(run_.get(), facts_name)) tool_->kernel_facts = std::move(*facts);
+            if (auto facts = read_file(run_.get(), facts_name))
+                tool_->kernel_facts = std::move(*facts);
         events.push_back({CriuEventKind::ready, version_, 0});
     } else {
         on_final(success, first_error, r->restore ? r->restore->pid : 0, events);
@@ -327,27 +358,36 @@ void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<Cr
         events.push_back({CriuEventKind::restore_held, {}, root_});
         return;
     }
-    if (script == "post-resume" && phase_ == CriuPhase::restore_ending && !refusing_) events.push_back({CriuEventKind::resumed, {}, root_});
+    if (script == "post-resume" && phase_ == CriuPhase::restore_ending && !refusing_)
+        events.push_back({CriuEventKind::resumed, {}, root_});
     if (script == "pre-dump") events.push_back({CriuEventKind::pre_dump, {}, 0});
-    // Asked for what is to be left to others, between the stop and the first look (CRIU criu/cr-dump.c).
+    // Asked for what is to be left to others, between the stop and the first look (CRIU
+    // criu/cr-dump.c).
     const bool fit = script != "query-ext-files" || !stopped_ || stopped_().has_value();
-    if (const Status s = answer_notify(fit); !s) end(CriuEventKind::lost, s.error().message, events);
+    if (const Status s = answer_notify(fit); !s)
+        end(CriuEventKind::lost, s.error().message, events);
 }
 
-void CriuSession::on_final(bool success, const std::string& first_error, pid_t root, std::vector<CriuEvent>& events) {
+void CriuSession::on_final(bool success, const std::string& first_error, pid_t root,
+                           std::vector<CriuEvent>& events) {
     if (success && root > 0) root_ = root;
-    if (success && phase_ == CriuPhase::dump_ending && !refusing_) return end(CriuEventKind::dumped, {}, events);
-    if (success && phase_ == CriuPhase::restore_ending && !refusing_) return end(CriuEventKind::restored, {}, events);
+    if (success && phase_ == CriuPhase::dump_ending && !refusing_)
+        return end(CriuEventKind::dumped, {}, events);
+    if (success && phase_ == CriuPhase::restore_ending && !refusing_)
+        return end(CriuEventKind::restored, {}, events);
     if (!success && refusing_) return end(CriuEventKind::refused, {}, events);
-    const char* verb = phase_ == CriuPhase::restoring || phase_ == CriuPhase::restore_ending ? "restore" : "dump";
-    end(CriuEventKind::failed, std::string("CRIU cannot ") + verb + why_failed(first_error), events);
+    const char* verb =
+        phase_ == CriuPhase::restoring || phase_ == CriuPhase::restore_ending ? "restore" : "dump";
+    end(CriuEventKind::failed, std::string("CRIU cannot ") + verb + why_failed(first_error),
+        events);
 }
 
 // ": " and what CRIU itself said, in one line.
 std::string CriuSession::why_failed(const std::string& first_error) const {
     std::string why;
     struct statvfs fs;
-    if (::fstatvfs(images_.get(), &fs) == 0 && (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
+    if (::fstatvfs(images_.get(), &fs) == 0 &&
+        (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
         why = ": no space left in the image directory";
     std::string lines;
     if (const auto log = read_file(images_.get(), log_name_)) lines = criu_error_lines(*log);

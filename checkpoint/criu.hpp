@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CriuSession: one dump or one restore by CRIU's RPC, driven by events; never blocks. `criu swrk` is started inside the
-// capsule beforehand (start, then `ready`), so that its start is no part of the job's pause. Poll fd() for reading and
-// call on_readable until it gives nothing.
+// CriuSession: one dump or one restore by CRIU's RPC, driven by events; never blocks. `criu swrk`
+// is started inside the capsule beforehand (start, then `ready`), so that its start is no part of
+// the job's pause. Poll fd() for reading and call on_readable until it gives nothing.
 //
-// Dump:    start .. ready .. dump() .. pre_dump .. dump_held: the job is frozen, its image complete.
+// Dump:    start .. ready .. dump() .. pre_dump .. dump_held: the job is frozen, its image
+// complete.
 //          answer(true)  .. dumped: the job is dead, the image is the job.
 //          answer(false) .. refused: the job goes on as if nothing had been.
 // Restore: start .. ready .. restore() .. restore_held: whole, not yet running.
 //          answer(true)  .. resumed: it runs .. restored: CRIU has nothing more to do.
 //          answer(false) .. refused: nothing of it is left.
-// `failed` may come instead at any time, and `lost` if CRIU died without a word. After a failed dump the job goes on;
-// after a lost one ask souk-init; after a failed or lost restore kill the capsule and use the image again in a fresh
-// one.
+// `failed` may come instead at any time, and `lost` if CRIU died without a word. After a failed
+// dump the job goes on; after a lost one ask souk-init; after a failed or lost restore kill the
+// capsule and use the image again in a fresh one.
 //
-// What a time limit may do: a dump that is under way must not be killed (it can kill the job with it),
-// only refused at dump_held; dropping the session while held refuses too. A restore may be ended at any time, with its
-// capsule.
+// What a time limit may do: a dump that is under way must not be killed (it can kill the job with
+// it), only refused at dump_held; dropping the session while held refuses too. A restore may be
+// ended at any time, with its capsule.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,17 @@
 
 #include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
-#include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
 
 // How CRIU is called on this machine.
 struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
-    std::string kernel_facts;          // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
-    Fd preload{};                      // loaded into each: criu_reaper.c, criu_ptys.c and others
+    // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
+    std::string kernel_facts;
+    Fd preload{};  // loaded into each: criu_reaper.c, criu_ptys.c and others
 };
 // CRIU in the private prefix, else the system's. Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);
@@ -43,20 +45,22 @@ Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);
 struct CriuStart {
     const Capsule* capsule = nullptr;  // souk-init must have answered helpers_ready
     int images = -1;                   // image directory
-    int cgroup = -1;                   // as in CapsuleOptions: a restored job is born in CRIU's groups
+    // as in CapsuleOptions: a restored job is born in CRIU's groups
+    int cgroup = -1;
     std::vector<int> cgroup_v1;
-    std::vector<int> job_ends;         // restore: what souk-init gave with `prepared`
+    std::vector<int> job_ends;  // restore: what souk-init gave with `prepared`
 };
 
 struct DumpOptions {
     pid_t root = 0;        // inside
     std::string terminal;  // tty_key, if the job has one
     TcpPolicy tcp = TcpPolicy::refuse;
-    // Leave private memory out of the image, to be read from the job while it is held (page_source.hpp). Such a dump
-    // may be refused at its hold or ended with its capsule, never answered with true: CRIU would serve the pages
-    // itself.
+    // Leave private memory out of the image, to be read from the job while it is held
+    // (page_source.hpp). Such a dump may be refused at its hold or ended with its capsule, never
+    // answered with true: CRIU would serve the pages itself.
     bool lazy = false;
-    // Called when every process stands still and CRIU has not looked at what they have open yet. An error ends the dump.
+    // Called when every process stands still and CRIU has not looked at what they have open yet. An
+    // error ends the dump.
     std::function<Status()> stopped;
 };
 
@@ -67,7 +71,16 @@ struct RestoreOptions {
 };
 
 enum class CriuEventKind : uint8_t {
-    ready, pre_dump, dump_held, dumped, restore_held, resumed, restored, refused, failed, lost
+    ready,
+    pre_dump,
+    dump_held,
+    dumped,
+    restore_held,
+    resumed,
+    restored,
+    refused,
+    failed,
+    lost
 };
 struct CriuEvent {
     CriuEventKind kind{};
@@ -76,7 +89,15 @@ struct CriuEvent {
 };
 
 enum class CriuPhase : uint8_t {
-    starting, ready, dumping, dump_held, dump_ending, restoring, restore_held, restore_ending, over
+    starting,
+    ready,
+    dumping,
+    dump_held,
+    dump_ending,
+    restoring,
+    restore_held,
+    restore_ending,
+    over
 };
 
 class CriuSession {
@@ -103,7 +124,8 @@ class CriuSession {
     void on_record(const char* data, size_t n, std::vector<CriuEvent>& events);
     void end(CriuEventKind kind, std::string message, std::vector<CriuEvent>& events);
     void on_notify(const std::string& script, pid_t pid, std::vector<CriuEvent>& events);
-    void on_final(bool success, const std::string& message, pid_t root, std::vector<CriuEvent>& events);
+    void on_final(bool success, const std::string& message, pid_t root,
+                  std::vector<CriuEvent>& events);
     Status ask(int request_type, bool keep_open);
     Status answer_notify(bool ok);
     std::string why_failed(const std::string& first_error) const;
@@ -119,24 +141,29 @@ class CriuSession {
     std::function<Status()> stopped_;
 };
 
-// CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200 characters. Pure.
+// CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200
+// characters. Pure.
 std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
 
-// Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were just ending. Pure.
+// Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were
+// just ending. Pure.
 bool criu_trouble_passes(std::string_view error);
 
-// After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets its first expiry to
-// 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto, images/timerfd.proto.
+// After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets
+// its first expiry to 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto,
+// images/timerfd.proto.
 Result<int> arm_expired_timerfds(int images);
-// Of a restore whose CRIU is gone: whether every thread of these processes (numbers as seen here) stands in the code that
-// CRIU restores with, and waits for CRIU there: then nothing of the job has run, and nothing of it will.
+// Of a restore whose CRIU is gone: whether every thread of these processes (numbers as seen here)
+// stands in the code that CRIU restores with, and waits for CRIU there: then nothing of the job has
+// run, and nothing of it will.
 bool wait_for_criu(const std::vector<pid_t>& pids);
 // Whether what was dumped holds locks of files.
 bool image_has_locks(int images);
 // A thread of the image has a real-time policy. CRIU says nothing when it cannot give it one.
 bool core_has_realtime(std::string_view image);
 bool image_has_realtime(int images);
-// Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such image.
+// Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such
+// image.
 Result<std::vector<size_t>> expired_timerfds(std::string_view files_image);
 
 }  // namespace souk

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Preloaded into a CRIU that dumps, so that a move interrupts no poll(2) and no sleep(3).
 //
-// The kernel keeps what such a call waits for (its restart block), and CRIU cannot save that: a moved job would get EINTR
-// without any signal (compel/arch/x86, get_task_regs), at which many programs end. A poll begins anew with its whole time
-// limit instead. So does a sleep whose argument is where the kernel has written what is left of it, as sleep(3)'s is. Where
-// the job goes on here its registers are put back as they were, and the kernel goes on with its restart block.
+// The kernel keeps what such a call waits for (its restart block), and CRIU cannot save that: a
+// moved job would get EINTR without any signal (compel/arch/x86, get_task_regs), at which many
+// programs end. A poll begins anew with its whole time limit instead. So does a sleep whose
+// argument is where the kernel has written what is left of it, as sleep(3)'s is. Where the job goes
+// on here its registers are put back as they were, and the kernel goes on with its restart block.
 #include <elf.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <errno.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -35,10 +36,12 @@ static bool change(struct user_regs_struct* r, long from, long to) {
 }
 
 static void after_read(const struct iovec* registers) {
-    if (registers->iov_len == sizeof(struct user_regs_struct)) change(registers->iov_base, with_block, anew);
+    if (registers->iov_len == sizeof(struct user_regs_struct))
+        change(registers->iov_base, with_block, anew);
 }
 
-// None of these calls ends with `anew` by itself, so that what was changed is known again. CRIU's copy stays as it is.
+// None of these calls ends with `anew` by itself, so that what was changed is known again. CRIU's
+// copy stays as it is.
 static long write_back(pid_t pid, struct iovec* registers) {
     struct user_regs_struct copy;
     struct iovec area = {&copy, sizeof copy};
@@ -65,7 +68,8 @@ long ptrace(enum __ptrace_request request, ...) {
     const bool registers = (long)address == NT_PRSTATUS;
     if (registers && request == PTRACE_SETREGSET) return write_back(pid, data);
     long word;
-    const bool peeks = request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER;
+    const bool peeks =
+        request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER;
     const long done = syscall(SYS_ptrace, request, pid, address, peeks ? (void*)&word : data);
     if (done < 0) return done;
     if (registers && request == PTRACE_GETREGSET) after_read(data);

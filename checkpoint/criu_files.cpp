@@ -12,7 +12,8 @@
 
 namespace souk {
 namespace {
-// Where the nanoseconds of an expired periodic timer lie; 0 if it is none. False if the entry is damaged.
+// Where the nanoseconds of an expired periodic timer lie; 0 if it is none. False if the entry is
+// damaged.
 bool expired_timer(std::string_view entry, size_t base, size_t& where) {
     enum { vsec = 7, vnsec = 8, isec = 9, insec = 10 };
     uint64_t values[11] = {};
@@ -22,21 +23,28 @@ bool expired_timer(std::string_view entry, size_t base, size_t& where) {
         if (f.number < 11) values[f.number] = f.value;
         if (f.number == vnsec) at = f.value_at;
     }
-    where = values[vsec] == 0 && values[vnsec] == 0 && (values[isec] != 0 || values[insec] != 0) ? at : 0;
+    where = values[vsec] == 0 && values[vnsec] == 0 && (values[isec] != 0 || values[insec] != 0)
+                ? at
+                : 0;
     return f.good;
 }
 
-// CRIU's restorer waits in futex(2), in a mapping that is anonymous, private, writable and executable.
+// CRIU's restorer waits in futex(2), in a mapping that is anonymous, private, writable and
+// executable.
 bool thread_waits_for_criu(const std::string& proc) {
     const auto call = read_file(AT_FDCWD, proc + "/syscall");
     const auto maps = read_file(AT_FDCWD, proc + "/maps", 16 << 20);
     long number = 0;
     unsigned long at = 0, start = 0, end = 0, inode = 0;
-    if (!call || !maps || std::sscanf(call->c_str(), "%ld %*s %*s %*s %*s %*s %*s %*s %lx", &number, &at) != 2) return false;
+    if (!call || !maps ||
+        std::sscanf(call->c_str(), "%ld %*s %*s %*s %*s %*s %*s %*s %lx", &number, &at) != 2)
+        return false;
     if (number != SYS_futex) return false;
     for (size_t line = 0; line < maps->size(); line = maps->find('\n', line) + 1) {
         char rights[5] = {};
-        if (std::sscanf(maps->c_str() + line, "%lx-%lx %4s %*x %*s %lu", &start, &end, rights, &inode) != 4) return false;
+        if (std::sscanf(maps->c_str() + line, "%lx-%lx %4s %*x %*s %lu", &start, &end, rights,
+                        &inode) != 4)
+            return false;
         if (at >= start && at < end) return std::string_view(rights) == "rwxp" && inode == 0;
     }
     return false;
@@ -58,7 +66,8 @@ Result<std::vector<size_t>> expired_timerfds(std::string_view image) {
     constexpr uint32_t files_magic = 0x56303138;
     constexpr uint32_t timerfd_field = 12;
     std::vector<size_t> found;
-    if (image.size() < 8 || criu_u32(image, 0) != criu_common_magic || criu_u32(image, 4) != files_magic)
+    if (image.size() < 8 || criu_u32(image, 0) != criu_common_magic ||
+        criu_u32(image, 4) != files_magic)
         return fail("files.img: not an image that CRIU wrote");
     for (size_t at = 8; at < image.size();) {
         if (image.size() - at < 4) return fail("files.img: cut short");
@@ -69,7 +78,8 @@ Result<std::vector<size_t>> expired_timerfds(std::string_view image) {
         size_t where = 0;
         while (f.next())
             if (f.number == timerfd_field) {
-                if (!expired_timer(f.inner, f.inner_at, where)) return fail("files.img: a damaged timerfd");
+                if (!expired_timer(f.inner, f.inner_at, where))
+                    return fail("files.img: a damaged timerfd");
                 if (where > 0) found.push_back(where);
             }
         if (!f.good) return fail("files.img: a damaged entry");
@@ -87,7 +97,9 @@ bool image_has_locks(int images) {
 // CRIU images/core.proto: core_entry, thread_core_entry.
 bool core_has_realtime(std::string_view image) {
     constexpr uint32_t core_magic = 0x55053847, thread_core = 5, sched_policy = 4;
-    if (image.size() < 12 || criu_u32(image, 0) != criu_common_magic || criu_u32(image, 4) != core_magic) return false;
+    if (image.size() < 12 || criu_u32(image, 0) != criu_common_magic ||
+        criu_u32(image, 4) != core_magic)
+        return false;
     CriuFields f(image.substr(12, criu_u32(image, 8)));
     while (f.next()) {
         if (f.number != thread_core) continue;
@@ -118,12 +130,14 @@ Result<int> arm_expired_timerfds(int images) {
     if (places.empty()) return 0;
     TRY_ASSIGN(const Fd file, open_at(images, "files.img", O_WRONLY));
     for (const size_t place : places)
-        if (::pwrite(file.get(), "\x01", 1, static_cast<off_t>(place)) != 1) return fail_errno("change files.img", errno);
+        if (::pwrite(file.get(), "\x01", 1, static_cast<off_t>(place)) != 1)
+            return fail_errno("change files.img", errno);
     return static_cast<int>(places.size());
 }
 
 bool criu_trouble_passes(std::string_view error) {
-    // criu/seize.c, collect_threads. Of a process whose first thread has ended for good, kernel/sys/process/movable tells before.
+    // criu/seize.c, collect_threads. Of a process whose first thread has ended for good,
+    // kernel/sys/process/movable tells before.
     return error.find("Zombies with threads are not supported") != error.npos ||
            error.find("Zombie thread not supported") != error.npos;
 }
@@ -136,8 +150,11 @@ std::string criu_error_lines(std::string_view log, size_t lines_max) {
         std::string_view line = log.substr(at, end - at);
         at = end + 1;
         const size_t error = line.find("Error ");
-        // CRIU wants more open files than it may have where CAP_SYS_RESOURCE is missing, says so, and works.
-        if (error == std::string_view::npos || line.find("setup RLIMIT_NOFILE") != std::string_view::npos) continue;
+        // CRIU wants more open files than it may have where CAP_SYS_RESOURCE is missing, says so,
+        // and works.
+        if (error == std::string_view::npos ||
+            line.find("setup RLIMIT_NOFILE") != std::string_view::npos)
+            continue;
         std::string said(line.substr(error, line_bytes_max));
         for (char& c : said) c = static_cast<unsigned char>(c) < ' ' ? ' ' : c;
         if (out.find(said) != std::string::npos) continue;

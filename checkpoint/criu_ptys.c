@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into CRIU, so that what waits in a pty inside a job is the same after a dump and after a restore.
+// Preloaded into CRIU, so that what waits in a pty inside a job is the same after a dump and after
+// a restore.
 //
-// A dump can only read it out (criu/tty.c, tty_dump_queued_data). CRIU makes both ends non-blocking for that, and puts all
-// back only if it is to leave the job running, through the line discipline: echoed, translated, signalled once more.
-// Here one read of CRIU's gives all that waits at an end, and puts it back before it returns: byte by byte where it was
-// (TIOCSTI), with a line discipline that does nothing but lines meanwhile. The descriptions stay as they are. A restore puts
-// it there in the same way.
+// A dump can only read it out (criu/tty.c, tty_dump_queued_data). CRIU makes both ends non-blocking
+// for that, and puts all back only if it is to leave the job running, through the line discipline:
+// echoed, translated, signalled once more. Here one read of CRIU's gives all that waits at an end,
+// and puts it back before it returns: byte by byte where it was (TIOCSTI), with a line discipline
+// that does nothing but lines meanwhile. The descriptions stay as they are. A restore puts it there
+// in the same way.
 //
-// In canonical mode an end of file that waits is in the image as the character that makes one, and output that was stopped
-// by its character as that, behind all input.
+// In canonical mode an end of file that waits is in the image as the character that makes one, and
+// output that was stopped by its character as that, behind all input.
+#include <asm/ioctls.h>
 #include <asm/termbits.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -20,10 +24,9 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <errno.h>
-#include <asm/ioctls.h>
 
-// What a line discipline holds (drivers/tty/n_tty.c, N_TTY_BUF_SIZE less one). More waits before it.
+// What a line discipline holds (drivers/tty/n_tty.c, N_TTY_BUF_SIZE less one). More waits before
+// it.
 enum { held_max = 4095, nothing = 0 };
 
 static bool dumps;
@@ -44,8 +47,8 @@ static enum end end_of(int fd) {
     return major(st.st_rdev) >= 136 && major(st.st_rdev) <= 143 ? slave : no_pty;
 }
 
-// Lines as they are, and nothing else: no signal, echo, editing or translation. Output that was stopped stays so, for
-// which IXON must not change.
+// Lines as they are, and nothing else: no signal, echo, editing or translation. Output that was
+// stopped stays so, for which IXON must not change.
 static struct termios2 plain_of(const struct termios2* old) {
     struct termios2 t = *old;
     t.c_iflag &= IXON | IXOFF;
@@ -79,7 +82,8 @@ static ssize_t read_lines(int fd, char* to, size_t room, const struct termios2* 
         if (got < 0) break;
         n += (size_t)got;
         const unsigned char last = got > 0 ? (unsigned char)to[n - 1] : nothing;
-        const bool ended = last == '\n' || (last != nothing && (last == cc[VEOL] || last == cc[VEOL2]));
+        const bool ended =
+            last == '\n' || (last != nothing && (last == cc[VEOL] || last == cc[VEOL2]));
         if (!ended && cc[VEOF] != nothing) to[n++] = (char)cc[VEOF];
     }
     return (ssize_t)n;
@@ -109,7 +113,9 @@ static int master_of(int fd) {
     for (int at = 0; at < 4096; ++at) {
         unsigned number;
         if (at == fd || fstat(at, &other) != 0 || other.st_rdev != makedev(5, 2)) continue;
-        if (control(at, TIOCGPTN, &number) == 0 && number == minor(own.st_rdev) && other.st_dev == own.st_dev) return at;
+        if (control(at, TIOCGPTN, &number) == 0 && number == minor(own.st_rdev) &&
+            other.st_dev == own.st_dev)
+            return at;
     }
     return -1;
 }
@@ -222,7 +228,9 @@ int fcntl64(int fd, int command, ...) {
     va_start(rest, command);
     const long argument = va_arg(rest, long);
     va_end(rest);
-    if (met && dumps && command == F_SETFL && argument == (O_RDWR | O_NONBLOCK) && end_of(fd) != no_pty) return 0;
+    if (met && dumps && command == F_SETFL && argument == (O_RDWR | O_NONBLOCK) &&
+        end_of(fd) != no_pty)
+        return 0;
     return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into a CRIU that restores, so that a restore that fails takes no name from the sockets of its source, and so that
-// sockets may be made that a setting of the job's own network allowed (set_network, before the first of them).
+// Preloaded into a CRIU that restores, so that a restore that fails takes no name from the sockets
+// of its source, and so that sockets may be made that a setting of the job's own network allowed
+// (set_network, before the first of them).
 //
-// Before CRIU binds a socket to its name it removes the file of that name (criu/sk-unix.c, unlink_sk). Where both see the same
-// file system that is the frozen source's own, which nobody can bind again. Here it gets another name meanwhile, and a list
-// in the image directory says so; checkpoint/kept_sockets.hpp gives it back, or removes it.
+// Before CRIU binds a socket to its name it removes the file of that name (criu/sk-unix.c,
+// unlink_sk). Where both see the same file system that is the frozen source's own, which nobody can
+// bind again. Here it gets another name meanwhile, and a list in the image directory says so;
+// checkpoint/kept_sockets.hpp gives it back, or removes it.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -28,8 +30,8 @@ static bool has_nodes_root(void) {
     return readlink("/proc/self/root", root, sizeof root) == 1 && root[0] == '/';
 }
 
-// Notes both names in the list, each ended by a zero, below the path of the directory that holds the socket without symbolic
-// links: the agent comes to it later, and follows none.
+// Notes both names in the list, each ended by a zero, below the path of the directory that holds
+// the socket without symbolic links: the agent comes to it later, and follows none.
 static bool note(int directory, const char* kept, const char* base) {
     char link[32], path[PATH_MAX], pair[2 * PATH_MAX + 2 * NAME_MAX + 8];
     snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
@@ -37,15 +39,18 @@ static bool note(int directory, const char* kept, const char* base) {
     if (length <= 0 || path[0] != '/') return false;
     path[length == 1 ? 0 : length] = 0;
     const int first = snprintf(pair, sizeof pair, "%s/%s", path, kept);
-    const int second = snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s/%s", path, base);
+    const int second =
+        snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s/%s", path, base);
     const ssize_t all = first + 1 + second + 1;
-    const int list = openat(images_fd, "souk-sockets", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int list =
+        openat(images_fd, "souk-sockets", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     const bool written = list >= 0 && syscall(SYS_write, list, pair, (size_t)all) == all;
     if (list >= 0) close(list);
     return written;
 }
 
-// The job's owner may change the path at any time: it is looked up once, and all is done in that directory.
+// The job's owner may change the path at any time: it is looked up once, and all is done in that
+// directory.
 static bool keep(const char* name) {
     char parent[PATH_MAX], kept[48];
     struct stat st;
@@ -62,7 +67,8 @@ static bool keep(const char* name) {
     return done;
 }
 
-// Souk-init has saved them (agentd/init/kernel_state.cpp). It cannot put them back: CRIU may begin before it.
+// Souk-init has saved them (agentd/init/kernel_state.cpp). It cannot put them back: CRIU may begin
+// before it.
 void set_network(void) {
     static const char* const settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
     char values[SOUK_NETWORK_VALUES][SOUK_NETWORK_VALUE_MAX];
@@ -72,7 +78,8 @@ void set_network(void) {
     close(file);
     for (int i = 0; i < SOUK_NETWORK_VALUES && whole; ++i) {
         const size_t n = strnlen(values[i], sizeof values[i]);
-        const int fd = n == 0 || n == sizeof values[i] ? -1 : open(settings[i], O_WRONLY | O_CLOEXEC);
+        const int fd =
+            n == 0 || n == sizeof values[i] ? -1 : open(settings[i], O_WRONLY | O_CLOEXEC);
         if (fd < 0) continue;
         (void)!syscall(SYS_write, fd, values[i], n);
         close(fd);
@@ -81,13 +88,15 @@ void set_network(void) {
 
 int unlinkat(int directory, const char* name, int flags) {
     struct stat st;
-    const bool of_the_source = getenv("SOUK_DUMP") == NULL && !bound && directory == AT_FDCWD && flags == 0 &&
-                               lstat(name, &st) == 0 && S_ISSOCK(st.st_mode);
+    const bool of_the_source = getenv("SOUK_DUMP") == NULL && !bound && directory == AT_FDCWD &&
+                               flags == 0 && lstat(name, &st) == 0 && S_ISSOCK(st.st_mode);
     if (of_the_source && keep(name)) return 0;
     return (int)syscall(SYS_unlinkat, directory, name, flags);
 }
 
 int bind(int fd, const struct sockaddr* address, socklen_t length) {
-    if (address->sa_family == AF_UNIX && length > sizeof address->sa_family && address->sa_data[0] != 0) bound = true;
+    if (address->sa_family == AF_UNIX && length > sizeof address->sa_family &&
+        address->sa_data[0] != 0)
+        bound = true;
     return (int)syscall(SYS_bind, fd, address, length);
 }

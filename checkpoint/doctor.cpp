@@ -22,11 +22,13 @@ namespace souk {
 namespace {
 
 constexpr Nanos try_criu_ns_max = Nanos::from_s(30);
-constexpr const char* images = "/run/souk-doctor";  // on a tmpfs that only the namespaces of the trial see
+// on a tmpfs that only the namespaces of the trial see
+constexpr const char* images = "/run/souk-doctor";
 constexpr int job_socket = 3;
 
-// The trial's job: sleep(1) with an unconnected UDP socket as descriptor 3. Nothing from outside the namespaces may stay
-// open in it, and it is another program so that its executable too comes from inside. `ready` closes when it runs.
+// The trial's job: sleep(1) with an unconnected UDP socket as descriptor 3. Nothing from outside
+// the namespaces may stay open in it, and it is another program so that its executable too comes
+// from inside. `ready` closes when it runs.
 [[noreturn]] void be_the_job(int ready) {
     ::setsid();
     const int null = ::open("/dev/null", O_RDWR);
@@ -40,18 +42,22 @@ constexpr int job_socket = 3;
     ::_exit(::write(job_socket + 1, "x", 1) < 0);
 }
 
-// Loopback is up and /run is fresh: CRIU measures the kernel over the one and caches what it finds in the other.
+// Loopback is up and /run is fresh: CRIU measures the kernel over the one and caches what it finds
+// in the other.
 Status furnish() {
-    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0) return fail_errno("make mounts private", errno);
+    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0)
+        return fail_errno("make mounts private", errno);
     if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) < 0)
         return fail_errno("mount /proc", errno);
-    if (::mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") < 0) return fail_errno("mount /run", errno);
+    if (::mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") < 0)
+        return fail_errno("mount /run", errno);
     if (::mkdir(images, 0700) < 0) return fail_errno(images, errno);
     const Fd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};
     std::strcpy(request.ifr_name, "lo");
     request.ifr_flags = IFF_UP;
-    if (!any || ::ioctl(any.get(), SIOCSIFFLAGS, &request) < 0) return fail_errno("raise loopback", errno);
+    if (!any || ::ioctl(any.get(), SIOCSIFFLAGS, &request) < 0)
+        return fail_errno("raise loopback", errno);
     return {};
 }
 
@@ -59,7 +65,8 @@ Status furnish() {
 std::string first_error_line(const std::string& log) {
     const auto text = read_file(AT_FDCWD, log);
     if (!text) return "it wrote no log";
-    for (size_t at = text->find("Error ("); at != std::string::npos; at = text->find("Error (", at + 1)) {
+    for (size_t at = text->find("Error ("); at != std::string::npos;
+         at = text->find("Error (", at + 1)) {
         std::string line = text->substr(at, text->find('\n', at) - at);
         // It cannot raise this limit without CAP_SYS_RESOURCE, and does not need to.
         if (line.find("RLIMIT_NOFILE") == std::string::npos) return line;
@@ -67,12 +74,15 @@ std::string first_error_line(const std::string& log) {
     return "its log has no error";
 }
 
-// One command of CRIU to its end; its output goes to `VERB.out`, its log to `VERB.log` in the image directory.
-Status run_criu(const CriuTool& tool, const std::string& verb, const std::vector<std::string>& more) {
+// One command of CRIU to its end; its output goes to `VERB.out`, its log to `VERB.log` in the image
+// directory.
+Status run_criu(const CriuTool& tool, const std::string& verb,
+                const std::vector<std::string>& more) {
     std::vector<std::string> words = tool.command;
     words.push_back(verb);
     if (verb != "--version") {
-        const std::vector<std::string> common{"-D", images, "-o", verb + ".log", "--manage-cgroups=ignore"};
+        const std::vector<std::string> common{"-D", images, "-o", verb + ".log",
+                                              "--manage-cgroups=ignore"};
         words.insert(words.end(), common.begin(), common.end());
     }
     words.insert(words.end(), more.begin(), more.end());
@@ -83,7 +93,8 @@ Status run_criu(const CriuTool& tool, const std::string& verb, const std::vector
     const pid_t pid = ::fork();
     if (pid < 0) return fail_errno("fork", errno);
     if (pid == 0) {
-        const int out = ::open((std::string(images) + "/" + verb + ".out").c_str(), O_WRONLY | O_CREAT, 0600);
+        const int out =
+            ::open((std::string(images) + "/" + verb + ".out").c_str(), O_WRONLY | O_CREAT, 0600);
         ::dup2(out, 1);
         ::dup2(out, 2);
         ::execv(argv[0], argv.data());
@@ -124,7 +135,8 @@ Result<std::string> trial(const CriuTool& tool) {
     TRY(run_criu(tool, "restore", {"-d"}));  // the job is now a child of this PID 1
     char socket[64] = {};
     const std::string link = "/proc/" + std::to_string(job) + "/fd/" + std::to_string(job_socket);
-    if (::readlink(link.c_str(), socket, sizeof socket - 1) < 0 || !std::string_view(socket).starts_with("socket:"))
+    if (::readlink(link.c_str(), socket, sizeof socket - 1) < 0 ||
+        !std::string_view(socket).starts_with("socket:"))
         return fail("the restored job has lost its socket");
     if (::kill(job, SIGTERM) < 0 || ::waitpid(job, &status, 0) != job || !WIFSIGNALED(status))
         return fail("the restored job ended with status " + std::to_string(status));
@@ -142,7 +154,8 @@ Result<std::string> try_criu(const CriuTool& tool) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         const auto result = trial(tool);
         const std::string text = result ? "+" + *result : "-" + result.error().message;
-        ::_exit(::write(answer.write_end.get(), text.data(), text.size()) < 0);  // the namespace ends with its PID 1
+        // the namespace ends with its PID 1
+        ::_exit(::write(answer.write_end.get(), text.data(), text.size()) < 0);
     }
     answer.write_end.reset();
     TRY_ASSIGN(const bool ended, forked.pidfd.exited_within(try_criu_ns_max));
@@ -150,10 +163,13 @@ Result<std::string> try_criu(const CriuTool& tool) {
         TRY(forked.pidfd.signal(SIGKILL));
         TRY(forked.pidfd.exited_within(try_criu_ns_max));
     }
-    if (const auto reaped = forked.pidfd.reap(); !reaped) return wrap("CRIU's trial", reaped.error());
+    if (const auto reaped = forked.pidfd.reap(); !reaped)
+        return wrap("CRIU's trial", reaped.error());
     char text[1024];
     const ssize_t n = ::read(answer.read_end.get(), text, sizeof text);
-    if (n < 1) return fail(ended ? "its trial ended without a word" : "its trial took more than 30 seconds");
+    if (n < 1)
+        return fail(ended ? "its trial ended without a word"
+                          : "its trial took more than 30 seconds");
     const std::string message(text + 1, static_cast<size_t>(n) - 1);
     if (text[0] == '+') return message;
     return fail(message);
@@ -175,12 +191,15 @@ std::vector<Need> examine(Examination depth, const std::string& criu_prefix) {
         criu.found = tool->command.back() + ": " + version.error().message;
     }
     if (!criu.met)
-        criu.mend = tool && ::geteuid() != 0 ? "run as root"
-                                             : "make deps (in the source tree; it fetches a CRIU that works here)";
+        criu.mend = tool && ::geteuid() != 0
+                        ? "run as root"
+                        : "make deps (in the source tree; it fetches a CRIU that works here)";
     needs.push_back(std::move(criu));
     return needs;
 }
 
-Status require_for_agent(const std::string& criu_prefix) { return require(examine(Examination::quick, criu_prefix)); }
+Status require_for_agent(const std::string& criu_prefix) {
+    return require(examine(Examination::quick, criu_prefix));
+}
 
 }  // namespace souk

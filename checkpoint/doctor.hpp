@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The doctor: everything that a node needs, the kernel's part (kernel/sys/host/probe) and a CRIU that works on this kernel.
-// A daemon examines quickly before it starts and requires what it finds; `souk doctor` tries CRIU for real.
+// The doctor: everything that a node needs, the kernel's part (kernel/sys/host/probe) and a CRIU
+// that works on this kernel. A daemon examines quickly before it starts and requires what it finds;
+// `souk doctor` tries CRIU for real.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,17 @@ enum class Examination : uint8_t {
     quick,  // a few milliseconds, no CRIU is started: for a daemon's start
     full,   // dumps and restores a tiny job, about a quarter of a second
 };
-// `criu_prefix` as for find_criu. Changes nothing and leaves nothing behind. Full: from a single-threaded program
-// alone, since it forks without an exec.
+// `criu_prefix` as for find_criu. Changes nothing and leaves nothing behind. Full: from a
+// single-threaded program alone, since it forks without an exec.
 std::vector<Need> examine(Examination depth, const std::string& criu_prefix = SOUK_CRIU_ROOT);
 
-// What a daemon asks before it starts: an error of one line that names what is missing and how to mend it.
+// What a daemon asks before it starts: an error of one line that names what is missing and how to
+// mend it.
 Status require_for_agent(const std::string& criu_prefix = SOUK_CRIU_ROOT);
 
-// Dumps and restores a job with an unconnected UDP socket in pid, mount and net namespaces of its own; CRIU's version
-// where it works. Error: what failed, with the first error of CRIU's log. Ends within 30 s.
+// Dumps and restores a job with an unconnected UDP socket in pid, mount and net namespaces of its
+// own; CRIU's version where it works. Error: what failed, with the first error of CRIU's log. Ends
+// within 30 s.
 Result<std::string> try_criu(const CriuTool& tool);
 
 }  // namespace souk

@@ -20,7 +20,8 @@ Result<std::vector<PageRange>> lazy_ranges(int image_directory) {
     TRY_ASSIGN(const auto names, list_dir(image_directory, "."));
     for (const std::string& name : names) {
         if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
-        const std::string_view digits(name.data() + prefix.size(), name.size() - prefix.size() - suffix.size());
+        const std::string_view digits(name.data() + prefix.size(),
+                                      name.size() - prefix.size() - suffix.size());
         const auto pid = whole_number<pid_t>(digits);
         if (!pid) continue;  // pagemap-shmem-N: never left out
         TRY_ASSIGN(const std::string image, read_file(image_directory, name, 64 << 20));
@@ -28,7 +29,8 @@ Result<std::vector<PageRange>> lazy_ranges(int image_directory) {
         if (!ranges) return wrap(name, ranges.error());
         all.insert(all.end(), ranges->begin(), ranges->end());
     }
-    std::stable_sort(all.begin(), all.end(), [](const PageRange& a, const PageRange& b) { return a.pid < b.pid; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const PageRange& a, const PageRange& b) { return a.pid < b.pid; });
     return all;
 }
 
@@ -47,10 +49,13 @@ std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids) {
 }
 
 namespace {
-std::string proc(pid_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+std::string proc(pid_t pid, const char* name) {
+    return "/proc/" + std::to_string(pid) + "/" + name;
+}
 
 bool has_merged_pages(pid_t pid) {
-    const auto pages = read_file(AT_FDCWD, proc(pid, "ksm_merging_pages"));  // none: a kernel without KSM
+    // none: a kernel without KSM
+    const auto pages = read_file(AT_FDCWD, proc(pid, "ksm_merging_pages"));
     return pages && !pages->empty() && pages->front() != '0';
 }
 
@@ -59,12 +64,14 @@ tl::unexpected<Error> unreadable(pid_t pid, int code) {
 }
 }  // namespace
 
-Result<FrozenMemory> FrozenMemory::open(const std::vector<PageRange>& ranges, const std::map<pid_t, pid_t>& pids) {
+Result<FrozenMemory> FrozenMemory::open(const std::vector<PageRange>& ranges,
+                                        const std::map<pid_t, pid_t>& pids) {
     FrozenMemory memory;
     for (const PageRange& r : ranges) {
         if (memory.has(r.pid)) continue;
         const auto known = pids.find(r.pid);
-        if (known == pids.end()) return fail("process " + std::to_string(r.pid) + " of the image is not there");
+        if (known == pids.end())
+            return fail("process " + std::to_string(r.pid) + " of the image is not there");
         Process& process = memory.processes_[r.pid];
         process.pid = known->second;
         process.may_share = pids.size() > 1 || has_merged_pages(process.pid);
@@ -73,7 +80,8 @@ Result<FrozenMemory> FrozenMemory::open(const std::vector<PageRange>& ranges, co
 }
 
 // How many pages from there on are all exclusive, or all not.
-Result<uint64_t> FrozenMemory::exclusive_pages(Process& process, uint64_t from, uint64_t pages, bool& exclusive) {
+Result<uint64_t> FrozenMemory::exclusive_pages(Process& process, uint64_t from, uint64_t pages,
+                                               bool& exclusive) {
     constexpr uint64_t entries_max = 64;
     exclusive = true;
     if (!process.may_share) return pages;
@@ -82,7 +90,8 @@ Result<uint64_t> FrozenMemory::exclusive_pages(Process& process, uint64_t from, 
     }
     uint64_t entries[entries_max];
     const auto at = static_cast<off_t>(from / page_bytes * sizeof entries[0]);
-    const ssize_t n = ::pread(process.pagemap.get(), entries, std::min(pages, entries_max) * sizeof entries[0], at);
+    const ssize_t n = ::pread(process.pagemap.get(), entries,
+                              std::min(pages, entries_max) * sizeof entries[0], at);
     if (n <= 0) return unreadable(process.pid, n < 0 ? errno : ESRCH);
     const uint64_t got = static_cast<uint64_t>(n) / sizeof entries[0];
     exclusive = pagemap::is_exclusive(entries[0]);
@@ -97,7 +106,8 @@ Status FrozenMemory::read(const PageRange& range, char* to) {
     for (size_t got = 0; got < bytes;) {
         const uint64_t from = range.start + got;
         bool exclusive = true;
-        TRY_ASSIGN(const uint64_t run, exclusive_pages(process, from, (bytes - got) / page_bytes, exclusive));
+        TRY_ASSIGN(const uint64_t run,
+                   exclusive_pages(process, from, (bytes - got) / page_bytes, exclusive));
         size_t part = run * page_bytes;
         ssize_t n = -1;
         if (exclusive) {
@@ -105,7 +115,8 @@ Status FrozenMemory::read(const PageRange& range, char* to) {
             iovec there{reinterpret_cast<void*>(from), part}, here{to + got, part};
             n = ::process_vm_readv(process.pid, &here, 1, &there, 1, 0);
             if (n < 0 && errno != EFAULT) return unreadable(process.pid, errno);
-            part = page_bytes;  // memory that the job itself may not read (PROT_NONE): page by page, as a debugger does
+            // memory that the job itself may not read (PROT_NONE): page by page, as a debugger does
+            part = page_bytes;
         }
         if (n <= 0) {
             if (!process.memory) {

@@ -42,16 +42,22 @@ Status sync_file(int directory, const std::string& name) {
 
 Status remove_directory(int parent, const std::string& name) {
     const auto directory = open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!directory) return directory.error().code == ENOENT ? Status{} : wrap("remove an image", directory.error());
+    if (!directory)
+        return directory.error().code == ENOENT ? Status{}
+                                                : wrap("remove an image", directory.error());
     TRY_ASSIGN(const auto names, list_dir(directory->get(), "."));
     for (const std::string& file : names)
-        if (::unlinkat(directory->get(), file.c_str(), 0) != 0) return fail_errno("remove image file " + file, errno);
-    if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0) return fail_errno("remove image " + name, errno);
+        if (::unlinkat(directory->get(), file.c_str(), 0) != 0)
+            return fail_errno("remove image file " + file, errno);
+    if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0)
+        return fail_errno("remove image " + name, errno);
     return {};
 }
 }  // namespace
 
-uint64_t digest64(std::string_view bytes, uint64_t seed) { return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed); }
+uint64_t digest64(std::string_view bytes, uint64_t seed) {
+    return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
 
 Digest::Digest() : state_(XXH3_createState()) { reset(); }
 Digest::~Digest() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
@@ -62,7 +68,8 @@ void Digest::add(std::string_view bytes) {
 std::string Digest::hex() const {
     const XXH128_hash_t h = XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_));
     char text[33];
-    std::snprintf(text, sizeof text, "%016lx%016lx", static_cast<unsigned long>(h.high64), static_cast<unsigned long>(h.low64));
+    std::snprintf(text, sizeof text, "%016lx%016lx", static_cast<unsigned long>(h.high64),
+                  static_cast<unsigned long>(h.low64));
     return text;
 }
 
@@ -94,14 +101,16 @@ Result<Machine> this_machine(const std::string& criu_version) {
         break;
     }
     std::sort(features.begin(), features.end());
-    for (const std::string& feature : features) m.cpu_features += (m.cpu_features.empty() ? "" : " ") + feature;
+    for (const std::string& feature : features)
+        m.cpu_features += (m.cpu_features.empty() ? "" : " ") + feature;
     return m;
 }
 
 Result<Fd> create_image(int parent, const std::string& name) {
     MUST(valid_image_name(name));
     TRY(remove_directory(parent, part_of(name)));
-    if (::mkdirat(parent, part_of(name).c_str(), 0700) != 0) return fail_errno("make image directory " + name, errno);
+    if (::mkdirat(parent, part_of(name).c_str(), 0700) != 0)
+        return fail_errno("make image directory " + name, errno);
     return open_at(parent, part_of(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
@@ -111,10 +120,12 @@ Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* know
     Digest digest;
     for (const std::string& name : names) {
         if (!is_image_file(name)) {
-            if (::unlinkat(directory, name.c_str(), 0) != 0) return fail_errno("remove " + name, errno);
+            if (::unlinkat(directory, name.c_str(), 0) != 0)
+                return fail_errno("remove " + name, errno);
             continue;
         }
-        if (!valid_image_name(name) || files.size() >= image_files_max) return fail("image file '" + name + "': one too many");
+        if (!valid_image_name(name) || files.size() >= image_files_max)
+            return fail("image file '" + name + "': one too many");
         if (known && name == known->name) {
             files.push_back(*known);
             continue;
@@ -128,8 +139,10 @@ Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* know
     return files;
 }
 
-Status seal_image(int parent, const std::string& name, const Manifest& manifest, Durability durability) {
-    TRY_ASSIGN(const Fd directory, open_at(parent, part_of(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+Status seal_image(int parent, const std::string& name, const Manifest& manifest,
+                  Durability durability) {
+    TRY_ASSIGN(const Fd directory,
+               open_at(parent, part_of(name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     TRY(create_file(directory.get(), manifest_name, encode_manifest(manifest)));
     if (durability == Durability::disk) {
         for (const ImageFile& f : manifest.files) TRY(sync_file(directory.get(), f.name));
@@ -137,8 +150,10 @@ Status seal_image(int parent, const std::string& name, const Manifest& manifest,
         if (::fsync(directory.get()) != 0) return fail_errno("sync the image directory", errno);
     }
     TRY(remove_directory(parent, name));
-    if (::renameat(parent, part_of(name).c_str(), parent, name.c_str()) != 0) return fail_errno("name image " + name, errno);
-    if (durability == Durability::disk && ::fsync(parent) != 0) return fail_errno("sync the image store", errno);
+    if (::renameat(parent, part_of(name).c_str(), parent, name.c_str()) != 0)
+        return fail_errno("name image " + name, errno);
+    if (durability == Durability::disk && ::fsync(parent) != 0)
+        return fail_errno("sync the image store", errno);
     return {};
 }
 
@@ -156,7 +171,8 @@ Result<Manifest> verify_image(int directory, std::string_view but) {
     TRY_ASSIGN(const auto names, list_dir(directory, "."));
     for (const std::string& name : names) {
         const auto known = [&name](const ImageFile& f) { return f.name == name; };
-        if (is_image_file(name) && std::none_of(manifest.files.begin(), manifest.files.end(), known))
+        if (is_image_file(name) &&
+            std::none_of(manifest.files.begin(), manifest.files.end(), known))
             return fail("image file " + name + ": not in the manifest");
     }
     Digest digest;
@@ -166,7 +182,8 @@ Result<Manifest> verify_image(int directory, std::string_view but) {
         digest.reset();
         TRY(read_through(directory, f.name, digest, bytes));
         if (bytes != f.bytes)
-            return fail("image file " + f.name + ": " + std::to_string(bytes) + " bytes, not " + std::to_string(f.bytes));
+            return fail("image file " + f.name + ": " + std::to_string(bytes) + " bytes, not " +
+                        std::to_string(f.bytes));
         if (digest.hex() != f.digest) return fail("image file " + f.name + ": damaged");
     }
     return manifest;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Images: a checkpoint is a directory (0700) that CRIU and souk-init filled, and its manifest: the needs of the job and
-// every file's length and xxh3-128 digest. It is made under a temporary name (NAME.part), sealed (manifest, sync if
-// wished, rename) and from then on never changed. A directory without its manifest is no image.
+// Images: a checkpoint is a directory (0700) that CRIU and souk-init filled, and its manifest: the
+// needs of the job and every file's length and xxh3-128 digest. It is made under a temporary name
+// (NAME.part), sealed (manifest, sync if wished, rename) and from then on never changed. A
+// directory without its manifest is no image.
 //
-// Owner: agentd, one directory per (job, epoch). What fails: the file system (errno), a damaged or foreign image (one
-// line that names the file), a machine that lacks what the job needs.
+// Owner: agentd, one directory per (job, epoch). What fails: the file system (errno), a damaged or
+// foreign image (one line that names the file), a machine that lacks what the job needs.
 #pragma once
 
 #include <cstdint>
@@ -49,19 +50,23 @@ std::string encode_manifest(const Manifest& manifest);
 Result<Manifest> decode_manifest(std::string_view text);
 // A plain file name: no '/', not "." or "..", printable, at most 200 characters. Pure.
 bool valid_image_name(std::string_view name);
-// False for what CRIU says about its work (logs, statistics) and the manifest itself: it is no part of the image. Pure.
+// False for what CRIU says about its work (logs, statistics) and the manifest itself: it is no part
+// of the image. Pure.
 bool is_image_file(std::string_view name);
 
-// Whether the image must survive a crash of the machine: a frozen job must; one on its way in memory need not.
+// Whether the image must survive a crash of the machine: a frozen job must; one on its way in
+// memory need not.
 enum class Durability : uint8_t { memory, disk };
 
 // NAME.part below `parent`, made anew: what lay there is removed.
 Result<Fd> create_image(int parent, const std::string& name);
-// The files of a directory with their digests, read through once; CRIU's logs and statistics are left out (and
-// removed). `known`: a file whose length and digest need not be found out; may be null.
+// The files of a directory with their digests, read through once; CRIU's logs and statistics are
+// left out (and removed). `known`: a file whose length and digest need not be found out; may be
+// null.
 Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* known = nullptr);
 // Writes the manifest and gives NAME.part its name. The image exists when this returns.
-Status seal_image(int parent, const std::string& name, const Manifest& manifest, Durability durability);
+Status seal_image(int parent, const std::string& name, const Manifest& manifest,
+                  Durability durability);
 Result<Fd> open_image(int parent, const std::string& name);
 Result<Manifest> read_manifest(int directory);
 // Reads every file: lengths, digests, nothing missing. (CRIU's logs of a restore do not count.)

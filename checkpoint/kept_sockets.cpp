@@ -21,31 +21,37 @@ Fd open_directory(const std::string& path) {
     open_how how{};
     how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
     how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-    return Fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.empty() ? "/" : path.c_str(), &how, sizeof how)));
+    return Fd(static_cast<int>(
+        ::syscall(SYS_openat2, AT_FDCWD, path.empty() ? "/" : path.c_str(), &how, sizeof how)));
 }
 
-// A socket that was renamed within its directory to .souk-INODE, and nothing else: it is removed, or gets its name back.
+// A socket that was renamed within its directory to .souk-INODE, and nothing else: it is removed,
+// or gets its name back.
 void settle_socket(std::string_view kept, std::string_view name, bool runs) {
     const size_t slash = kept.rfind('/');
-    if (slash == kept.npos || !name.starts_with(kept.substr(0, slash + 1)) || name.size() == slash + 1 ||
-        name.find('/', slash + 1) != name.npos)
+    if (slash == kept.npos || !name.starts_with(kept.substr(0, slash + 1)) ||
+        name.size() == slash + 1 || name.find('/', slash + 1) != name.npos)
         return;
-    const char *from = kept.data() + slash + 1, *to = name.data() + slash + 1;  // each ends by a zero
+    // each ends by a zero
+    const char *from = kept.data() + slash + 1, *to = name.data() + slash + 1;
     const Fd directory = open_directory(std::string(kept.substr(0, slash)));
     struct stat st {};
-    if (!directory || ::fstatat(directory.get(), from, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode) ||
-        kept.substr(slash + 1) != fmt::format(".souk-{}", st.st_ino))
+    if (!directory || ::fstatat(directory.get(), from, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISSOCK(st.st_mode) || kept.substr(slash + 1) != fmt::format(".souk-{}", st.st_ino))
         return;
-    (void)(runs ? ::unlinkat(directory.get(), from, 0) : ::renameat(directory.get(), from, directory.get(), to));
+    (void)(runs ? ::unlinkat(directory.get(), from, 0)
+                : ::renameat(directory.get(), from, directory.get(), to));
 }
 }  // namespace
 
 void settle_sockets(int parent, const std::string& image, bool runs) {
     const Fd directory(::openat(parent, image.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    const auto list = directory ? read_file(directory.get(), kept_sockets_name, list_bytes_max) : Result<std::string>(fail(""));
+    const auto list = directory ? read_file(directory.get(), kept_sockets_name, list_bytes_max)
+                                : Result<std::string>(fail(""));
     if (!list) return;
     for (size_t at = 0; at < list->size();) {
-        const size_t middle = list->find('\0', at), end = middle == list->npos ? middle : list->find('\0', middle + 1);
+        const size_t middle = list->find('\0', at),
+                     end = middle == list->npos ? middle : list->find('\0', middle + 1);
         if (end == list->npos) break;
         settle_socket(list->data() + at, list->data() + middle + 1, runs);
         at = end + 1;

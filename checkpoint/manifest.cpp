@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The manifest as text: one line a fact, in this order, and in the end a digest of all lines before. Pure.
+// The manifest as text: one line a fact, in this order, and in the end a digest of all lines
+// before. Pure.
 #include <algorithm>
 
 #include "checkpoint/images.hpp"
@@ -24,7 +25,8 @@ class Lines {
         const size_t end = text_.find('\n');
         if (end == std::string_view::npos) return false;
         const std::string_view line = text_.substr(0, end);
-        if (line.size() < key.size() + 1 || !line.starts_with(key) || line[key.size()] != ' ') return false;
+        if (line.size() < key.size() + 1 || !line.starts_with(key) || line[key.size()] != ' ')
+            return false;
         value = line.substr(key.size() + 1);
         text_.remove_prefix(end + 1);
         return true;
@@ -53,13 +55,15 @@ bool parse_file(std::string_view line, ImageFile& file) {
     if (first == std::string_view::npos || second == std::string_view::npos) return false;
     file.digest = line.substr(first + 1, second - first - 1);
     file.name = line.substr(second + 1);
-    return Lines::number(line.substr(0, first), file.bytes) && valid_digest(file.digest) && valid_image_name(file.name);
+    return Lines::number(line.substr(0, first), file.bytes) && valid_digest(file.digest) &&
+           valid_image_name(file.name);
 }
 }  // namespace
 
 bool valid_image_name(std::string_view name) {
     if (name.empty() || name.size() > 200 || name == "." || name == "..") return false;
-    return std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 127 && c != '/'; });
+    return std::all_of(name.begin(), name.end(),
+                       [](char c) { return c > ' ' && c < 127 && c != '/'; });
 }
 
 bool is_image_file(std::string_view name) {
@@ -67,9 +71,13 @@ bool is_image_file(std::string_view name) {
 }
 
 std::string encode_manifest(const Manifest& m) {
-    const bool has_page_file = std::any_of(m.files.begin(), m.files.end(), [](const ImageFile& f) { return f.name == page_file_name; });
+    const bool has_page_file = std::any_of(m.files.begin(), m.files.end(), [](const ImageFile& f) {
+        return f.name == page_file_name;
+    });
     std::string out = "souk-image " + std::to_string(has_page_file ? Manifest::format : 1) + "\n";
-    const auto line = [&out](const char* key, const std::string& value) { out += key + (" " + value) + "\n"; };
+    const auto line = [&out](const char* key, const std::string& value) {
+        out += key + (" " + value) + "\n";
+    };
     line("job", m.job.text());
     line("epoch", std::to_string(m.epoch.n));
     line("architecture", m.machine.architecture);
@@ -77,12 +85,14 @@ std::string encode_manifest(const Manifest& m) {
     line("criu", m.machine.criu);
     line("page-bytes", std::to_string(m.machine.page_bytes));
     for (size_t begin = 0; begin < m.machine.cpu_features.size();) {
-        const size_t end = std::min(m.machine.cpu_features.find(' ', begin), m.machine.cpu_features.size());
+        const size_t end =
+            std::min(m.machine.cpu_features.find(' ', begin), m.machine.cpu_features.size());
         line("cpu", m.machine.cpu_features.substr(begin, end - begin));
         begin = end + 1;
     }
     line("files", std::to_string(m.files.size()));
-    for (const ImageFile& f : m.files) line("file", std::to_string(f.bytes) + " " + f.digest + " " + f.name);
+    for (const ImageFile& f : m.files)
+        line("file", std::to_string(f.bytes) + " " + f.digest + " " + f.name);
     line("end", digest_of(out));
     return out;
 }
@@ -94,10 +104,12 @@ Result<Manifest> decode_manifest(std::string_view text) {
     uint64_t format = 0, files = 0;
     std::string value;
     if (!lines.take("souk-image", format)) return fail("manifest: not an image of a job");
-    if (format < 1 || format > Manifest::format) return fail("manifest: format " + std::to_string(format) + " is not known here");
+    if (format < 1 || format > Manifest::format)
+        return fail("manifest: format " + std::to_string(format) + " is not known here");
     if (!lines.take("job", value)) return fail("manifest: no job");
     TRY_ASSIGN(m.job, parse_job_id(value));
-    bool good = lines.take("epoch", m.epoch.n) && lines.take("architecture", m.machine.architecture) &&
+    bool good = lines.take("epoch", m.epoch.n) &&
+                lines.take("architecture", m.machine.architecture) &&
                 lines.take("kernel", m.machine.kernel) && lines.take("criu", m.machine.criu) &&
                 lines.take("page-bytes", m.machine.page_bytes);
     for (std::string before; good && lines.take("cpu", value); before = value) {

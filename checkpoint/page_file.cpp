@@ -11,8 +11,9 @@
 
 namespace souk {
 namespace {
-constexpr size_t buffer_bytes = 256 * 1024;  // stays in a core's own cache from one end to the other
-constexpr size_t slice_bytes = 1 << 20;      // between two looks at what else there is to do
+// stays in a core's own cache from one end to the other
+constexpr size_t buffer_bytes = 256 * 1024;
+constexpr size_t slice_bytes = 1 << 20;  // between two looks at what else there is to do
 // The disk is given so much at a time, and no more than twice that waits for it.
 constexpr uint32_t sync_bytes = 32 << 20;
 constexpr int syncs_max = 2;
@@ -37,12 +38,14 @@ Status read_all(int file, uint64_t at, char* to, size_t bytes) {
 
 // ---- out of the job
 
-Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int image_directory, const std::map<pid_t, pid_t>& pids,
+Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int image_directory,
+                                                            const std::map<pid_t, pid_t>& pids,
                                                             Done done) {
     std::unique_ptr<PageFileWrite> w(new PageFileWrite(loop, std::move(done)));
     TRY_ASSIGN(w->ranges_, lazy_ranges(image_directory));
     TRY_ASSIGN(w->memory_, FrozenMemory::open(w->ranges_, pids));
-    TRY_ASSIGN(w->file_, open_at(image_directory, page_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
+    TRY_ASSIGN(w->file_,
+               open_at(image_directory, page_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
     const auto bytes = static_cast<off_t>(bytes_of(w->ranges_));
     if (bytes > 0 && ::fallocate(w->file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP)
         return fail_errno("room for its memory", errno);
@@ -53,11 +56,13 @@ Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int imag
 }
 
 void PageFileWrite::go_on() {
-    for (const uint64_t until = written_ + slice_bytes; written_ < until && index_ < ranges_.size();)
+    for (const uint64_t until = written_ + slice_bytes;
+         written_ < until && index_ < ranges_.size();)
         if (auto written = fill_and_write(); !written) return end(std::move(written));
     const bool all = index_ == ranges_.size();
     if (!all && written_ - sync_from_ >= sync_bytes) {
-        if (auto begun = sync(std::exchange(sync_from_, written_), sync_bytes); !begun) return end(std::move(begun));
+        if (auto begun = sync(std::exchange(sync_from_, written_), sync_bytes); !begun)
+            return end(std::move(begun));
     }
     if (all && syncing_ == 0) {
         last_ = true;
@@ -72,8 +77,9 @@ Status PageFileWrite::fill_and_write() {
     size_t filled = 0;
     while (filled < buffer_bytes && index_ < ranges_.size()) {
         const PageRange& r = ranges_[index_];
-        const PageRange part{r.pid, r.start + index_done_ * page_bytes,
-                             std::min<uint64_t>(r.pages - index_done_, (buffer_bytes - filled) / page_bytes)};
+        const PageRange part{
+            r.pid, r.start + index_done_ * page_bytes,
+            std::min<uint64_t>(r.pages - index_done_, (buffer_bytes - filled) / page_bytes)};
         TRY(memory_.read(part, buffer_.get() + filled));
         filled += part.pages * page_bytes;
         if ((index_done_ += part.pages) == r.pages) {
@@ -83,7 +89,8 @@ Status PageFileWrite::fill_and_write() {
     }
     digest_.add({buffer_.get(), filled});
     for (size_t done = 0; done < filled;) {
-        const ssize_t n = ::pwrite(file_.get(), buffer_.get() + done, filled - done, static_cast<off_t>(written_));
+        const ssize_t n = ::pwrite(file_.get(), buffer_.get() + done, filled - done,
+                                   static_cast<off_t>(written_));
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return fail_errno("write its memory", n < 0 ? errno : ENOSPC);
         done += static_cast<size_t>(n);
@@ -94,10 +101,11 @@ Status PageFileWrite::fill_and_write() {
 
 Status PageFileWrite::sync(uint64_t from, uint32_t bytes) {
     const auto place = std::find_if(syncs_.begin(), syncs_.end(), [](const Sync& s) { return !s; });
-    TRY_ASSIGN(*place, loop_.sync(file_.get(), from, bytes, [this, i = place - syncs_.begin()](const Status& status) {
-                   syncs_[static_cast<size_t>(i)].close();
-                   synced(status);
-               }));
+    TRY_ASSIGN(*place, loop_.sync(file_.get(), from, bytes,
+                                  [this, i = place - syncs_.begin()](const Status& status) {
+                                      syncs_[static_cast<size_t>(i)].close();
+                                      synced(status);
+                                  }));
     ++syncing_;
     return {};
 }
@@ -118,23 +126,28 @@ void PageFileWrite::end(Status status) {
 
 // ---- into the restored one
 
-Result<std::unique_ptr<PageFileRead>> PageFileRead::open(Loop& loop, Fd file, std::vector<PageRange> ranges, std::string digest) {
+Result<std::unique_ptr<PageFileRead>> PageFileRead::open(Loop& loop, Fd file,
+                                                         std::vector<PageRange> ranges,
+                                                         std::string digest) {
     struct stat st {};
     if (::fstat(file.get(), &st) != 0) return fail_errno(page_file_name, errno);
-    std::unique_ptr<PageFileRead> r(new PageFileRead(loop, std::move(file), std::move(ranges), std::move(digest)));
+    std::unique_ptr<PageFileRead> r(
+        new PageFileRead(loop, std::move(file), std::move(ranges), std::move(digest)));
     for (const PageRange& range : r->ranges_) {
         r->offsets_.push_back(r->bytes_);
         r->bytes_ += range.pages * page_bytes;
     }
     if (static_cast<uint64_t>(st.st_size) != r->bytes_)
-        return fail(std::string("image file ") + page_file_name + ": " + std::to_string(st.st_size) + " bytes, not " +
-                    std::to_string(r->bytes_));
+        return fail(std::string("image file ") + page_file_name + ": " +
+                    std::to_string(st.st_size) + " bytes, not " + std::to_string(r->bytes_));
     r->buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
     return r;
 }
 
 Status PageFileRead::read(const PageRange& range, const Put& put) {
-    const auto before = [](const PageRange& a, const PageRange& b) { return std::pair(a.pid, a.start) < std::pair(b.pid, b.start); };
+    const auto before = [](const PageRange& a, const PageRange& b) {
+        return std::pair(a.pid, a.start) < std::pair(b.pid, b.start);
+    };
     for (PageRange left = range; left.pages > 0;) {
         const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), left, before);
         if (after == ranges_.begin()) return {};
@@ -142,9 +155,11 @@ Status PageFileRead::read(const PageRange& range, const Put& put) {
         const uint64_t skip = left.start - in.start;
         if (in.pid != left.pid || skip >= in.pages * page_bytes) return {};  // not in the image
         const PageRange part{left.pid, left.start,
-                             std::min<uint64_t>({left.pages, in.pages - skip / page_bytes, buffer_bytes / page_bytes})};
+                             std::min<uint64_t>({left.pages, in.pages - skip / page_bytes,
+                                                 buffer_bytes / page_bytes})};
         const size_t bytes = part.pages * page_bytes;
-        TRY(read_all(file_.get(), offsets_[static_cast<size_t>(after - 1 - ranges_.begin())] + skip, buffer_.get(), bytes));
+        TRY(read_all(file_.get(), offsets_[static_cast<size_t>(after - 1 - ranges_.begin())] + skip,
+                     buffer_.get(), bytes));
         TRY(put(part, {buffer_.get(), bytes}));
         left.start += bytes;
         left.pages -= part.pages;
@@ -169,7 +184,9 @@ void PageFileRead::go_on() {
         again_ = loop_.after(Nanos{}, [this] { go_on(); });
         return;
     }
-    tell(digest_.hex() == wanted_digest_ ? Status{} : fail(std::string("image file ") + page_file_name + ": damaged"));
+    tell(digest_.hex() == wanted_digest_
+             ? Status{}
+             : fail(std::string("image file ") + page_file_name + ": damaged"));
 }
 
 Status PageFileRead::read_piece() {

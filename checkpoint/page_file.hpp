@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The memory of a job that is frozen to disk: what a lazy dump leaves out goes out of the frozen processes into one file of
-// the image (page_file_name), page by page in the order of lazy_ranges, and from there into the restored ones. Both ends
-// work in slices on the loop, so that a daemon serves others meanwhile; the bytes pass through a core's cache once, their
-// digest with them, and the disk writes while memory is still read.
+// The memory of a job that is frozen to disk: what a lazy dump leaves out goes out of the frozen
+// processes into one file of the image (page_file_name), page by page in the order of lazy_ranges,
+// and from there into the restored ones. Both ends work in slices on the loop, so that a daemon
+// serves others meanwhile; the bytes pass through a core's cache once, their digest with them, and
+// the disk writes while memory is still read.
 //
 // Owner: a cell of agentd. Destroying either ends it; nothing is called any more.
-// What fails: the file system (errno), a process that is gone, a file that is not what the manifest says.
+// What fails: the file system (errno), a process that is gone, a file that is not what the manifest
+// says.
 #pragma once
 
 #include <functional>
@@ -21,10 +23,13 @@ namespace souk {
 
 class PageFileWrite {
   public:
-    // Called once, and may destroy the object: all pages are on the disk (not yet the file's name), or why not.
+    // Called once, and may destroy the object: all pages are on the disk (not yet the file's name),
+    // or why not.
     using Done = std::function<void(Result<ImageFile>)>;
-    // The room is taken at once (ENOSPC). The job must stand frozen until `done`. `pids` as of pids_inside.
-    static Result<std::unique_ptr<PageFileWrite>> start(Loop& loop, int image_directory, const std::map<pid_t, pid_t>& pids,
+    // The room is taken at once (ENOSPC). The job must stand frozen until `done`. `pids` as of
+    // pids_inside.
+    static Result<std::unique_ptr<PageFileWrite>> start(Loop& loop, int image_directory,
+                                                        const std::map<pid_t, pid_t>& pids,
                                                         Done done);
 
   private:
@@ -55,16 +60,23 @@ class PageFileRead {
   public:
     using Put = std::function<Status(const PageRange&, std::string_view bytes)>;
     using Done = std::function<void(Status)>;
-    // `ranges` as the image has them (lazy_ranges), `digest` as the manifest has it. Error: the length is another.
-    static Result<std::unique_ptr<PageFileRead>> open(Loop& loop, Fd file, std::vector<PageRange> ranges, std::string digest);
+    // `ranges` as the image has them (lazy_ranges), `digest` as the manifest has it. Error: the
+    // length is another.
+    static Result<std::unique_ptr<PageFileRead>> open(Loop& loop, Fd file,
+                                                      std::vector<PageRange> ranges,
+                                                      std::string digest);
     // Pages that are waited for, now.
     Status read(const PageRange& range, const Put& put);
-    // All of them once, in order; `done` once, unless `put` has failed: the digest is right, or it is damaged.
+    // All of them once, in order; `done` once, unless `put` has failed: the digest is right, or it
+    // is damaged.
     void start(Put put, Done done);
 
   private:
     PageFileRead(Loop& loop, Fd file, std::vector<PageRange> ranges, std::string digest)
-        : loop_(loop), file_(std::move(file)), ranges_(std::move(ranges)), wanted_digest_(std::move(digest)) {}
+        : loop_(loop),
+          file_(std::move(file)),
+          ranges_(std::move(ranges)),
+          wanted_digest_(std::move(digest)) {}
     void go_on();
     Status read_piece();
 

@@ -30,14 +30,16 @@ Status watch(int epoll, int fd) {
 }  // namespace
 
 Status make_pages_possible() {
-    if (const Need faults = examine_userfaultfd(); !faults.met) return fail(faults.name + ": " + faults.found);
+    if (const Need faults = examine_userfaultfd(); !faults.met)
+        return fail(faults.name + ": " + faults.found);
     if (examine_pipe_size().met) return {};
     return write_file(AT_FDCWD, pipe_size_path, std::to_string(pipe_bytes_needed));
 }
 
 Result<PageSink> PageSink::open(int image_directory, const std::vector<PageRange>& ranges) {
     PageSink s;
-    for (const PageRange& r : ranges) s.missing_[r.pid].add(r.start, r.start + r.pages * page_bytes);
+    for (const PageRange& r : ranges)
+        s.missing_[r.pid].add(r.start, r.start + r.pages * page_bytes);
     s.epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
     if (!s.epoll_) return fail_errno("epoll", errno);
     s.listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -46,7 +48,8 @@ Result<PageSink> PageSink::open(int image_directory, const std::vector<PageRange
     address.sun_family = AF_UNIX;
     const std::string path = "/proc/self/fd/" + std::to_string(image_directory) + "/" + socket_name;
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    if (::bind(s.listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+    if (::bind(s.listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+            0 ||
         ::listen(s.listener_.get(), 1) != 0)
         return fail_errno("listen for CRIU's page faults", errno);
     TRY(watch(s.epoll_.get(), s.listener_.get()));
@@ -79,7 +82,8 @@ Status PageSink::accept_one() {
     return watch(epoll_.get(), socket_.get());
 }
 
-// Pairs of a pid and its userfaultfd; a negative pid is a zombie's, without one; at last the word that all is restored.
+// Pairs of a pid and its userfaultfd; a negative pid is a zombie's, without one; at last the word
+// that all is restored.
 Status PageSink::on_socket() {
     for (;;) {
         int32_t word = 0;
@@ -107,7 +111,8 @@ Status PageSink::on_socket() {
         }
         if (next_pid_ > 0) {
             const auto image = missing_.find(next_pid_);
-            if (!uffd) return fail("CRIU gave no userfaultfd of process " + std::to_string(next_pid_));
+            if (!uffd)
+                return fail("CRIU gave no userfaultfd of process " + std::to_string(next_pid_));
             MissingPages missing;
             if (image != missing_.end()) {
                 missing = std::move(image->second);
@@ -137,18 +142,24 @@ Status PageSink::events(Space& space, std::vector<PageRange>& wishes) {
         if (n < 0 && errno == EAGAIN) return {};
         if (n < 0) return fail_errno("read page faults", errno);
         if (n == 0) return {};
-        for (size_t i = 0; i < static_cast<size_t>(n) / sizeof messages[0]; ++i) TRY(event(space, messages[i], wishes));
+        for (size_t i = 0; i < static_cast<size_t>(n) / sizeof messages[0]; ++i)
+            TRY(event(space, messages[i], wishes));
     }
 }
 
 Status PageSink::event(Space& space, const uffd_msg& m, std::vector<PageRange>& wishes) {
     switch (m.event) {
-        case UFFD_EVENT_PAGEFAULT: return fault(space, m.arg.pagefault.address & ~(page_bytes - 1), wishes);
-        case UFFD_EVENT_FORK: return add_space(Fd(static_cast<int>(m.arg.fork.ufd)), space.pid, space.missing);
-        case UFFD_EVENT_REMAP: space.missing.move(m.arg.remap.from, m.arg.remap.to, m.arg.remap.len); return {};
+        case UFFD_EVENT_PAGEFAULT:
+            return fault(space, m.arg.pagefault.address & ~(page_bytes - 1), wishes);
+        case UFFD_EVENT_FORK:
+            return add_space(Fd(static_cast<int>(m.arg.fork.ufd)), space.pid, space.missing);
+        case UFFD_EVENT_REMAP:
+            space.missing.move(m.arg.remap.from, m.arg.remap.to, m.arg.remap.len);
+            return {};
         case UFFD_EVENT_REMOVE:
         case UFFD_EVENT_UNMAP: space.missing.drop(m.arg.remove.start, m.arg.remove.end); return {};
-        default: return fail("an event of userfaultfd that is not known: " + std::to_string(m.event));
+        default:
+            return fail("an event of userfaultfd that is not known: " + std::to_string(m.event));
     }
 }
 
@@ -164,14 +175,16 @@ Status PageSink::fault(Space& space, uint64_t address, std::vector<PageRange>& w
     uffdio_zeropage zero{};
     zero.range = {address, page_bytes};
     if (::ioctl(space.uffd.get(), UFFDIO_ZEROPAGE, &zero) == 0) return {};
-    if (errno == EAGAIN || errno == ENOENT || errno == ESRCH) return {};  // it changed meanwhile: the thread asks again
+    // it changed meanwhile: the thread asks again
+    if (errno == EAGAIN || errno == ENOENT || errno == ESRCH) return {};
     uffdio_range wake{address, page_bytes};
     if (errno == EEXIST && ::ioctl(space.uffd.get(), UFFDIO_WAKE, &wake) == 0) return {};
     return fail_errno("give a page of zeros", errno);
 }
 
 Status PageSink::restored() {
-    if (!missing_.empty()) return fail("CRIU has not handed over process " + std::to_string(missing_.begin()->first));
+    if (!missing_.empty())
+        return fail("CRIU has not handed over process " + std::to_string(missing_.begin()->first));
     restored_ = true;
     close_if_whole();
     return {};
@@ -189,7 +202,9 @@ Status PageSink::put(const PageRange& range, std::string_view bytes) {
         TRY(put_in(it->second, range, bytes));
         if (spaces_.size() == before) continue;
         for (const auto& [number, space] : spaces_)
-            if (space.pid == range.pid && std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
+            if (space.pid == range.pid &&
+                std::find(numbers.begin(), numbers.end(), number) == numbers.end())
+                numbers.push_back(number);
     }
     close_if_whole();
     return {};
@@ -201,7 +216,8 @@ Status PageSink::put_in(Space& space, const PageRange& range, std::string_view b
     for (bool again = true; again;) {
         again = false;
         for (const MissingPages::Piece& piece : space.missing.of_image(range.start, image_end)) {
-            TRY_ASSIGN(const Put result, copy(space, piece, bytes.data() + (piece.image - range.start)));
+            TRY_ASSIGN(const Put result,
+                       copy(space, piece, bytes.data() + (piece.image - range.start)));
             if (result == Put::gone) {  // the process has ended
                 space.missing = {};
                 return {};
@@ -216,7 +232,8 @@ Status PageSink::put_in(Space& space, const PageRange& range, std::string_view b
     return {};
 }
 
-// Fills a piece and strikes it off. A page that is there already stays; where there is no mapping any more nothing is done.
+// Fills a piece and strikes it off. A page that is there already stays; where there is no mapping
+// any more nothing is done.
 Result<PageSink::Put> PageSink::copy(Space& space, MissingPages::Piece piece, const char* bytes) {
     uint64_t part = piece.end - piece.start;
     for (uint64_t at = piece.start; at < piece.end;) {
@@ -233,13 +250,15 @@ Result<PageSink::Put> PageSink::copy(Space& space, MissingPages::Piece piece, co
                 case EAGAIN: return Put::changed;
                 case EEXIST:
                 case ENOENT:
-                    // The first page is there, or the range spans two mappings, or none: halves, down to one page.
+                    // The first page is there, or the range spans two mappings, or none: halves,
+                    // down to one page.
                     if (part > page_bytes && code == ENOENT) {
                         part = std::max(part / 2 / page_bytes, uint64_t{1}) * page_bytes;
                         continue;
                     }
                     done = page_bytes;
-                    if (uffdio_range wake{at, page_bytes}; code == EEXIST) (void)::ioctl(space.uffd.get(), UFFDIO_WAKE, &wake);
+                    if (uffdio_range wake{at, page_bytes}; code == EEXIST)
+                        (void)::ioctl(space.uffd.get(), UFFDIO_WAKE, &wake);
                     break;
                 default: return fail_errno("put a page in place", code);
             }

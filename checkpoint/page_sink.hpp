@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// PageSink: puts pages into restored processes while they wait or already run. CRIU restores them without the pages
-// that a lazy dump left out, and hands over a userfaultfd(2) of each over a socket in the image directory
-// (IMAGES/lazy-pages.socket; protocol: CRIU criu/uffd.c): a process that touches what is missing stands still until
-// put() brings it. Pages that no image has read as zeros. Never blocks: poll fd() for reading and call on_readable.
+// PageSink: puts pages into restored processes while they wait or already run. CRIU restores them
+// without the pages that a lazy dump left out, and hands over a userfaultfd(2) of each over a
+// socket in the image directory (IMAGES/lazy-pages.socket; protocol: CRIU criu/uffd.c): a process
+// that touches what is missing stands still until put() brings it. Pages that no image has read as
+// zeros. Never blocks: poll fd() for reading and call on_readable.
 //
-// Owner: the receiver of a move, from before CRIU's restore until whole(). A sink that is dropped before leaves the
-// missing pages as zeros, so the processes must be dead by then, or held in CRIU's restore.
-// What fails: CRIU's protocol, or a kernel that refuses; then the capsule must be ended.
+// Owner: the receiver of a move, from before CRIU's restore until whole(). A sink that is dropped
+// before leaves the missing pages as zeros, so the processes must be dead by then, or held in
+// CRIU's restore. What fails: CRIU's protocol, or a kernel that refuses; then the capsule must be
+// ended.
 #pragma once
 
 #include <set>
@@ -21,8 +23,8 @@ struct uffd_msg;
 
 namespace souk {
 
-// Whether memory can go past an image on this machine (kernel/sys/host/probe.hpp has the needs); raises fs.pipe-max-size to
-// what CRIU needs for that. The error says what is missing.
+// Whether memory can go past an image on this machine (kernel/sys/host/probe.hpp has the needs);
+// raises fs.pipe-max-size to what CRIU needs for that. The error says what is missing.
 Status make_pages_possible();
 
 class PageSink {
@@ -31,16 +33,18 @@ class PageSink {
     static Result<PageSink> open(int image_directory, const std::vector<PageRange>& ranges);
 
     int fd() const { return epoll_.get(); }
-    // What is waited for now, in the image's addresses; the first page of each is, the others lie behind it.
+    // What is waited for now, in the image's addresses; the first page of each is, the others lie
+    // behind it.
     Result<std::vector<PageRange>> on_readable();
     // CRIU holds at post-restore: every process is there, and takes any page from now on.
     Status restored();
     // Pages of the image; before restored() only what was waited for.
     Status put(const PageRange& range, std::string_view bytes);
-    // userfaultfds that came since the last call: whoever keeps copies of them keeps the processes from reading zeros
-    // if this sink ends too early, and must close them when it is whole.
+    // userfaultfds that came since the last call: whoever keeps copies of them keeps the processes
+    // from reading zeros if this sink ends too early, and must close them when it is whole.
     std::vector<int> new_uffds() { return std::exchange(new_, {}); }
-    // Nothing is missing any more; every userfaultfd is closed, and the processes are as any others.
+    // Nothing is missing any more; every userfaultfd is closed, and the processes are as any
+    // others.
     bool whole() const { return missing_.empty() && spaces_.empty() && restored_; }
     uint64_t bytes_put() const { return bytes_put_; }
 
@@ -65,7 +69,7 @@ class PageSink {
 
     Fd epoll_, listener_, socket_;
     bool restored_ = false;
-    pid_t next_pid_ = 0;  // its userfaultfd follows
+    pid_t next_pid_ = 0;                     // its userfaultfd follows
     std::map<pid_t, MissingPages> missing_;  // of processes that CRIU has not handed over yet
     std::map<int, Space> spaces_;            // by the number of the userfaultfd
     std::vector<PageRange> wishes_;          // that came up outside of on_readable

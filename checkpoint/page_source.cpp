@@ -12,7 +12,8 @@ constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
 static_assert(head_bytes + section_pages_max * page_bytes <= stream_piece_max);
 }  // namespace
 
-Result<PageSource> PageSource::open(std::vector<PageRange> ranges, const std::map<pid_t, pid_t>& pids) {
+Result<PageSource> PageSource::open(std::vector<PageRange> ranges,
+                                    const std::map<pid_t, pid_t>& pids) {
     PageSource s;
     for (const PageRange& r : ranges) s.bytes_total_ += r.pages * page_bytes;
     TRY_ASSIGN(s.memory_, FrozenMemory::open(ranges, pids));
@@ -39,7 +40,8 @@ Result<std::string_view> PageSource::piece() {
 Status PageSource::fill() {
     piece_at_ = piece_end_ = 0;
     while (stream_piece_max - piece_end_ >= head_bytes + page_bytes) {
-        const uint64_t room = std::min((stream_piece_max - piece_end_ - head_bytes) / page_bytes, section_pages_max);
+        const uint64_t room =
+            std::min((stream_piece_max - piece_end_ - head_bytes) / page_bytes, section_pages_max);
         if (!wishes_.empty()) {
             PageRange& wish = wishes_.front();
             const PageRange part{wish.pid, wish.start, std::min(wish.pages, room)};
@@ -54,7 +56,8 @@ Status PageSource::fill() {
         } else {
             if (bytes_sent_ - bytes_acknowledged_ >= window_bytes) return {};
             const PageRange& r = ranges_[index_];
-            const PageRange part{r.pid, r.start + index_done_ * page_bytes, std::min(r.pages - index_done_, room)};
+            const PageRange part{r.pid, r.start + index_done_ * page_bytes,
+                                 std::min(r.pages - index_done_, room)};
             TRY(add(part));
             if ((index_done_ += part.pages) == r.pages) {
                 ++index_;

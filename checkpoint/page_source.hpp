@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// PageSource: the pages of a frozen job, straight out of its memory, as sections of a stream (checkpoint/pages.hpp):
-// from the other side's first acknowledgement on all of them once, in order, and before the next of these whatever it
-// has asked for. Nothing is kept on disk or in a second copy.
+// PageSource: the pages of a frozen job, straight out of its memory, as sections of a stream
+// (checkpoint/pages.hpp): from the other side's first acknowledgement on all of them once, in
+// order, and before the next of these whatever it has asked for. Nothing is kept on disk or in a
+// second copy.
 //
-// Owner: the sender of a move. The job must stand frozen from open() until the other side has all; it is only read.
-// What fails: a process that is gone (ESRCH).
+// Owner: the sender of a move. The job must stand frozen from open() until the other side has all;
+// it is only read. What fails: a process that is gone (ESRCH).
 #pragma once
 
 #include <deque>
@@ -19,21 +20,24 @@ namespace souk {
 
 class PageSource {
   public:
-    // How many bytes of pages may be under way that the other side has not put in place: what a page that it waits for
-    // may have before it.
+    // How many bytes of pages may be under way that the other side has not put in place: what a
+    // page that it waits for may have before it.
     static constexpr uint64_t window_bytes = 2 << 20;
     static constexpr size_t wishes_max = 4096;
 
     // `pids` as of pids_inside. Error: the process of a range is not among them.
-    static Result<PageSource> open(std::vector<PageRange> ranges, const std::map<pid_t, pid_t>& pids);
+    static Result<PageSource> open(std::vector<PageRange> ranges,
+                                   const std::map<pid_t, pid_t>& pids);
     uint64_t bytes_total() const { return bytes_total_; }
 
-    // Pages that the other side waits for; also after all were sent. One too many is ignored: it comes in its turn.
+    // Pages that the other side waits for; also after all were sent. One too many is ignored: it
+    // comes in its turn.
     void wish(const PageRange& range);
-    // So many bytes of pages were put in place over there, in all. The first (0) says that it is ready for all.
+    // So many bytes of pages were put in place over there, in all. The first (0) says that it is
+    // ready for all.
     void acknowledged(uint64_t bytes);
-    // What is to be sent next, at most stream_piece_max bytes; empty: nothing until a wish or an acknowledgement comes,
-    // or all is sent. Valid until the next call.
+    // What is to be sent next, at most stream_piece_max bytes; empty: nothing until a wish or an
+    // acknowledgement comes, or all is sent. Valid until the next call.
     Result<std::string_view> piece();
     void sent(size_t n) { piece_at_ += n; }
     // The end has been sent, and no wish waits.

@@ -39,7 +39,8 @@ Result<PagemapImage> parse_pagemap(std::string_view image, pid_t pid) {
     const auto bad = [] { return fail("a pagemap of CRIU that is damaged"); };
     PagemapImage map;
     map.pid = pid;
-    if (image.size() < 8 || criu_u32(image, 0) != criu_common_magic || criu_u32(image, 4) != pagemap_magic)
+    if (image.size() < 8 || criu_u32(image, 0) != criu_common_magic ||
+        criu_u32(image, 4) != pagemap_magic)
         return bad();
     bool head = true;
     for (size_t at = 8; at < image.size();) {
@@ -57,7 +58,8 @@ Result<PagemapImage> parse_pagemap(std::string_view image, pid_t pid) {
             map.file = static_cast<uint32_t>(values[1]);
             continue;
         }
-        PagemapImage::Entry e{values[vaddr], values[nr_pages] != 0 ? values[nr_pages] : values[compat_nr_pages],
+        PagemapImage::Entry e{values[vaddr],
+                              values[nr_pages] != 0 ? values[nr_pages] : values[compat_nr_pages],
                               static_cast<uint32_t>(values[flags])};
         if (values[in_parent] != 0) e.flags |= pagemap_parent;
         if (!valid(e)) return bad();
@@ -88,7 +90,8 @@ Result<std::vector<PageRange>> lazy_ranges_of(std::string_view image, pid_t pid)
     TRY_ASSIGN(const PagemapImage map, parse_pagemap(image, pid));
     std::vector<PageRange> found;
     for (const PagemapImage::Entry& e : map.entries)
-        if ((e.flags & pagemap_lazy) != 0 && (e.flags & pagemap_present) == 0) found.push_back({pid, e.start, e.pages});
+        if ((e.flags & pagemap_lazy) != 0 && (e.flags & pagemap_present) == 0)
+            found.push_back({pid, e.start, e.pages});
     return found;
 }
 

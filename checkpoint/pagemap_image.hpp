@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CRIU's pagemap-PID.img: which pages of a process an image has, and where their bytes lie in pages-N.img (format: CRIU
-// images/pagemap.proto). The bytes of present pages lie in that file in the order of their addresses. Pure.
+// CRIU's pagemap-PID.img: which pages of a process an image has, and where their bytes lie in
+// pages-N.img (format: CRIU images/pagemap.proto). The bytes of present pages lie in that file in
+// the order of their addresses. Pure.
 //
-// CRIU skips an entry that is both lazy and present when it restores lazily, and its bytes in the file with it
-// (criu/mem.c, restore_priv_vma_content). So the pagemaps of several processes may name one file: each skips what is
-// not its own.
+// CRIU skips an entry that is both lazy and present when it restores lazily, and its bytes in the
+// file with it (criu/mem.c, restore_priv_vma_content). So the pagemaps of several processes may
+// name one file: each skips what is not its own.
 #pragma once
 
 #include <sys/types.h>

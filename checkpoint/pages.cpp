@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t address_max = uint64_t{1} << 57;  // of user space, five levels
 
 bool valid(const PageRange& r) {
-    return r.start % page_bytes == 0 && r.start < address_max && r.pages <= (address_max - r.start) / page_bytes;
+    return r.start % page_bytes == 0 && r.start < address_max &&
+           r.pages <= (address_max - r.start) / page_bytes;
 }
 }  // namespace
 
@@ -34,7 +35,9 @@ void MissingPages::insert(Piece piece) {
     if (piece.start >= piece.end) return;
     moved_ = moved_ || piece.start != piece.image;
     const auto next = pieces_.lower_bound(piece.start);
-    const auto joins = [](const Piece& a, const Piece& b) { return a.end == b.start && a.image + (a.end - a.start) == b.image; };
+    const auto joins = [](const Piece& a, const Piece& b) {
+        return a.end == b.start && a.image + (a.end - a.start) == b.image;
+    };
     if (next != pieces_.end() && joins(piece, next->second)) {
         piece.end = next->second.end;
         pieces_.erase(next);
@@ -75,7 +78,8 @@ void MissingPages::move(uint64_t from, uint64_t to, uint64_t bytes) {
     for (Piece& p : taken) insert({p.start - from + to, p.end - from + to, p.image});
 }
 
-std::vector<MissingPages::Piece> MissingPages::of_image(uint64_t image_start, uint64_t image_end) const {
+std::vector<MissingPages::Piece> MissingPages::of_image(uint64_t image_start,
+                                                        uint64_t image_end) const {
     std::vector<Piece> out;
     const auto add = [&](const Piece& p) {
         const uint64_t image_last = p.image + (p.end - p.start);
@@ -107,7 +111,8 @@ void put_pages_head(char* to, const PageRange& r) {
     put_le(to + 8, r.pages * page_bytes, 8);
     put_le(to + 16, static_cast<uint64_t>(r.pid), 8);
     put_le(to + 24, r.start, 8);
-    put_le(to + 32, pages_digest(r, {to + section_head_bytes + pages_text_bytes, r.pages * page_bytes}), 8);
+    put_le(to + 32,
+           pages_digest(r, {to + section_head_bytes + pages_text_bytes, r.pages * page_bytes}), 8);
 }
 
 Status PageSections::hand_over(std::string_view bytes) const {
@@ -132,12 +137,16 @@ Status PageSections::take(std::string_view bytes) {
             TRY(hand_over(section_));
             need_ = section_head_bytes + pages_text_bytes;
         } else {
-            const uint64_t kind = get_le(section_.data(), 4), text = get_le(section_.data() + 4, 4), n = get_le(section_.data() + 8, 8);
-            range_ = {static_cast<pid_t>(get_le(section_.data() + 16, 4)), get_le(section_.data() + 24, 8), n / page_bytes};
+            const uint64_t kind = get_le(section_.data(), 4), text = get_le(section_.data() + 4, 4),
+                           n = get_le(section_.data() + 8, 8);
+            range_ = {static_cast<pid_t>(get_le(section_.data() + 16, 4)),
+                      get_le(section_.data() + 24, 8), n / page_bytes};
             digest_ = get_le(section_.data() + 32, 8);
             const bool end = kind == pages_end_kind && n == 0;
-            const bool pages = kind == pages_kind && n > 0 && n % page_bytes == 0 && n <= section_pages_max * page_bytes;
-            if (text != pages_text_bytes || (!end && !pages) || !valid(range_)) return fail("image stream: pages that are none");
+            const bool pages = kind == pages_kind && n > 0 && n % page_bytes == 0 &&
+                               n <= section_pages_max * page_bytes;
+            if (text != pages_text_bytes || (!end && !pages) || !valid(range_))
+                return fail("image stream: pages that are none");
             if (end) TRY(hand_over({}));
             if (pages) need_ = n;
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Pages that go along after the image: what CRIU leaves out of a lazy dump, what a restored process still misses, and
-// how pages stand in the stream between two agents. Pure.
+// Pages that go along after the image: what CRIU leaves out of a lazy dump, what a restored process
+// still misses, and how pages stand in the stream between two agents. Pure.
 //
-// An address in an image is where a page lay when the job was frozen. A process that runs before all its pages are
-// there may move, drop or share (fork) what it misses meanwhile; MissingPages keeps account of it as userfaultfd(2)'s
-// events tell: one object per address space, a copy of it for a child.
+// An address in an image is where a page lay when the job was frozen. A process that runs before
+// all its pages are there may move, drop or share (fork) what it misses meanwhile; MissingPages
+// keeps account of it as userfaultfd(2)'s events tell: one object per address space, a copy of it
+// for a child.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +24,8 @@
 
 namespace souk {
 
-// The addresses of one address space whose pages have not come yet, in bytes, multiples of page_bytes.
+// The addresses of one address space whose pages have not come yet, in bytes, multiples of
+// page_bytes.
 class MissingPages {
   public:
     struct Piece {
@@ -34,7 +36,8 @@ class MissingPages {
     bool empty() const { return pieces_.empty(); }
     uint64_t bytes() const;
     void add(uint64_t start, uint64_t end) { insert({start, end, start}); }
-    // The piece from `address` to the end of what is missing there; an empty one if that is not missing.
+    // The piece from `address` to the end of what is missing there; an empty one if that is not
+    // missing.
     Piece at(uint64_t address) const;
     // Unmapped, or given back with madvise(2).
     void drop(uint64_t start, uint64_t end);
@@ -51,12 +54,14 @@ class MissingPages {
     bool moved_ = false;                // somewhere start != image
 };
 
-// Sections of the stream behind the manifest (checkpoint/stream.hpp has their head): pages, and the end of them.
+// Sections of the stream behind the manifest (checkpoint/stream.hpp has their head): pages, and the
+// end of them.
 inline constexpr uint32_t pages_kind = 3, pages_end_kind = 4;
 inline constexpr size_t section_head_bytes = 16, pages_text_bytes = 24;
 inline constexpr uint64_t section_pages_max = 60;  // with both heads below stream_piece_max
-// Head and text of a section of `pages` pages (0: the end of all) into `to`, section_head_bytes + pages_text_bytes. The pages
-// stand behind it already: their digest, and what they are digested as, is in the text.
+// Head and text of a section of `pages` pages (0: the end of all) into `to`, section_head_bytes +
+// pages_text_bytes. The pages stand behind it already: their digest, and what they are digested as,
+// is in the text.
 void put_pages_head(char* to, const PageRange& range);
 
 // The receiving side: bytes cut anywhere in, whole sections with the right digest out.

@@ -23,7 +23,8 @@ bool another_round(const RoundFacts& f) {
     if (f.rounds == 0) return true;
     if (f.rounds >= ahead_rounds_max || f.took >= ahead_time_max) return false;
     if (f.sent_bytes + f.left_bytes > ahead_sends_max * f.memory_bytes) return false;
-    if (static_cast<double>(f.left_bytes) > static_cast<double>(f.left_before) * ahead_falls_to) return false;
+    if (static_cast<double>(f.left_bytes) > static_cast<double>(f.left_before) * ahead_falls_to)
+        return false;
     // At the rate that the rounds had.
     const double ns = static_cast<double>(f.took.ns) * static_cast<double>(f.left_bytes) /
                       static_cast<double>(std::max<uint64_t>(f.sent_bytes, 1));
@@ -49,37 +50,48 @@ uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const Dir
 }
 
 MovePlan plan_move(const MoveFacts& f) {
-    const double link = f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
+    const double link =
+        f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
     const uint64_t image_bytes = std::max(f.image_bytes, f.memory_bytes);
-    const uint64_t shared_bytes = std::min(f.shared_bytes, f.memory_bytes), lazy_bytes = f.memory_bytes - shared_bytes;
+    const uint64_t shared_bytes = std::min(f.shared_bytes, f.memory_bytes),
+                   lazy_bytes = f.memory_bytes - shared_bytes;
     const auto image = static_cast<double>(image_bytes), shared = static_cast<double>(shared_bytes);
     const auto bytes = static_cast<double>(lazy_bytes);  // what goes past the image, where it may
     const double sending = bytes / link * 1e9;
-    const int64_t more_processes = std::max(f.processes - 1, 0), more_threads = std::max(f.threads - f.processes, 0);
+    const int64_t more_processes = std::max(f.processes - 1, 0),
+                  more_threads = std::max(f.threads - f.processes, 0);
     const Nanos objects = move_cost::base + Nanos{move_cost::per_process.ns * more_processes} +
                           Nanos{move_cost::per_thread.ns * more_threads};
     const double image_ns_per_byte = move_cost::image_ns_per_byte + 1e9 / link;
     const Nanos copied = objects + span(image * image_ns_per_byte);
-    const double table = static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
-    const Nanos mapped = objects + span(shared * image_ns_per_byte + bytes * move_cost::lazy_ns_per_byte +
-                                        table * move_cost::lazy_ns_per_table_byte);
+    const double table =
+        static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
+    const Nanos mapped =
+        objects + span(shared * image_ns_per_byte + bytes * move_cost::lazy_ns_per_byte +
+                       table * move_cost::lazy_ns_per_table_byte);
     const Nanos whole = mapped + span(sending);
     // With its memory sent ahead: looked at, the rest brought, all put in place.
     const double left = f.ahead   ? static_cast<double>(f.ahead->left_bytes)
                         : f.dirty ? static_cast<double>(expected_left(lazy_bytes, link, *f.dirty))
                                   : bytes * ahead_left_share;
-    const double ahead_link = f.ahead && f.ahead->link_bytes_per_s > 0 ? f.ahead->link_bytes_per_s : link;
+    const double ahead_link =
+        f.ahead && f.ahead->link_bytes_per_s > 0 ? f.ahead->link_bytes_per_s : link;
     const Nanos looked = mapped + span(bytes * move_cost::look_ns_per_byte);
-    const Nanos placed = looked + span(bytes * move_cost::place_ns_per_byte + left / ahead_link * 1e9);
+    const Nanos placed =
+        looked + span(bytes * move_cost::place_ns_per_byte + left / ahead_link * 1e9);
     const bool early = f.post_copy_possible && f.policy != MovePolicy::safe && !f.own_network;
     const auto after_rounds = [&](Nanos took, bool to_come) -> MovePlan {
         if (early && placed > pause_worth_post_copy)
-            return planned(MoveForm::post_copy, looked, placed + took, "its memory went ahead", to_come);
-        return planned(MoveForm::pages_first, placed, placed + took, "its memory went ahead", to_come);
+            return planned(MoveForm::post_copy, looked, placed + took, "its memory went ahead",
+                           to_come);
+        return planned(MoveForm::pages_first, placed, placed + took, "its memory went ahead",
+                       to_come);
     };
     if (!f.pages_possible)
-        return planned(MoveForm::stop_and_copy, copied, copied, "pages cannot be sent by themselves here");
-    if (image_bytes < pages_from_bytes) return planned(MoveForm::stop_and_copy, copied, copied, "it is small");
+        return planned(MoveForm::stop_and_copy, copied, copied,
+                       "pages cannot be sent by themselves here");
+    if (image_bytes < pages_from_bytes)
+        return planned(MoveForm::stop_and_copy, copied, copied, "it is small");
     if (f.ahead) {
         MovePlan plan = after_rounds(f.ahead->took, false);
         plan.forecast.ahead_bytes = f.ahead->bytes;
@@ -91,16 +103,22 @@ MovePlan plan_move(const MoveFacts& f) {
     }
     const bool may_run_early = f.post_copy_possible && f.policy != MovePolicy::safe;
     if (copied <= (may_run_early ? mapped : whole))
-        return planned(MoveForm::stop_and_copy, copied, copied, "it reserves much more than it uses");
+        return planned(MoveForm::stop_and_copy, copied, copied,
+                       "it reserves much more than it uses");
     const bool worth = placed + ahead_saves_min <= whole && span(sending) <= ahead_time_max;
-    if (f.ahead_possible && f.policy != MovePolicy::fast && f.memory_bytes <= ahead_bytes_max && worth)
+    if (f.ahead_possible && f.policy != MovePolicy::fast && f.memory_bytes <= ahead_bytes_max &&
+        worth)
         return after_rounds(span(sending), true);
-    if (f.policy == MovePolicy::safe) return planned(MoveForm::pages_first, whole, whole, "as its owner wants it");
+    if (f.policy == MovePolicy::safe)
+        return planned(MoveForm::pages_first, whole, whole, "as its owner wants it");
     if (!f.post_copy_possible)
-        return planned(MoveForm::pages_first, whole, whole, "its capsule cannot keep its memory's faults");
-    if (f.policy == MovePolicy::fast) return planned(MoveForm::post_copy, mapped, whole, "as its owner wants it");
+        return planned(MoveForm::pages_first, whole, whole,
+                       "its capsule cannot keep its memory's faults");
+    if (f.policy == MovePolicy::fast)
+        return planned(MoveForm::post_copy, mapped, whole, "as its owner wants it");
     if (f.own_network)
-        return planned(MoveForm::pages_first, whole, whole, "what it tells others could not be taken back");
+        return planned(MoveForm::pages_first, whole, whole,
+                       "what it tells others could not be taken back");
     if (whole > pause_worth_post_copy)
         return planned(MoveForm::post_copy, mapped, whole, "its memory would take too long");
     return planned(MoveForm::pages_first, whole, whole, "its memory comes quickly");
@@ -108,7 +126,8 @@ MovePlan plan_move(const MoveFacts& f) {
 
 uint64_t dump_room_bytes(const MoveFacts& f, MoveForm form) {
     if (form == MoveForm::stop_and_copy) return std::max(f.image_bytes, f.memory_bytes);
-    const double table = static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
+    const double table =
+        static_cast<double>(f.reserved_bytes) * move_cost::lazy_table_bytes_per_byte;
     return static_cast<uint64_t>(table) + f.shared_bytes;
 }
 

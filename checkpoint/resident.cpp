@@ -25,7 +25,8 @@ std::optional<uint64_t> value_of(std::string_view text, std::string_view name) {
 
 // Of a page that n of them map, n - 1 are too many in `anonymous`, and n is 2 at least.
 uint64_t Resident::shared_max() const {
-    return std::min(anonymous - std::min(anonymous, anonymous_proportional), anonymous_proportional);
+    return std::min(anonymous - std::min(anonymous, anonymous_proportional),
+                    anonymous_proportional);
 }
 
 Result<Resident> parse_rollup(std::string_view text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Resident: how much memory several processes have, each page counted once however many of them map it: the kernel's
-// proportional sums (/proc/PID/smaps_rollup). It walks their page tables, at about 10 ns a page.
+// Resident: how much memory several processes have, each page counted once however many of them map
+// it: the kernel's proportional sums (/proc/PID/smaps_rollup). It walks their page tables, at about
+// 10 ns a page.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +15,8 @@
 namespace souk {
 
 struct Resident {
-    uint64_t proportional = 0;            // of a page that n processes map, an n-th for each
-    uint64_t anonymous = 0;               // of each process its own
+    uint64_t proportional = 0;  // of a page that n processes map, an n-th for each
+    uint64_t anonymous = 0;     // of each process its own
     uint64_t anonymous_proportional = 0;
     // An upper bound of what the anonymous pages that several of them map come to, each once.
     uint64_t shared_max() const;
@@ -24,7 +25,8 @@ struct Resident {
 
 // Of the text of one smaps_rollup. An error if it is none.
 Result<Resident> parse_rollup(std::string_view text);
-// Of all of these. Those that are gone count nothing; an error if none is there, or the kernel does not tell.
+// Of all of these. Those that are gone count nothing; an error if none is there, or the kernel does
+// not tell.
 Result<Resident> resident_of(const std::vector<pid_t>& pids);
 
 }  // namespace souk

@@ -14,7 +14,9 @@ constexpr size_t digest_bytes_max = 64, range_bytes = 16;
 constexpr uint64_t address_max = uint64_t{1} << 57;  // of user space, five levels
 
 uint64_t end_of(const PageRange& r) { return r.start + r.pages * page_bytes; }
-bool before(const PageRange& a, const PageRange& b) { return std::tie(a.pid, a.start) < std::tie(b.pid, b.start); }
+bool before(const PageRange& a, const PageRange& b) {
+    return std::tie(a.pid, a.start) < std::tie(b.pid, b.start);
+}
 
 void append(std::vector<PageRange>& to, pid_t pid, uint64_t start, uint64_t end) {
     if (start >= end) return;
@@ -36,7 +38,8 @@ Result<ProcessMaps> parse_maps(std::string_view text) {
         if (!first || !rest.starts_with('-')) return fail("a list of mappings that is none");
         rest.remove_prefix(1);
         const auto last = take_number<uint64_t>(rest, 16);
-        if (!last || rest.size() < 6 || *first >= *last || *first % page_bytes != 0 || *last % page_bytes != 0)
+        if (!last || rest.size() < 6 || *first >= *last || *first % page_bytes != 0 ||
+            *last % page_bytes != 0)
             return fail("a list of mappings that is none");
         const uint64_t start = *first, end = *last;
         rest.remove_prefix(1);
@@ -66,8 +69,8 @@ std::vector<uint64_t> SentPages::look(std::vector<Page> now) {
         const bool dirty = (page.entry & pagemap::soft_dirty) != 0;
         page.entry &= pagemap::identity;
         while (old != pages_.end() && old->address < page.address) ++old;
-        const bool good =
-            !dirty && old != pages_.end() && old->address == page.address && old->entry == (page.entry | is_sent);
+        const bool good = !dirty && old != pages_.end() && old->address == page.address &&
+                          old->entry == (page.entry | is_sent);
         if (good)
             page.entry |= is_sent;
         else
@@ -80,7 +83,8 @@ std::vector<uint64_t> SentPages::look(std::vector<Page> now) {
 bool SentPages::unchanged(uint64_t address, uint64_t entry) const {
     const auto at = std::lower_bound(pages_.begin(), pages_.end(), address,
                                      [](const Page& p, uint64_t a) { return p.address < a; });
-    if (at == pages_.end() || at->address != address || (entry & pagemap::soft_dirty) != 0) return false;
+    if (at == pages_.end() || at->address != address || (entry & pagemap::soft_dirty) != 0)
+        return false;
     return (at->entry & pagemap::identity) == (entry & pagemap::identity);
 }
 
@@ -102,7 +106,9 @@ SplitRanges split_ranges(const std::vector<PageRange>& ranges, const std::vector
     auto part = of.begin();
     for (const PageRange& r : ranges) {
         uint64_t at = r.start;
-        while (part != of.end() && (part->pid < r.pid || (part->pid == r.pid && end_of(*part) <= r.start))) ++part;
+        while (part != of.end() &&
+               (part->pid < r.pid || (part->pid == r.pid && end_of(*part) <= r.start)))
+            ++part;
         for (auto p = part; p != of.end() && p->pid == r.pid && p->start < end_of(r); ++p) {
             const uint64_t from = std::max(p->start, at), to = std::min(end_of(*p), end_of(r));
             append(split.out, r.pid, at, from);
@@ -140,7 +146,9 @@ Result<AheadList> decode_ahead(std::string_view file) {
     if (!file.starts_with(magic) || file.size() <= magic.size()) return bad();
     const auto digest = static_cast<size_t>(static_cast<unsigned char>(file[magic.size()]));
     file.remove_prefix(magic.size() + 1);
-    if (digest > digest_bytes_max || file.size() < digest || (file.size() - digest) % range_bytes != 0) return bad();
+    if (digest > digest_bytes_max || file.size() < digest ||
+        (file.size() - digest) % range_bytes != 0)
+        return bad();
     AheadList list;
     list.digest = file.substr(0, digest);
     file.remove_prefix(digest);
@@ -150,8 +158,9 @@ Result<AheadList> decode_ahead(std::string_view file) {
         if (r.pid <= 0 || r.pages == 0 || r.start % page_bytes != 0 || r.start >= address_max ||
             end_of(r) > address_max)
             return bad();
-        if (!list.ranges.empty() && (!before(list.ranges.back(), r) ||
-                                     (list.ranges.back().pid == r.pid && end_of(list.ranges.back()) > r.start)))
+        if (!list.ranges.empty() &&
+            (!before(list.ranges.back(), r) ||
+             (list.ranges.back().pid == r.pid && end_of(list.ranges.back()) > r.start)))
             return bad();
         list.ranges.push_back(r);
     }

@@ -25,8 +25,12 @@ std::string pagemap_name(pid_t pid) { return "pagemap-" + std::to_string(pid) + 
 // The number in a name of that form; 0: it is of another.
 uint32_t number_of(std::string_view name, std::string_view prefix) {
     constexpr std::string_view suffix = ".img";
-    if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size()) return 0;
-    return whole_number<uint32_t>(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size())).value_or(0);
+    if (!name.starts_with(prefix) || !name.ends_with(suffix) ||
+        name.size() <= prefix.size() + suffix.size())
+        return 0;
+    return whole_number<uint32_t>(
+               name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()))
+        .value_or(0);
 }
 
 constexpr const char* writing = "write what its processes share";
@@ -34,13 +38,15 @@ constexpr const char* writing = "write what its processes share";
 // Entries that do not come stay 0.
 void read_entries(int pagemap, uint64_t address, uint64_t* to) {
     constexpr size_t bytes = SharedPages::block_pages * sizeof *to;
-    const ssize_t n = ::pread(pagemap, to, bytes, static_cast<off_t>(address / page_bytes * sizeof *to));
+    const ssize_t n =
+        ::pread(pagemap, to, bytes, static_cast<off_t>(address / page_bytes * sizeof *to));
     const size_t got = n > 0 ? static_cast<size_t>(n) / sizeof *to : 0;
     std::fill(to + got, to + SharedPages::block_pages, 0);
 }
 }  // namespace
 
-Result<std::unique_ptr<SharedImage>> SharedImage::open(int image_directory, const std::map<pid_t, pid_t>& pids) {
+Result<std::unique_ptr<SharedImage>> SharedImage::open(int image_directory,
+                                                       const std::map<pid_t, pid_t>& pids) {
     TRY_ASSIGN(Fd directory, duplicate(image_directory));
     std::unique_ptr<SharedImage> image(new SharedImage(std::move(directory)));
     SharedImage& s = *image;
@@ -63,7 +69,9 @@ Result<std::unique_ptr<SharedImage>> SharedImage::open(int image_directory, cons
     TRY_ASSIGN(s.pages_, SharedPages::open(std::move(maps)));
     TRY_ASSIGN(s.memory_, FrozenMemory::open(processes, pids));
     for (const PageRange& p : processes) {
-        TRY_ASSIGN(Fd pagemap, open_at(AT_FDCWD, "/proc/" + std::to_string(pids.at(p.pid)) + "/pagemap", O_RDONLY));
+        TRY_ASSIGN(
+            Fd pagemap,
+            open_at(AT_FDCWD, "/proc/" + std::to_string(pids.at(p.pid)) + "/pagemap", O_RDONLY));
         s.pagemaps_.push_back(std::move(pagemap));
     }
     s.old_.resize(s.pagemaps_.size());
@@ -93,14 +101,15 @@ Result<bool> SharedImage::step() {
     return true;
 }
 
-// Twice: a page that the kernel moves meanwhile could leave its number to another. What has the same number before and
-// after the others were looked at is the same page.
+// Twice: a page that the kernel moves meanwhile could leave its number to another. What has the
+// same number before and after the others were looked at is the same page.
 void SharedImage::look() {
     const SharedPages::Block& block = pages_.block();
     const auto read = [&](std::vector<uint64_t>& to) {
         to.resize(block.processes.size() * SharedPages::block_pages);
         for (size_t i = 0; i < block.processes.size(); ++i)
-            read_entries(pagemaps_[block.processes[i]].get(), block.start, &to[i * SharedPages::block_pages]);
+            read_entries(pagemaps_[block.processes[i]].get(), block.start,
+                         &to[i * SharedPages::block_pages]);
     };
     read(entries_);
     if (!SharedPages::any_shared(entries_)) return pages_.take({});
@@ -111,7 +120,8 @@ void SharedImage::look() {
 }
 
 Status SharedImage::begin_to_write() {
-    TRY_ASSIGN(file_, open_at(directory_.get(), pages_name(number_), O_WRONLY | O_CREAT | O_EXCL, 0600));
+    TRY_ASSIGN(file_,
+               open_at(directory_.get(), pages_name(number_), O_WRONLY | O_CREAT | O_EXCL, 0600));
     const auto bytes = static_cast<off_t>(pages_.pages_in_file() * page_bytes);
     if (::fallocate(file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP)
         return fail_errno("room for what its processes share", errno);
@@ -133,7 +143,8 @@ Status SharedImage::write_piece() {
         if (::pread(old.get(), buffer_.get(), bytes, at) != static_cast<ssize_t>(bytes))
             return fail("image file " + name + ": damaged");
     } else {
-        TRY(memory_.read({maps_[run.process].pid, run.start + run_done_ * page_bytes, pages}, buffer_.get()));
+        TRY(memory_.read({maps_[run.process].pid, run.start + run_done_ * page_bytes, pages},
+                         buffer_.get()));
     }
     TRY(write_all(file_.get(), {buffer_.get(), bytes}, writing));
     written_ += bytes;
@@ -148,7 +159,8 @@ Status SharedImage::finish() {
     std::set<uint32_t> old;
     for (const PagemapImage& map : pages_.pagemaps(number_)) {
         const std::string text = encode_pagemap(map);
-        TRY_ASSIGN(const Fd to, open_at(directory_.get(), pagemap_name(map.pid), O_WRONLY | O_TRUNC));
+        TRY_ASSIGN(const Fd to,
+                   open_at(directory_.get(), pagemap_name(map.pid), O_WRONLY | O_TRUNC));
         TRY(write_all(to.get(), text, writing));
     }
     for (const PagemapImage& map : maps_) old.insert(map.file);

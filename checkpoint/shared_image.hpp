@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SharedImage: puts what the processes of a frozen job share copy-on-write into the image of its lazy dump, each page
-// once (checkpoint/shared_pages). It looks at the kernel's page tables (/proc/PID/pagemap: the number of each page),
-// reads the frozen memory, and rewrites the pagemaps. An image of a job that shares nothing stays as it is.
+// SharedImage: puts what the processes of a frozen job share copy-on-write into the image of its
+// lazy dump, each page once (checkpoint/shared_pages). It looks at the kernel's page tables
+// (/proc/PID/pagemap: the number of each page), reads the frozen memory, and rewrites the pagemaps.
+// An image of a job that shares nothing stays as it is.
 //
-// Owner: the source's cell, between the dump and whatever reads the image's lazy ranges; the job must stand frozen.
-// What fails: a process that is gone, no room (ENOSPC), an image that is damaged; then the image is of no use.
+// Owner: the source's cell, between the dump and whatever reads the image's lazy ranges; the job
+// must stand frozen. What fails: a process that is gone, no room (ENOSPC), an image that is
+// damaged; then the image is of no use.
 #pragma once
 
 #include <map>
@@ -20,7 +22,8 @@ namespace souk {
 class SharedImage {
   public:
     // `pids` as of pids_inside.
-    static Result<std::unique_ptr<SharedImage>> open(int image_directory, const std::map<pid_t, pid_t>& pids);
+    static Result<std::unique_ptr<SharedImage>> open(int image_directory,
+                                                     const std::map<pid_t, pid_t>& pids);
     // About a millisecond of the work; false: it is done.
     Result<bool> step();
 

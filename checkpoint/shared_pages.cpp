@@ -11,9 +11,11 @@ constexpr uint64_t block_bytes = SharedPages::block_pages * page_bytes;
 
 uint64_t end_of(const PagemapImage::Entry& e) { return e.start + e.pages * page_bytes; }
 
-// What is not mapped by one process alone, and can be told from others. (Without CAP_SYS_ADMIN every page has number 0.)
+// What is not mapped by one process alone, and can be told from others. (Without CAP_SYS_ADMIN
+// every page has number 0.)
 bool may_be_shared(uint64_t entry) {
-    return pagemap::has_page(entry) && !pagemap::is_exclusive(entry) && (entry & pagemap::frame) != 0;
+    return pagemap::has_page(entry) && !pagemap::is_exclusive(entry) &&
+           (entry & pagemap::frame) != 0;
 }
 }  // namespace
 
@@ -22,8 +24,10 @@ Result<SharedPages> SharedPages::open(std::vector<PagemapImage> maps) {
     for (PagemapImage& map : maps) {
         uint64_t end = 0;
         for (const PagemapImage::Entry& e : map.entries) {
-            if ((e.flags & pagemap_parent) != 0 || (e.flags & (pagemap_lazy | pagemap_present)) == 0 || e.start < end)
-                return fail("the pagemap of process " + std::to_string(map.pid) + " is of another kind");
+            if ((e.flags & pagemap_parent) != 0 ||
+                (e.flags & (pagemap_lazy | pagemap_present)) == 0 || e.start < end)
+                return fail("the pagemap of process " + std::to_string(map.pid) +
+                            " is of another kind");
             end = end_of(e);
         }
         shared.processes_.push_back({std::move(map), 0, 0, 0, {}, 0});
@@ -134,14 +138,16 @@ void SharedPages::decide(uint64_t page, const std::vector<uint64_t>& entries) {
     for (size_t i = 0, end = 0; i < same_.size(); i = end) {
         bool was_left_out = false;
         for (end = i; end < same_.size() && same_[end].first == same_[i].first; ++end)
-            was_left_out = was_left_out || has_[same_[end].second * block_pages + page] == Has::left_out;
+            was_left_out =
+                was_left_out || has_[same_[end].second * block_pages + page] == Has::left_out;
         if (end - i < 2) continue;
         shared_ += was_left_out ? 1 : 0;
         for (size_t k = i; k < end; ++k) fates_[same_[k].second] = {Has::present, same_[i].second};
     }
 }
 
-// The pages of the block from `first` on, which all have fates_; but a leader's may lie in two places.
+// The pages of the block from `first` on, which all have fates_; but a leader's may lie in two
+// places.
 void SharedPages::emit(uint64_t first, uint64_t end) {
     const uint64_t start = block_.start + first * page_bytes;
     for (size_t place = 0; place < fates_.size(); ++place) {
@@ -151,8 +157,8 @@ void SharedPages::emit(uint64_t first, uint64_t end) {
         const uint64_t file_page = file_pages_;
         for (uint64_t page = first; page < end; ++page) {
             const size_t where = place * block_pages + page;
-            add_run({block_.processes[place], has_[where] == Has::present, block_.start + page * page_bytes, 1,
-                     old_page_[where]});
+            add_run({block_.processes[place], has_[where] == Has::present,
+                     block_.start + page * page_bytes, 1, old_page_[where]});
         }
         for (size_t other = place; other < fates_.size(); ++other)
             if (fates_[other].has == Has::present && fates_[other].leader == place)
@@ -178,7 +184,8 @@ void SharedPages::add_run(const Run& run) {
 void SharedPages::add_present(Process& p, uint64_t start, uint64_t pages, uint64_t file_page) {
     if (file_page > p.file_page)
         p.entries.push_back({start, file_page - p.file_page, pagemap_lazy | pagemap_present});
-    else if (!p.entries.empty() && p.entries.back().flags == pagemap_present && end_of(p.entries.back()) == start) {
+    else if (!p.entries.empty() && p.entries.back().flags == pagemap_present &&
+             end_of(p.entries.back()) == start) {
         p.entries.back().pages += pages;
         p.file_page += pages;
         return;
@@ -188,7 +195,8 @@ void SharedPages::add_present(Process& p, uint64_t start, uint64_t pages, uint64
 }
 
 void SharedPages::add_lazy(Process& p, uint64_t start, uint64_t pages) {
-    if (!p.entries.empty() && p.entries.back().flags == pagemap_lazy && end_of(p.entries.back()) == start)
+    if (!p.entries.empty() && p.entries.back().flags == pagemap_lazy &&
+        end_of(p.entries.back()) == start)
         p.entries.back().pages += pages;
     else
         p.entries.push_back({start, pages, pagemap_lazy});

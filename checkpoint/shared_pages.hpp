@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SharedPages: which pages the processes of a job share copy-on-write, and how an image has each of them once. Pure; the
-// looks at the kernel's page tables and the file are in checkpoint/shared_image.
+// SharedPages: which pages the processes of a job share copy-on-write, and how an image has each of
+// them once. Pure; the looks at the kernel's page tables and the file are in
+// checkpoint/shared_image.
 //
-// A lazy dump leaves private memory out, page by page of each process: what fork(2) has shared would be sent and put in
-// place once for each of them. CRIU restores what an image has as it was: a child inherits its parent's mapping, and
-// keeps the parent's page where its own in the image is the same (criu/mem.c, restore_priv_vma_content). So what two or
-// more processes have at the same address goes into the image, all else stays lazy. One file has the pages of all, each
-// once, in the order of addresses; each pagemap names its own of them and skips the others (pagemap_image.hpp).
+// A lazy dump leaves private memory out, page by page of each process: what fork(2) has shared
+// would be sent and put in place once for each of them. CRIU restores what an image has as it was:
+// a child inherits its parent's mapping, and keeps the parent's page where its own in the image is
+// the same (criu/mem.c, restore_priv_vma_content). So what two or more processes have at the same
+// address goes into the image, all else stays lazy. One file has the pages of all, each once, in
+// the order of addresses; each pagemap names its own of them and skips the others
+// (pagemap_image.hpp).
 //
-// What CRIU's way leaves apart: pages at different addresses (mremap(2), merged by KSM), and pages that siblings share
-// without their parent. They cross once where the address is the same, and are separate over there.
+// What CRIU's way leaves apart: pages at different addresses (mremap(2), merged by KSM), and pages
+// that siblings share without their parent. They cross once where the address is the same, and are
+// separate over there.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +31,9 @@ class SharedPages {
 
     // Pages in a row of the common file, and where their bytes are.
     struct Run {
-        size_t process = 0;     // index
-        bool present = false;   // in that process's own file, from page old_page on; else in its memory
+        size_t process = 0;  // index
+        // in that process's own file, from page old_page on; else in its memory
+        bool present = false;
         uint64_t start = 0, pages = 0;
         uint64_t old_page = 0;
     };
@@ -41,17 +46,18 @@ class SharedPages {
     // `maps`: as CRIU has left them, by pid. Error: they need the image of a dump before.
     static Result<SharedPages> open(std::vector<PagemapImage> maps);
 
-    // The next block in which two processes or more have pages that may be shared; none: no such are left.
+    // The next block in which two processes or more have pages that may be shared; none: no such
+    // are left.
     bool next();
     const Block& block() const { return block_; }
-    // entries[i * block_pages + n]: of /proc/PID/pagemap, of page n of the block, as block().processes[i] has it. 0:
-    // taken for not shared. Empty: nothing is shared in this block.
+    // entries[i * block_pages + n]: of /proc/PID/pagemap, of page n of the block, as
+    // block().processes[i] has it. 0: taken for not shared. Empty: nothing is shared in this block.
     void take(const std::vector<uint64_t>& entries);
     // Whether any of such entries may be of a page that is shared.
     static bool any_shared(const std::vector<uint64_t>& entries);
 
-    // After the last block. Pages that several processes left out and now have in common: if there are none, the image
-    // is best left as it is.
+    // After the last block. Pages that several processes left out and now have in common: if there
+    // are none, the image is best left as it is.
     uint64_t pages_shared() const { return shared_; }
     const std::vector<Run>& runs() const { return runs_; }
     uint64_t pages_in_file() const { return file_pages_; }

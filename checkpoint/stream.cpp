@@ -35,7 +35,8 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
         if (!valid_image_name(name) || r.manifest_.files.size() >= image_files_max)
             return fail("image file '" + name + "': one too many");
         struct stat st;
-        if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno("look at " + name, errno);
+        if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
+            return fail_errno("look at " + name, errno);
         if (!S_ISREG(st.st_mode)) return fail("image file '" + name + "': not a regular file");
         r.manifest_.files.push_back({name, static_cast<uint64_t>(st.st_size), {}});
     }
@@ -81,7 +82,8 @@ Status ImageReader::fill() {
         } else {
             if (manifest_text_.empty()) {
                 if (room() < head_room) return {};
-                if (!sealed_.empty() && sealed_.size() != manifest_.files.size()) return fail("the image lacks files of its manifest");
+                if (!sealed_.empty() && sealed_.size() != manifest_.files.size())
+                    return fail("the image lacks files of its manifest");
                 manifest_text_ = encode_manifest(manifest_);
                 add_head(manifest_kind, manifest_text_, 0);
             }
@@ -98,7 +100,8 @@ Status ImageReader::fill() {
 
 Status ImageReader::check_sealed(const ImageFile& file) const {
     if (sealed_.empty()) return {};
-    const auto as = std::find_if(sealed_.begin(), sealed_.end(), [&file](const ImageFile& f) { return f.name == file.name; });
+    const auto as = std::find_if(sealed_.begin(), sealed_.end(),
+                                 [&file](const ImageFile& f) { return f.name == file.name; });
     if (as == sealed_.end()) return fail("image file " + file.name + ": not in the manifest");
     return *as == file ? Status{} : fail("image file " + file.name + ": damaged");
 }
@@ -166,21 +169,27 @@ Status ImageWriter::take_head() {
     text_.clear();
     stage_ = Stage::text;
     if (kind_ == file_kind) {
-        if (text_bytes_ == 0 || text_bytes_ > name_max) return fail("image stream: a bad file name");
-        if (left_ > bytes_max_ - bytes_done_) return fail_errno("image stream: larger than was agreed", ENOSPC);
+        if (text_bytes_ == 0 || text_bytes_ > name_max)
+            return fail("image stream: a bad file name");
+        if (left_ > bytes_max_ - bytes_done_)
+            return fail_errno("image stream: larger than was agreed", ENOSPC);
         return {};
     }
     if (kind_ != manifest_kind || left_ != 0) return fail("image stream: an unexpected section");
-    if (text_bytes_ == 0 || text_bytes_ > manifest_bytes_max) return fail("image stream: manifest too long");
+    if (text_bytes_ == 0 || text_bytes_ > manifest_bytes_max)
+        return fail("image stream: manifest too long");
     return {};
 }
 
 Status ImageWriter::take_text() {
     if (kind_ == manifest_kind) return finish();
-    if (!valid_image_name(text_) || !is_image_file(text_)) return fail("image stream: a bad file name");
-    if (!files_.empty() && files_.back().name >= text_) return fail("image stream: files out of order");
+    if (!valid_image_name(text_) || !is_image_file(text_))
+        return fail("image stream: a bad file name");
+    if (!files_.empty() && files_.back().name >= text_)
+        return fail("image stream: files out of order");
     if (files_.size() >= image_files_max) return fail("image stream: too many files");
-    TRY_ASSIGN(file_, open_at(directory_.get(), text_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    TRY_ASSIGN(file_,
+               open_at(directory_.get(), text_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     files_.push_back({text_, 0, {}});
     digest_.reset();
     stage_ = Stage::data;
@@ -208,7 +217,8 @@ Status ImageWriter::finish() {
     TRY_ASSIGN(manifest_, decode_manifest(text_));
     if (manifest_.files.size() != files_.size()) return fail("image stream: files are missing");
     for (size_t i = 0; i < files_.size(); ++i)
-        if (manifest_.files[i] != files_[i]) return fail("image stream: file " + files_[i].name + " came damaged");
+        if (manifest_.files[i] != files_[i])
+            return fail("image stream: file " + files_[i].name + " came damaged");
     stage_ = Stage::done;
     return {};
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// An image as one stream of bytes, and back: so that agentd can send it piece by piece, as fast as its connection takes
-// it. Digests are computed on the way, the manifest comes last: no file is read twice. Neither class touches a socket:
-// whoever moves the bytes may seal them on the way.
+// An image as one stream of bytes, and back: so that agentd can send it piece by piece, as fast as
+// its connection takes it. Digests are computed on the way, the manifest comes last: no file is
+// read twice. Neither class touches a socket: whoever moves the bytes may seal them on the way.
 //
-// Format: sections, each a head of 16 bytes (little endian: kind u32, length of its text u32, bytes u64) and its text;
-// kind 1 is a file, its text the name, its bytes follow; kind 2 the manifest, its text, the end. The order is the
-// protocol: the reader's output is the only valid one, the writer refuses everything else and never writes outside of
-// its directory.
+// Format: sections, each a head of 16 bytes (little endian: kind u32, length of its text u32, bytes
+// u64) and its text; kind 1 is a file, its text the name, its bytes follow; kind 2 the manifest,
+// its text, the end. The order is the protocol: the reader's output is the only valid one, the
+// writer refuses everything else and never writes outside of its directory.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,19 @@
 
 namespace souk {
 
-inline constexpr size_t stream_piece_max = 256 * 1024;  // stays in a core's own cache from file to socket
+// stays in a core's own cache from file to socket
+inline constexpr size_t stream_piece_max = 256 * 1024;
 
-// Reads the directory of a finished dump, or a sealed image: that must still be what its manifest says (the error names
-// the file that is not), and needs the machine that it was made on. The directory must not change meanwhile.
+// Reads the directory of a finished dump, or a sealed image: that must still be what its manifest
+// says (the error names the file that is not), and needs the machine that it was made on. The
+// directory must not change meanwhile.
 class ImageReader {
   public:
-    // `needs`: job, epoch and, of an image that is not sealed, machine for the manifest; its files are ignored.
+    // `needs`: job, epoch and, of an image that is not sealed, machine for the manifest; its files
+    // are ignored.
     static Result<ImageReader> open(int directory, Manifest needs);
-    // What is to be sent next, at most stream_piece_max bytes; empty: all is sent. Valid until the next call.
+    // What is to be sent next, at most stream_piece_max bytes; empty: all is sent. Valid until the
+    // next call.
     Result<std::string_view> piece();
     // The first `n` bytes of the piece are sent.
     void sent(size_t n) { piece_at_ += n; }
@@ -53,12 +57,14 @@ class ImageReader {
     size_t piece_at_ = 0, piece_end_ = 0;
 };
 
-// Writes into an image directory made by create_image. After an error it is of no more use: remove the image.
+// Writes into an image directory made by create_image. After an error it is of no more use: remove
+// the image.
 class ImageWriter {
   public:
     // `bytes_max`: more is refused (ENOSPC).
     static Result<ImageWriter> open(int directory, uint64_t bytes_max = UINT64_MAX);
-    // The next bytes, cut anywhere. What lies behind the end is an error here, and what take_to_end returns.
+    // The next bytes, cut anywhere. What lies behind the end is an error here, and what take_to_end
+    // returns.
     Status take(std::string_view bytes);
     Result<std::string_view> take_to_end(std::string_view bytes);
     // The end has come and everything was right; then seal_image(..., manifest()).

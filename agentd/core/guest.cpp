@@ -23,8 +23,8 @@ const GuestJob* Guest::find(const GuestKey& key) const {
 
 bool Guest::expects_image(const GuestKey& key) const {
     const auto it = jobs_.find(key);
-    return it != jobs_.end() && it->second.job.state == GuestState::prepared && !it->second.restoring &&
-           it->second.ending == Ending::none;
+    return it != jobs_.end() && it->second.job.state == GuestState::prepared &&
+           !it->second.restoring && it->second.ending == Ending::none;
 }
 
 void Guest::tell(const Entry& e, Outputs& out) const {
@@ -69,7 +69,8 @@ void Guest::effect(const Entry& e, What what, Outputs& out) const {
 
 // The owner wants it to leave; only what runs can be asked to.
 void Guest::expel(const Entry& e, Outputs& out) const {
-    if (!accepting_ && runs(e) && !e.retained && !e.in_place) out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
+    if (!accepting_ && runs(e) && !e.retained && !e.in_place)
+        out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
 }
 
 void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
@@ -108,7 +109,8 @@ void Guest::failed(Entry& e, Outputs& out) {
 }
 
 void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
-    if (jobs_.size() >= 2 * jobs_max_) return;  // not even room to remember a refusal: the home node asks again
+    // not even room to remember a refusal: the home node asks again
+    if (jobs_.size() >= 2 * jobs_max_) return;
     Entry e;
     e.job.key = key;
     e.job.state = GuestState::failed;
@@ -117,7 +119,8 @@ void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(accepting ? Input::accept : Input::leave, {}, why); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(accepting ? Input::accept : Input::leave, {}, why); });
     off_since_ = accepting ? Nanos::never() : accepting_ ? clock_ : std::min(off_since_, clock_);
     accepting_ = accepting;
     owner_due_ = {};
@@ -140,7 +143,9 @@ void Guest::home_up(const NodeName& home, Outputs& out) {
 
 void Guest::home_down(const NodeName& home) {
     const Scene scene(*this, nullptr, [&] { return trace_home(Input::home_down, home); });
-    std::erase_if(jobs_, [&](const auto& j) { return j.first.id.home == home && j.second.job.state == GuestState::failed; });
+    std::erase_if(jobs_, [&](const auto& j) {
+        return j.first.id.home == home && j.second.job.state == GuestState::failed;
+    });
 }
 
 void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
@@ -148,9 +153,11 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
     const GuestKey key{c.id, c.epoch};
     // Only the home node speaks for its jobs.
     if (from != c.id.home) return;
-    if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare || c.verb == GuestVerb::keep) return on_start(c, out);
+    if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare || c.verb == GuestVerb::keep)
+        return on_start(c, out);
     Entry* e = entry(key);
-    if (!e && c.verb == GuestVerb::kill) return refuse(key, "ended before it began", out);  // also if a start comes late
+    // also if a start comes late
+    if (!e && c.verb == GuestVerb::kill) return refuse(key, "ended before it began", out);
     if (!e) return tell_unknown(key, out);
     if (e->ending != Ending::none) return;  // its end is under way and will be told
     switch (c.verb) {
@@ -185,7 +192,8 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     if (!accepting_ && !kept) return refuse(key, why_not_, out);
     if (jobs_.size() >= jobs_max_) return refuse(key, "the node holds too many jobs", out);
     // Its answer was lost, and its home asks for the very same again.
-    if (leaving_.contains(key)) return refuse(key, "what is left of its last start there is being removed", out);
+    if (leaving_.contains(key))
+        return refuse(key, "what is left of its last start there is being removed", out);
     Entry e;
     e.job.key = key;
     e.job.spec = c.spec;
@@ -200,8 +208,8 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     effect(entry, kept ? What::make_place : What::create_capsule, out);
 }
 
-// One step from where the job is towards what is wanted of it. Does nothing while an effect is under way whose end
-// comes back here.
+// One step from where the job is towards what is wanted of it. Does nothing while an effect is
+// under way whose end comes back here.
 void Guest::drive(Entry& e, Outputs& out) const {
     if (!runs(e) || e.ending != Ending::none || e.undoing || e.standing) return;
     if (e.dump == Entry::Dump::making || e.criu == Entry::Criu::coming) return;
@@ -210,11 +218,14 @@ void Guest::drive(Entry& e, Outputs& out) const {
         return tell(e, out);
     }
     const bool held = e.dump == Entry::Dump::held;
-    if (e.dump == Entry::Dump::ahead && !e.kill_asked) {  // called off if something else is wanted by now
+    // called off if something else is wanted by now
+    if (e.dump == Entry::Dump::ahead && !e.kill_asked) {
         if (e.want != Want::ship || e.ahead_epoch != e.ship_epoch) undo(e, out);
         return;
     }
-    if (e.kill_asked) return end_capsule(e, Ending::to_killed, held ? What::finish_dump : What::kill_capsule, out);
+    if (e.kill_asked)
+        return end_capsule(e, Ending::to_killed, held ? What::finish_dump : What::kill_capsule,
+                           out);
     if (held) {
         if (e.want != Want::ship && e.want != Want::keep) undo(e, out);
         return;
@@ -225,7 +236,8 @@ void Guest::drive(Entry& e, Outputs& out) const {
     if (e.criu == Entry::Criu::ready && (!wants_criu || other)) return undo(e, out);
     if (!wants_criu) return;
     drop_checkpoint(e, out);
-    if (to_disk && e.or_stand && can_stop_ && e.criu == Entry::Criu::none && immovable(e)) return begin_stand(e, out);
+    if (to_disk && e.or_stand && can_stop_ && e.criu == Entry::Criu::none && immovable(e))
+        return begin_stand(e, out);
     if (e.criu == Entry::Criu::none) {
         e.criu = Entry::Criu::coming;
         e.to_disk = to_disk;
@@ -283,10 +295,12 @@ void Guest::take_back_shipped(Entry& e, Outputs& out) const {
 
 // Of no more use: something else is made of the job now, or it has come to its home.
 void Guest::drop_checkpoint(Entry& e, Outputs& out) const {
-    if (std::exchange(e.save, Entry::Save::none) != Entry::Save::none) effect(e, What::drop_checkpoint, out);
+    if (std::exchange(e.save, Entry::Save::none) != Entry::Save::none)
+        effect(e, What::drop_checkpoint, out);
 }
 
-// The home node makes one at a time, and none while it moves or freezes the job: what is under way here is left over.
+// The home node makes one at a time, and none while it moves or freezes the job: what is under way
+// here is left over.
 void Guest::on_checkpoint(Entry& e, const GuestCommand& c, Outputs& out) const {
     if (!runs(e) || e.want == Want::keep || e.retained) return tell(e, out);
     e.save_epoch = c.new_epoch;
@@ -342,8 +356,9 @@ void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) 
     out.push_back(Do{What::restore_local, to, c.epoch, {}, 0, false});
 }
 
-// The candidate owns the job. What is held here dies, and its complete image stays until the home node drops it; without
-// an image it stays itself. A job that is not held has gone on since: refused, and the home node takes the decision back.
+// The candidate owns the job. What is held here dies, and its complete image stays until the home
+// node drops it; without an image it stays itself. A job that is not held has gone on since:
+// refused, and the home node takes the decision back.
 void Guest::on_commit(Entry& e, Outputs& out) const {
     if (!runs(e) || e.dump != Entry::Dump::held || e.stands || e.in_place) return tell(e, out);
     if (e.live || e.image_lost) {
@@ -361,7 +376,8 @@ void Guest::on_resume(Entry& e, Outputs& out) const {
     if (still_over(e, out)) return;
     e.want = Want::run;
     e.why.clear();
-    if (e.dump == Entry::Dump::none && e.criu == Entry::Criu::none && !e.undoing && !e.standing) return now_running(e, out);
+    if (e.dump == Entry::Dump::none && e.criu == Entry::Criu::none && !e.undoing && !e.standing)
+        return now_running(e, out);
     drive(e, out);
 }
 
@@ -393,7 +409,8 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
         e.kill_asked = true;
         return;
     }
-    const bool never_ran = e.job.from_image && !e.releasing && !runs(e) && e.job.state != GuestState::filling;
+    const bool never_ran =
+        e.job.from_image && !e.releasing && !runs(e) && e.job.state != GuestState::filling;
     end_capsule(e, never_ran ? Ending::to_dropped : Ending::to_killed,
                 e.dump == Entry::Dump::held ? What::finish_dump : What::kill_capsule, out);
 }

@@ -1,52 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Guest: the jobs that run on this node, or lie here frozen, for their home nodes. Pure: commands from homes and the
-// ends of effects come in, effects and events go out, in the order persist, send, do. It never decides who owns a job:
-// it acts for the (job, epoch) it was given, and what it may decide alone (a freeze to disk is complete) is durable
-// before its effect (the running copy is killed).
+// Guest: the jobs that run on this node, or lie here frozen, for their home nodes. Pure: commands
+// from homes and the ends of effects come in, effects and events go out, in the order persist,
+// send, do. It never decides who owns a job: it acts for the (job, epoch) it was given, and what it
+// may decide alone (a freeze to disk is complete) is durable before its effect (the running copy is
+// killed).
 //
 //   start    --> starting --> running --> exited
 //   prepare  --> starting --> prepared --image here--> (restoring) --> held --release--> running
-//   running  --prepare_dump--> dump_ready --ship--> (memory is sent ahead, while it runs) --> dumping --> shipped
+//   running  --prepare_dump--> dump_ready --ship--> (memory is sent ahead, while it runs)
+//                --> dumping --> shipped
 //   shipped  --commit--> frozen --drop--> (nothing)
 //   shipped  --commit--> retained --drop--> (nothing)
-//   running  --freeze--> dumping --> frozen;   dump_ready, dumping, shipped, retained --resume--> running
+//   running  --freeze--> dumping --> frozen
+//   dump_ready, dumping, shipped, retained --resume--> running
 //   held     --release--> filling --its memory is whole--> running
 //   running  --checkpoint--> dumping --> running, and its image goes to the home while it runs
-//   keep     --> prepared --image here--> frozen: a checkpoint of another epoch, kept for the home until it is dropped
+//   keep     --> prepared --image here--> frozen: a checkpoint of another epoch, kept for the
+//                home until it is dropped
 //
-// For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end of an effect goes
-// one step on towards it; so commands may come late, twice or in the middle of a dump, which is never torn, only
-// undone.
+// For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end
+// of an effect goes one step on towards it; so commands may come late, twice or in the middle of a
+// dump, which is never torn, only undone.
 //
-// A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in memory as `failed`
-// until it is dropped, or the home's connection ends: a second `start` that was under way when the home node heard of it must
-// not start it again.
+// A (job, epoch) that could not start, prepare or restore, or was killed before it came, is kept in
+// memory as `failed` until it is dropped, or the home's connection ends: a second `start` that was
+// under way when the home node heard of it must not start it again.
 //
-// A dump may leave the memory in the job (`live`): then the source goes on standing frozen after the commit, until the
-// home node drops it, and no image of it is the job. A destination that runs before its memory is whole is not the job
-// yet either: if it fails, or its daemon ends, it is killed, and the source goes on.
+// A dump may leave the memory in the job (`live`): then the source goes on standing frozen after
+// the commit, until the home node drops it, and no image of it is the job. A destination that runs
+// before its memory is whole is not the job yet either: if it fails, or its daemon ends, it is
+// killed, and the source goes on.
 //
-// A source that has shipped its image writes that down while the restore goes on elsewhere: whoever kills the held job
-// after that, what is left is its image. So `shipped` is taken back on disk before the job is let go on.
+// A source that has shipped its image writes that down while the restore goes on elsewhere: whoever
+// kills the held job after that, what is left is its image. So `shipped` is taken back on disk
+// before the job is let go on.
 //
-// After a crash of the daemon, the capsules go on: the shell loads the records and says what it found of each
+// After a crash of the daemon, the capsules go on: the shell loads the records and says what it
+// found of each
 // (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
 //
-// A job of another home's has a lease (lease.hpp). tick() sends a beat to each such home in time; each answer gives every job
-// of it a new deadline (keep_lease), which the capsule's PID 1 keeps, whatever becomes of the daemon. Shortly before it the
-// job is frozen to disk, like one that its home wants frozen; at it (`lapsed`) what still runs is stopped and stands, as
-// if found so after a crash. Then it goes on only by a word that its home sends after it has answered a beat: an older one,
-// long on its way, may be of before the home let the job go on elsewhere.
+// A job of another home's has a lease (lease.hpp). tick() sends a beat to each such home in time;
+// each answer gives every job of it a new deadline (keep_lease), which the capsule's PID 1 keeps,
+// whatever becomes of the daemon. Shortly before it the job is frozen to disk, like one that its
+// home wants frozen; at it (`lapsed`) what still runs is stopped and stands, as if found so after a
+// crash. Then it goes on only by a word that its home sends after it has answered a beat: an older
+// one, long on its way, may be of before the home let the job go on elsewhere.
 //
-// A job that cannot be dumped (its dump failed twice for the same reason, or a look at it says so) is known as immovable,
-// and its home hears why. A freeze that may end so (`or_stand`) stops it where it is (`stand`): its control group is frozen,
-// it uses no CPU, and keeps its memory. It goes on by a word of its home; what stands after its first failed dump is tried once
-// more. The owner's policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what stands.
+// A job that cannot be dumped (its dump failed twice for the same reason, or a look at it says so)
+// is known as immovable, and its home hears why. A freeze that may end so (`or_stand`) stops it
+// where it is (`stand`): its control group is frozen, it uses no CPU, and keeps its memory. It goes
+// on by a word of its home; what stands after its first failed dump is tried once more. The owner's
+// policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what
+// stands.
 //
-// What the shell owes: tick() before and after each step, with a clock that runs on while the machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call off what goes
-// on for it, and its end is not told any more; undo_dump calls off a `ship`); no end of an effect after that key's
-// `remove`; `restore_failed` of finish_restore only if surely nothing of the job ran; a new connection of a home node
-// ends its older one unread, then `home_up`; at start, what lies here without a record is ended and removed.
+// What the shell owes: tick() before and after each step, with a clock that runs on while the
+// machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call
+// off what goes on for it, and its end is not told any more; undo_dump calls off a `ship`); no end
+// of an effect after that key's `remove`; `restore_failed` of finish_restore only if surely nothing
+// of the job ran; a new connection of a home node ends its older one unread, then `home_up`; at
+// start, what lies here without a record is ended and removed.
 #pragma once
 
 #include <map>
@@ -67,31 +79,35 @@ class JsonWriter;
 
 // What the owner of a node wants of guests that are to leave it.
 struct OwnerPolicy {
-    Nanos leave = Nanos::from_s(10);  // whoever still runs here that long after `market off` is frozen to disk
-    bool kill = false;                // what cannot be dumped, and stands where it is for `stand`, is killed; else it stays so
+    // whoever still runs here that long after `market off` is frozen to disk
+    Nanos leave = Nanos::from_s(10);
+    // what cannot be dumped, and stands where it is for `stand`, is killed; else it stays so
+    bool kill = false;
     Nanos stand = Nanos::from_s(60);
 };
 
 class Guest {
   public:
-    // can_stop: jobs here can be stopped whole (they have control groups), so that leases can be kept.
+    // can_stop: jobs here can be stopped whole (they have control groups), so that leases can be
+    // kept.
     explicit Guest(size_t jobs_max = 4096, bool can_stop = true, OwnerPolicy policy = {})
         : jobs_max_(jobs_max), can_stop_(can_stop), policy_(policy) {}
 
     // After a crash: one record, and what the shell found of it.
     struct Found {
-        bool capsule_alive = false;  // its PID 1 answers
-        bool job_alive = false;      // the job's root lives
-        bool held_by_dump = false;   // its control group stands frozen: a dump was under way
-        bool image_complete = false; // a whole image lies here
-        bool lapsed = false;         // it stands because its lease was over, not for a dump
+        bool capsule_alive = false;   // its PID 1 answers
+        bool job_alive = false;       // the job's root lives
+        bool held_by_dump = false;    // its control group stands frozen: a dump was under way
+        bool image_complete = false;  // a whole image lies here
+        bool lapsed = false;          // it stands because its lease was over, not for a dump
         bool exited = false;
         int32_t wait_status = 0;
     };
     void recovered(GuestJob job, const Found& found, guest::Outputs& out);
 
     void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out);
-    // A fresh connection from a home node: everything of its jobs here is told, also what it may have forgotten.
+    // A fresh connection from a home node: everything of its jobs here is told, also what it may
+    // have forgotten.
     void home_up(const NodeName& home, guest::Outputs& out);
     // Its connection has ended, and no other has come: no command of before can arrive any more.
     void home_down(const NodeName& home);
@@ -110,15 +126,18 @@ class Guest {
     void capsule_ready(const GuestKey& key, guest::Outputs& out);
     void capsule_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     void job_started(const GuestKey& key, guest::Outputs& out);
-    void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, guest::Outputs& out);
+    void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why,
+                         guest::Outputs& out);
     void criu_ready(const GuestKey& key, guest::Outputs& out);
-    void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out, bool of_job = false);
+    void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out,
+                     bool of_job = false);
     void sent_ahead(const GuestKey& key, guest::Outputs& out);
     void dump_froze(const GuestKey& key, const MoveForecast& forecast, guest::Outputs& out);
     struct Held {
         int64_t image_bytes = 0;
         bool live = false;  // the memory is not in the image
-        bool firm = false;  // its control group stands frozen, and nothing of it can go on by itself
+        // its control group stands frozen, and nothing of it can go on by itself
+        bool firm = false;
     };
     void dump_held(const GuestKey& key, const Held& held, guest::Outputs& out);
     // of_job: what failed is the job's, and would fail again; else the node's or the destination's.
@@ -128,7 +147,8 @@ class Guest {
     void stood(const GuestKey& key, std::string why, guest::Outputs& out);
     void shipped(const GuestKey& key, guest::Outputs& out);
     void ship_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, guest::Outputs& out);
+    void image_received(const GuestKey& key, int64_t image_bytes, MoveForm form,
+                        guest::Outputs& out);
     void checkpoint_sent(const GuestKey& key, guest::Outputs& out);
     void checkpoint_failed(const GuestKey& key, std::string why, guest::Outputs& out);
     // All of its memory is here (of post_copy only), or the rest will not come.
@@ -151,15 +171,17 @@ class Guest {
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
-    // What is held of one (job, epoch) right now: keys and values of an open JSON object (tools/common/replies.md).
+    // What is held of one (job, epoch) right now: keys and values of an open JSON object
+    // (tools/common/replies.md).
     void describe(const GuestKey& key, Nanos now, JsonWriter& j) const;
     const GuestJob* find(const GuestKey& key) const;
-    // What is still here of guests that should leave, for the owner: what runs, and what stands, with the reason.
+    // What is still here of guests that should leave, for the owner: what runs, and what stands,
+    // with the reason.
     struct Left {
         GuestKey key;
         bool stands = false;  // it uses no CPU
         int64_t memory_mb = 0;
-        std::string why;      // it cannot move; empty: it is on its way, or will be
+        std::string why;  // it cannot move; empty: it is on its way, or will be
     };
     std::vector<Left> left() const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
@@ -179,46 +201,50 @@ class Guest {
         Want want = Want::run;
         Criu criu = Criu::none;
         Dump dump = Dump::none;
-        bool to_disk = false;        // CRIU is, or gets, ready for a freeze; else for a move
-        bool to_keep = false;        // or for a checkpoint
+        bool to_disk = false;  // CRIU is, or gets, ready for a freeze; else for a move
+        bool to_keep = false;  // or for a checkpoint
         Save save = Save::none;
-        bool undoing = false;        // an undo_dump is under way
+        bool undoing = false;  // an undo_dump is under way
         bool shipping = false;
-        bool ship_again = false;     // a newer ship came while an image is on its way to an older destination
+        // a newer ship came while an image is on its way to an older destination
+        bool ship_again = false;
         bool starting_job = false, restoring = false, releasing = false;
-        bool gone = false;           // the capsule ended in the middle of a start or release: judged at its end
-        bool kill_asked = false;     // in the middle of a dump: at its end
+        // the capsule ended in the middle of a start or release: judged at its end
+        bool gone = false;
+        bool kill_asked = false;  // in the middle of a dump: at its end
         bool stopped = false;
-        bool image_lost = false;     // held, but its image is not whole
-        bool shipped_kept = false;   // `shipped` is, or will soon be, on disk
-        bool live = false;           // held, and its memory is not in the image
-        bool firm = false;           // held, and only its home lets it go on: it need not die before another copy runs
-        bool retained = false;       // the candidate owns the job; this is kept in case it fails
+        bool image_lost = false;    // held, but its image is not whole
+        bool shipped_kept = false;  // `shipped` is, or will soon be, on disk
+        bool live = false;          // held, and its memory is not in the image
+        // held, and only its home lets it go on: it need not die before another copy runs
+        bool firm = false;
+        bool retained = false;         // the candidate owns the job; this is kept in case it fails
         Nanos until = Nanos::never();  // it may run; never: no deadline was given
-        bool lapsing = false;        // it comes near: is being frozen to disk, once
-        bool over = false;           // it has passed
-        bool stands = false;         // and so the job was stopped (`held`, but by no dump)
-        bool renewed = false;        // its home has answered since; what it says from then on counts
+        bool lapsing = false;          // it comes near: is being frozen to disk, once
+        bool over = false;             // it has passed
+        bool stands = false;           // and so the job was stopped (`held`, but by no dump)
+        // its home has answered since; what it says from then on counts
+        bool renewed = false;
         bool start_waits = false, release_waits = false;  // for the home's next answer
-        bool whole = true;           // all its memory is here
+        bool whole = true;                                // all its memory is here
         std::optional<int32_t> early_exit;  // came before the end of the start or release
-        MoveForecast forecast;  // of the dump that is under way
-        Epoch ship_epoch, ahead_epoch;  // ahead: to whom memory was sent ahead of this dump
+        MoveForecast forecast;              // of the dump that is under way
+        Epoch ship_epoch, ahead_epoch;      // ahead: to whom memory was sent ahead of this dump
         Epoch save_epoch;
         Peer ship_dest, save_dest;
-        std::string looked;   // why it cannot move, by the last look
-        struct Troubles {     // dumps of it that failed in a row for the same reason
+        std::string looked;  // why it cannot move, by the last look
+        struct Troubles {    // dumps of it that failed in a row for the same reason
             std::string kind, why;
             int count = 0;
-            Nanos until;      // then one more try may show that it can be dumped by now
+            Nanos until;  // then one more try may show that it can be dumped by now
         } troubles;
         bool or_stand = false;  // what is wanted is a freeze that may end so
         bool in_place = false;  // stands (`held`, but by no dump) as it cannot be dumped
         bool standing = false;  // is being stopped for that
         Nanos stood_at, dump_again = Nanos::never();
-        int leave_tries = 0;    // freezes that the owner's bound has begun
-        int stand_tries = 0;    // and those of what stood
-        std::string why;  // of the last failure
+        int leave_tries = 0;  // freezes that the owner's bound has begun
+        int stand_tries = 0;  // and those of what stood
+        std::string why;      // of the last failure
         int32_t error = 0;
         bool program_error = false;
     };
@@ -231,10 +257,13 @@ class Guest {
     }
     // It stands as it was dumped, and its image is whole: if it dies so, that is the job.
     static bool as_its_image(const Entry& e) {
-        return e.dump == Entry::Dump::held && e.shipped_kept && !e.live && !e.image_lost && !e.stands;
+        return e.dump == Entry::Dump::held && e.shipped_kept && !e.live && !e.image_lost &&
+               !e.stands;
     }
     // It stands, and a copy elsewhere may be the job: for its home to say.
-    static bool spare(const Entry& e) { return e.retained || (e.firm && e.dump == Entry::Dump::held && runs(e)); }
+    static bool spare(const Entry& e) {
+        return e.retained || (e.firm && e.dump == Entry::Dump::held && runs(e));
+    }
     Entry* entry(const GuestKey& key);
     void tell(const Entry& e, guest::Outputs& out) const;
     void tell_unknown(const GuestKey& key, guest::Outputs& out) const;
@@ -248,7 +277,8 @@ class Guest {
     void drive(Entry& e, guest::Outputs& out) const;
     void want(Entry& e, Want want, guest::Outputs& out) const;
     void want_failed(Entry& e, std::string why, bool of_job, guest::Outputs& out) const;
-    void undo(Entry& e, guest::Outputs& out, guest::Do::What how = guest::Do::What::undo_dump) const;
+    void undo(Entry& e, guest::Outputs& out,
+              guest::Do::What how = guest::Do::What::undo_dump) const;
     void drop_checkpoint(Entry& e, guest::Outputs& out) const;
     void on_checkpoint(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void take_back_shipped(Entry& e, guest::Outputs& out) const;
@@ -271,8 +301,12 @@ class Guest {
     void need_beat(const NodeName& home);
 
     // guest_owner.cpp: guests that cannot move, and the owner's policy
-    static bool immovable(const Entry& e) { return !e.looked.empty() || e.troubles.count >= troubles_enough; }
-    static const std::string& why_immovable(const Entry& e) { return e.looked.empty() ? e.troubles.why : e.looked; }
+    static bool immovable(const Entry& e) {
+        return !e.looked.empty() || e.troubles.count >= troubles_enough;
+    }
+    static const std::string& why_immovable(const Entry& e) {
+        return e.looked.empty() ? e.troubles.why : e.looked;
+    }
     void note_trouble(Entry& e, const std::string& why) const;
     void on_freeze(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void begin_stand(Entry& e, guest::Outputs& out) const;
@@ -306,12 +340,14 @@ class Guest {
     size_t jobs_max_;
     // Of a home whose jobs here have leases.
     struct Tie {
-        Nanos answered = Nanos::never();  // when the newest beat that it answered was sent; never: none
+        // when the newest beat that it answered was sent; never: none
+        Nanos answered = Nanos::never();
         Nanos next_beat;
     };
     bool can_stop_;
     std::map<NodeName, Tie> ties_;
-    Nanos clock_, lease_due_ = Nanos::never();  // as the shell last said; when tick() has something to do
+    // as the shell last said; when tick() has something to do
+    Nanos clock_, lease_due_ = Nanos::never();
     OwnerPolicy policy_;
     static constexpr int troubles_enough = 2;
     mutable Nanos owner_due_ = Nanos::never();  // likewise, for the owner

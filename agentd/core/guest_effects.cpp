@@ -11,22 +11,26 @@ namespace souk {
 using namespace guest;
 using What = Do::What;
 
-// The capsule, its dump and its image are as `found`; what was decided is finished, what was not is undone.
+// The capsule, its dump and its image are as `found`; what was decided is finished, what was not is
+// undone.
 void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::recovered, job.key, to_string(job.state)); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::recovered, job.key, to_string(job.state)); });
     Entry& e = jobs_.insert_or_assign(job.key, Entry{}).first->second;
     e.job = std::move(job);
     switch (e.job.state) {
         case GuestState::exited:
         case GuestState::killed: return;
         case GuestState::frozen:
-            if (!found.image_complete) return recovered_run(e, found, out);  // if what it was made of still stands
+            // if what it was made of still stands
+            if (!found.image_complete) return recovered_run(e, found, out);
             if (found.capsule_alive) end_capsule(e, Ending::to_frozen, What::kill_capsule, out);
             return;
         case GuestState::shipped: {
             // Held until its end: what killed it was told to, and the image is the job.
             const bool by_itself = found.exited && !ended_by_sigkill(found.wait_status);
-            if (found.job_alive || by_itself || !found.image_complete) return recovered_run(e, found, out);
+            if (found.job_alive || by_itself || !found.image_complete)
+                return recovered_run(e, found, out);
             e.job.state = GuestState::frozen;
             out.push_back(Persist{e.job});
             if (found.capsule_alive) end_capsule(e, Ending::to_frozen, What::kill_capsule, out);
@@ -40,19 +44,24 @@ void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
 void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
     const auto give_up = [&](const char* why) {
         e.why = why;
-        if (std::exchange(e.job.state, GuestState::starting) != GuestState::starting) out.push_back(Persist{e.job});
+        if (std::exchange(e.job.state, GuestState::starting) != GuestState::starting)
+            out.push_back(Persist{e.job});
         end_capsule(e, Ending::to_failed, What::kill_capsule, out);
     };
     const GuestState kept = e.job.state;
     if (kept == GuestState::frozen && !found.job_alive) return give_up("its image is incomplete");
-    if (e.job.from_image && kept == GuestState::starting) return give_up("the daemon ended before the job was restored");
-    if (kept == GuestState::filling) return give_up("the daemon ended before all of its memory had come");
+    if (e.job.from_image && kept == GuestState::starting)
+        return give_up("the daemon ended before the job was restored");
+    if (kept == GuestState::filling)
+        return give_up("the daemon ended before all of its memory had come");
     if (found.exited) {
-        // CRIU kills what it restored when the daemon ends before it lets that run. (A job told to run that got a SIGKILL of
-        // its own before the daemon knew that it runs cannot be told apart; then it goes on from its image.)
+        // CRIU kills what it restored when the daemon ends before it lets that run. (A job told to
+        // run that got a SIGKILL of its own before the daemon knew that it runs cannot be told
+        // apart; then it goes on from its image.)
         const bool by_criu = kept == GuestState::held && ended_by_sigkill(found.wait_status);
         if (by_criu) return give_up("the daemon ended while the job was restored");
-        if (found.capsule_alive) {  // it tells its end again, with how much the job has written: until then it runs
+        // it tells its end again, with how much the job has written: until then it runs
+        if (found.capsule_alive) {
             e.shipped_kept = kept == GuestState::shipped;
             e.job.state = GuestState::running;
             return take_back_shipped(e, out);
@@ -153,7 +162,8 @@ void Guest::job_started(const GuestKey& key, Outputs& out) {
     after_start(*e, out);
 }
 
-void Guest::job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why, Outputs& out) {
+void Guest::job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why,
+                            Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::job_not_started, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || !std::exchange(e->starting_job, false)) return;
@@ -177,8 +187,11 @@ void Guest::criu_ready(const GuestKey& key, Outputs& out) {
 void Guest::criu_failed(const GuestKey& key, std::string why, Outputs& out, bool of_job) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::criu_failed, key, why); });
     Entry* e = entry(key);
-    if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none || e->dump > Entry::Dump::ahead) return;
-    if (runs(*e) || e->job.state == GuestState::exited) return want_failed(*e, std::move(why), of_job, out);
+    if (!e || e->ending != Ending::none || e->criu == Entry::Criu::none ||
+        e->dump > Entry::Dump::ahead)
+        return;
+    if (runs(*e) || e->job.state == GuestState::exited)
+        return want_failed(*e, std::move(why), of_job, out);
     if (e->restoring || e->releasing) return;  // that ends by itself
     e->why = std::move(why);
     end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
@@ -193,7 +206,8 @@ void Guest::sent_ahead(const GuestKey& key, Outputs& out) {
 }
 
 void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::dump_froze, key, move_name(forecast)); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::dump_froze, key, move_name(forecast)); });
     Entry* e = entry(key);
     if (!e || e->dump != Entry::Dump::making || !runs(*e)) return;
     e->forecast = forecast;
@@ -202,7 +216,8 @@ void Guest::dump_froze(const GuestKey& key, const MoveForecast& forecast, Output
 }
 
 void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::dump_held, key, held.firm ? "firm" : ""); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::dump_held, key, held.firm ? "firm" : ""); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump != Entry::Dump::making) return;
     e->dump = Entry::Dump::held;
@@ -213,7 +228,8 @@ void Guest::dump_held(const GuestKey& key, const Held& held, Outputs& out) {
     e->job.state = GuestState::dumping;
     e->job.image_bytes = held.image_bytes;
     if (e->kill_asked) return drive(*e, out);
-    if (e->to_disk && e->want == Want::freeze) {  // the image is the job, and on disk before what ran is killed
+    // the image is the job, and on disk before what ran is killed
+    if (e->to_disk && e->want == Want::freeze) {
         e->job.state = GuestState::frozen;
         e->job.lapsed = e->lapsing;
         out.push_back(Persist{e->job});
@@ -236,7 +252,8 @@ void Guest::dump_failed(const GuestKey& key, std::string why, Outputs& out, bool
     const Scene scene(*this, &out, [&] { return trace_in(Input::dump_failed, key, why); });
     Entry* e = entry(key);
     if (!e || e->ending != Ending::none || e->dump == Entry::Dump::none) return;
-    const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::save || e->want == Want::run;
+    const bool wanted = e->want == Want::ship || e->want == Want::freeze || e->want == Want::save ||
+                        e->want == Want::run;
     if (wanted || e->kill_asked || !runs(*e)) return want_failed(*e, std::move(why), of_job, out);
     e->criu = Entry::Criu::none;  // given up already, and something else is wanted
     e->dump = Entry::Dump::none;
@@ -311,7 +328,8 @@ void Guest::ship_failed(const GuestKey& key, std::string why, Outputs& out) {
 }
 
 void Guest::image_received(const GuestKey& key, int64_t image_bytes, MoveForm form, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::image_received, key, to_string(form)); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::image_received, key, to_string(form)); });
     if (!expects_image(key)) return;
     Entry* e = entry(key);
     if (e->job.kept) {
@@ -413,9 +431,7 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
             e->job.wait_status = e->early_exit.value_or(0);
             out.push_back(Persist{e->job});
             return tell(*e, out);
-        case Ending::to_dropped:
-            erase(key, out);
-            return tell_unknown(key, out);
+        case Ending::to_dropped: erase(key, out); return tell_unknown(key, out);
         case Ending::none:
             if (e->job.state == GuestState::exited || e->job.state == GuestState::frozen ||
                 e->job.state == GuestState::killed || e->job.state == GuestState::failed)
@@ -435,20 +451,20 @@ void Guest::capsule_gone(const GuestKey& key, Outputs& out) {
                 return;
             }
             [[fallthrough]];
-        case Ending::to_failed:
-            e->why = why;
-            return failed(*e, out);
+        case Ending::to_failed: e->why = why; return failed(*e, out);
     }
 }
 
-// PID 1 has reaped the job's root. While a restore is under way that is CRIU's own kill, and the restore's end tells.
+// PID 1 has reaped the job's root. While a restore is under way that is CRIU's own kill, and the
+// restore's end tells.
 void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::exited, key, why); });
     Entry* e = entry(key);
     if (!e) return;
     if (e->ending != Ending::none) {  // it may have ended by itself just before it was killed
         const bool ran = runs(*e) || e->starting_job;
-        if (e->ending == Ending::to_killed && ran && !ended_by_sigkill(wait_status)) e->early_exit = wait_status;
+        if (e->ending == Ending::to_killed && ran && !ended_by_sigkill(wait_status))
+            e->early_exit = wait_status;
     } else if (e->starting_job || e->releasing || e->job.state == GuestState::filling) {
         e->early_exit = wait_status;
         e->why = std::move(why);
@@ -461,7 +477,8 @@ void Guest::exited(const GuestKey& key, int32_t wait_status, std::string why, Ou
 }
 
 void Guest::movable(const GuestKey& key, std::string why_not, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::movable, key, why_not); }, true);
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::movable, key, why_not); }, true);
     Entry* e = entry(key);
     if (!e || e->looked == why_not) return;
     e->looked = std::move(why_not);
@@ -470,7 +487,8 @@ void Guest::movable(const GuestKey& key, std::string why_not, Outputs& out) {
 }
 
 void Guest::stopped(const GuestKey& key, bool is_stopped, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::stopped, key, is_stopped ? "" : "it goes on"); });
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::stopped, key, is_stopped ? "" : "it goes on"); });
     Entry* e = entry(key);
     if (!e || e->stopped == is_stopped) return;
     e->stopped = is_stopped;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Guest (guest.hpp) keeps, takes and gives: its records, inputs and outputs, each with its name.
+// What a Guest (guest.hpp) keeps, takes and gives: its records, inputs and outputs, each with its
+// name.
 #pragma once
 
 #include <string>
@@ -43,8 +44,8 @@ struct Persist {
 struct Erase {
     GuestKey key;
 };  // durable `later`
-// after_erase: not before every Erase until then is durable. The home node forgets what it has been told is unknown,
-// and would never ask again for a record that a crash has brought back.
+// after_erase: not before every Erase until then is durable. The home node forgets what it has been
+// told is unknown, and would never ask again for a record that a crash has brought back.
 using HomeWord = std::variant<GuestEvent, Expel, Beat>;
 struct ToHome {
     NodeName home;
@@ -55,38 +56,47 @@ struct ToHome {
 struct Do {
     enum class What : uint8_t {
         create_capsule,  // -> capsule_ready | capsule_failed
-        start_job,       // -> job_started | job_not_started; `running` on disk means: was told to start or run
-        ready_criu,      // beside the job or in the empty capsule -> criu_ready | criu_failed
-        send_ahead,      // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
-                         // dump_failed; undo_dump calls it off at once
-        dump_for_move,   // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
-        dump_to_disk,    // the same, to disk, synced
-        ship,            // image of `key` to (dest, new_epoch) -> shipped | ship_failed
-        finish_dump,     // let CRIU kill what it dumped (no CRIU any more: kill it), end the capsule -> capsule_gone
-        undo_dump,       // refuse, or thaw what was found held: the job goes on; its image goes -> dump_undone
+        // -> job_started | job_not_started; `running` on disk means: was told to start or run
+        start_job,
+        ready_criu,  // beside the job or in the empty capsule -> criu_ready | criu_failed
+        // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
+        // dump_failed; undo_dump calls it off at once
+        send_ahead,
+        // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
+        dump_for_move,
+        dump_to_disk,  // the same, to disk, synced
+        ship,          // image of `key` to (dest, new_epoch) -> shipped | ship_failed
+        // let CRIU kill what it dumped (no CRIU any more: kill it), end the capsule -> capsule_gone
+        finish_dump,
+        // refuse, or thaw what was found held: the job goes on; its image goes -> dump_undone
+        undo_dump,
         restore,         // image received for `key` -> restore_held | restore_failed
         restore_local,   // the image of (id, source) that lies here, into `key` -> the same
         finish_restore,  // run -> restore_running | restore_failed
         kill_capsule,    // whatever runs -> capsule_gone
-        remove,          // image and directory; the capsule is dead or its job has exited -> removed
+        // image and directory; the capsule is dead or its job has exited -> removed
+        remove,
         signal,
         make_place,       // for the image of a checkpoint -> capsule_ready | capsule_failed
         dump_to_keep,     // as dump_to_disk, but held only until go_on
         go_on,            // as undo_dump, and the image stays -> dump_undone
         send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
         drop_checkpoint,  // its image, on its way or not; of no more use
-        keep_lease,  // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets it run
-        stand,       // its control group is frozen; undo_dump lets it go on -> stood
+        // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets
+        // it run
+        keep_lease,
+        stand,  // its control group is frozen; undo_dump lets it go on -> stood
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
     Peer dest;          // ship, send_ahead, dump_for_move
     int32_t signal = 0;
-    bool to_disk = false;   // ready_criu: for a dump_to_disk, not for a move
-    bool to_keep = false;   // ready_criu: for a dump_to_keep
-    Nanos until = {};       // keep_lease
-    bool stands = false;    // keep_lease: what its last deadline stopped stays so; else it goes on
-    bool by_owner = false;  // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
+    bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
+    bool to_keep = false;  // ready_criu: for a dump_to_keep
+    Nanos until = {};      // keep_lease
+    bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
+    // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
+    bool by_owner = false;
 };
 using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
@@ -140,7 +150,8 @@ const char* to_string(const Output& output);  // persist, erase, to_home, do
 // What a Guest holds of one job beside its record.
 // Why the capsule is being ended, and so what becomes of the record when it is gone.
 enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
-// Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether it was decided.
+// Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether
+// it was decided.
 enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
 enum class Criu : uint8_t { none, coming, ready };
 enum class Dump : uint8_t { none, ahead, making, held };  // ahead: the job still runs

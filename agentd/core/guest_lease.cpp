@@ -13,7 +13,8 @@ using What = Do::What;
 
 // What runs, or has been told to.
 bool Guest::in_lease(const Entry& e) const {
-    return leased(e) && (runs(e) || e.starting_job || e.releasing || e.job.state == GuestState::filling);
+    return leased(e) &&
+           (runs(e) || e.starting_job || e.releasing || e.job.state == GuestState::filling);
 }
 
 bool Guest::may_begin(const Entry& e) const {
@@ -27,7 +28,8 @@ bool Guest::may_begin(const Entry& e) const {
 void Guest::keep_lease(Entry& e, Outputs& out) const {
     if (!leased(e)) return;
     e.until = ties_.at(e.job.key.id.home).answered + e.job.spec.lease;
-    out.push_back(Do{What::keep_lease, e.job.key, {}, {}, 0, false, false, e.until, e.over || e.stands});
+    out.push_back(
+        Do{What::keep_lease, e.job.key, {}, {}, 0, false, false, e.until, e.over || e.stands});
 }
 
 void Guest::need_beat(const NodeName& home) {
@@ -36,22 +38,25 @@ void Guest::need_beat(const NodeName& home) {
 }
 
 Nanos Guest::tick(Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::tick, {}); }, true);
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::tick, {}); }, true);
     clock_ = now;
     if (now >= owner_due_) owner_tick(now, out);
     if (now < lease_due_) return std::min(lease_due_, owner_due_);
     lease_due_ = Nanos::never();
     std::map<NodeName, Nanos> shortest;  // of each home's leases
     for (auto& [key, e] : jobs_) {
-        const bool may_run = in_lease(e) || e.job.state == GuestState::starting || e.job.state == GuestState::prepared ||
-                             e.job.state == GuestState::held;
+        const bool may_run = in_lease(e) || e.job.state == GuestState::starting ||
+                             e.job.state == GuestState::prepared || e.job.state == GuestState::held;
         if (!leased(e) || e.job.kept || !may_run) continue;
         Nanos& least = shortest.try_emplace(key.id.home, e.job.spec.lease).first->second;
         least = std::min(least, e.job.spec.lease);
         if (e.until == Nanos::never() || e.lapsing || !in_lease(e)) continue;
         const Nanos at = e.until - lease_grace(e.job.spec.lease);
-        if (now >= at) lapse(e, out);
-        else lease_due_ = std::min(lease_due_, at);
+        if (now >= at)
+            lapse(e, out);
+        else
+            lease_due_ = std::min(lease_due_, at);
     }
     std::erase_if(ties_, [&](const auto& tie) { return !shortest.contains(tie.first); });
     for (const auto& [home, lease] : shortest) {
@@ -65,10 +70,13 @@ Nanos Guest::tick(Nanos now, Outputs& out) {
     return std::min(lease_due_, owner_due_);
 }
 
-// Once: if the freeze fails, the job runs up to its deadline. What is held, or on its way elsewhere, stands already.
+// Once: if the freeze fails, the job runs up to its deadline. What is held, or on its way
+// elsewhere, stands already.
 void Guest::lapse(Entry& e, Outputs& out) const {
     e.lapsing = true;
-    if (!runs(e) || e.ending != Ending::none || e.want == Want::ship || e.want == Want::keep || e.dump == Entry::Dump::held) return;
+    if (!runs(e) || e.ending != Ending::none || e.want == Want::ship || e.want == Want::keep ||
+        e.dump == Entry::Dump::held)
+        return;
     e.why.clear();
     e.want = Want::freeze;
     e.or_stand = false;  // until its deadline it may run
@@ -86,7 +94,8 @@ void Guest::lapsed(const GuestKey& key, Outputs& out) {
         return end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
     }
     // Else it is judged when that which is under way has ended.
-    if (!runs(*e) || e->undoing || e->dump == Entry::Dump::making || e->dump == Entry::Dump::held) return;
+    if (!runs(*e) || e->undoing || e->dump == Entry::Dump::making || e->dump == Entry::Dump::held)
+        return;
     if (e->dump != Entry::Dump::none || e->criu != Entry::Criu::none) return undo(*e, out);
     stand(*e);
     tell(*e, out);
@@ -121,11 +130,13 @@ void Guest::beat_answered(const NodeName& home, const Beat& beat, Nanos now, Out
     last = beat.sent;
     lease_due_ = {};
     for (auto& [key, e] : jobs_)
-        if (key.id.home == home && leased(e) && e.ending == Ending::none && may_begin(e)) answered(e, out);
+        if (key.id.home == home && leased(e) && e.ending == Ending::none && may_begin(e))
+            answered(e, out);
 }
 
 void Guest::answered(Entry& e, Outputs& out) {
-    if (e.starting_job) e.over = false;  // nothing was heard of it yet, so that its home has not gone on without it
+    // nothing was heard of it yet, so that its home has not gone on without it
+    if (e.starting_job) e.over = false;
     if (in_lease(e)) keep_lease(e, out);
     if (e.want != Want::freeze && !e.over) e.lapsing = false;
     if (std::exchange(e.start_waits, false)) return start_now(e, out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Guest, fourth part: jobs that cannot be dumped, and what the owner of the node wants of guests that are to leave. See
-// guest.hpp.
+// Guest, fourth part: jobs that cannot be dumped, and what the owner of the node wants of guests
+// that are to leave. See guest.hpp.
 #include <algorithm>
 #include <utility>
 
@@ -18,15 +18,19 @@ constexpr Nanos dump_again_after = Nanos::from_s(10);  // of what stands, twice 
 constexpr Nanos doubt_after = Nanos::from_s(300), doubt_after_max = Nanos::from_s(3'600);
 constexpr int doublings_max = 6;
 
-Nanos doubled(Nanos span, int times) { return Nanos{span.ns << std::clamp(times, 0, doublings_max)}; }
+Nanos doubled(Nanos span, int times) {
+    return Nanos{span.ns << std::clamp(times, 0, doublings_max)};
+}
 
 // The same reason names other processes, files and sizes each time.
 std::string kind_of(const std::string& why) {
     std::string kind;
     for (const char c : why) {
         const bool digit = c >= '0' && c <= '9';
-        if (!digit) kind += c;
-        else if (kind.empty() || kind.back() != '#') kind += '#';
+        if (!digit)
+            kind += c;
+        else if (kind.empty() || kind.back() != '#')
+            kind += '#';
     }
     return kind;
 }
@@ -90,7 +94,8 @@ void Guest::stood(const GuestKey& key, std::string why, Outputs& out) {
     }
     stands_in_place(*e);
     // An order to ship it that came meanwhile cannot be carried out: its home hears that it stands.
-    if ((wanted == Want::freeze || wanted == Want::ship) && !e->kill_asked) return e->want = Want::freeze, tell(*e, out);
+    if ((wanted == Want::freeze || wanted == Want::ship) && !e->kill_asked)
+        return e->want = Want::freeze, tell(*e, out);
     e->want = wanted;
     e->why.clear();
     drive(*e, out);
@@ -108,16 +113,20 @@ void Guest::go_off_stand(Entry& e, Outputs& out) const {
     e.stand_tries = 0;
 }
 
-Nanos Guest::leave_at(const Entry& e) const { return off_since_ + doubled(policy_.leave, e.leave_tries); }
+Nanos Guest::leave_at(const Entry& e) const {
+    return off_since_ + doubled(policy_.leave, e.leave_tries);
+}
 
 void Guest::kill_for_owner(Entry& e, Outputs& out) const {
     e.why = "it could not leave, and the owner of this node has such jobs killed after " +
             std::to_string(policy_.stand.ns / 1'000'000'000) + " s (" + e.why + ")";
-    end_capsule(e, Ending::to_killed, e.dump == Entry::Dump::held ? What::finish_dump : What::kill_capsule, out);
+    end_capsule(e, Ending::to_killed,
+                e.dump == Entry::Dump::held ? What::finish_dump : What::kill_capsule, out);
     std::get<Do>(out.back()).by_owner = true;
 }
 
-// What the owner's bounds make due. What cannot be done in the middle of something else is looked at again.
+// What the owner's bounds make due. What cannot be done in the middle of something else is looked
+// at again.
 void Guest::owner_tick(Nanos now, Outputs& out) {
     owner_due_ = Nanos::never();
     Nanos due = Nanos::never();
@@ -146,12 +155,17 @@ void Guest::owner_tick(Nanos now, Outputs& out) {
             e.or_stand = true;
             drive(e, out);
         }
-        // Not for trouble of the node's own, such as a full disk: that job may move when it is over. Where nothing can be
-        // stopped in place, its time counts from when the owner left the market.
-        const bool stays = e.in_place ? immovable(e) : !can_stop_ && !accepting_ && e.stood_at.ns > 0 && immovable(e);
+        // Not for trouble of the node's own, such as a full disk: that job may move when it is
+        // over. Where nothing can be stopped in place, its time counts from when the owner left the
+        // market.
+        const bool stays = e.in_place
+                               ? immovable(e)
+                               : !can_stop_ && !accepting_ && e.stood_at.ns > 0 && immovable(e);
         const Nanos since = e.in_place ? e.stood_at : std::max(e.stood_at, off_since_);
-        if (policy_.kill && stays && reached(since + policy_.stand, e.in_place ? steady : goes_on)) kill_for_owner(e, out);
-        if (e.troubles.count >= troubles_enough && !e.in_place && reached(e.troubles.until, steady)) {
+        if (policy_.kill && stays && reached(since + policy_.stand, e.in_place ? steady : goes_on))
+            kill_for_owner(e, out);
+        if (e.troubles.count >= troubles_enough && !e.in_place &&
+            reached(e.troubles.until, steady)) {
             const bool was = immovable(e);
             e.troubles.count = troubles_enough - 1;
             if (was && !immovable(e) && e.job.state == GuestState::running) tell(e, out);
@@ -165,7 +179,9 @@ std::vector<Guest::Left> Guest::left() const {
     for (const auto& [key, e] : jobs_)
         if (runs(e) && !e.retained && e.ending == Ending::none)
             all.push_back({key, e.in_place, e.job.memory_mb,
-                           e.in_place ? e.why : immovable(e) ? why_immovable(e) : std::string()});
+                           e.in_place     ? e.why
+                           : immovable(e) ? why_immovable(e)
+                                          : std::string()});
     return all;
 }
 

@@ -13,84 +13,45 @@ namespace guest {
 
 const char* to_string(Input input) {
     switch (input) {
-        case Input::recovered:
-            return "recovered";
-        case Input::command:
-            return "command";
-        case Input::home_up:
-            return "home_up";
-        case Input::home_down:
-            return "home_down";
-        case Input::accept:
-            return "accept";
-        case Input::leave:
-            return "leave";
-        case Input::tick:
-            return "tick";
-        case Input::beat_answered:
-            return "beat_answered";
-        case Input::lease_found:
-            return "lease_found";
-        case Input::lapsed:
-            return "lapsed";
-        case Input::capsule_ready:
-            return "capsule_ready";
-        case Input::capsule_failed:
-            return "capsule_failed";
-        case Input::job_started:
-            return "job_started";
-        case Input::job_not_started:
-            return "job_not_started";
-        case Input::criu_ready:
-            return "criu_ready";
-        case Input::criu_failed:
-            return "criu_failed";
-        case Input::sent_ahead:
-            return "sent_ahead";
-        case Input::dump_froze:
-            return "dump_froze";
-        case Input::dump_held:
-            return "dump_held";
-        case Input::dump_failed:
-            return "dump_failed";
-        case Input::dump_undone:
-            return "dump_undone";
-        case Input::stood:
-            return "stood";
-        case Input::shipped:
-            return "shipped";
-        case Input::ship_failed:
-            return "ship_failed";
-        case Input::image_received:
-            return "image_received";
-        case Input::checkpoint_sent:
-            return "checkpoint_sent";
-        case Input::checkpoint_failed:
-            return "checkpoint_failed";
-        case Input::pages_whole:
-            return "pages_whole";
-        case Input::pages_lost:
-            return "pages_lost";
-        case Input::image_failed:
-            return "image_failed";
-        case Input::restore_held:
-            return "restore_held";
-        case Input::restore_failed:
-            return "restore_failed";
-        case Input::restore_running:
-            return "restore_running";
-        case Input::capsule_gone:
-            return "capsule_gone";
-        case Input::removed:
-            return "removed";
-        case Input::stray:
-            return "stray";
-        case Input::exited:
-            return "exited";
-        case Input::stopped:
-            return "stopped";
-        case Input::movable:
-            return "movable";
+        case Input::recovered: return "recovered";
+        case Input::command: return "command";
+        case Input::home_up: return "home_up";
+        case Input::home_down: return "home_down";
+        case Input::accept: return "accept";
+        case Input::leave: return "leave";
+        case Input::tick: return "tick";
+        case Input::beat_answered: return "beat_answered";
+        case Input::lease_found: return "lease_found";
+        case Input::lapsed: return "lapsed";
+        case Input::capsule_ready: return "capsule_ready";
+        case Input::capsule_failed: return "capsule_failed";
+        case Input::job_started: return "job_started";
+        case Input::job_not_started: return "job_not_started";
+        case Input::criu_ready: return "criu_ready";
+        case Input::criu_failed: return "criu_failed";
+        case Input::sent_ahead: return "sent_ahead";
+        case Input::dump_froze: return "dump_froze";
+        case Input::dump_held: return "dump_held";
+        case Input::dump_failed: return "dump_failed";
+        case Input::dump_undone: return "dump_undone";
+        case Input::stood: return "stood";
+        case Input::shipped: return "shipped";
+        case Input::ship_failed: return "ship_failed";
+        case Input::image_received: return "image_received";
+        case Input::checkpoint_sent: return "checkpoint_sent";
+        case Input::checkpoint_failed: return "checkpoint_failed";
+        case Input::pages_whole: return "pages_whole";
+        case Input::pages_lost: return "pages_lost";
+        case Input::image_failed: return "image_failed";
+        case Input::restore_held: return "restore_held";
+        case Input::restore_failed: return "restore_failed";
+        case Input::restore_running: return "restore_running";
+        case Input::capsule_gone: return "capsule_gone";
+        case Input::removed: return "removed";
+        case Input::stray: return "stray";
+        case Input::exited: return "exited";
+        case Input::stopped: return "stopped";
+        case Input::movable: return "movable";
     }
     MUST(false);
 }
@@ -105,7 +66,8 @@ const char* to_string(const Output& output) {
 
 namespace {
 
-TraceLine line_of(TraceKind kind, std::string step, const GuestKey& key, NodeName node = {}, std::string why = {}) {
+TraceLine line_of(TraceKind kind, std::string step, const GuestKey& key, NodeName node = {},
+                  std::string why = {}) {
     return {"guest", kind, std::move(step), key.id, key.epoch, std::move(node), {}, std::move(why)};
 }
 
@@ -125,7 +87,8 @@ TraceLine Guest::trace_home(Input input, const NodeName& home) {
 }
 
 TraceLine Guest::trace_command(const NodeName& from, const GuestCommand& c) {
-    TraceLine line = line_of(TraceKind::input, std::string("command.") + to_string(c.verb), {c.id, c.epoch}, from);
+    TraceLine line = line_of(TraceKind::input, std::string("command.") + to_string(c.verb),
+                             {c.id, c.epoch}, from);
     line.to = place({c.dest, {}}, c.new_epoch);
     return line;
 }
@@ -136,7 +99,8 @@ TraceLine Guest::trace_of(const Output& output) {
         const std::string step = name + "." + to_string(p->job.state) + "." + to_string(p->when);
         return line_of(TraceKind::output, step, p->job.key);
     }
-    if (const auto* e = std::get_if<Erase>(&output)) return line_of(TraceKind::output, name, e->key);
+    if (const auto* e = std::get_if<Erase>(&output))
+        return line_of(TraceKind::output, name, e->key);
     if (const auto* d = std::get_if<Do>(&output)) {
         TraceLine line = line_of(TraceKind::output, name + "." + to_string(d->what), d->key);
         line.to = place(d->dest, d->other_epoch);
@@ -144,14 +108,15 @@ TraceLine Guest::trace_of(const Output& output) {
     }
     const auto& told = std::get<ToHome>(output);
     if (const auto* e = std::get_if<GuestEvent>(&told.message))
-        return line_of(TraceKind::output, std::string("event.") + to_string(e->state), {e->id, e->epoch}, told.home,
-                       e->why);
+        return line_of(TraceKind::output, std::string("event.") + to_string(e->state),
+                       {e->id, e->epoch}, told.home, e->why);
     if (const auto* x = std::get_if<Expel>(&told.message))
         return line_of(TraceKind::output, "expel", {x->id, x->epoch}, told.home);
     return line_of(TraceKind::output, "beat", {}, told.home);
 }
 
-// Its state; while it runs also what is wanted of it and how far a dump is; and why its capsule is being ended.
+// Its state; while it runs also what is wanted of it and how far a dump is; and why its capsule is
+// being ended.
 void Guest::trace_state(const JobId& id, Epoch epoch) {
     if (id.home.empty()) return;
     const GuestKey key{id, epoch};

@@ -27,7 +27,9 @@ void Guest::describe(const GuestKey& key, Nanos now, JsonWriter& j) const {
     const auto it = jobs_.find(key);
     if (it == jobs_.end()) return;
     const Entry& e = it->second;
-    j.field("job", key.id.text()).field("epoch", key.epoch.n).field("state", to_string(e.job.state));
+    j.field("job", key.id.text())
+        .field("epoch", key.epoch.n)
+        .field("state", to_string(e.job.state));
     if (e.want != Want::run) j.field("want", to_string(e.want));
     if (e.criu != Entry::Criu::none) j.field("criu", to_string(e.criu));
     if (e.dump != Entry::Dump::none) j.field("dump", to_string(e.dump));

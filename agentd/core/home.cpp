@@ -13,7 +13,9 @@ namespace souk {
 
 using namespace home;
 
-Home::Home(NodeName node, Limits limits) : node_(std::move(node)), limits_(limits) { MUST(valid_node_name(node_)); }
+Home::Home(NodeName node, Limits limits) : node_(std::move(node)), limits_(limits) {
+    MUST(valid_node_name(node_));
+}
 
 void Home::load(HomeJob job) {
     MUST(job.id.home == node_);
@@ -22,8 +24,10 @@ void Home::load(HomeJob job) {
     const uint64_t seq = job.id.seq;
     const Nanos ran_on = std::exchange(job.running_since, Nanos::never());
     const bool may_run = job.phase == JobPhase::running || job.phase == JobPhase::starting;
-    if (may_run && job.boot == limits_.boot && limits_.boot != 0) volatile_[seq].unproven_since = ran_on;
-    else forget_stretch(job);
+    if (may_run && job.boot == limits_.boot && limits_.boot != 0)
+        volatile_[seq].unproven_since = ran_on;
+    else
+        forget_stretch(job);
     if (job.cost_run.ns < 0) job.cost_run = job.stats.run_time;
     jobs_.insert_or_assign(seq, std::move(job));
     reindex(seq);
@@ -38,7 +42,8 @@ void Home::restarted(Nanos now, Outputs& out) {
             abort_move(job, {}, "the home node restarted during the move", now, out);
         else if (job.cancelled && job.phase == JobPhase::waiting)
             end_by_cancel(job, now, out);
-        else if (job.step != MoveStep::none || job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
+        else if (job.step != MoveStep::none || job.phase == JobPhase::starting ||
+                 job.phase == JobPhase::freezing)
             vol(job).deadline = now + limits_.step_patience;
         if (job.phase == JobPhase::finished) continue;
         if (job.saving.epoch.n > 0) vol(job).save_limit = now + limits_.transfer_patience;
@@ -54,14 +59,18 @@ HomeJob* Home::mutable_job(const JobId& id) {
     return it == jobs_.end() ? nullptr : &it->second;
 }
 
-const HomeJob* Home::find(const JobId& id) const { return const_cast<Home*>(this)->mutable_job(id); }
+const HomeJob* Home::find(const JobId& id) const {
+    return const_cast<Home*>(this)->mutable_job(id);
+}
 
-// ---------------------------------------------------------------------------------------------------- tools
+// -------------------------------------------------------------------------------------------------
+// tools
 
 Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::submit, next_id()); });
     if (jobs_.size() >= limits_.jobs_max)
-        return fail("this node keeps " + std::to_string(limits_.jobs_max) + " jobs already; wait until some are done");
+        return fail("this node keeps " + std::to_string(limits_.jobs_max) +
+                    " jobs already; wait until some are done");
     s.spec.address = {};
     if (s.spec.net == NetMode::own) {
         TRY_ASSIGN(s.spec.address, free_address());
@@ -85,16 +94,24 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     return it->second.id;
 }
 
-// One that no job here has, beginning where the job's number says, so that one that has just been given back rests.
+// One that no job here has, beginning where the job's number says, so that one that has just been
+// given back rests.
 Result<Ipv4> Home::free_address() const {
-    if (!limits_.addresses) return fail("this node has no addresses for jobs with a network of their own (job_addresses in agentd's configuration)");
+    if (!limits_.addresses)
+        return fail(
+            "this node has no addresses for jobs with a network of their own (job_addresses in "
+            "agentd's configuration)");
     std::set<Ipv4> used;
     for (const auto& [seq, job] : jobs_)
         if (job.spec.address && job.phase != JobPhase::finished) used.insert(job.spec.address);
     const uint64_t given = limits_.addresses->size() - 2;
     for (uint64_t i = 0; i < std::min(given, used.size() + 1); ++i)
-        if (const Ipv4 a{static_cast<uint32_t>(limits_.addresses->first.n + 1 + (next_seq_ + i) % given)}; !used.contains(a)) return a;
-    return fail("all " + std::to_string(given) + " addresses of this node are in use by jobs; wait until one is done");
+        if (const Ipv4 a{
+                static_cast<uint32_t>(limits_.addresses->first.n + 1 + (next_seq_ + i) % given)};
+            !used.contains(a))
+            return a;
+    return fail("all " + std::to_string(given) +
+                " addresses of this node are in use by jobs; wait until one is done");
 }
 
 const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {
@@ -147,12 +164,15 @@ Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
     const HomeJob* job = find(id);
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
-    if (job->phase != JobPhase::running && job->phase != JobPhase::moving && job->phase != JobPhase::thawing)
-        return fail("job " + id.text() + " is " + to_string(job->phase) + ": it cannot take a signal now");
+    if (job->phase != JobPhase::running && job->phase != JobPhase::moving &&
+        job->phase != JobPhase::thawing)
+        return fail("job " + id.text() + " is " + to_string(job->phase) +
+                    ": it cannot take a signal now");
     // While it moves, its source may be dumped already: it gets the signal where it goes on.
     constexpr size_t signals_max = 64;
     std::vector<int32_t>& waiting = vol(*job).signals;
-    if (waiting.size() >= signals_max) return fail("job " + id.text() + " moves; too many signals wait for it");
+    if (waiting.size() >= signals_max)
+        return fail("job " + id.text() + " moves; too many signals wait for it");
     waiting.push_back(signal);
     if (job->phase == JobPhase::running || job->step == MoveStep::prepare) send_signals(*job, out);
     return {};
@@ -170,7 +190,8 @@ void Home::send_signals(const HomeJob& job, Outputs& out) {
     }
 }
 
-// --------------------------------------------------------------------------------------------------- market
+// -------------------------------------------------------------------------------------------------
+// market
 
 JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     JobReport r;
@@ -192,13 +213,16 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     r.comment = job.comment;
     r.in_place = job.in_place && job.phase == JobPhase::frozen;
     const bool stops = r.in_place || job.phase == JobPhase::freezing;
-    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && stops) r.cannot_move = v->second.cannot_move;
+    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && stops)
+        r.cannot_move = v->second.cannot_move;
     r.address = job.spec.address;
-    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end() && job.phase == JobPhase::running) {
+    if (const auto v = volatile_.find(job.id.seq);
+        v != volatile_.end() && job.phase == JobPhase::running) {
         r.cannot_move = v->second.cannot_move;
         if (v->second.pid_epoch == job.epoch) r.pid = v->second.pid;
     }
-    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end()) r.checkpoint_trouble = v->second.save_trouble;
+    if (const auto v = volatile_.find(job.id.seq); v != volatile_.end())
+        r.checkpoint_trouble = v->second.save_trouble;
     r.checkpoint_node = job.checkpoint.at.node;
     r.checkpoint_taken = job.checkpoint.taken;
     r.checkpoint_bytes = job.checkpoint.bytes;
@@ -206,10 +230,12 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     r.stats.run_time = run_time(job, now);
     if (job.phase == JobPhase::running) {
         const auto clock = volatile_.find(job.id.seq);
-        const bool unproven = clock != volatile_.end() && clock->second.unproven_since != Nanos::never();
+        const bool unproven =
+            clock != volatile_.end() && clock->second.unproven_since != Nanos::never();
         r.stands = job.running_since == Nanos::never() && !unproven;
     }
-    if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting) r.stay_run = job.stay_run;
+    if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting)
+        r.stay_run = job.stay_run;
     if (job.leased) r.alone = home_waits(job.spec.lease);
     r.places = job.places;
     r.lacking = job.lacking;
@@ -219,7 +245,9 @@ JobReport Home::report_of(const HomeJob& job, Nanos now) const {
     return r;
 }
 
-void Home::report(const HomeJob& job, Nanos now, Outputs& out) const { out.push_back(ToMarketMsg{report_of(job, now)}); }
+void Home::report(const HomeJob& job, Nanos now, Outputs& out) const {
+    out.push_back(ToMarketMsg{report_of(job, now)});
+}
 
 void Home::market_up(Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::market_up); });
@@ -253,7 +281,8 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
     const Reindex indexed(*this, job->id.seq);
     job->order_seq = order.seq;
     if (order.kind == Order::Kind::run && job->phase != JobPhase::running) {
-        if (job->price != order.price) job->story.add(step_of(StoryStep::What::priced, order.node, {}, order.price));
+        if (job->price != order.price)
+            job->story.add(step_of(StoryStep::What::priced, order.node, {}, order.price));
         job->price = order.price;
     }
     if (order.kind == Order::Kind::abort) {
@@ -261,7 +290,8 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         return;
     }
     if (order.kind == Order::Kind::give_up) return give_up(*job, now, out);
-    const bool steady_now = job->phase == JobPhase::waiting || job->phase == JobPhase::running || job->phase == JobPhase::frozen;
+    const bool steady_now = job->phase == JobPhase::waiting || job->phase == JobPhase::running ||
+                            job->phase == JobPhase::frozen;
     if (!steady_now || job->cancelled)
         vol(*job).pending = order;
     else
@@ -269,7 +299,8 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
 }
 
 void Home::note(const JobNote& note, Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::note, note.id, {}, {}, note.comment); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::note, note.id, {}, {}, note.comment); });
     HomeJob* job = mutable_job(note.id);
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);
@@ -277,11 +308,13 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     job->cost = note.cost;
     job->price = note.price;
     job->cost_run = run_time(*job, now);
-    if (new_price && note.price.micro > 0 && job->phase != JobPhase::finished)  // durable with what is written next
+    // durable with what is written next
+    if (new_price && note.price.micro > 0 && job->phase != JobPhase::finished)
         job->story.add(step_of(StoryStep::What::priced, job->at.node, {}, note.price));
     const bool new_day = job->day_limit != note.day_limit || job->day_cost != note.day_cost;
     take_day(*job, note);
-    if ((new_price && job->terms.budget.micro > 0) || new_day) persist(*job, out, Durable::later);  // so that it holds after a restart
+    // so that it holds after a restart
+    if ((new_price && job->terms.budget.micro > 0) || new_day) persist(*job, out, Durable::later);
     if (!note.comment.empty() && note.comment != job->comment) {
         job->comment = note.comment;
         out.push_back(Tell{job->id, Tell::What::comment, job->comment});
@@ -295,7 +328,8 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
 }
 
 void Home::trim_finished(Outputs& out) {
-    size_t excess = finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
+    size_t excess =
+        finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
     std::erase_if(finished_, [&](uint64_t seq) {
         if (excess == 0) return false;
         const auto it = jobs_.find(seq);
@@ -311,7 +345,8 @@ void Home::trim_finished(Outputs& out) {
     });
 }
 
-// ------------------------------------------------------------------------------------------------------ ends
+// -------------------------------------------------------------------------------------------------
+// ends
 
 void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& out) {
     stop_clock(job, now);
@@ -323,11 +358,13 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& 
     job.story.add(std::move(frozen));
     persist(job, out);
     out.push_back(Tell{job.id, Tell::What::frozen, "frozen on " + job.at.node});
-    if (vol(job).budget_again > now) out.push_back(Tell{job.id, Tell::What::comment, vol(job).spent});
+    if (vol(job).budget_again > now)
+        out.push_back(Tell{job.id, Tell::What::comment, vol(job).spent});
     steady(job, now, out);
 }
 
-void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now, Outputs& out) {
+void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nanos now,
+                  Outputs& out) {
     stop_clock(job, now);
     if (job.step != MoveStep::none) {
         const Peer candidate_peer = std::exchange(job.to, Peer{});
@@ -354,7 +391,8 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     steady(job, now, out);
 }
 
-// A job that was killed for a limit of its capsule has not run to its own end; one that lost a process so has.
+// A job that was killed for a limit of its capsule has not run to its own end; one that lost a
+// process so has.
 void Home::ended(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     const bool killed = !e.why.empty() && ended_by_sigkill(e.wait_status);
     if (!e.why.empty() && !killed) out.push_back(Tell{job.id, Tell::What::comment, e.why});
@@ -367,7 +405,8 @@ void Home::lost(HomeJob& job, Nanos now, Outputs& out) {
 
 // By its cancel, or from outside (`why`).
 void Home::killed(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
-    if (const std::string refused = vol(job).refused; !refused.empty()) return finish(job, 1 << 8, refused, now, out);
+    if (const std::string refused = vol(job).refused; !refused.empty())
+        return finish(job, 1 << 8, refused, now, out);
     const std::string text = "killed on " + job.at.node + (why.empty() ? "" : ": " + why);
     go_back(job, text, now, out);
 }
@@ -387,7 +426,8 @@ void Home::add_remnant(HomeJob& job, const Peer& peer, Epoch epoch) {
     job.remnants.push_back(r);
 }
 
-// --------------------------------------------------------------------------------------------------- index
+// -------------------------------------------------------------------------------------------------
+// index
 
 void Home::reindex(uint64_t seq) {
     Nanos due = Nanos::never();
@@ -399,7 +439,8 @@ void Home::reindex(uint64_t seq) {
         const HomeJob& job = it->second;
         const auto v = volatile_.find(seq);
         if (v != volatile_.end() && job.phase != JobPhase::finished)
-            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at, v->second.save_limit, money_due(job), lease_due(job)});
+            due = std::min({v->second.expel_at, v->second.deadline, v->second.save_at,
+                            v->second.save_limit, money_due(job), lease_due(job)});
         if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
         if (job.step != MoveStep::none) need(job.to.node);
         if (job.saving.epoch.n > 0) need(job.saving.peer.node);

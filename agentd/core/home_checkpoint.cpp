@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Home, fourth part: checkpoints, and what becomes of a job whose node is lost. See home.hpp.
 //
-// A checkpoint is a copy under an epoch of its own that this node keeps, frozen, beside the job that runs elsewhere or
-// here: `keep` makes a place for it, `checkpoint` has the job's node dump it, let it go on and send the image. The one
-// before is dropped when the new one is whole. A job that goes back is that copy from then on, a frozen job as any other,
-// which the market thaws; the copy stays until the next one is whole, so that it can be gone back to again.
+// A checkpoint is a copy under an epoch of its own that this node keeps, frozen, beside the job
+// that runs elsewhere or here: `keep` makes a place for it, `checkpoint` has the job's node dump
+// it, let it go on and send the image. The one before is dropped when the new one is whole. A job
+// that goes back is that copy from then on, a frozen job as any other, which the market thaws; the
+// copy stays until the next one is whole, so that it can be gone back to again.
 #include <algorithm>
 #include <utility>
 
@@ -33,8 +34,11 @@ void Home::begin_checkpoint(HomeJob& job, Nanos now, Outputs& out) {
     if (job.phase != JobPhase::running || job.cancelled || job.saving.epoch.n > 0) return;
     if (job.running_since == Nanos::never()) return arm_checkpoint(job, now);
     if (!limits_.address_known && job.at.node != node_)
-        return saving_failed(job, "its home does not know at which address " + job.at.node + " reaches it: the market has not told it yet; "
-                                  "`address` in agentd's configuration says it", now, out);
+        return saving_failed(job,
+                             "its home does not know at which address " + job.at.node +
+                                 " reaches it: the market has not told it yet; "
+                                 "`address` in agentd's configuration says it",
+                             now, out);
     job.last_epoch = job.last_epoch.next();
     job.saving = {{node_, limits_.address}, job.last_epoch};
     v.save_limit = now + limits_.transfer_patience;
@@ -56,7 +60,8 @@ void Home::saving_failed(HomeJob& job, const std::string& why, Nanos now, Output
     Volatile& v = vol(job);
     v.save_limit = Nanos::never();
     end_saving(job, out);
-    if (v.save_trouble != why) out.push_back(Tell{job.id, Tell::What::warning, "no checkpoint: " + why});
+    if (v.save_trouble != why)
+        out.push_back(Tell{job.id, Tell::What::warning, "no checkpoint: " + why});
     v.save_trouble = why;
     job.comment = "no checkpoint: " + why;
     persist(job, out);
@@ -72,7 +77,8 @@ void Home::drop_checkpoint(HomeJob& job, Outputs& out) {
 }
 
 void Home::from_keeper(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
-    const bool gone = e.state == GuestState::unknown || e.state == GuestState::failed || e.state == GuestState::killed;
+    const bool gone = e.state == GuestState::unknown || e.state == GuestState::failed ||
+                      e.state == GuestState::killed;
     if (same(job.saving.peer, e.epoch, job.checkpoint) || e.epoch != job.saving.epoch) {
         if (!gone) return;
         drop_checkpoint(job, out);  // its image is damaged
@@ -93,7 +99,12 @@ void Home::from_keeper(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& ou
     }
     if (e.state != GuestState::frozen) return;
     drop_checkpoint(job, out);
-    job.checkpoint = {job.saving.peer, job.saving.epoch, e.heard, e.image_bytes, {e.output_end[0], e.output_end[1]}, e.input_end};
+    job.checkpoint = {job.saving.peer,
+                      job.saving.epoch,
+                      e.heard,
+                      e.image_bytes,
+                      {e.output_end[0], e.output_end[1]},
+                      e.input_end};
     job.saving = {};
     StoryStep saved = step_of(StoryStep::What::checkpoint, job.checkpoint.at.node);
     saved.bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
@@ -106,13 +117,16 @@ void Home::from_keeper(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& ou
     arm_checkpoint(job, now);
 }
 
-// What ran is gone, for certain. Its last checkpoint is the job; or it begins anew, if its user has said so.
+// What ran is gone, for certain. Its last checkpoint is the job; or it begins anew, if its user has
+// said so.
 void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out) {
     if (same(job.at, job.epoch, job.checkpoint)) job.checkpoint = {};  // it is that which is lost
     const bool from_checkpoint = job.checkpoint.epoch.n > 0;
     if (job.cancelled) return finish(job, 9, "cancelled", now, out);
     if (!from_checkpoint && !job.spec.restart)
-        return finish(job, 9, why + (checkpoint_every(job).ns > 0 ? ", and it had no checkpoint" : ""), now, out);
+        return finish(job, 9,
+                      why + (checkpoint_every(job).ns > 0 ? ", and it had no checkpoint" : ""), now,
+                      out);
     stop_clock(job, now);
     end_saving(job, out);
     if (job.step != MoveStep::none) {
@@ -143,13 +157,15 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
     steady(job, now, out);
 }
 
-void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end, Outputs& out) {
+void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end,
+                   Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::spliced, id); });
     HomeJob* job = mutable_job(id);
     if (!job || !job->splice.due) return;
     Splice& s = job->splice;
     const Checkpoint& c = job->checkpoint;
-    // What its capsule will write first: no later than what has come here, as that is all that it keeps.
+    // What its capsule will write first: no later than what has come here, as that is all that it
+    // keeps.
     uint64_t from[2], after[2];
     for (int i = 0; i < 2; ++i) {
         const uint64_t have = output_end[i] - std::min(output_end[i], s.shift[i]);
@@ -158,12 +174,16 @@ void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input
     }
     const bool tty = job->spec.tty;
     const int stream = tty ? 0 : 1;
-    s.text = "souk: job " + id.text() + (c.epoch.n > 0 ? " goes on from its checkpoint" : " begins anew") +
-             " (its node was lost); of what stands above, " + std::to_string(after[0]) + " bytes" + (tty ? "" : " of stdout") +
-             (tty ? "" : " and " + std::to_string(after[1]) + " of stderr") + " were written after that and may come again";
+    s.text = "souk: job " + id.text() +
+             (c.epoch.n > 0 ? " goes on from its checkpoint" : " begins anew") +
+             " (its node was lost); of what stands above, " + std::to_string(after[0]) + " bytes" +
+             (tty ? "" : " of stdout") +
+             (tty ? "" : " and " + std::to_string(after[1]) + " of stderr") +
+             " were written after that and may come again";
     s.text = (tty ? "\r\n" : "\n") + s.text + (tty ? "\r\n" : "\n");
     s.at = output_end[stream];
-    for (int i = 0; i < 2; ++i) s.shift[i] = output_end[i] + (i == stream ? s.text.size() : 0) - from[i];
+    for (int i = 0; i < 2; ++i)
+        s.shift[i] = output_end[i] + (i == stream ? s.text.size() : 0) - from[i];
     s.input_shift = std::max(input_end, c.input_end + s.input_shift) - c.input_end;
     s.due = false;
     persist(*job, out);

@@ -27,16 +27,22 @@ void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
             if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
             send(job.at, job.id, job.epoch, verb, out);
         }
-        if (job.step != MoveStep::none && job.to.node == node) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
-        if (job.saving.epoch.n > 0 && job.saving.peer.node == node) send(job.saving.peer, job.id, job.saving.epoch, GuestVerb::query, out);
-        if (job.checkpoint.at.node == node) send(job.checkpoint.at, job.id, job.checkpoint.epoch, GuestVerb::query, out);
+        if (job.step != MoveStep::none && job.to.node == node)
+            send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
+        if (job.saving.epoch.n > 0 && job.saving.peer.node == node)
+            send(job.saving.peer, job.id, job.saving.epoch, GuestVerb::query, out);
+        if (job.checkpoint.at.node == node)
+            send(job.checkpoint.at, job.id, job.checkpoint.epoch, GuestVerb::query, out);
         for (const Remnant& r : job.remnants)
             if (r.peer.node == node) send(r.peer, job.id, r.epoch, GuestVerb::query, out);
     }
 }
 
 void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::undelivered, command.id, command.epoch, node, to_string(command.verb)); });
+    const Scene scene(*this, &out, [&] {
+        return trace_in(Input::undelivered, command.id, command.epoch, node,
+                        to_string(command.verb));
+    });
     HomeJob* job = mutable_job(command.id);
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);
@@ -44,7 +50,8 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
     const bool from_owner = command.epoch == job->epoch && node == job->at.node;
     if (command.verb == GuestVerb::start && from_owner && job->phase == JobPhase::starting)
         return back_to_waiting(*job, why, now, out);
-    const bool of_move = command.verb == GuestVerb::prepare || command.verb == GuestVerb::prepare_dump ||
+    const bool of_move = command.verb == GuestVerb::prepare ||
+                         command.verb == GuestVerb::prepare_dump ||
                          command.verb == GuestVerb::ship || command.verb == GuestVerb::restore_here;
     const bool current = from_owner || (command.epoch == job->to_epoch && node == job->to.node);
     if (of_move && current && (job->step == MoveStep::prepare || job->step == MoveStep::transfer))
@@ -58,9 +65,12 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
 }
 
 void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
-    const Scene scene(*this, nullptr, [&] { return trace_in(Input::expel, expel.id, expel.epoch, node); });
+    const Scene scene(*this, nullptr,
+                      [&] { return trace_in(Input::expel, expel.id, expel.epoch, node); });
     HomeJob* job = mutable_job(expel.id);
-    if (!job || job->at.node != node || job->epoch != expel.epoch || job->phase == JobPhase::finished) return;
+    if (!job || job->at.node != node || job->epoch != expel.epoch ||
+        job->phase == JobPhase::finished)
+        return;
     const Reindex indexed(*this, job->id.seq);
     Volatile& v = vol(*job);
     if (v.expelled != expel.epoch) v.expel_tries = 0;
@@ -74,10 +84,12 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     HomeJob* job = mutable_job(event.id);
     const Reindex indexed(*this, event.id.seq);
     if (!job || job->phase == JobPhase::finished) return stranger(job, node, event, out);
-    const bool moves_there = job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
+    const bool moves_there =
+        job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
     if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {
         const bool saving = node == job->saving.peer.node && event.epoch == job->saving.epoch;
-        if (saving || same({node, {}}, event.epoch, job->checkpoint)) return from_keeper(*job, event, now, out);
+        if (saving || same({node, {}}, event.epoch, job->checkpoint))
+            return from_keeper(*job, event, now, out);
         return stranger(job, node, event, out);
     }
     if (event.pid > 0) {
@@ -106,11 +118,14 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
 void Home::stranger(HomeJob* job, const NodeName& node, const GuestEvent& event, Outputs& out) {
     Peer peer = peer_of(node).value_or(Peer{node, {}});
     if (job) {
-        const auto is_it = [&](const Remnant& r) { return r.peer.node == node && r.epoch == event.epoch; };
+        const auto is_it = [&](const Remnant& r) {
+            return r.peer.node == node && r.epoch == event.epoch;
+        };
         const auto it = std::find_if(job->remnants.begin(), job->remnants.end(), is_it);
         if (it != job->remnants.end()) peer = it->peer;
         if (event.state != GuestState::unknown)
-            add_remnant(*job, peer, event.epoch);  // until it is gone, the node is asked again after every break
+            // until it is gone, the node is asked again after every break
+            add_remnant(*job, peer, event.epoch);
         else if (it != job->remnants.end())
             job->remnants.erase(it);
     }
@@ -137,8 +152,8 @@ void Home::back_to_waiting(HomeJob& job, const std::string& why, Nanos now, Outp
     steady(job, now, out);
 }
 
-// Another node may have its program; this one is not tried again. The market knows when none is left, and says so
-// (give_up).
+// Another node may have its program; this one is not tried again. The market knows when none is
+// left, and says so (give_up).
 void Home::program_lacks(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     constexpr size_t lacking_max = 256;
     // As a shell has it: 127 is not found, 126 not executable. Found anywhere is found.
@@ -147,7 +162,8 @@ void Home::program_lacks(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
     job.lacking_why = e.why;
     if (std::find(job.lacking.begin(), job.lacking.end(), job.at.node) == job.lacking.end())
         job.lacking.push_back(job.at.node);
-    if (job.lacking.size() >= lacking_max) return finish(job, job.lacking_status, job.lacking_why, now, out);
+    if (job.lacking.size() >= lacking_max)
+        return finish(job, job.lacking_status, job.lacking_why, now, out);
     back_to_waiting(job, job.at.node + " cannot execute its program: " + e.why, now, out);
 }
 
@@ -161,7 +177,8 @@ void Home::give_up(HomeJob& job, Nanos now, Outputs& out) {
 void Home::tell_started(const HomeJob& job, Outputs& out) {
     std::string text = "started on " + job.at.node;
     if (job.terms.memory_by_default)
-        text += " (with " + std::to_string(job.terms.memory_mb) + " MB of memory, the default; srun -m says otherwise)";
+        text += " (with " + std::to_string(job.terms.memory_mb) +
+                " MB of memory, the default; srun -m says otherwise)";
     out.push_back(Tell{job.id, Tell::What::started, std::move(text)});
 }
 
@@ -186,7 +203,8 @@ void Home::owner_starting(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             if (e.state != GuestState::running) return owner_running(job, e, now, out);
             persist(job, out, Durable::later);  // its node says it again
             return steady(job, now, out);
-        case GuestState::dumping:  // it has run there, and its lease was over before this node heard of it
+        case GuestState::dumping:  // it has run there, and its lease was over before this node
+                                   // heard of it
         case GuestState::frozen:
             job.phase = JobPhase::running;
             job.comment.clear();
@@ -203,7 +221,8 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
     switch (e.state) {
         case GuestState::running: {
             Volatile& v = vol(job);
-            bool news = job.running_since == Nanos::never();  // it stood: from here on it is paid for
+            // it stood: from here on it is paid for
+            bool news = job.running_since == Nanos::never();
             start_clock(job, now);
             if (news) persist(job, out, Durable::later);
             if (std::exchange(v.lease_told, Nanos::never()) != Nanos::never()) job.comment.clear();
@@ -222,7 +241,8 @@ void Home::owner_running(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& 
             if (news) report(job, now, out);
             if (v.stopped != e.stopped) {
                 v.stopped = e.stopped;
-                out.push_back(Tell{job.id, e.stopped ? Tell::What::stopped : Tell::What::continued, ""});
+                out.push_back(
+                    Tell{job.id, e.stopped ? Tell::What::stopped : Tell::What::continued, ""});
             }
             return;
         }
@@ -255,12 +275,14 @@ void Home::owner_freezing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             stop_clock(job, now);
             report(job, now, out);  // from here on it is not paid for, however long the dump takes
             if (e.state == GuestState::dumping && e.why.empty()) return;
-            return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);  // left over from a move given up
+            // left over from a move given up
+            return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
         case GuestState::dump_ready: return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
         case GuestState::frozen: return became_frozen(job, e.image_bytes, now, out);
         case GuestState::running:
             start_clock(job, now);
-            if (e.why.empty()) return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);  // it never arrived
+            // it never arrived
+            if (e.why.empty()) return send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
             job.phase = JobPhase::running;
             ++vol(job).expel_tries;
             ++job.stats.failed_moves;
@@ -282,26 +304,32 @@ void Home::owner_frozen(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
             if (job.cancelled) end_by_cancel(job, now, out);
             return;
         case GuestState::retained:
-        case GuestState::dumping:  // the source of a move that was taken back: it stands there in memory, not in an image
+        case GuestState::dumping:  // the source of a move that was taken back: it stands there in
+                                   // memory, not in an image
         case GuestState::shipped: return send(job.at, job.id, job.epoch, GuestVerb::resume, out);
-        case GuestState::running:  // the source of a move that was taken back: it stood there in memory, not in an image
+        case GuestState::running:  // the source of a move that was taken back: it stood there in
+                                   // memory, not in an image
             job.in_place = false;
             job.phase = JobPhase::running;
             start_clock(job, now);
             job.story.add(step_of(StoryStep::What::resumed, job.at.node));
             persist(job, out);
             return steady(job, now, out);
-        case GuestState::exited: return ended(job, e, now, out);  // it went on, and that was not heard
+        case GuestState::exited:
+            return ended(job, e, now, out);  // it went on, and that was not heard
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
-        case GuestState::failed: return go_back(job, "its image on " + job.at.node + " is lost", now, out);
+        case GuestState::failed:
+            return go_back(job, "its image on " + job.at.node + " is lost", now, out);
         default: return;
     }
 }
 
 void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
-    if (job.step == MoveStep::release) {  // it is dead, or stands; what is left of it goes on arrival
-        if (e.held_for == job.to_epoch) vol(job).source_stands = true;  // said again, to a home that was started again
+    // it is dead, or stands; what is left of it goes on arrival
+    if (job.step == MoveStep::release) {
+        // said again, to a home that was started again
+        if (e.held_for == job.to_epoch) vol(job).source_stands = true;
         return;
     }
     if (job.step == MoveStep::kill_old) return source_when_decided(job, e, now, out);
@@ -312,7 +340,8 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
         case GuestState::killed: return killed(job, e.why, now, out);
         case GuestState::unknown:
         case GuestState::failed:
-            if (job.from_frozen) return go_back(job, "its image on " + job.at.node + " is lost", now, out);
+            if (job.from_frozen)
+                return go_back(job, "its image on " + job.at.node + " is lost", now, out);
             return lost(job, now, out);
         case GuestState::dump_ready:
             if (job.from_frozen) return abort_move(job, job.at.node, "it runs there", now, out);
@@ -324,28 +353,37 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
             return abort_move(job, job.at.node, "it stands in memory there", now, out);
         case GuestState::dumping:
         case GuestState::shipped:
-            if (job.from_frozen) return abort_move(job, job.at.node, "it stands in memory there", now, out);
+            if (job.from_frozen)
+                return abort_move(job, job.at.node, "it stands in memory there", now, out);
             stop_clock(job, now);
             if (job.step == MoveStep::prepare)  // left over from a move given up
-                return why || e.state == GuestState::shipped ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out) : void();
+                return why || e.state == GuestState::shipped
+                           ? send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out)
+                           : void();
             if (why) return abort_move(job, job.at.node, e.why, now, out);
             if (v.frozen_since == Nanos::never()) v.frozen_since = now;
             if (e.state == GuestState::shipped) v.sent_at = std::min(v.sent_at, now);
             v.source_stands = e.held_for == job.to_epoch;
-            if (e.state == GuestState::dumping) v.forecast = e.forecast;
-            else if (v.forecast.frozen_bytes == 0) v.forecast.frozen_bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
+            if (e.state == GuestState::dumping)
+                v.forecast = e.forecast;
+            else if (v.forecast.frozen_bytes == 0)
+                v.forecast.frozen_bytes =
+                    static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
             return;
         case GuestState::frozen:
             if (!job.from_frozen) return frozen_instead(job, e.image_bytes, now, out);
             if (why) return abort_move(job, job.at.node, e.why, now, out);
-            // In the transfer: did the command arrive? If the destination still expects its image, it is sent again.
-            if (job.step == MoveStep::transfer) send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
+            // In the transfer: did the command arrive? If the destination still expects its image,
+            // it is sent again.
+            if (job.step == MoveStep::transfer)
+                send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
             return;
         case GuestState::running:
             if (job.from_frozen) return abort_move(job, job.at.node, "it runs there", now, out);
             start_clock(job, now);
             if (why) return abort_move(job, job.at.node, e.why, now, out);
-            if (job.step == MoveStep::transfer) return abort_move(job, job.at.node, "the dump was interrupted", now, out);
+            if (job.step == MoveStep::transfer)
+                return abort_move(job, job.at.node, "the dump was interrupted", now, out);
             return send(job.at, job.id, job.epoch, GuestVerb::prepare_dump, out);
         default: return;
     }
@@ -354,18 +392,21 @@ void Home::source_of_move(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
 void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     switch (e.state) {
         case GuestState::frozen:
-            // Not by the decision: it had gone on since, and its image is newer than what was moved.
+            // Not by the decision: it had gone on since, and its image is newer than what was
+            // moved.
             if (e.lapsed) return take_back(job, "the source was not held", true, now, out);
             [[fallthrough]];
         case GuestState::retained:
         case GuestState::killed:
         case GuestState::failed:
         case GuestState::unknown: return source_is_off(job, now, out);
-        case GuestState::exited:  // what is held can die of nothing but a SIGKILL: else it has gone on, and that was its end
+        case GuestState::exited:  // what is held can die of nothing but a SIGKILL: else it has gone
+                                  // on, and that was its end
             if (!ended_by_sigkill(e.wait_status)) return ended(job, e, now, out);
             return source_is_off(job, now, out);
         case GuestState::dumping:
-            if (e.lapsed || e.in_place) return take_back(job, "the source was not held", false, now, out);
+            if (e.lapsed || e.in_place)
+                return take_back(job, "the source was not held", false, now, out);
             return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
@@ -376,9 +417,10 @@ void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Out
 }
 
 void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
-    const std::string why = e.why.empty() ? "node " + job.to.node + " lost what it had received" : e.why;
-    const bool gone = e.state == GuestState::failed || e.state == GuestState::unknown || e.state == GuestState::killed ||
-                      e.state == GuestState::exited;
+    const std::string why =
+        e.why.empty() ? "node " + job.to.node + " lost what it had received" : e.why;
+    const bool gone = e.state == GuestState::failed || e.state == GuestState::unknown ||
+                      e.state == GuestState::killed || e.state == GuestState::exited;
     switch (job.step) {
         case MoveStep::none: return;
         case MoveStep::prepare:
@@ -386,7 +428,8 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
                 vol(job).destination_ready = true;
                 return ship_when_ready(job, now, out);
             }
-            if (e.state == GuestState::unknown) return send_with_spec(job, job.to, job.to_epoch, GuestVerb::prepare, out);
+            if (e.state == GuestState::unknown)
+                return send_with_spec(job, job.to, job.to_epoch, GuestVerb::prepare, out);
             if (gone) abort_move(job, job.to.node, why, now, out);
             return;
         case MoveStep::transfer:
@@ -399,14 +442,16 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
             return;
         case MoveStep::release:
             switch (e.state) {
-                case GuestState::held: return send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
+                case GuestState::held:
+                    return send(job.to, job.id, job.to_epoch, GuestVerb::release, out);
                 case GuestState::filling:
                     vol(job).running_at = std::min(vol(job).running_at, now);
                     vol(job).deadline = now + limits_.transfer_patience;
                     return;
                 case GuestState::running: return arrived(job, now, out);
                 case GuestState::exited:
-                case GuestState::killed:  // it has run there, so the image of before is not the job any more
+                case GuestState::killed:  // it has run there, so the image of before is not the job
+                                          // any more
                 case GuestState::dumping:  // until its lease was over
                 case GuestState::frozen:
                     arrived(job, now, out);  // and it may be under way elsewhere by now
@@ -419,14 +464,16 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
 }
 
 Nanos Home::tick(Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::tick); }, true);
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::tick); }, true);
     for (const uint64_t seq : index_.due(now)) {
         const Reindex indexed(*this, seq);
         HomeJob& job = jobs_.at(seq);
         Volatile& v = vol(job);
         if (v.expel_at <= now) {
             v.expel_at = Nanos::never();
-            if (job.phase == JobPhase::running && v.expelled == job.epoch && !job.cancelled) freeze(job, now, out);
+            if (job.phase == JobPhase::running && v.expelled == job.epoch && !job.cancelled)
+                freeze(job, now, out);
         }
         if (v.deadline <= now) overdue(job, now, out);
         if (v.save_limit <= now) saving_failed(job, "it took too long", now, out);
@@ -437,14 +484,17 @@ Nanos Home::tick(Nanos now, Outputs& out) {
     return index_.next_due();
 }
 
-// A step took too long. Before the decision it is given up; after it, or where only the guest knows, it is asked again.
+// A step took too long. Before the decision it is given up; after it, or where only the guest
+// knows, it is asked again.
 void Home::overdue(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     v.deadline = now + limits_.step_patience;
     switch (job.step) {
         case MoveStep::prepare:
-            return abort_move(job, v.destination_ready ? job.at.node : job.to.node, "a node did not get ready in time", now, out);
-        case MoveStep::transfer: return abort_move(job, job.to.node, "the transfer took too long", now, out);
+            return abort_move(job, v.destination_ready ? job.at.node : job.to.node,
+                              "a node did not get ready in time", now, out);
+        case MoveStep::transfer:
+            return abort_move(job, job.to.node, "the transfer took too long", now, out);
         case MoveStep::kill_old: return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
         case MoveStep::release: return send(job.to, job.id, job.to_epoch, GuestVerb::query, out);
         case MoveStep::none: break;

@@ -13,7 +13,8 @@ void HomeIndex::put(uint64_t job, Nanos due, std::vector<NodeName> guests) {
     }
     if (is.guests != was.guests) {
         for (const NodeName& node : was.guests)
-            if (const auto it = by_guest_.find(node); it->second.erase(job) && it->second.empty()) by_guest_.erase(it);
+            if (const auto it = by_guest_.find(node); it->second.erase(job) && it->second.empty())
+                by_guest_.erase(it);
         for (const NodeName& node : is.guests) by_guest_[node].insert(job);
     }
     if (is != Entry{})
@@ -24,7 +25,8 @@ void HomeIndex::put(uint64_t job, Nanos due, std::vector<NodeName> guests) {
 
 std::vector<uint64_t> HomeIndex::due(Nanos now) const {
     std::vector<uint64_t> jobs;
-    for (auto it = by_due_.begin(); it != by_due_.end() && it->first <= now; ++it) jobs.push_back(it->second);
+    for (auto it = by_due_.begin(); it != by_due_.end() && it->first <= now; ++it)
+        jobs.push_back(it->second);
     return jobs;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HomeIndex: which of a home's jobs wants to be looked at first, and which jobs need which guest, so that no step and
-// no tick walks all jobs. Pure; part of Home, which puts a job again after each step that may have changed it. Jobs go
-// by the number of their id.
+// HomeIndex: which of a home's jobs wants to be looked at first, and which jobs need which guest,
+// so that no step and no tick walks all jobs. Pure; part of Home, which puts a job again after each
+// step that may have changed it. Jobs go by the number of their id.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class HomeIndex {
   public:
     using Jobs = std::set<uint64_t>;
 
-    // What is true of the job now, in place of what was: due at that time, in need of these guests (in any order, each
-    // once). never() and none: it is forgotten.
+    // What is true of the job now, in place of what was: due at that time, in need of these guests
+    // (in any order, each once). never() and none: it is forgotten.
     void put(uint64_t job, Nanos due, std::vector<NodeName> guests);
 
     Nanos next_due() const { return by_due_.empty() ? Nanos::never() : by_due_.begin()->first; }

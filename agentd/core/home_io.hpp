@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Home (home.hpp) keeps, takes and gives: its records, inputs and outputs, each with its name.
+// What a Home (home.hpp) keeps, takes and gives: its records, inputs and outputs, each with its
+// name.
 #pragma once
 
 #include <string>
@@ -18,12 +19,15 @@ enum class MoveStep : uint8_t {
     none = 0,
     prepare,   // both ends make ready; nothing is frozen
     transfer,  // the source dumps and ships, the destination restores and holds
-    kill_old,  // decided: the candidate owns the job; the source must be dead, or stand for good, before it runs
-    release,   // the destination may run
+    // decided: the candidate owns the job; the source must be dead, or stand for good, before it
+    // runs
+    kill_old,
+    release,  // the destination may run
 };
 const char* to_string(MoveStep step);
 
-// Something of a job that may still lie on a node that does not own it: asked after until the node says `unknown`.
+// Something of a job that may still lie on a node that does not own it: asked after until the node
+// says `unknown`.
 struct Remnant {
     Peer peer;
     Epoch epoch;
@@ -36,14 +40,17 @@ struct Checkpoint {
     Epoch epoch;  // 0: there is none
     Nanos taken;  // Unix time
     int64_t bytes = 0;
-    uint64_t output_end[2] = {0, 0}, input_end = 0;  // what it had written and read by then, as its capsule counts
+    // what it had written and read by then, as its capsule counts
+    uint64_t output_end[2] = {0, 0}, input_end = 0;
     bool operator==(const Checkpoint&) const = default;
 };
 
-// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint: what it wrote after
-// that stays, then comes `text` on the terminal or stderr, then what it writes now.
+// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint:
+// what it wrote after that stays, then comes `text` on the terminal or stderr, then what it writes
+// now.
 struct Splice {
-    bool due = false;            // it has gone back, and how long its streams are here is not known yet
+    // it has gone back, and how long its streams are here is not known yet
+    bool due = false;
     uint64_t shift[2] = {0, 0};  // byte N of its capsule is byte N + shift here
     uint64_t input_shift = 0;
     uint64_t at = 0;  // where the text belongs
@@ -76,25 +83,27 @@ struct HomeJob {
     Money cost;            // by now, as the market last said
     Money price;           // per CPU-hour, likewise
     bool settled = false;  // the market has closed its account
-    uint64_t token = 0;    // of the request that submitted it, so that the same request sent again finds it
+    // of the request that submitted it, so that the same request sent again finds it
+    uint64_t token = 0;
     std::vector<Remnant> remnants;
     Nanos cpu_here;  // the part of stats.cpu_time that the present epoch has used
     bool leased = false,
-         to_leased = false;  // the owner's node, the candidate's, is another, and keeps to the job's lease
-    Checkpoint checkpoint;   // the last whole one
-    Remnant saving;          // the one that is being made; epoch 0: none
+         // the owner's node, the candidate's, is another, and keeps to the job's lease
+        to_leased = false;
+    Checkpoint checkpoint;  // the last whole one
+    Remnant saving;         // the one that is being made; epoch 0: none
     Splice splice;
     Nanos cost_run;      // its run time when it had cost `cost`; below 0: not known
     Nanos stay_run{-1};  // when it came to where it is, likewise
-    // Its clock runs, by this machine's since its boot `boot`: the stretch that stats.run_time does not hold yet. On
-    // disk also of a job that was told to start.
+    // Its clock runs, by this machine's since its boot `boot`: the stretch that stats.run_time does
+    // not hold yet. On disk also of a job that was told to start.
     Nanos running_since = Nanos::never();
     uint64_t boot = 0;
-    // Its user's limit of a day (0: none), the cost at which this job's share of what the market said is left of that
-    // is used up, and the one at which that is said.
+    // Its user's limit of a day (0: none), the cost at which this job's share of what the market
+    // said is left of that is used up, and the one at which that is said.
     Money day_limit = {}, day_cost = {}, day_warn = {};
-    // Before it first runs: nodes that could not execute its program, how it ends if none can, and the last one's
-    // reason.
+    // Before it first runs: nodes that could not execute its program, how it ends if none can, and
+    // the last one's reason.
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
     std::string lacking_why = {};
@@ -132,20 +141,30 @@ struct Answer {
 };  // on the connection that it came on
 // For whoever is attached to the job, and for the log.
 struct Tell {
-    enum class What : uint8_t { started, frozen, moved, comment, stopped, continued, finished, warning };
+    enum class What : uint8_t {
+        started,
+        frozen,
+        moved,
+        comment,
+        stopped,
+        continued,
+        finished,
+        warning
+    };
     JobId id;
     What what;
     std::string text;
 };
 const char* to_string(Tell::What what);
-// The job has gone back: the shell says how long its streams are (`spliced`), now and after each restart that finds it
-// due.
+// The job has gone back: the shell says how long its streams are (`spliced`), now and after each
+// restart that finds it due.
 struct GoneBack {
     JobId id;
 };
 using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Answer, Tell, GoneBack>;
 using Outputs = std::vector<Output>;
-const char* to_string(const Output& output);  // persist, erase, to_market, to_guest, answer, tell, gone_back
+// persist, erase, to_market, to_guest, answer, tell, gone_back
+const char* to_string(const Output& output);
 // What comes in: the methods of Home by name.
 enum class Input : uint8_t {
     restarted,

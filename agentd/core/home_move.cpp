@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Home, second part: carrying out the market's orders. See home.hpp for the steps of a move and who decides.
+// Home, second part: carrying out the market's orders. See home.hpp for the steps of a move and who
+// decides.
 #include <algorithm>
 #include <utility>
 
@@ -15,14 +16,17 @@ void Home::take(HomeJob& job, const Order& order, Nanos now, Outputs& out) {
     if (run && silent_.contains(order.node) && order.node != job.at.node)
         return fail_order(job, order.node, "node " + order.node + " is not heard from", out);
     if (run && job.phase == JobPhase::waiting) return start(job, order, now, out);
-    const bool stands_there = job.in_place && job.phase == JobPhase::frozen && job.at.node == order.node;
+    const bool stands_there =
+        job.in_place && job.phase == JobPhase::frozen && job.at.node == order.node;
     if (run && stands_there) return go_on_in_place(job, now, out);
-    if (run && (job.phase == JobPhase::frozen || job.at.node != order.node)) return move(job, order, now, out);
+    if (run && (job.phase == JobPhase::frozen || job.at.node != order.node))
+        return move(job, order, now, out);
     if (!run && job.phase == JobPhase::running) return freeze(job, now, out);
     report(job, now, out);  // it is so already
 }
 
-void Home::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, Outputs& out) const {
+void Home::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb,
+                Outputs& out) const {
     GuestCommand c;
     c.id = id;
     c.epoch = epoch;
@@ -31,7 +35,8 @@ void Home::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb, 
     out.push_back(ToGuest{peer, std::move(c)});
 }
 
-void Home::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb, Outputs& out) const {
+void Home::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb,
+                          Outputs& out) const {
     GuestCommand c;
     c.id = job.id;
     c.epoch = epoch;
@@ -107,7 +112,8 @@ void Home::steady(HomeJob& job, Nanos now, Outputs& out) {
 // Each try that failed doubles the wait for the next.
 void Home::arm_expel(const HomeJob& job, Nanos now) {
     Volatile& v = vol(job);
-    if (v.expelled != job.epoch || v.expel_at != Nanos::never() || job.phase != JobPhase::running) return;
+    if (v.expelled != job.epoch || v.expel_at != Nanos::never() || job.phase != JobPhase::running)
+        return;
     Nanos wait = limits_.expel_patience;
     for (uint32_t i = 0; i < v.expel_tries && wait < Nanos::from_s(60); ++i) wait += wait;
     v.expel_at = now + std::min(wait, std::max(limits_.expel_patience, Nanos::from_s(60)));
@@ -121,12 +127,14 @@ void Home::fail_order(HomeJob& job, const NodeName& node, const std::string& why
     out.push_back(Tell{job.id, Tell::What::comment, why});
 }
 
-// ---------------------------------------------------------------------------------------------------- a move
+// -------------------------------------------------------------------------------------------------
+// a move
 
 void Home::ship_when_ready(HomeJob& job, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     if (job.step != MoveStep::prepare || !v.source_ready || !v.destination_ready) return;
-    job.step = MoveStep::transfer;  // not durable on purpose: until the commit every restart goes back
+    // not durable on purpose: until the commit every restart goes back
+    job.step = MoveStep::transfer;
     v.deadline = now + limits_.transfer_patience;
     send_ship(job, out);
 }
@@ -143,10 +151,11 @@ void Home::send_ship(const HomeJob& job, Outputs& out) const {
     out.push_back(ToGuest{job.at, std::move(c)});
 }
 
-// Before the decision only: the source goes on, the candidate is ended. An empty `blame`: nobody failed. (By value: it is
-// often the very name that is cleared here.)
+// Before the decision only: the source goes on, the candidate is ended. An empty `blame`: nobody
+// failed. (By value: it is often the very name that is cleared here.)
 // NOLINTNEXTLINE(performance-unnecessary-value-param)
-void Home::abort_move(HomeJob& job, NodeName blame, const std::string& why, Nanos now, Outputs& out) {
+void Home::abort_move(HomeJob& job, NodeName blame, const std::string& why, Nanos now,
+                      Outputs& out) {
     MUST(job.step == MoveStep::prepare || job.step == MoveStep::transfer);
     const Peer candidate_peer = std::exchange(job.to, Peer{});
     const Epoch candidate_epoch = job.to_epoch;
@@ -172,11 +181,13 @@ void Home::frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, Outputs&
     became_frozen(job, image_bytes, now, out);
 }
 
-// The decision: durable in this step, before anybody hears of it. A source that only this home can let go on need not die
-// first: it stands until the candidate is known to run, and is the job again if that fails.
+// The decision: durable in this step, before anybody hears of it. A source that only this home can
+// let go on need not die first: it stands until the candidate is known to run, and is the job again
+// if that fails.
 void Home::commit_move(HomeJob& job, Nanos now, Outputs& out) {
     vol(job).held_at = now;
-    if (!job.from_frozen) stop_clock(job, now);  // it is held there, although its word of it may still be on the way
+    // it is held there, although its word of it may still be on the way
+    if (!job.from_frozen) stop_clock(job, now);
     if (job.from_frozen || vol(job).source_stands) return source_is_off(job, now, out);
     job.step = MoveStep::kill_old;
     vol(job).deadline = now + limits_.step_patience;
@@ -212,7 +223,8 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
             job.stats.longest_pause = std::max(job.stats.longest_pause, pause);
             job.stats.last_move = {v.forecast, pause, now - v.frozen_since + v.forecast.ahead_time};
             const int64_t tenths = (pause.ns + 50'000) / 100'000;
-            text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+            text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+                    " ms";
         }
     }
     StoryStep moved = moved_step(job, old.node, pause, now);
@@ -231,10 +243,11 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     steady(job, now, out);
 }
 
-// After the decision and before the candidate was let run: it is gone, or the source was not held. The source is the job
-// again, as it stands: running, held (told to go on), or, if it has died already, its image. Whether it stands in memory
-// or in its image is for it to say (owner_frozen).
-void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now, Outputs& out) {
+// After the decision and before the candidate was let run: it is gone, or the source was not held.
+// The source is the job again, as it stands: running, held (told to go on), or, if it has died
+// already, its image. Whether it stands in memory or in its image is for it to say (owner_frozen).
+void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now,
+                     Outputs& out) {
     const Peer candidate_peer = std::exchange(job.to, Peer{});
     add_remnant(job, candidate_peer, job.to_epoch);
     job.step = MoveStep::none;
@@ -243,7 +256,8 @@ void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nan
     job.phase = source_dead ? JobPhase::frozen : JobPhase::running;
     persist(job, out);
     send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
-    send(job.at, job.id, job.epoch, GuestVerb::resume, out);  // an image takes no notice; what is retained runs again
+    // an image takes no notice; what is retained runs again
+    send(job.at, job.id, job.epoch, GuestVerb::resume, out);
     steady(job, now, out);
 }
 

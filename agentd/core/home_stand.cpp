@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Home: jobs that cannot be dumped, and are stopped where they are for a better bid, an owner or a budget. See home.hpp.
+// Home: jobs that cannot be dumped, and are stopped where they are for a better bid, an owner or a
+// budget. See home.hpp.
 #include <utility>
 
 #include "agentd/core/home.hpp"
@@ -8,7 +9,8 @@ namespace souk {
 
 using namespace home;
 
-// Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is the job.
+// Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is
+// the job.
 void Home::became_standing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out) {
     Volatile& v = vol(job);
     end_saving(job, out);
@@ -31,7 +33,8 @@ void Home::note_movable(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& o
     constexpr Nanos at_launch = Nanos::from_s(10);
     Volatile& v = vol(job);
     v.cannot_move = e.cannot_move;
-    if (e.cannot_move.empty()) return out.push_back(Tell{job.id, Tell::What::comment, "can move again"});
+    if (e.cannot_move.empty())
+        return out.push_back(Tell{job.id, Tell::What::comment, "can move again"});
     if (job.spec.must_migrate && job.places.size() == 1 && run_time(job, now) < at_launch) {
         v.refused = "refused, as it must be able to move (--must-migrate): " + e.cannot_move;
         return send(job.at, job.id, job.epoch, GuestVerb::kill, out);
@@ -45,9 +48,11 @@ bool Home::owner_standing(HomeJob& job, const GuestEvent& e, Nanos now, Outputs&
     switch (e.state) {
         case GuestState::dumping:
             if (job.cancelled) return end_by_cancel(job, now, out), true;
-            if (e.in_place && vol(job).cannot_move != e.cannot_move) became_standing(job, e, now, out);
+            if (e.in_place && vol(job).cannot_move != e.cannot_move)
+                became_standing(job, e, now, out);
             // What its node does not know any more to stand for that, it is to try once more.
-            if (!e.in_place && !e.why.empty()) send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
+            if (!e.in_place && !e.why.empty())
+                send(job.at, job.id, job.epoch, GuestVerb::freeze, out);
             return true;
         case GuestState::frozen:  // one more dump of it has succeeded
             job.in_place = false;

@@ -7,7 +7,8 @@
 
 namespace souk {
 
-StoryStep Home::step_of(StoryStep::What what, const NodeName& node, std::string why, Money price) const {
+StoryStep Home::step_of(StoryStep::What what, const NodeName& node, std::string why,
+                        Money price) const {
     StoryStep s;
     s.what = what;
     s.at = unix_now_;
@@ -19,7 +20,8 @@ StoryStep Home::step_of(StoryStep::What what, const NodeName& node, std::string 
 
 // The job is where it went. A pause below 0: when it stopped is not known.
 StoryStep Home::moved_step(const HomeJob& job, const NodeName& from, Nanos pause, Nanos now) {
-    StoryStep s = step_of(job.from_frozen ? StoryStep::What::thawed : StoryStep::What::moved, job.at.node);
+    StoryStep s =
+        step_of(job.from_frozen ? StoryStep::What::thawed : StoryStep::What::moved, job.at.node);
     s.from = from;
     if (job.from_frozen || pause.ns < 0) return s;
     const Volatile& v = vol(job);

@@ -13,46 +13,30 @@ namespace home {
 
 const char* to_string(Input input) {
     switch (input) {
-        case Input::restarted:
-            return "restarted";
-        case Input::submit:
-            return "submit";
-        case Input::change:
-            return "change";
-        case Input::cancel:
-            return "cancel";
-        case Input::signal:
-            return "signal";
-        case Input::market_up:
-            return "market_up";
-        case Input::order:
-            return "order";
-        case Input::note:
-            return "note";
-        case Input::market_down:
-            return "market_down";
-        case Input::guest_up:
-            return "guest_up";
-        case Input::guest_event:
-            return "guest_event";
-        case Input::undelivered:
-            return "undelivered";
-        case Input::expel:
-            return "expel";
-        case Input::beat:
-            return "beat";
-        case Input::node_lost:
-            return "node_lost";
-        case Input::spliced:
-            return "spliced";
-        case Input::tick:
-            return "tick";
+        case Input::restarted: return "restarted";
+        case Input::submit: return "submit";
+        case Input::change: return "change";
+        case Input::cancel: return "cancel";
+        case Input::signal: return "signal";
+        case Input::market_up: return "market_up";
+        case Input::order: return "order";
+        case Input::note: return "note";
+        case Input::market_down: return "market_down";
+        case Input::guest_up: return "guest_up";
+        case Input::guest_event: return "guest_event";
+        case Input::undelivered: return "undelivered";
+        case Input::expel: return "expel";
+        case Input::beat: return "beat";
+        case Input::node_lost: return "node_lost";
+        case Input::spliced: return "spliced";
+        case Input::tick: return "tick";
     }
     MUST(false);
 }
 
 const char* to_string(const Output& output) {
-    static constexpr const char* names[] = {"persist", "erase", "to_market", "to_guest", "answer", "tell", "gone_back"};
+    static constexpr const char* names[] = {"persist", "erase", "to_market", "to_guest",
+                                            "answer",  "tell",  "gone_back"};
     static_assert(std::size(names) == std::variant_size_v<Output>);
     return names[output.index()];
 }
@@ -61,8 +45,8 @@ const char* to_string(const Output& output) {
 
 namespace {
 
-TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {}, NodeName node = {},
-                  std::string why = {}) {
+TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {},
+                  NodeName node = {}, std::string why = {}) {
     return {"home", kind, std::move(step), id, epoch, std::move(node), {}, std::move(why)};
 }
 
@@ -77,8 +61,8 @@ std::string state_of(const HomeJob& job) {
 
 TraceLine to_market(const ToMarketMsg& m) {
     if (const auto* r = std::get_if<JobReport>(&m.message))
-        return line_of(TraceKind::output, std::string("report.") + to_string(r->phase), r->id, r->epoch, {},
-                       r->comment);
+        return line_of(TraceKind::output, std::string("report.") + to_string(r->phase), r->id,
+                       r->epoch, {}, r->comment);
     if (const auto* f = std::get_if<OrderFailed>(&m.message))
         return line_of(TraceKind::output, "order_failed", f->id, {}, f->node, f->why);
     return line_of(TraceKind::output, "provider_report", {});
@@ -86,25 +70,27 @@ TraceLine to_market(const ToMarketMsg& m) {
 
 }  // namespace
 
-TraceLine Home::trace_in(Input input, const JobId& id, Epoch epoch, const NodeName& node, std::string why) {
+TraceLine Home::trace_in(Input input, const JobId& id, Epoch epoch, const NodeName& node,
+                         std::string why) {
     return line_of(TraceKind::input, to_string(input), id, epoch, node, std::move(why));
 }
 
 TraceLine Home::trace_order(const Order& order) {
-    return line_of(TraceKind::input, std::string("order.") + to_string(order.kind), order.id, {}, order.node,
-                   order.reason);
+    return line_of(TraceKind::input, std::string("order.") + to_string(order.kind), order.id, {},
+                   order.node, order.reason);
 }
 
 TraceLine Home::trace_event(const NodeName& node, const GuestEvent& event) {
-    return line_of(TraceKind::input, std::string("event.") + to_string(event.state), event.id, event.epoch, node,
-                   event.why);
+    return line_of(TraceKind::input, std::string("event.") + to_string(event.state), event.id,
+                   event.epoch, node, event.why);
 }
 
 TraceLine Home::trace_of(const Output& output) {
     const std::string name = to_string(output);
     if (const auto* p = std::get_if<Persist>(&output)) {
-        TraceLine line = line_of(TraceKind::output, name + "." + state_of(p->job) + "." + to_string(p->when), p->job.id,
-                                 p->job.epoch, p->job.at.node);
+        TraceLine line =
+            line_of(TraceKind::output, name + "." + state_of(p->job) + "." + to_string(p->when),
+                    p->job.id, p->job.epoch, p->job.at.node);
         line.to = place(p->job.to.node, p->job.to_epoch);
         return line;
     }
@@ -112,12 +98,13 @@ TraceLine Home::trace_of(const Output& output) {
     if (const auto* m = std::get_if<ToMarketMsg>(&output)) return to_market(*m);
     if (const auto* g = std::get_if<ToGuest>(&output)) {
         const GuestCommand& c = g->command;
-        TraceLine line =
-            line_of(TraceKind::output, std::string("command.") + to_string(c.verb), c.id, c.epoch, g->peer.node);
+        TraceLine line = line_of(TraceKind::output, std::string("command.") + to_string(c.verb),
+                                 c.id, c.epoch, g->peer.node);
         line.to = place(c.dest, c.new_epoch);
         return line;
     }
-    if (const auto* a = std::get_if<Answer>(&output)) return line_of(TraceKind::output, name, {}, {}, a->node);
+    if (const auto* a = std::get_if<Answer>(&output))
+        return line_of(TraceKind::output, name, {}, {}, a->node);
     if (const auto* t = std::get_if<Tell>(&output))
         return line_of(TraceKind::output, name + "." + to_string(t->what), t->id, {}, {}, t->text);
     return line_of(TraceKind::output, name, std::get<GoneBack>(output).id);

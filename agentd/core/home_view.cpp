@@ -7,7 +7,9 @@ namespace souk {
 
 namespace {
 
-std::string place(const Peer& peer, Epoch epoch) { return peer.node + "." + std::to_string(epoch.n); }
+std::string place(const Peer& peer, Epoch epoch) {
+    return peer.node + "." + std::to_string(epoch.n);
+}
 
 void write_due(JsonWriter& j, const char* name, Nanos at, Nanos now) {
     if (at != Nanos::never()) j.field(name, (at - now).seconds());
@@ -34,7 +36,8 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
                                     {"clock_runs", job->running_since != Nanos::never()}})
         if (set) j.value(name);
     j.end_array();
-    if (job->checkpoint.epoch.n > 0) j.field("checkpoint", place(job->checkpoint.at, job->checkpoint.epoch));
+    if (job->checkpoint.epoch.n > 0)
+        j.field("checkpoint", place(job->checkpoint.at, job->checkpoint.epoch));
     if (job->saving.epoch.n > 0) j.field("saving", place(job->saving.peer, job->saving.epoch));
     j.key("remnants").begin_array();
     for (const Remnant& r : job->remnants) j.value(place(r.peer, r.epoch));
@@ -45,8 +48,8 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
         write_due(j, "freeze_for_owner_s", v.expel_at, now);
         write_due(j, "checkpoint_s", v.save_at, now);
         if (v.pending)
-            j.field("pending",
-                    std::string(to_string(v.pending->kind)) + (v.pending->node.empty() ? "" : " " + v.pending->node));
+            j.field("pending", std::string(to_string(v.pending->kind)) +
+                                   (v.pending->node.empty() ? "" : " " + v.pending->node));
         if (!v.signals.empty()) j.field("signals", v.signals.size());
         if (job->step != MoveStep::none)
             j.field("source_ready", v.source_ready)

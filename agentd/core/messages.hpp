@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a job's home node and the node that hosts it tell each other, as plain values. A command names the job's epoch:
-// a guest acts only for the epoch that it was given, so an order that comes late or twice changes nothing. Events state
-// the whole of one (job, epoch) and may be repeated.
+// What a job's home node and the node that hosts it tell each other, as plain values. A command
+// names the job's epoch: a guest acts only for the epoch that it was given, so an order that comes
+// late or twice changes nothing. Events state the whole of one (job, epoch) and may be repeated.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct ResourceLimit {
     bool operator==(const ResourceLimit&) const = default;
 };
 
-// When a record must be on disk. A crash may lose `soon` and `later`: they are for what a restart finds out anyway.
+// When a record must be on disk. A crash may lose `soon` and `later`: they are for what a restart
+// finds out anyway.
 enum class Durable : uint8_t {
     now,    // before anything else of the same step leaves
     soon,   // as soon as that has left
@@ -39,16 +40,18 @@ struct JobSpec {
     std::vector<ResourceLimit> rlimits;
     uint32_t uid = 0, gid = 0;
     std::vector<uint32_t> groups;
-    bool tty = false;               // a terminal of its own; else three pipes
+    bool tty = false;  // a terminal of its own; else three pipes
     uint16_t rows = 24, cols = 80;
     MovePolicy move = MovePolicy::automatic;
     TcpPolicy tcp = TcpPolicy::close;
-    NetMode net = NetMode::host;    // own: with `keep`
-    Ipv4 address;                   // own: given by its home
-    Nanos checkpoint_every;         // while it runs; 0: as its home's node is configured
-    bool restart = false;           // its node is lost, and there is no checkpoint: it may begin anew
-    Nanos lease;                    // without its home for that long, nothing of it runs (lease.hpp); 0: no such limit
-    bool must_migrate = false;      // found immovable as it starts, it is refused
+    NetMode net = NetMode::host;  // own: with `keep`
+    Ipv4 address;                 // own: given by its home
+    Nanos checkpoint_every;       // while it runs; 0: as its home's node is configured
+    // its node is lost, and there is no checkpoint: it may begin anew
+    bool restart = false;
+    // without its home for that long, nothing of it runs (lease.hpp); 0: no such limit
+    Nanos lease;
+    bool must_migrate = false;  // found immovable as it starts, it is refused
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -66,8 +69,10 @@ enum class GuestVerb : uint8_t {
     drop,          // forget (job, epoch) and remove its image; never while it runs
     kill,          // end the job: every process of the capsule
     signal,        // to the job's foreground process group, or its root
-    keep,          // a place for a checkpoint that is to come, `prepared` when it is there; needs spec
-    checkpoint,    // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it
+    // a place for a checkpoint that is to come, `prepared` when it is there; needs spec
+    keep,
+    // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it
+    checkpoint,
 };
 const char* to_string(GuestVerb verb);
 
@@ -101,8 +106,11 @@ enum class GuestState : uint8_t {
     exited,      // ended by itself; wait_status
     killed,      // ended by `kill`
     failed,      // could not start, prepare or restore: nothing of it is left here
-    retained,    // source, after the commit: stands frozen in memory, and is all there is if the destination fails
-    filling,     // destination: runs, but not all of its memory has come; nothing that it does is told before
+    // source, after the commit: stands frozen in memory, and is all there is if the destination
+    // fails
+    retained,
+    // destination: runs, but not all of its memory has come; nothing that it does is told before
+    filling,
 };
 const char* to_string(GuestState state);
 
@@ -111,23 +119,30 @@ struct GuestEvent {
     JobId id;
     Epoch epoch;
     GuestState state = GuestState::unknown;
-    int32_t wait_status = 0;    // exited
-    int32_t error = 0;          // failed: errno where known (ENOENT: no such program)
-    bool program_error = false; // failed: exec of the program itself, which no other node would mend
-    std::string why;            // failed; running: why the last dump was refused; exited: what killed a process of it
-    int64_t image_bytes = 0;    // frozen, shipped
-    bool stopped = false;       // running: by job control (SIGTSTP)
-    MoveForecast forecast;      // dumping: of the move that it is dumped for
-    std::string cannot_move;    // running, in_place: why; empty: as far as is known it can
-    int32_t pid = 0;            // running: of its first process, on that node
-    bool leased = false;        // it keeps to its lease there
-    bool lapsed = false;        // dumping, frozen: since its lease was over, and not because its home said so
-    bool in_place = false;      // dumping: stopped where it is, as it cannot be dumped (cannot_move), until its home lets it go on
-    // dumping, shipped: frozen by its control group for the move to that epoch, so that only a word of its home lets it go
-    // on, whoever dies there; 0: not so, or not yet
+    int32_t wait_status = 0;  // exited
+    int32_t error = 0;        // failed: errno where known (ENOENT: no such program)
+    bool program_error =
+        false;  // failed: exec of the program itself, which no other node would mend
+    // failed; running: why the last dump was refused; exited: what killed a process of it
+    std::string why;
+    int64_t image_bytes = 0;  // frozen, shipped
+    bool stopped = false;     // running: by job control (SIGTSTP)
+    MoveForecast forecast;    // dumping: of the move that it is dumped for
+    std::string cannot_move;  // running, in_place: why; empty: as far as is known it can
+    int32_t pid = 0;          // running: of its first process, on that node
+    bool leased = false;      // it keeps to its lease there
+    // dumping, frozen: since its lease was over, and not because its home said so
+    bool lapsed = false;
+    // dumping: stopped where it is, as it cannot be dumped (cannot_move), until its home lets it go
+    // on
+    bool in_place = false;
+    // dumping, shipped: frozen by its control group for the move to that epoch, so that only a word
+    // of its home lets it go on, whoever dies there; 0: not so, or not yet
     Epoch held_for;
-    Nanos cpu_time;             // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
-    // exited: bytes that it wrote to stdout and stderr, all of them; frozen, of a checkpoint: until then
+    // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
+    Nanos cpu_time;
+    // exited: bytes that it wrote to stdout and stderr, all of them; frozen, of a checkpoint: until
+    // then
     uint64_t output_end[2] = {0, 0};
     uint64_t input_end = 0;  // of a checkpoint: bytes of stdin that it had read
     Nanos heard;             // Unix time at which its home took it; not sent
@@ -141,8 +156,8 @@ struct Expel {
     bool operator==(const Expel&) const = default;
 };
 
-// Guest to home, and back as its answer: of the leases of all jobs of that home there (lease.hpp). `sent` is of the
-// guest's clock, which runs on while the machine sleeps.
+// Guest to home, and back as its answer: of the leases of all jobs of that home there (lease.hpp).
+// `sent` is of the guest's clock, which runs on while the machine sleeps.
 struct Beat {
     Nanos sent;
     bool operator==(const Beat&) const = default;

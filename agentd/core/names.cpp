@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The names of what the node's machines take, hold and give: one table for each enum, which the compiler checks.
+// The names of what the node's machines take, hold and give: one table for each enum, which the
+// compiler checks.
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "kernel/base/check.hpp"
@@ -8,16 +9,11 @@ namespace souk {
 
 const char* to_string(MoveStep step) {
     switch (step) {
-        case MoveStep::none:
-            return "none";
-        case MoveStep::prepare:
-            return "prepare";
-        case MoveStep::transfer:
-            return "transfer";
-        case MoveStep::kill_old:
-            return "kill_old";
-        case MoveStep::release:
-            return "release";
+        case MoveStep::none: return "none";
+        case MoveStep::prepare: return "prepare";
+        case MoveStep::transfer: return "transfer";
+        case MoveStep::kill_old: return "kill_old";
+        case MoveStep::release: return "release";
     }
     MUST(false);
 }
@@ -26,22 +22,14 @@ namespace home {
 
 const char* to_string(Tell::What what) {
     switch (what) {
-        case Tell::What::started:
-            return "started";
-        case Tell::What::frozen:
-            return "frozen";
-        case Tell::What::moved:
-            return "moved";
-        case Tell::What::comment:
-            return "comment";
-        case Tell::What::stopped:
-            return "stopped";
-        case Tell::What::continued:
-            return "continued";
-        case Tell::What::finished:
-            return "finished";
-        case Tell::What::warning:
-            return "warning";
+        case Tell::What::started: return "started";
+        case Tell::What::frozen: return "frozen";
+        case Tell::What::moved: return "moved";
+        case Tell::What::comment: return "comment";
+        case Tell::What::stopped: return "stopped";
+        case Tell::What::continued: return "continued";
+        case Tell::What::finished: return "finished";
+        case Tell::What::warning: return "warning";
     }
     MUST(false);
 }
@@ -52,122 +40,79 @@ namespace guest {
 
 const char* to_string(Do::What what) {
     switch (what) {
-        case Do::What::create_capsule:
-            return "create_capsule";
-        case Do::What::start_job:
-            return "start_job";
-        case Do::What::ready_criu:
-            return "ready_criu";
-        case Do::What::send_ahead:
-            return "send_ahead";
-        case Do::What::dump_for_move:
-            return "dump_for_move";
-        case Do::What::dump_to_disk:
-            return "dump_to_disk";
-        case Do::What::ship:
-            return "ship";
-        case Do::What::finish_dump:
-            return "finish_dump";
-        case Do::What::undo_dump:
-            return "undo_dump";
-        case Do::What::restore:
-            return "restore";
-        case Do::What::restore_local:
-            return "restore_local";
-        case Do::What::finish_restore:
-            return "finish_restore";
-        case Do::What::kill_capsule:
-            return "kill_capsule";
-        case Do::What::remove:
-            return "remove";
-        case Do::What::signal:
-            return "signal";
-        case Do::What::make_place:
-            return "make_place";
-        case Do::What::dump_to_keep:
-            return "dump_to_keep";
-        case Do::What::go_on:
-            return "go_on";
-        case Do::What::send_checkpoint:
-            return "send_checkpoint";
-        case Do::What::drop_checkpoint:
-            return "drop_checkpoint";
-        case Do::What::keep_lease:
-            return "keep_lease";
-        case Do::What::stand:
-            return "stand";
+        case Do::What::create_capsule: return "create_capsule";
+        case Do::What::start_job: return "start_job";
+        case Do::What::ready_criu: return "ready_criu";
+        case Do::What::send_ahead: return "send_ahead";
+        case Do::What::dump_for_move: return "dump_for_move";
+        case Do::What::dump_to_disk: return "dump_to_disk";
+        case Do::What::ship: return "ship";
+        case Do::What::finish_dump: return "finish_dump";
+        case Do::What::undo_dump: return "undo_dump";
+        case Do::What::restore: return "restore";
+        case Do::What::restore_local: return "restore_local";
+        case Do::What::finish_restore: return "finish_restore";
+        case Do::What::kill_capsule: return "kill_capsule";
+        case Do::What::remove: return "remove";
+        case Do::What::signal: return "signal";
+        case Do::What::make_place: return "make_place";
+        case Do::What::dump_to_keep: return "dump_to_keep";
+        case Do::What::go_on: return "go_on";
+        case Do::What::send_checkpoint: return "send_checkpoint";
+        case Do::What::drop_checkpoint: return "drop_checkpoint";
+        case Do::What::keep_lease: return "keep_lease";
+        case Do::What::stand: return "stand";
     }
     MUST(false);
 }
 
 const char* to_string(Ending ending) {
     switch (ending) {
-        case Ending::none:
-            return "none";
-        case Ending::to_frozen:
-            return "to_frozen";
-        case Ending::to_killed:
-            return "to_killed";
-        case Ending::to_failed:
-            return "to_failed";
-        case Ending::to_dropped:
-            return "to_dropped";
+        case Ending::none: return "none";
+        case Ending::to_frozen: return "to_frozen";
+        case Ending::to_killed: return "to_killed";
+        case Ending::to_failed: return "to_failed";
+        case Ending::to_dropped: return "to_dropped";
     }
     MUST(false);
 }
 
 const char* to_string(Want want) {
     switch (want) {
-        case Want::run:
-            return "run";
-        case Want::ready:
-            return "ready";
-        case Want::ship:
-            return "ship";
-        case Want::freeze:
-            return "freeze";
-        case Want::keep:
-            return "keep";
-        case Want::save:
-            return "save";
+        case Want::run: return "run";
+        case Want::ready: return "ready";
+        case Want::ship: return "ship";
+        case Want::freeze: return "freeze";
+        case Want::keep: return "keep";
+        case Want::save: return "save";
     }
     MUST(false);
 }
 
 const char* to_string(Criu criu) {
     switch (criu) {
-        case Criu::none:
-            return "none";
-        case Criu::coming:
-            return "coming";
-        case Criu::ready:
-            return "ready";
+        case Criu::none: return "none";
+        case Criu::coming: return "coming";
+        case Criu::ready: return "ready";
     }
     MUST(false);
 }
 
 const char* to_string(Dump dump) {
     switch (dump) {
-        case Dump::none:
-            return "none";
-        case Dump::ahead:
-            return "ahead";
-        case Dump::making:
-            return "making";
-        case Dump::held:
-            return "held";
+        case Dump::none: return "none";
+        case Dump::ahead: return "ahead";
+        case Dump::making: return "making";
+        case Dump::held: return "held";
     }
     MUST(false);
 }
 
 const char* to_string(Save save) {
     switch (save) {
-        case Save::none:
-            return "none";
-        case Save::made:
-            return "made";
-        case Save::sending:
-            return "sending";
+        case Save::none: return "none";
+        case Save::made: return "made";
+        case Save::sending: return "sending";
     }
     MUST(false);
 }

@@ -14,14 +14,16 @@ using namespace provider;
 namespace {
 Status in_range(const char* what, int64_t value, int64_t low, int64_t high, const char* why = "") {
     if (value >= low && value <= high) return {};
-    return fail(std::string(what) + " " + std::to_string(value) + " is not from " + std::to_string(low) + " to " +
-                std::to_string(high) + why);
+    return fail(std::string(what) + " " + std::to_string(value) + " is not from " +
+                std::to_string(low) + " to " + std::to_string(high) + why);
 }
 Status good_price(Money reserve) {
     if (reserve >= Money{} && reserve <= money_max) return {};
     return fail("price " + format_money(reserve) + " is not from 0 to " + format_money(money_max));
 }
-Status good_speed(int64_t speed) { return in_range("speed", speed, 1, provider_speed_max, "; 100 is a standard machine"); }
+Status good_speed(int64_t speed) {
+    return in_range("speed", speed, 1, provider_speed_max, "; 100 is a standard machine");
+}
 
 Status good_record(const ProviderRecord& record) {
     TRY(good_price(record.reserve));
@@ -53,9 +55,11 @@ const Setting settings[] = {
          to.by_hand = false;  // new frames rule from now on
          to.since_unix_s = 0;
      }},
-    {"market", set_market_bit, [](const ProviderRecord& r) { return std::string(r.on_market ? "on" : "off"); },
+    {"market", set_market_bit,
+     [](const ProviderRecord& r) { return std::string(r.on_market ? "on" : "off"); },
      [](const ProviderRecord& from, ProviderRecord& to) {
-         if (!to.by_hand) to.on_market = from.on_market;  // else the word holds until the next edge of a frame
+         // else the word holds until the next edge of a frame
+         if (!to.by_hand) to.on_market = from.on_market;
      }},
 };
 
@@ -72,7 +76,8 @@ ProviderRecord joined(const ProviderRecord& file, ProviderRecord kept) {
 }
 }  // namespace
 
-Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecord file, std::optional<ProviderRecord> kept) {
+Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecord file,
+                                  std::optional<ProviderRecord> kept) {
     MUST(valid_node_name(node) && machine.cpus >= 1 && machine.memory_mb >= 1);
     const auto good_frames = [](ProviderRecord& record) -> Result<TimeFrames> {
         TRY(good_record(record));
@@ -88,7 +93,8 @@ Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecor
     record.cpus = std::min(record.cpus, machine.cpus);
     record.memory_mb = std::min(record.memory_mb, machine.memory_mb);
     TRY_ASSIGN(TimeFrames frames, good_frames(record));
-    return Provider(std::move(node), std::move(machine), std::move(file), std::move(record), std::move(frames));
+    return Provider(std::move(node), std::move(machine), std::move(file), std::move(record),
+                    std::move(frames));
 }
 
 std::vector<Provider::Override> Provider::overrides() const {
@@ -133,7 +139,8 @@ void Provider::accepting(Outputs& out) const {
     if (!cannot_.empty())
         out.emplace_back(Accepting{false, cannot_});
     else
-        out.emplace_back(Accepting{record_.on_market, record_.on_market ? "" : "node " + node_ + " is off the market"});
+        out.emplace_back(Accepting{
+            record_.on_market, record_.on_market ? "" : "node " + node_ + " is off the market"});
 }
 
 void Provider::turn(bool on, Outputs& out) {
@@ -142,8 +149,9 @@ void Provider::turn(bool on, Outputs& out) {
     if (was != on) accepting(out);
 }
 
-// Has a frame begun or ended since the owner spoke? Frames repeat weekly, so the second of the week then follows from
-// the time that went by (an hour wrong if summer time came or went while the word held).
+// Has a frame begun or ended since the owner spoke? Frames repeat weekly, so the second of the week
+// then follows from the time that went by (an hour wrong if summer time came or went while the word
+// held).
 bool Provider::edge_since_word(WallTime wall) const {
     const int64_t elapsed = wall.unix_s - record_.since_unix_s;
     if (elapsed <= 0 || frames_.always()) return false;
@@ -156,14 +164,16 @@ void Provider::started(WallTime wall, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::started); });
     const ProviderRecord before = record_;
     if (record_.by_hand && edge_since_word(wall)) record_.by_hand = false;
-    if (!record_.by_hand && !frames_.always()) record_.on_market = frames_.contains(wall.second_of_week);
+    if (!record_.by_hand && !frames_.always())
+        record_.on_market = frames_.contains(wall.second_of_week);
     if (record_ != before) out.emplace_back(Persist{record_});
     out.emplace_back(Report{report()});
     accepting(out);
 }
 
 int64_t Provider::tick(WallTime wall, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::tick); }, true);
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::tick); }, true);
     if (frames_.always()) return 0;
     const bool released = record_.by_hand && edge_since_word(wall);
     if (released) record_.by_hand = false;
@@ -174,11 +184,13 @@ int64_t Provider::tick(WallTime wall, Outputs& out) {
 
 int64_t Provider::next_call(WallTime wall) const {
     if (frames_.always()) return 0;
-    return std::min<int64_t>(frames_.to_next_edge(wall.second_of_week), 3600 - wall.second_of_week % 3600);
+    return std::min<int64_t>(frames_.to_next_edge(wall.second_of_week),
+                             3600 - wall.second_of_week % 3600);
 }
 
 void Provider::market(bool on, WallTime wall, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(on ? Input::market_on : Input::market_off); });
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(on ? Input::market_on : Input::market_off); });
     record_.by_hand = !frames_.always();
     record_.since_unix_s = record_.by_hand ? wall.unix_s : 0;
     record_.set |= set_market_bit;
@@ -216,7 +228,8 @@ Status Provider::set_cpus(int64_t cpus, Outputs& out) {
 
 Status Provider::set_memory(int64_t memory_mb, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::set_memory); });
-    TRY(in_range("memory", memory_mb, 1, machine_.memory_mb, " MB, which is what this machine has"));
+    TRY(in_range("memory", memory_mb, 1, machine_.memory_mb,
+                 " MB, which is what this machine has"));
     assign(&ProviderRecord::memory_mb, memory_mb, set_memory_bit, true, out);
     return {};
 }
@@ -255,13 +268,15 @@ Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
         record_.since_unix_s = 0;
         turn(frames_.always() ? file_.on_market : frames_.contains(wall.second_of_week), out);
     } else {
-        return fail("'" + std::string(name) + "' cannot be unset: price, speed, cpus, memory, frames or market");
+        return fail("'" + std::string(name) +
+                    "' cannot be unset: price, speed, cpus, memory, frames or market");
     }
     return {};
 }
 
 void Provider::set_cannot(std::string why, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::set_cannot, why); }, true);
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::set_cannot, why); }, true);
     if (why == cannot_) return;
     cannot_ = std::move(why);
     out.emplace_back(Report{report()});
@@ -269,16 +284,18 @@ void Provider::set_cannot(std::string why, Outputs& out) {
 }
 
 void Provider::set_load(const LoadReading& load, Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::set_load); }, true);
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::set_load); }, true);
     constexpr Nanos often = Nanos::from_s(1), seldom = Nanos::from_s(30);
     constexpr int32_t worth_permille = 50;
     load_ = load;
     const bool first = told_at_ == Nanos::never();
     const Nanos age = first ? seldom : now - told_at_;
-    const bool matters = first || load.source != told_.source ||
-                         std::abs(load.load_permille - told_.load_permille) >= worth_permille ||
-                         std::abs(load.wait_permille - told_.wait_permille) >= worth_permille ||
-                         std::abs(load.free_mb - told_.free_mb) * 1000 >= machine_.memory_mb * worth_permille;
+    const bool matters =
+        first || load.source != told_.source ||
+        std::abs(load.load_permille - told_.load_permille) >= worth_permille ||
+        std::abs(load.wait_permille - told_.wait_permille) >= worth_permille ||
+        std::abs(load.free_mb - told_.free_mb) * 1000 >= machine_.memory_mb * worth_permille;
     const bool differs = first || load.load_permille != told_.load_permille ||
                          load.wait_permille != told_.wait_permille || load.free_mb != told_.free_mb;
     if (!(matters && age >= often) && !(differs && age >= seldom)) return;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Provider: what this node offers to the market: reservation price, speed, CPUs, memory, and when. Pure: the owner's
-// words, the load reader's figures and the wall clock come in; a record to keep, a report for the market and a word
-// for the Guest go out, in that order.
+// Provider: what this node offers to the market: reservation price, speed, CPUs, memory, and when.
+// Pure: the owner's words, the load reader's figures and the wall clock come in; a record to keep,
+// a report for the market and a word for the Guest go out, in that order.
 //
-// On the market or not: at the edge of a time frame the node joins or leaves by itself; `market` (the owner by hand)
-// holds until the next edge, also over a restart of the daemon. With "always" there is no edge: the word holds.
+// On the market or not: at the edge of a time frame the node joins or leaves by itself; `market`
+// (the owner by hand) holds until the next edge, also over a restart of the daemon. With "always"
+// there is no edge: the word holds.
 //
-// What the owner said (set, market) holds over what the configuration says, until `unset`; everything else is what the
-// configuration says at each start.
+// What the owner said (set, market) holds over what the configuration says, until `unset`;
+// everything else is what the configuration says at each start.
 #pragma once
 
 #include <cstdint>
@@ -37,19 +38,24 @@ struct WallTime {
 
 // What the owner can set, as bits of ProviderRecord::set.
 enum OwnerSet : uint32_t {
-    set_price_bit = 1, set_speed_bit = 2, set_cpus_bit = 4, set_memory_bit = 8, set_frames_bit = 16, set_market_bit = 32,
+    set_price_bit = 1,
+    set_speed_bit = 2,
+    set_cpus_bit = 4,
+    set_memory_bit = 8,
+    set_frames_bit = 16,
+    set_market_bit = 32,
     set_told = 1u << 31,  // missing: a record of a version that did not keep this
 };
 
 // What is kept on disk.
 struct ProviderRecord {
     Money reserve;
-    int64_t speed = 100;     // 100 is a standard machine
-    int32_t cpus = 1;        // offered
-    int64_t memory_mb = 1;   // offered
+    int64_t speed = 100;    // 100 is a standard machine
+    int32_t cpus = 1;       // offered
+    int64_t memory_mb = 1;  // offered
     std::string frames = "always";
-    bool on_market = true;   // as it stood last
-    bool by_hand = false;    // `on_market` is the owner's word and holds until the next edge
+    bool on_market = true;     // as it stood last
+    bool by_hand = false;      // `on_market` is the owner's word and holds until the next edge
     int64_t since_unix_s = 0;  // of `by_hand`: when it was said
     uint32_t set = set_told;   // which of these are the owner's word (OwnerSet)
     bool operator==(const ProviderRecord&) const = default;
@@ -70,25 +76,44 @@ struct LoadReading {
 };
 
 namespace provider {
-struct Persist { ProviderRecord record; };
-struct Report { ProviderReport report; };
-struct Accepting { bool accepting = false; std::string why; };  // for Guest::set_accepting
+struct Persist {
+    ProviderRecord record;
+};
+struct Report {
+    ProviderReport report;
+};
+struct Accepting {
+    bool accepting = false;
+    std::string why;
+};  // for Guest::set_accepting
 using Output = std::variant<Persist, Report, Accepting>;
 using Outputs = std::vector<Output>;
 const char* to_string(const Output& output);  // persist, report, accepting
 // What comes in: the methods of Provider by name.
 enum class Input : uint8_t {
-    started, tick, market_up, market_on, market_off, set_price, set_speed, set_cpus, set_memory, set_frames, unset,
-    set_cannot, set_load,
+    started,
+    tick,
+    market_up,
+    market_on,
+    market_off,
+    set_price,
+    set_speed,
+    set_cpus,
+    set_memory,
+    set_frames,
+    unset,
+    set_cannot,
+    set_load,
 };
 const char* to_string(Input input);
 }  // namespace provider
 
 class Provider {
   public:
-    // `file`: what the configuration says; `kept`: the record from disk, if there is one: of it counts what the owner
-    // set. Of a record that does not tell what that is, all that differs counts. Errors: a value that no setter would
-    // take; what the machine does not have any more (CPUs, memory) is cut down instead.
+    // `file`: what the configuration says; `kept`: the record from disk, if there is one: of it
+    // counts what the owner set. Of a record that does not tell what that is, all that differs
+    // counts. Errors: a value that no setter would take; what the machine does not have any more
+    // (CPUs, memory) is cut down instead.
     static Result<Provider> create(NodeName node, Hardware machine, ProviderRecord file,
                                    std::optional<ProviderRecord> kept = std::nullopt);
 
@@ -96,8 +121,9 @@ class Provider {
     void started(WallTime wall, provider::Outputs& out);
     // At every time that it asked for. Returns next_call().
     int64_t tick(WallTime wall, provider::Outputs& out);
-    // Seconds until it wants to be called, at most an hour, so that a clock that was set or went over to summer time is
-    // seen; 0: no need (always). To be asked after tick and after each word of the owner.
+    // Seconds until it wants to be called, at most an hour, so that a clock that was set or went
+    // over to summer time is seen; 0: no need (always). To be asked after tick and after each word
+    // of the owner.
     int64_t next_call(WallTime wall) const;
     // A fresh connection to the market: the whole report.
     void market_up(provider::Outputs& out);
@@ -121,8 +147,9 @@ class Provider {
 
     // Why this node cannot take jobs whatever its owner wants; empty when it can.
     void set_cannot(std::string why, provider::Outputs& out);
-    // From the load reader, each second. Reports at once what matters (a twentieth of the machine, a new source), at
-    // most once a second; anything else every half minute. What was held back goes with the next call.
+    // From the load reader, each second. Reports at once what matters (a twentieth of the machine,
+    // a new source), at most once a second; anything else every half minute. What was held back
+    // goes with the next call.
     void set_load(const LoadReading& load, Nanos now, provider::Outputs& out);
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
@@ -133,7 +160,8 @@ class Provider {
     ProviderReport report() const;
 
   private:
-    Provider(NodeName node, Hardware machine, ProviderRecord file, ProviderRecord record, TimeFrames frames)
+    Provider(NodeName node, Hardware machine, ProviderRecord file, ProviderRecord record,
+             TimeFrames frames)
         : node_(std::move(node)),
           machine_(std::move(machine)),
           file_(std::move(file)),

@@ -13,32 +13,19 @@ namespace provider {
 
 const char* to_string(Input input) {
     switch (input) {
-        case Input::started:
-            return "started";
-        case Input::tick:
-            return "tick";
-        case Input::market_up:
-            return "market_up";
-        case Input::market_on:
-            return "market_on";
-        case Input::market_off:
-            return "market_off";
-        case Input::set_price:
-            return "set_price";
-        case Input::set_speed:
-            return "set_speed";
-        case Input::set_cpus:
-            return "set_cpus";
-        case Input::set_memory:
-            return "set_memory";
-        case Input::set_frames:
-            return "set_frames";
-        case Input::unset:
-            return "unset";
-        case Input::set_cannot:
-            return "set_cannot";
-        case Input::set_load:
-            return "set_load";
+        case Input::started: return "started";
+        case Input::tick: return "tick";
+        case Input::market_up: return "market_up";
+        case Input::market_on: return "market_on";
+        case Input::market_off: return "market_off";
+        case Input::set_price: return "set_price";
+        case Input::set_speed: return "set_speed";
+        case Input::set_cpus: return "set_cpus";
+        case Input::set_memory: return "set_memory";
+        case Input::set_frames: return "set_frames";
+        case Input::unset: return "unset";
+        case Input::set_cannot: return "set_cannot";
+        case Input::set_load: return "set_load";
     }
     MUST(false);
 }
@@ -66,7 +53,9 @@ TraceLine Provider::trace_of(const Output& output) const {
 }
 
 void Provider::trace_state(const JobId&, Epoch) {
-    const std::string step = !cannot_.empty() ? "cannot" : record_.on_market ? "on_market" : "off_market";
+    const std::string step = !cannot_.empty()    ? "cannot"
+                             : record_.on_market ? "on_market"
+                                                 : "off_market";
     tracer_.tell_state("", {"provider", TraceKind::state, step, {}, {}, node_, {}, cannot_});
 }
 

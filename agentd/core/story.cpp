@@ -11,32 +11,19 @@ namespace souk {
 const char* to_string(StoryStep::What what) {
     using What = StoryStep::What;
     switch (what) {
-        case What::submitted:
-            return "submitted";
-        case What::changed:
-            return "changed";
-        case What::priced:
-            return "priced";
-        case What::started:
-            return "started";
-        case What::moved:
-            return "moved";
-        case What::frozen:
-            return "frozen";
-        case What::thawed:
-            return "thawed";
-        case What::stopped:
-            return "stopped";
-        case What::resumed:
-            return "resumed";
-        case What::failed:
-            return "failed";
-        case What::checkpoint:
-            return "checkpoint";
-        case What::went_back:
-            return "went_back";
-        case What::finished:
-            return "finished";
+        case What::submitted: return "submitted";
+        case What::changed: return "changed";
+        case What::priced: return "priced";
+        case What::started: return "started";
+        case What::moved: return "moved";
+        case What::frozen: return "frozen";
+        case What::thawed: return "thawed";
+        case What::stopped: return "stopped";
+        case What::resumed: return "resumed";
+        case What::failed: return "failed";
+        case What::checkpoint: return "checkpoint";
+        case What::went_back: return "went_back";
+        case What::finished: return "finished";
     }
     MUST(false);
 }
@@ -59,8 +46,10 @@ struct Part {
 std::vector<Part> parts_of(const StoryStep& s) {
     std::vector<Part> parts;
     Nanos from;
-    for (const auto& [name, end] :
-         {std::pair{"sent", s.sent}, {"restored", s.held}, {"decided", s.released}, {"running", s.pause}}) {
+    for (const auto& [name, end] : {std::pair{"sent", s.sent},
+                                    {"restored", s.held},
+                                    {"decided", s.released},
+                                    {"running", s.pause}}) {
         if (end < from) continue;
         parts.push_back({name, end - from});
         from = end;
@@ -144,7 +133,8 @@ std::string move_parts(const StoryStep& s) {
     if (s.pause.ns < 0) return {};
     std::string text = std::string(" (") + form_of(s);
     if (s.ahead_bytes > 0) text += ", " + megabytes(s.ahead_bytes) + " ahead";
-    if (s.bytes > 0) text += ", " + megabytes(s.bytes) + (s.ahead_bytes > 0 ? " while it stood" : "");
+    if (s.bytes > 0)
+        text += ", " + megabytes(s.bytes) + (s.ahead_bytes > 0 ? " while it stood" : "");
     const char* between = "; ";
     for (const Part& p : parts_of(s)) {
         text += std::string(between) + p.name + " " + tenths(p.span);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The story of a job's life: its steps with times. Its home writes them into the job's own record, so they are durable
-// with the record's next write (which every change of phase makes) and live as long as that: a restart of the home
-// keeps them, and they go when the home forgets the finished job. A price alone writes nothing; a crash may lose the
-// newest ones.
+// The story of a job's life: its steps with times. Its home writes them into the job's own record,
+// so they are durable with the record's next write (which every change of phase makes) and live as
+// long as that: a restart of the home keeps them, and they go when the home forgets the finished
+// job. A price alone writes nothing; a crash may lose the newest ones.
 //
 // Bounded: the first steps and the newest are kept, and how many between them were left out.
 #pragma once
@@ -42,10 +42,12 @@ struct StoryStep {
     NodeName node, from;
     Money price;                              // submitted, changed: the most; priced: what it pays
     MoveForm form = MoveForm::stop_and_copy;  // moved
-    uint64_t bytes = 0;                       // frozen, checkpoint: of the image; moved: that went while it stood still
-    uint64_t ahead_bytes = 0;                 // moved: that went before
-    // moved: from when it stood still until it ran, and the parts of that, each counted from the same beginning: until
-    // its source had sent it, until it was restored, until it was told to run. Below 0: not known.
+    // frozen, checkpoint: of the image; moved: that went while it stood still
+    uint64_t bytes = 0;
+    uint64_t ahead_bytes = 0;  // moved: that went before
+    // moved: from when it stood still until it ran, and the parts of that, each counted from the
+    // same beginning: until its source had sent it, until it was restored, until it was told to
+    // run. Below 0: not known.
     Nanos pause{-1}, sent{-1}, held{-1}, released{-1};
     Nanos total{-1};  // with what went before and after
     std::string why;
@@ -54,7 +56,8 @@ struct StoryStep {
 };
 const char* to_string(StoryStep::What what);
 
-// Its copies share the steps until one of them takes another: a home copies a job's record for each write of it.
+// Its copies share the steps until one of them takes another: a home copies a job's record for each
+// write of it.
 class Story {
   public:
     static constexpr size_t steps_max = 40, first_kept = 8;
@@ -63,7 +66,8 @@ class Story {
     Story(std::vector<StoryStep> steps, uint32_t left_out);
     const std::vector<StoryStep>& steps() const;
     uint32_t left_out() const { return left_out_; }  // after the first `first_kept`
-    // A price, a failure or a checkpoint that follows another of its kind takes its place and counts it.
+    // A price, a failure or a checkpoint that follows another of its kind takes its place and
+    // counts it.
     void add(StoryStep step);
     bool operator==(const Story& other) const;
 
@@ -74,8 +78,8 @@ class Story {
 
 // Its JSON: {left_out, steps: [...]}, as tools/common/replies.md has it, without the braces.
 void write_story(JsonWriter& j, const Story& story);
-// " (pre-copy, 45.1 MB ahead, 1.2 MB still; sent 3.1, restored 4.0, decided 0.2, running 1.1 ms)"; empty: nothing is
-// known.
+// " (pre-copy, 45.1 MB ahead, 1.2 MB still; sent 3.1, restored 4.0, decided 0.2, running 1.1 ms)";
+// empty: nothing is known.
 std::string move_parts(const StoryStep& moved);
 
 }  // namespace souk

@@ -10,12 +10,14 @@ namespace souk {
 namespace {
 
 constexpr int32_t day_s = 24 * 3600;
-constexpr std::array<std::string_view, 7> day_names = {"mon", "tue", "wed", "thu", "fri", "sat", "sun"};
+constexpr std::array<std::string_view, 7> day_names = {"mon", "tue", "wed", "thu",
+                                                       "fri", "sat", "sun"};
 constexpr size_t text_max = 1024;
 
 std::string_view trim(std::string_view s) {
     const size_t from = s.find_first_not_of(" \t");
-    return from == std::string_view::npos ? std::string_view{} : s.substr(from, s.find_last_not_of(" \t") - from + 1);
+    return from == std::string_view::npos ? std::string_view{}
+                                          : s.substr(from, s.find_last_not_of(" \t") - from + 1);
 }
 
 std::string quoted(std::string_view s) { return "'" + std::string(s) + "'"; }
@@ -30,7 +32,8 @@ std::string_view cut(std::string_view& rest, char mark) {
 
 Result<int> parse_day(std::string_view name) {
     const auto it = std::find(day_names.begin(), day_names.end(), name);
-    if (it == day_names.end()) return fail(quoted(name) + " is no day; days are mon tue wed thu fri sat sun, or daily");
+    if (it == day_names.end())
+        return fail(quoted(name) + " is no day; days are mon tue wed thu fri sat sun, or daily");
     return static_cast<int>(it - day_names.begin());
 }
 
@@ -60,10 +63,13 @@ Result<unsigned> parse_days(std::string_view text) {
 Result<int32_t> parse_time(std::string_view text, bool is_end) {
     const std::string padded = (text.size() == 4 ? "0" : "") + std::string(text);
     const auto digit = [&](size_t i) { return padded[i] >= '0' && padded[i] <= '9'; };
-    const bool shape = padded.size() == 5 && padded[2] == ':' && digit(0) && digit(1) && digit(3) && digit(4);
+    const bool shape =
+        padded.size() == 5 && padded[2] == ':' && digit(0) && digit(1) && digit(3) && digit(4);
     if (shape) {
-        const int hour = (padded[0] - '0') * 10 + (padded[1] - '0'), minute = (padded[3] - '0') * 10 + (padded[4] - '0');
-        if (minute < 60 && (hour < 24 || (is_end && hour == 24 && minute == 0))) return hour * 3600 + minute * 60;
+        const int hour = (padded[0] - '0') * 10 + (padded[1] - '0'),
+                  minute = (padded[3] - '0') * 10 + (padded[4] - '0');
+        if (minute < 60 && (hour < 24 || (is_end && hour == 24 && minute == 0)))
+            return hour * 3600 + minute * 60;
     }
     return fail(quoted(text) + " is no time of day; write HH:MM, for example 08:00");
 }
@@ -74,14 +80,16 @@ struct Frame {
 };
 
 Result<Frame> parse_frame(std::string_view text) {
-    if (text.empty()) return fail("a time frame is empty; write for example 'daily 08:00-22:00', or 'always'");
+    if (text.empty())
+        return fail("a time frame is empty; write for example 'daily 08:00-22:00', or 'always'");
     const size_t blank = text.find_last_of(" \t");
     Frame frame{0x7f, 0, 0};
     if (blank != std::string_view::npos) {
         TRY_ASSIGN(frame.days, parse_days(trim(text.substr(0, blank))));
     }
     std::string_view times = blank == std::string_view::npos ? text : text.substr(blank + 1);
-    if (times.find('-') == std::string_view::npos) return fail(quoted(times) + " is no span of time; write HH:MM-HH:MM");
+    if (times.find('-') == std::string_view::npos)
+        return fail(quoted(times) + " is no span of time; write HH:MM-HH:MM");
     TRY_ASSIGN(frame.from, parse_time(cut(times, '-'), false));
     TRY_ASSIGN(const int32_t to, parse_time(times, true));
     frame.length = to > frame.from ? to - frame.from : to + day_s - frame.from;
@@ -92,7 +100,8 @@ Result<Frame> parse_frame(std::string_view text) {
 
 Result<TimeFrames> TimeFrames::parse(std::string_view text) {
     TimeFrames frames;
-    if (text.size() > text_max) return fail("time frames are longer than " + std::to_string(text_max) + " characters");
+    if (text.size() > text_max)
+        return fail("time frames are longer than " + std::to_string(text_max) + " characters");
     if (trim(text) == "always") return frames;
     std::vector<Span> spans;
     frames.text_.clear();
@@ -122,14 +131,16 @@ Result<TimeFrames> TimeFrames::parse(std::string_view text) {
 bool TimeFrames::contains(int32_t second_of_week) const {
     MUST(second_of_week >= 0 && second_of_week < week_s);
     if (always()) return true;
-    return std::any_of(spans_.begin(), spans_.end(),
-                       [&](const Span& s) { return s.from <= second_of_week && second_of_week < s.to; });
+    return std::any_of(spans_.begin(), spans_.end(), [&](const Span& s) {
+        return s.from <= second_of_week && second_of_week < s.to;
+    });
 }
 
 int32_t TimeFrames::to_next_edge(int32_t second_of_week) const {
     MUST(second_of_week >= 0 && second_of_week < week_s);
     if (always()) return 0;
-    const bool wraps = spans_.front().from == 0 && spans_.back().to == week_s;  // no edge between Sunday and Monday
+    // no edge between Sunday and Monday
+    const bool wraps = spans_.front().from == 0 && spans_.back().to == week_s;
     int32_t nearest = week_s;
     const auto edge = [&](int32_t at) {
         if (wraps && at % week_s == 0) return;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// TimeFrames: when a node offers itself to the market, as a set of seconds of a local week. Pure; the caller knows the
-// time zone. A second of the week counts from Monday 00:00 local time.
+// TimeFrames: when a node offers itself to the market, as a set of seconds of a local week. Pure;
+// the caller knows the time zone. A second of the week counts from Monday 00:00 local time.
 //
 //   text   := "always" | frame { ";" frame }
-//   frame  := [ days " " ] HH:MM "-" HH:MM        an end at or before the start lies on the next day; 24:00 is allowed;
-//                                                the hour may have one digit (8:00)
+//   frame  := [ days " " ] HH:MM "-" HH:MM       an end at or before the start lies on the next
+//                                                day; 24:00 is allowed; the hour may have one digit
+//                                                (8:00)
 //   days   := "daily" | day [ "-" day ] { "," day [ "-" day ] }      mon tue wed thu fri sat sun
 //
-// "daily 08:00-22:00", "mon-fri 18:00-08:00; sat,sun 00:00-24:00". Frames may overlap and touch; a frame that crosses
-// midnight belongs to the day on which it begins.
+// "daily 08:00-22:00", "mon-fri 18:00-08:00; sat,sun 00:00-24:00". Frames may overlap and touch; a
+// frame that crosses midnight belongs to the day on which it begins.
 #pragma once
 
 #include <cstdint>

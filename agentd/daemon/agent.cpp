@@ -14,11 +14,17 @@ namespace souk {
 namespace {
 
 constexpr off_t ballast_bytes = 4 << 20;
-constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1), disk_retry = Nanos::from_s(1);
+constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1),
+                disk_retry = Nanos::from_s(1);
 
 }  // namespace
 
-Agent::Agent(Loop& loop, Log& log, Config config) : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, config_.home), guest_(guests_max, false, config_.policy) {}
+Agent::Agent(Loop& loop, Log& log, Config config)
+    : loop_(loop),
+      log_(log),
+      config_(std::move(config)),
+      home_(config_.node, config_.home),
+      guest_(guests_max, false, config_.policy) {}
 
 Agent::~Agent() {
     if (!db_) return;
@@ -31,10 +37,12 @@ WallTime Agent::wall_now() {
     tm local{};
     ::localtime_r(&now, &local);
     const int day = (local.tm_wday + 6) % 7;  // from Monday
-    return {now, day * 86'400 + local.tm_hour * 3600 + local.tm_min * 60 + std::min(local.tm_sec, 59)};
+    return {now,
+            day * 86'400 + local.tm_hour * 3600 + local.tm_min * 60 + std::min(local.tm_sec, 59)};
 }
 
-// --------------------------------------------------------------------------------------------------------- steps
+// -------------------------------------------------------------------------------------------------
+// steps
 
 void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
     home::Outputs out;
@@ -66,7 +74,8 @@ void Agent::tick(Machine& machine, Timer& timer) {
     const Nanos next = machine.tick(Loop::now(), out);
     for (auto& o : out) apply(o);
     timer.cancel();
-    if (next != Nanos::never()) timer = loop_.at(next, [this, &machine, &timer] { tick<Outputs>(machine, timer); });
+    if (next != Nanos::never())
+        timer = loop_.at(next, [this, &machine, &timer] { tick<Outputs>(machine, timer); });
 }
 
 void Agent::after_commit(std::function<void()> fn) {
@@ -95,7 +104,8 @@ void Agent::put(const char* kind, const std::string& key, std::string record, Du
 }
 
 void Agent::put_soon() {
-    for (auto& [name, record] : std::exchange(soon_, {})) db_->put(name.first, name.second, std::move(record));
+    for (auto& [name, record] : std::exchange(soon_, {}))
+        db_->put(name.first, name.second, std::move(record));
     commit_now();
 }
 
@@ -111,10 +121,12 @@ void Agent::commit_now() {
 }
 
 void Agent::commit_later() {
-    if (!commit_timer_.waiting()) commit_timer_ = loop_.after(lazy_commit, [this] { commit_now(); });
+    if (!commit_timer_.waiting())
+        commit_timer_ = loop_.after(lazy_commit, [this] { commit_now(); });
 }
 
-// Room on the state's disk that is kept for the state alone: a job's image or output may have filled the rest.
+// Room on the state's disk that is kept for the state alone: a job's image or output may have
+// filled the rest.
 void Agent::take_ballast() {
     const std::string path = config_.state + "/ballast";
     auto fd = open_at(AT_FDCWD, path, O_RDWR | O_CREAT, 0600);
@@ -125,7 +137,8 @@ void Agent::take_ballast() {
 
 bool Agent::give_up_ballast() {
     if (::unlink((config_.state + "/ballast").c_str()) != 0) return false;
-    log_.warning("the disk of the state directory is full: its reserve is used up", {{"directory", config_.state}});
+    log_.warning("the disk of the state directory is full: its reserve is used up",
+                 {{"directory", config_.state}});
     ballast_timer_ = loop_.after(ballast_retry, [this] { take_ballast(); });
     return true;
 }
@@ -149,10 +162,12 @@ Status Agent::commit() {
     return {};
 }
 
-// Until the disk takes what is decided, nothing of it leaves, and no effect begins. What comes in is decided on all the same, and
-// waits with the rest: in records one each, in queues that are bounded.
+// Until the disk takes what is decided, nothing of it leaves, and no effect begins. What comes in
+// is decided on all the same, and waits with the rest: in records one each, in queues that are
+// bounded.
 void Agent::hold(const Error& why) {
-    log_.limited("disk", Loop::now(), Level::error, "cannot store state: nothing leaves this node until it can", {{"WHY", why}});
+    log_.limited("disk", Loop::now(), Level::error,
+                 "cannot store state: nothing leaves this node until it can", {{"WHY", why}});
     holds_ = true;
     loop_.hold_sends(true);
     hold_timer_ = loop_.after(disk_retry, [this] {
@@ -164,10 +179,12 @@ void Agent::hold(const Error& why) {
     });
 }
 
-// ------------------------------------------------------------------------------------------------------- outputs
+// -------------------------------------------------------------------------------------------------
+// outputs
 
 void Agent::apply(home::Output& output) {
-    if (auto* p = std::get_if<home::Persist>(&output)) return put("home", std::to_string(p->job.id.seq), wire::pack(p->job), p->when);
+    if (auto* p = std::get_if<home::Persist>(&output))
+        return put("home", std::to_string(p->job.id.seq), wire::pack(p->job), p->when);
     if (auto* e = std::get_if<home::Erase>(&output)) {
         erase("home", std::to_string(e->id.seq));
         commit_now();
@@ -175,13 +192,16 @@ void Agent::apply(home::Output& output) {
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
-    if (auto* a = std::get_if<home::Answer>(&output)) return (void)peers_->to_guest(a->node, a->beat);
-    if (auto* b = std::get_if<home::GoneBack>(&output)) return after_commit([this, id = b->id] { gone_back(id); });
+    if (auto* a = std::get_if<home::Answer>(&output))
+        return (void)peers_->to_guest(a->node, a->beat);
+    if (auto* b = std::get_if<home::GoneBack>(&output))
+        return after_commit([this, id = b->id] { gone_back(id); });
     tell(std::get<home::Tell>(output));
 }
 
 void Agent::apply(guest::Output& output) {
-    if (auto* p = std::get_if<guest::Persist>(&output)) return put("guest", p->job.key.text(), wire::pack(p->job), p->when);
+    if (auto* p = std::get_if<guest::Persist>(&output))
+        return put("guest", p->job.key.text(), wire::pack(p->job), p->when);
     if (auto* e = std::get_if<guest::Erase>(&output)) {
         erase("guest", e->key.text());
         erase_waits_ = true;
@@ -191,7 +211,8 @@ void Agent::apply(guest::Output& output) {
         if (!h->after_erase || !erase_waits_) return to_home(h->home, h->message);
         return after_erase_.push_back([this, home = h->home, message = h->message] {
             const auto* e = std::get_if<GuestEvent>(&message);
-            if (e && guest_.find({e->id, e->epoch})) return;  // it has come since, and that has been told
+            // it has come since, and that has been told
+            if (e && guest_.find({e->id, e->epoch})) return;
             to_home(home, message);
         });
     }
@@ -199,7 +220,8 @@ void Agent::apply(guest::Output& output) {
 }
 
 void Agent::apply(provider::Output& output) {
-    if (auto* p = std::get_if<provider::Persist>(&output)) return put("provider", "record", wire::pack(p->record), Durable::now);
+    if (auto* p = std::get_if<provider::Persist>(&output))
+        return put("provider", "record", wire::pack(p->record), Durable::now);
     if (auto* r = std::get_if<provider::Report>(&output)) return market_->send(r->report);
     const auto& a = std::get<provider::Accepting>(output);
     guest_step([&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: the shell around this node's three machines. Every input becomes one call of a machine, and what comes out is
-// carried out in the order persist, send, do: records go into the open transaction and messages into the queues of
-// their connections at once; the transaction is committed in the loop's deferred phase, before any byte leaves; only
-// after it do effects begin and messages between this node's own halves arrive. If the disk refuses the commit, the
-// daemon ends without having said anything: its jobs go on in their capsules, and whoever starts it again finds them.
+// Agent: the shell around this node's three machines. Every input becomes one call of a machine,
+// and what comes out is carried out in the order persist, send, do: records go into the open
+// transaction and messages into the queues of their connections at once; the transaction is
+// committed in the loop's deferred phase, before any byte leaves; only after it do effects begin
+// and messages between this node's own halves arrive. If the disk refuses the commit, the daemon
+// ends without having said anything: its jobs go on in their capsules, and whoever starts it again
+// finds them.
 #pragma once
 
 #include <functional>
@@ -18,19 +20,19 @@
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
+#include "agentd/daemon/ahead.hpp"
 #include "agentd/daemon/cell.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/terminals.hpp"
-#include "agentd/daemon/ahead.hpp"
 #include "agentd/daemon/transfer.hpp"
 #include "bpf/load.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
-#include "kernel/sys/store/statedb.hpp"
 #include "kernel/sys/net/user_share.hpp"
+#include "kernel/sys/store/statedb.hpp"
 #include "market/store/receipts.hpp"
 
 namespace souk {
@@ -41,8 +43,8 @@ class Agent {
   public:
     Agent(Loop& loop, Log& log, Config config);
     ~Agent();
-    // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the market has answered
-    // or was found away: from then on the daemon does all it can.
+    // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the
+    // market has answered or was found away: from then on the daemon does all it can.
     Status begin(std::function<void()> on_ready);
 
   private:
@@ -133,7 +135,8 @@ class Agent {
     void check_left();
 
     // agent_view.cpp
-    Result<std::string> list_held(const std::string& id, const std::string& begin, std::string& next) const;
+    Result<std::string> list_held(const std::string& id, const std::string& begin,
+                                  std::string& next) const;
     wire::CtlReply view_request(const wire::CtlRequest& request) const;
     bool answers(const wire::CtlRequest& request) const;
 
@@ -162,7 +165,8 @@ class Agent {
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<AheadLinks> ahead_;
     std::unique_ptr<Cgroups> cgroups_;
-    std::optional<Cgroup> share_, jobs_group_;  // the node's part of the machine; below it what holds all jobs
+    // the node's part of the machine; below it what holds all jobs
+    std::optional<Cgroup> share_, jobs_group_;
     int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
     std::list<LeaveWait> leave_waits_;
     std::unique_ptr<LoadProbe> load_;
@@ -176,7 +180,8 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_, soon_timer_, outage_timer_, hold_timer_, seen_timer_;
+    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_,
+        soon_timer_, outage_timer_, hold_timer_, seen_timer_;
     UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
@@ -184,7 +189,8 @@ class Agent {
     ProviderNote provider_note_;
     std::vector<std::function<void()>> after_commit_;
     std::function<void()> on_ready_;
-    std::map<std::pair<std::string, std::string>, std::string> soon_;  // records for after the next sends: (kind, key)
+    // records for after the next sends: (kind, key)
+    std::map<std::pair<std::string, std::string>, std::string> soon_;
     bool erase_waits_ = false;  // some Erase is not durable yet; what must come after it:
     std::vector<std::function<void()>> after_erase_;
     bool flush_due_ = false, commit_due_ = false;

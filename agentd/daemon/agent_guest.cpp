@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: this node as the host of guests. Commands of homes (this node's own among them) to the Guest machine, its
-// effects to the cells, their ends back, and the guests' stdio.
+// Agent: this node as the host of guests. Commands of homes (this node's own among them) to the
+// Guest machine, its effects to the cells, their ends back, and the guests' stdio.
 #include "agentd/daemon/agent.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/log.hpp"
@@ -38,10 +38,14 @@ Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
         }
         case wire::FrameType::beat: {
             TRY_ASSIGN(const Beat beat, wire::unpack<Beat>(f.body));
-            guest_step([&](Guest& g, guest::Outputs& out) { g.beat_answered(node, beat, Loop::now(), out); });
+            guest_step([&](Guest& g, guest::Outputs& out) {
+                g.beat_answered(node, beat, Loop::now(), out);
+            });
             return {};
         }
-        default: return fail("a home does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+        default:
+            return fail("a home does not send frames of type " +
+                        std::to_string(static_cast<int>(f.type)));
     }
 }
 
@@ -56,7 +60,8 @@ void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
     if (const auto* expel = std::get_if<Expel>(&message)) {
         if (home != config_.node) return (void)peers_->to_home(home, *expel);
         return after_commit([this, e = *expel] {
-            home_step([&](Home& h, home::Outputs& out) { h.expel(config_.node, e, Loop::now(), out); });
+            home_step(
+                [&](Home& h, home::Outputs& out) { h.expel(config_.node, e, Loop::now(), out); });
         });
     }
     GuestEvent event = std::get<GuestEvent>(message);
@@ -65,8 +70,9 @@ void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
         event.input_end = c->input_end();
         if (event.state == GuestState::running) event.pid = c->pid();
     }
-    if (const auto load = load_ ? load_->read(site_.cgroup_parent + "/" + GuestKey{event.id, event.epoch}.text())
-                                : Result<LoadSample>(fail("")))
+    if (const auto load =
+            load_ ? load_->read(site_.cgroup_parent + "/" + GuestKey{event.id, event.epoch}.text())
+                  : Result<LoadSample>(fail("")))
         event.cpu_time = load->run;
     if (home != config_.node) return (void)peers_->to_home(home, event);
     after_commit([this, event] { guest_event(config_.node, event); });
@@ -92,7 +98,8 @@ void Agent::carry_out(const guest::Do& effect) {
     if (effect.what == What::create_capsule || effect.what == What::make_place) {
         const GuestJob* job = guest_.find(effect.key);
         if (!job) return;
-        const auto it = cells_.insert_or_assign(effect.key, std::make_unique<Cell>(site_, *job)).first;
+        const auto it =
+            cells_.insert_or_assign(effect.key, std::make_unique<Cell>(site_, *job)).first;
         return job->kept ? it->second->make_place() : it->second->create_capsule();
     }
     Cell* c = cell(effect.key);
@@ -112,26 +119,21 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::dump_to_keep:
         case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
         case What::ship:
-            return transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c, effect.other_epoch),
-                                    [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
+            return transfers_->send(
+                effect.key, {effect.key.id, effect.other_epoch}, effect.dest,
+                cargo(*c, effect.other_epoch),
+                [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
         case What::finish_dump: return c->finish_dump();
-        case What::undo_dump:
-            transfers_->cancel_sending(effect.key);
-            return c->undo_dump();
+        case What::undo_dump: transfers_->cancel_sending(effect.key); return c->undo_dump();
         case What::go_on: return c->go_on();
         case What::send_checkpoint: return send_checkpoint(effect, *c);
-        case What::drop_checkpoint:
-            transfers_->cancel_sending(effect.key);
-            return c->drop_image();
+        case What::drop_checkpoint: transfers_->cancel_sending(effect.key); return c->drop_image();
         case What::restore: return c->restore();
-        case What::restore_local: return c->restore_local(cell({effect.key.id, effect.other_epoch}));
+        case What::restore_local:
+            return c->restore_local(cell({effect.key.id, effect.other_epoch}));
         case What::finish_restore: return c->finish_restore();
-        case What::kill_capsule:
-            transfers_->cancel_sending(effect.key);
-            return c->kill_capsule();
-        case What::remove:
-            transfers_->cancel_sending(effect.key);
-            return c->remove();
+        case What::kill_capsule: transfers_->cancel_sending(effect.key); return c->kill_capsule();
+        case What::remove: transfers_->cancel_sending(effect.key); return c->remove();
         case What::signal: return c->signal(effect.signal);
         case What::keep_lease: return c->keep_lease(effect.until, effect.stands);
         case What::stand: return c->stand();
@@ -142,7 +144,8 @@ void Agent::open_ahead() {
     AheadLinks::Handlers h;
     h.round = [this](const GuestKey& key) { ahead_round(key); };
     h.refused = [this](const GuestKey& key, const std::string& why) {
-        log_.info("memory is not sent ahead", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
+        log_.info("memory is not sent ahead",
+                  {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
         if (Cell* c = cell(key)) c->drop_ahead();
         guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
     };
@@ -161,19 +164,28 @@ void Agent::open_ahead() {
     h.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
         peers_->receive_raw(number, std::move(on_bytes));
     };
-    h.state = [this](uint64_t number, const wire::PagesState& state) { peers_->want_pages(number, state); };
-    h.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
-    ahead_ = std::make_unique<AheadLinks>(loop_, BulkIdentity{config_.node, config_.address}, std::move(h));
+    h.state = [this](uint64_t number, const wire::PagesState& state) {
+        peers_->want_pages(number, state);
+    };
+    h.answer = [this](uint64_t number, const wire::ImageResult& r) {
+        peers_->answer_image(number, r);
+    };
+    ahead_ = std::make_unique<AheadLinks>(loop_, BulkIdentity{config_.node, config_.address},
+                                          std::move(h));
 }
 
-// To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in another form; only a
-// destination that had taken memory and is lost ends the move.
+// To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in
+// another form; only a destination that had taken memory and is lost ends the move.
 void Agent::send_ahead(Cell& c, const guest::Do& effect) {
-    const uint64_t bytes = c.worth_ahead(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
-    if (bytes == 0) return guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(effect.key, out); });
+    const uint64_t bytes =
+        c.worth_ahead(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
+    if (bytes == 0)
+        return guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(effect.key, out); });
     const GuestKey to{effect.key.id, effect.other_epoch};
-    log_.info("memory goes ahead",
-              {{"JOB", effect.key.id.text()}, {"EPOCH", effect.key.epoch.n}, {"bytes", std::to_string(bytes)}, {"to", effect.dest.node}});
+    log_.info("memory goes ahead", {{"JOB", effect.key.id.text()},
+                                    {"EPOCH", effect.key.epoch.n},
+                                    {"bytes", std::to_string(bytes)},
+                                    {"to", effect.dest.node}});
     ahead_->open(effect.key, to, effect.dest, bytes);
 }
 
@@ -183,7 +195,8 @@ void Agent::ahead_round(const GuestKey& key) {
     const auto more = c->ahead_round();
     if (more && *more) return ahead_->send(key, **more);
     if (!more) {
-        log_.warning("memory is not sent ahead", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", more.error()}});
+        log_.warning("memory is not sent ahead",
+                     {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", more.error()}});
         c->drop_ahead();
     }
     guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
@@ -196,7 +209,9 @@ void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
     c->drop_ahead();
     if (!sending) return;  // the dump that is about to begin takes all
     log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
-    guest_step([&](Guest& g, guest::Outputs& out) { g.dump_failed(key, "send memory ahead: " + why, out, false); });
+    guest_step([&](Guest& g, guest::Outputs& out) {
+        g.dump_failed(key, "send memory ahead: " + why, out, false);
+    });
 }
 
 Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
@@ -220,12 +235,15 @@ void Agent::send_checkpoint(const guest::Do& effect, const Cell& c) {
         cargo.needs = c.needs();
         return cargo;
     };
-    transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, take(), [this, key = effect.key](const Result<Manifest>& sent) {
-        guest_step([&](Guest& g, guest::Outputs& out) {
-            if (sent) g.checkpoint_sent(key, out);
-            else g.checkpoint_failed(key, sent.error().message, out);
-        });
-    });
+    transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, take(),
+                     [this, key = effect.key](const Result<Manifest>& sent) {
+                         guest_step([&](Guest& g, guest::Outputs& out) {
+                             if (sent)
+                                 g.checkpoint_sent(key, out);
+                             else
+                                 g.checkpoint_failed(key, sent.error().message, out);
+                         });
+                     });
 }
 
 void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
@@ -234,7 +252,9 @@ void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     // The source's own copy counts from here on: it is what is left if the destination is lost.
     Cell* c = cell(key);
     const GuestJob* job = guest_.find(key);
-    if (done && c && job && job->state != GuestState::frozen && c->form() == MoveForm::stop_and_copy) done = c->seal(*sent);
+    if (done && c && job && job->state != GuestState::frozen &&
+        c->form() == MoveForm::stop_and_copy)
+        done = c->seal(*sent);
     guest_step([&](Guest& g, guest::Outputs& out) {
         if (done)
             g.shipped(key, out);
@@ -252,7 +272,8 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
         });
     }
     if (e.kind == Kind::dump_failed || e.kind == Kind::gone) transfers_->forget_reached(key);
-    if (!e.why.empty() && e.kind != Kind::movable) log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", e.why}});
+    if (!e.why.empty() && e.kind != Kind::movable)
+        log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", e.why}});
     guest_step([&](Guest& g, guest::Outputs& out) {
         switch (e.kind) {
             case Kind::capsule_ready: return g.capsule_ready(key, out);
@@ -283,15 +304,18 @@ void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
     if (e.kind == Kind::movable) tell_again(key);  // its pid, and the CPU time
 }
 
-bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes) {
-    wire::StdioData data{key.id, key.epoch, stream == 1 ? wire::Stream::out : wire::Stream::err, offset, std::string(bytes)};
+bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset,
+                        std::string_view bytes) {
+    wire::StdioData data{key.id, key.epoch, stream == 1 ? wire::Stream::out : wire::Stream::err,
+                         offset, std::string(bytes)};
     if (key.id.home != config_.node) return peers_->to_home(key.id.home, data);
     after_commit([this, data = std::move(data)] { stdio_data(config_.node, data); });
     return true;
 }
 
 void Agent::stdio_ack(const wire::StdioAck& ack) {
-    if (Cell* c = cell({ack.id, ack.epoch})) c->ack(static_cast<uint32_t>(ack.stream), ack.offset, ack.again);
+    if (Cell* c = cell({ack.id, ack.epoch}))
+        c->ack(static_cast<uint32_t>(ack.stream), ack.offset, ack.again);
 }
 
 void Agent::stdio_input(const wire::StdioInput& input) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: this node as the home of its jobs. Commands to guests (this node's own among them), what they say, the
-// market's orders, and the terminals.
+// Agent: this node as the home of its jobs. Commands to guests (this node's own among them), what
+// they say, the market's orders, and the terminals.
 #include <sys/wait.h>
 
 #include "agentd/daemon/agent.hpp"
@@ -18,7 +18,8 @@ constexpr Nanos seen_wait = Nanos::from_s(1), seen_pace = Nanos::from_s(30);
 }  // namespace
 
 void Agent::command_guest(const Peer& peer, const GuestCommand& command) {
-    if (peer.node == config_.node) return after_commit([this, command] { guest_command(config_.node, command); });
+    if (peer.node == config_.node)
+        return after_commit([this, command] { guest_command(config_.node, command); });
     Peer to = peer;
     if (to.address.empty())
         if (const auto known = home_.peer_of(peer.node)) to = *known;
@@ -52,22 +53,29 @@ Status Agent::from_guest(const NodeName& node, const wire::Frame& f) {
             stdio_input_ack(node, ack);
             return {};
         }
-        default: return fail("a guest does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+        default:
+            return fail("a guest does not send frames of type " +
+                        std::to_string(static_cast<int>(f.type)));
     }
 }
 
-// An exit counts when the whole output is here: it travels before the event, but a full disk may have refused it.
+// An exit counts when the whole output is here: it travels before the event, but a full disk may
+// have refused it.
 void Agent::guest_event(const NodeName& node, const GuestEvent& told) {
     GuestEvent event = told;
     event.heard = unix_now();
     const auto take = [this, node, event] {
-        home_step([&](Home& h, home::Outputs& out) { h.guest_event(node, event, Loop::now(), out); });
+        home_step(
+            [&](Home& h, home::Outputs& out) { h.guest_event(node, event, Loop::now(), out); });
     };
     const HomeJob* job = output_owner(node, event.id, event.epoch);
-    if (event.state == GuestState::exited && job && !terminals_->complete(*job, event.output_end, take)) return;
+    if (event.state == GuestState::exited && job &&
+        !terminals_->complete(*job, event.output_end, take))
+        return;
     take();
     job = home_.find(event.id);
-    if (event.state == GuestState::running && job && job->phase == JobPhase::running && job->at.node == node)
+    if (event.state == GuestState::running && job && job->phase == JobPhase::running &&
+        job->at.node == node)
         terminals_->resync(*job);
 }
 
@@ -76,7 +84,8 @@ const HomeJob* Agent::output_owner(const NodeName& node, const JobId& id, Epoch 
     const HomeJob* job = home_.find(id);
     if (!job || job->phase == JobPhase::finished) return nullptr;
     const bool owner = job->at.node == node && job->epoch == epoch;
-    const bool released = job->step == MoveStep::release && job->to.node == node && job->to_epoch == epoch;
+    const bool released =
+        job->step == MoveStep::release && job->to.node == node && job->to_epoch == epoch;
     return owner || released ? job : nullptr;
 }
 
@@ -85,12 +94,15 @@ void Agent::stdio_data(const NodeName& node, const wire::StdioData& data) {
 }
 
 void Agent::stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack) {
-    if (const HomeJob* job = output_owner(node, ack.id, ack.epoch)) terminals_->input_taken(*job, ack);
+    if (const HomeJob* job = output_owner(node, ack.id, ack.epoch))
+        terminals_->input_taken(*job, ack);
 }
 
 TerminalOutlet Agent::outlet() {
     TerminalOutlet o;
-    const auto node_of = [](const HomeJob& job, Epoch epoch) { return epoch == job.epoch ? job.at.node : job.to.node; };
+    const auto node_of = [](const HomeJob& job, Epoch epoch) {
+        return epoch == job.epoch ? job.at.node : job.to.node;
+    };
     o.job = [this](const JobId& id) { return home_.find(id); };
     o.ack = [this, node_of](const HomeJob& job, const wire::StdioAck& ack) {
         const NodeName node = node_of(job, ack.epoch);
@@ -106,7 +118,8 @@ TerminalOutlet Agent::outlet() {
         (void)peers_->to_guest(job.at.node, winch);
     };
     o.trouble = [this](const JobId& id, const std::string& why) {
-        log_.limited("output", Loop::now(), Level::warning, "output is held back", {{"JOB", id.text()}, {"WHY", why}});
+        log_.limited("output", Loop::now(), Level::warning, "output is held back",
+                     {{"JOB", id.text()}, {"WHY", why}});
     };
     return o;
 }
@@ -117,22 +130,24 @@ void Agent::from_market(const FromMarket& message) {
     if (const auto* note = std::get_if<JobNote>(&message)) {
         home_step([&](Home& h, home::Outputs& out) { h.note(*note, Loop::now(), out); });
         if (!seen_timer_.waiting())
-            seen_timer_ = loop_.at(std::max(seen_asked_ + seen_pace, Loop::now() + seen_wait), [this] {
-                seen_asked_ = Loop::now();
-                compare_ledger();
-            });
+            seen_timer_ =
+                loop_.at(std::max(seen_asked_ + seen_pace, Loop::now() + seen_wait), [this] {
+                    seen_asked_ = Loop::now();
+                    compare_ledger();
+                });
         if (note->settled && exit_waits_.contains(note->id)) finish_terminals(note->id);
         return;
     }
     if (const auto* lost = std::get_if<NodeLost>(&message)) {
         log_.notice("a node is lost", {{"NODE", lost->node}});
-        return home_step([&](Home& h, home::Outputs& out) { h.node_lost(lost->node, Loop::now(), out); });
+        return home_step(
+            [&](Home& h, home::Outputs& out) { h.node_lost(lost->node, Loop::now(), out); });
     }
     if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
 }
 
-// Tells the market the newest of its receipts that this node has heard of, and hears which is the newest now. So a market
-// whose records are those of an earlier day finds it out.
+// Tells the market the newest of its receipts that this node has heard of, and hears which is the
+// newest now. So a market whose records are those of an earlier day finds it out.
 void Agent::compare_ledger() {
     wire::CtlRequest request;
     request.verb = "ledger-seen";
@@ -158,9 +173,13 @@ void Agent::gone_back(const JobId& id) {
 }
 
 void Agent::tell(const home::Tell& tell) {
-    if (!tell.text.empty()) log_.info("job", {{"JOB", tell.id.text()}, {"STEP", to_string(tell.what)}, {"WHY", tell.text}});
-    if (tell.what != home::Tell::What::finished) return terminals_->tell(tell.id, {tell.what, tell.text});
-    // The bill comes from the market a moment later; the terminal waits that long for it, and no longer.
+    if (!tell.text.empty())
+        log_.info("job",
+                  {{"JOB", tell.id.text()}, {"STEP", to_string(tell.what)}, {"WHY", tell.text}});
+    if (tell.what != home::Tell::What::finished)
+        return terminals_->tell(tell.id, {tell.what, tell.text});
+    // The bill comes from the market a moment later; the terminal waits that long for it, and no
+    // longer.
     if (!market_->connected()) return finish_terminals(tell.id);
     exit_waits_[tell.id] = loop_.after(bill_limit, [this, id = tell.id] { finish_terminals(id); });
 }
@@ -169,14 +188,16 @@ void Agent::tell(const home::Tell& tell) {
 std::string Agent::why_waits(const HomeJob& job) const {
     if (job.phase != JobPhase::waiting && job.phase != JobPhase::frozen) return {};
     if (market_->connected()) return job.comment;
-    return "no connection to the market at " + market_->market() + " (" + market_->trouble() + "); until there is one, what runs goes on and nothing new begins";
+    return "no connection to the market at " + market_->market() + " (" + market_->trouble() +
+           "); until there is one, what runs goes on and nothing new begins";
 }
 
 void Agent::tell_waiting() {
     for (const auto& [seq, job] : home_.jobs()) {
         if (job.phase != JobPhase::waiting && job.phase != JobPhase::frozen) continue;
         const std::string why = why_waits(job);
-        terminals_->tell(job.id, {home::Tell::What::comment, why.empty() ? "the market is there again" : why});
+        terminals_->tell(
+            job.id, {home::Tell::What::comment, why.empty() ? "the market is there again" : why});
     }
 }
 
@@ -193,18 +214,27 @@ void Agent::finish_terminals(const JobId& id) {
 }
 
 std::string Agent::summary(const HomeJob& job) const {
-    const bool own_end = job.why.empty() || (!job.cancelled && WIFSIGNALED(job.wait_status));  // as srun exits
+    // as srun exits
+    const bool own_end = job.why.empty() || (!job.cancelled && WIFSIGNALED(job.wait_status));
     JsonWriter j;
     j.begin_object().field("id", job.id.text()).field("name", job.name);
-    j.field("exit", !own_end ? 255 : WIFSIGNALED(job.wait_status) ? 128 + WTERMSIG(job.wait_status) : WEXITSTATUS(job.wait_status));
+    j.field("exit", !own_end                       ? 255
+                    : WIFSIGNALED(job.wait_status) ? 128 + WTERMSIG(job.wait_status)
+                                                   : WEXITSTATUS(job.wait_status));
     j.field("signal", own_end && WIFSIGNALED(job.wait_status) ? WTERMSIG(job.wait_status) : 0);
-    j.field("why", job.why).field("cancelled", job.cancelled).field("value", job.terms.max_price).field("cost", home_.cost(job, Loop::now()));
+    j.field("why", job.why)
+        .field("cancelled", job.cancelled)
+        .field("value", job.terms.max_price)
+        .field("cost", home_.cost(job, Loop::now()));
     j.field("runtime_s", job.stats.run_time.seconds());
     j.key("places").begin_array();
     for (const NodeName& node : job.places) j.value(node);
     j.end_array();
-    j.field("freezes", job.stats.freezes).field("thaws", job.stats.thaws).field("migrations", job.stats.migrations);
-    j.field("failed_moves", job.stats.failed_moves).field("longest_pause_ms", job.stats.longest_pause.ms());
+    j.field("freezes", job.stats.freezes)
+        .field("thaws", job.stats.thaws)
+        .field("migrations", job.stats.migrations);
+    j.field("failed_moves", job.stats.failed_moves)
+        .field("longest_pause_ms", job.stats.longest_pause.ms());
     j.key("story").begin_object();
     write_story(j, job.story);
     return j.end_object().end_object().take();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: start. Directories, control groups, what the owner offers, and finding again what the daemon before left.
+// Agent: start. Directories, control groups, what the owner offers, and finding again what the
+// daemon before left.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <malloc.h>
@@ -30,7 +31,8 @@ namespace {
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr int64_t capsules_mb = 128;  // for the few pages that each of guests_max keeps
 constexpr Nanos load_period = Nanos::from_s(1);
-constexpr Nanos outage_worth_telling = Nanos::from_s(1);  // a market that is started again takes less
+// a market that is started again takes less
+constexpr Nanos outage_worth_telling = Nanos::from_s(1);
 constexpr uint64_t trim_ticks = 30, look_ticks = 60;
 constexpr Nanos group_limit = Nanos::from_s(2), listen_patience = Nanos::from_s(2);
 
@@ -44,7 +46,8 @@ Result<std::string> criu_version(const CriuTool& tool) {
     const bool got = std::fgets(line, sizeof line, out) != nullptr;
     ::pclose(out);
     const std::string_view text = line;
-    if (!got || !text.starts_with("Version: ")) return fail("CRIU does not tell its version: " + std::string(text));
+    if (!got || !text.starts_with("Version: "))
+        return fail("CRIU does not tell its version: " + std::string(text));
     const size_t end = text.find_first_of("\r\n ", 9);
     return std::string(text.substr(9, end == std::string_view::npos ? end : end - 9));
 }
@@ -63,7 +66,8 @@ Status make_tmpfs(const std::string& dir, int64_t size_mb, const char* more) {
     if (::statfs(dir.c_str(), &fs) != 0) return fail_errno("stat " + dir, errno);
     if (static_cast<uint32_t>(fs.f_type) == tmpfs_magic) return {};
     const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m" + more;
-    if (::mount("souk", dir.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
+    if (::mount("souk", dir.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) !=
+        0)
         return fail_errno("mount a tmpfs on " + dir, errno);
     return {};
 }
@@ -94,7 +98,9 @@ Status Agent::begin(std::function<void()> on_ready) {
     home_.tell_to(trace_.listener());
     guest_.tell_to(trace_.listener());
     if (!have_capability(CAP_SYS_RESOURCE)) {
-        site_.restriction = "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen or checkpointed on this node";
+        site_.restriction =
+            "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen "
+            "or checkpointed on this node";
         log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
     }
 
@@ -107,24 +113,32 @@ Status Agent::begin(std::function<void()> on_ready) {
     site_.network = config_.network;
     if (auto possible = make_pages_possible(); !possible)
         log_.warning("jobs move with all their memory in the image", {{"WHY", possible.error()}});
-    else site_.pages_possible = true;
+    else
+        site_.pages_possible = true;
     const Need marks = examine_soft_dirty();
     site_.ahead_possible = marks.met;
     site_.check_ahead = config_.check_ahead;
-    log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves", {{"WHY", marks.found}});
+    log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves",
+              {{"WHY", marks.found}});
     site_.ahead_dropped = [this](const GuestKey& key) { ahead_->close(key); };
-    site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put, const std::vector<PageRange>& wishes) {
+    site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put,
+                              const std::vector<PageRange>& wishes) {
         wire::PagesState state{put, restored, {}};
         for (const PageRange& w : wishes) {
-            if (state.wishes.size() == wire::page_wishes_max) transfers_->want(key, std::exchange(state, {put, restored, {}}));
+            if (state.wishes.size() == wire::page_wishes_max)
+                transfers_->want(key, std::exchange(state, {put, restored, {}}));
             state.wishes.push_back(w);
         }
         transfers_->want(key, state);
     };
     site_.pages_whole = [this](const GuestKey& key) { transfers_->whole(key); };
-    site_.pages_refused = [this](const GuestKey& key, const std::string& why) { transfers_->refuse(key, why); };
+    site_.pages_refused = [this](const GuestKey& key, const std::string& why) {
+        transfers_->refuse(key, why);
+    };
     site_.event = [this](const GuestKey& key, const CellEvent& e) { cell_event(key, e); };
-    site_.output = [this](const GuestKey& key, uint32_t s, uint64_t o, std::string_view b) { return cell_output(key, s, o, b); };
+    site_.output = [this](const GuestKey& key, uint32_t s, uint64_t o, std::string_view b) {
+        return cell_output(key, s, o, b);
+    };
     site_.input_taken = [this](const GuestKey& key, uint64_t offset) {
         const wire::StdioInputAck ack{key.id, key.epoch, offset};
         if (key.id.home != config_.node) return (void)peers_->to_home(key.id.home, ack);
@@ -133,31 +147,42 @@ Status Agent::begin(std::function<void()> on_ready) {
     site_.cgroup_changed = [this](const std::string& group, bool added) {
         if (!load_) return;
         if (auto done = added ? load_->add(group, !tools_listener_) : load_->remove(group); !done)
-            log_.limited("load", Loop::now(), Level::warning, "its load is not measured", {{"group", group}, {"WHY", done.error()}});
+            log_.limited("load", Loop::now(), Level::warning, "its load is not measured",
+                         {{"group", group}, {"WHY", done.error()}});
     };
 
     TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
-    terminals_ = std::make_unique<Terminals>(loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
+    terminals_ = std::make_unique<Terminals>(
+        loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
     Peers::Handlers peers;
-    peers.guest_up = [this](const NodeName& node) { home_step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); }); };
+    peers.guest_up = [this](const NodeName& node) {
+        home_step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
+    };
     peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
         home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
     };
-    peers.from_guest = [this](const NodeName& node, const wire::Frame& f) { return from_guest(node, f); };
+    peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {
+        return from_guest(node, f);
+    };
     peers.guest_needed = [this](const NodeName& node) { return home_.needs_guest(node); };
     peers.guest_drained = [this](const NodeName& node) {  // what did not fit was lost
         for (const auto& [seq, job] : home_.jobs())
             if (job.phase == JobPhase::running && job.at.node == node) terminals_->resync(job);
     };
     peers.home_up = [this](const NodeName& node) { home_up(node); };
-    peers.home_down = [this](const NodeName& node) { guest_step([&](Guest& g, guest::Outputs&) { g.home_down(node); }); };
-    peers.from_home = [this](const NodeName& node, const wire::Frame& f) { return from_home(node, f); };
+    peers.home_down = [this](const NodeName& node) {
+        guest_step([&](Guest& g, guest::Outputs&) { g.home_down(node); });
+    };
+    peers.from_home = [this](const NodeName& node, const wire::Frame& f) {
+        return from_home(node, f);
+    };
     peers.home_drained = [this](const NodeName& node) {
         for (const auto& [key, c] : cells_)
             if (key.id.home == node) c->resync();
     };
     peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) {
-        return AheadLinks::takes(f) ? ahead_->frame(number, node, f) : transfers_->frame(number, node, f);
+        return AheadLinks::takes(f) ? ahead_->frame(number, node, f)
+                                    : transfers_->frame(number, node, f);
     };
     peers.image_closed = [this](uint64_t number) {
         transfers_->closed(number);
@@ -175,37 +200,51 @@ Status Agent::begin(std::function<void()> on_ready) {
         Cell* c = cell(key);
         if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
         if (c->job().kept) {  // need not run here
-            c->keep(m, [this, key, form, bytes = static_cast<int64_t>(m.bytes())](const Status& kept) {
-                guest_step([&](Guest& g, guest::Outputs& out) {
-                    if (kept) g.image_received(key, bytes, form, out);
-                    else if (g.expects_image(key)) g.image_failed(key, "keep its image: " + kept.error().message, out);
-                });
-            });
+            c->keep(m,
+                    [this, key, form, bytes = static_cast<int64_t>(m.bytes())](const Status& kept) {
+                        guest_step([&](Guest& g, guest::Outputs& out) {
+                            if (kept)
+                                g.image_received(key, bytes, form, out);
+                            else if (g.expects_image(key))
+                                g.image_failed(key, "keep its image: " + kept.error().message, out);
+                        });
+                    });
             return {};
         }
         TRY(can_take(site_.machine, m.machine));
         TRY(c->seal(m));
-        if (form != MoveForm::stop_and_copy && !site_.pages_possible) return fail("this node cannot take memory past an image");
+        if (form != MoveForm::stop_and_copy && !site_.pages_possible)
+            return fail("this node cannot take memory past an image");
         c->expect_pages(form);
-        guest_step([&](Guest& g, guest::Outputs& out) { g.image_received(key, static_cast<int64_t>(m.bytes()), form, out); });
+        guest_step([&](Guest& g, guest::Outputs& out) {
+            g.image_received(key, static_cast<int64_t>(m.bytes()), form, out);
+        });
         return {};
     };
-    transfers.pages = [this](const GuestKey& key, const PageRange& range, std::string_view bytes) -> Status {
+    transfers.pages = [this](const GuestKey& key, const PageRange& range,
+                             std::string_view bytes) -> Status {
         Cell* c = cell(key);
         return c ? c->put_pages(range, bytes) : Status{};
     };
     transfers.failed = [this](const GuestKey& key, const std::string& why) {
         guest_step([&](Guest& g, guest::Outputs& out) {
-            if (g.expects_image(key)) g.image_failed(key, why, out);
-            else g.pages_lost(key, why, out);
+            if (g.expects_image(key))
+                g.image_failed(key, why, out);
+            else
+                g.pages_lost(key, why, out);
         });
     };
-    transfers.want = [this](uint64_t number, const wire::PagesState& state) { peers_->want_pages(number, state); };
+    transfers.want = [this](uint64_t number, const wire::PagesState& state) {
+        peers_->want_pages(number, state);
+    };
     transfers.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
         peers_->receive_raw(number, std::move(on_bytes));
     };
-    transfers.answer = [this](uint64_t number, const wire::ImageResult& r) { peers_->answer_image(number, r); };
-    transfers_ = std::make_unique<Transfers>(loop_, BulkIdentity{config_.node, config_.address}, std::move(transfers));
+    transfers.answer = [this](uint64_t number, const wire::ImageResult& r) {
+        peers_->answer_image(number, r);
+    };
+    transfers_ = std::make_unique<Transfers>(loop_, BulkIdentity{config_.node, config_.address},
+                                             std::move(transfers));
     open_ahead();
 
     MarketLink::Handlers market;
@@ -232,12 +271,15 @@ Status Agent::begin(std::function<void()> on_ready) {
         if (const auto told = std::exchange(on_ready_, nullptr)) told();
     };
     market.message = [this](const FromMarket& m) { from_market(m); };
-    market_ = std::make_unique<MarketLink>(loop_, log_, config_.node, config_.address, config_.market, std::move(market));
+    market_ = std::make_unique<MarketLink>(loop_, log_, config_.node, config_.address,
+                                           config_.market, std::move(market));
 
     if (cgroups_) {
-        TRY_ASSIGN(LoadProbe load, LoadProbe::open(*cgroups_, config_.cgroup.substr(config_.cgroup.find('/') + 1)));
+        TRY_ASSIGN(LoadProbe load,
+                   LoadProbe::open(*cgroups_, config_.cgroup.substr(config_.cgroup.find('/') + 1)));
         load_ = std::make_unique<LoadProbe>(std::move(load));
-        if (!load_->why_not_bpf().empty()) log_.notice("load is read from /proc", {{"WHY", load_->why_not_bpf()}});
+        if (!load_->why_not_bpf().empty())
+            log_.notice("load is read from /proc", {{"WHY", load_->why_not_bpf()}});
     }
     TRY(open_provider());
     TRY(recover_guests());
@@ -252,7 +294,9 @@ Status Agent::begin(std::function<void()> on_ready) {
 Status Agent::open_directories() {
     site_.guests = config_.state + "/guests";
     const std::string images = config_.state + "/images", ram = config_.state + "/ram";
-    for (const std::string& dir : {config_.state, config_.state + "/home", site_.guests, images, ram}) TRY(make_dir(dir));
+    for (const std::string& dir :
+         {config_.state, config_.state + "/home", site_.guests, images, ram})
+        TRY(make_dir(dir));
     const auto open = [this]() -> Status {
         TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
         db_ = std::make_unique<StateDb>(std::move(db));
@@ -266,10 +310,13 @@ Status Agent::open_directories() {
     if (seen) seen_ = parse_receipt_mark(*seen).value_or(ReceiptMark{});
     take_ballast();
     const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
-    // Big pages make writing and reading an image more than twice as fast; kernels without them refuse the option.
-    if (auto made = make_tmpfs(ram, size_mb, ",huge=within_size"); !made) TRY(make_tmpfs(ram, size_mb, ""));
-    // What tells of a capsule is of no use after a reboot, and some files for each job that starts and ends are the
-    // slowest that a disk's file system can be asked for. An older daemon's capsules have theirs on the disk.
+    // Big pages make writing and reading an image more than twice as fast; kernels without them
+    // refuse the option.
+    if (auto made = make_tmpfs(ram, size_mb, ",huge=within_size"); !made)
+        TRY(make_tmpfs(ram, size_mb, ""));
+    // What tells of a capsule is of no use after a reboot, and some files for each job that starts
+    // and ends are the slowest that a disk's file system can be asked for. An older daemon's
+    // capsules have theirs on the disk.
     TRY_ASSIGN(const auto older, list_dir(AT_FDCWD, site_.guests));
     if (older.empty()) TRY(make_tmpfs(site_.guests, capsules_mb, ""));
     TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
@@ -279,18 +326,20 @@ Status Agent::open_directories() {
 
 Status Agent::open_cgroups() {
     const size_t slash = config_.cgroup.find('/');
-    const std::string root = config_.cgroup.substr(0, slash), node = config_.cgroup.substr(slash + 1);
+    const std::string root = config_.cgroup.substr(0, slash),
+                      node = config_.cgroup.substr(slash + 1);
     auto groups = Cgroups::open(root);
     if (!groups) {
-        log_.warning("no control groups: a job is not held while its daemon is away during a dump", {{"WHY", groups.error()}});
+        log_.warning("no control groups: a job is not held while its daemon is away during a dump",
+                     {{"WHY", groups.error()}});
         return {};
     }
     cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
     if (!cgroups_->layout().v2.empty()) guest_ = Guest(guests_max, true, config_.policy);
     site_.cgroups = cgroups_.get();
     site_.cgroup_parent = node + "/jobs";
-    // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so that a busy job cannot
-    // hold them up.
+    // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so
+    // that a busy job cannot hold them up.
     auto share = cgroups_->create(node, CgroupUse{.cpu = true});
     if (!share) share = cgroups_->create(node);
     if (!share) return tl::unexpected(share.error());
@@ -303,7 +352,8 @@ Status Agent::open_cgroups() {
         CgroupUse use;
         use.*controller = true;
         const auto jobs = cgroups_->create(site_.cgroup_parent, use);
-        if (!jobs) log_.warning("jobs are not limited", {{"controller", name}, {"WHY", jobs.error()}});
+        if (!jobs)
+            log_.warning("jobs are not limited", {{"controller", name}, {"WHY", jobs.error()}});
         site_.limits.*controller = jobs && jobs->has(name);
     };
     try_limit(&CgroupUse::memory, "memory");
@@ -346,13 +396,14 @@ Status Agent::open_provider() {
     provider_ = std::make_unique<Provider>(std::move(provider));
     provider_->tell_to(trace_.listener());
     for (const Provider::Override& o : provider_->overrides())
-        log_.notice("what pvdctl set holds, not the configuration", {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
+        log_.notice("what pvdctl set holds, not the configuration",
+                    {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
     provider_step([](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
     return {};
 }
 
-// An agent that listens on every address is told by its market where that sees it. Kept, as checkpoints need it also
-// when the market is away.
+// An agent that listens on every address is told by its market where that sees it. Kept, as
+// checkpoints need it also when the market is away.
 void Agent::learn_address(const std::string& seen_at) {
     if (config_.home.address_known || seen_at.empty()) return;
     home_.own_address(seen_at);
@@ -379,8 +430,10 @@ Status Agent::recover_home() {
     // This node as its own guest is always there.
     home_step([&](Home& h, home::Outputs& out) { h.guest_up(config_.node, Loop::now(), out); });
     for (const auto& [seq, job] : home_.jobs()) {
-        if (job.phase == JobPhase::finished) finish_terminals(job.id);
-        else terminals_->splice(job);
+        if (job.phase == JobPhase::finished)
+            finish_terminals(job.id);
+        else
+            terminals_->splice(job);
     }
     return {};
 }
@@ -394,8 +447,13 @@ Status Agent::recover_guests() {
         known.insert(job->key.text());
         auto& c = cells_[job->key] = std::make_unique<Cell>(site_, *job);
         const Guest::Found found = c->adopt();
-        log_.info("found", {{"JOB", job->key.id.text()}, {"EPOCH", job->key.epoch.n}, {"capsule", found.capsule_alive ? "alive" : "gone"},
-                            {"job", found.exited ? "exited" : found.job_alive ? "alive" : found.image_complete ? "frozen" : "gone"}});
+        log_.info("found", {{"JOB", job->key.id.text()},
+                            {"EPOCH", job->key.epoch.n},
+                            {"capsule", found.capsule_alive ? "alive" : "gone"},
+                            {"job", found.exited           ? "exited"
+                                    : found.job_alive      ? "alive"
+                                    : found.image_complete ? "frozen"
+                                                           : "gone"}});
         guest_step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
     }
     // What was made before its record was, or removed after it: nobody knows it.
@@ -405,7 +463,8 @@ Status Agent::recover_guests() {
             if (name.ends_with(".part")) name.resize(name.size() - 5);
             if (known.contains(name)) continue;
             const size_t dot = name.rfind('.');
-            const auto id = dot == std::string::npos ? Result<JobId>(fail("")) : parse_job_id(name.substr(0, dot));
+            const auto id = dot == std::string::npos ? Result<JobId>(fail(""))
+                                                     : parse_job_id(name.substr(0, dot));
             if (!id) {
                 std::error_code ignored;
                 std::filesystem::remove_all(config_.state + base + "/" + name, ignored);
@@ -414,7 +473,8 @@ Status Agent::recover_guests() {
             GuestJob stray;
             const auto epoch = leading_number<uint64_t>(std::string_view(name).substr(dot + 1));
             stray.key = {*id, Epoch{epoch.value_or(0)}};
-            stray.memory_mb = 1;  // what it may have is not known: it is looked for in every hierarchy of a limit
+            // what it may have is not known: it is looked for in every hierarchy of a limit
+            stray.memory_mb = 1;
             auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
             (void)c->adopt();
             guest_.stray(stray.key);
@@ -426,9 +486,12 @@ Status Agent::recover_guests() {
     // Groups of capsules that ended while nobody looked.
     const auto groups = cgroups_->list(site_.cgroup_parent);
     for (const std::string& name : groups ? *groups : std::vector<std::string>{}) {
-        const bool in_use = std::any_of(cells_.begin(), cells_.end(), [&](const auto& c) { return c.first.text() == name && c.second->has_capsule(); });
+        const bool in_use = std::any_of(cells_.begin(), cells_.end(), [&](const auto& c) {
+            return c.first.text() == name && c.second->has_capsule();
+        });
         if (in_use) continue;
-        if (auto removed = cgroups_->remove(site_.cgroup_parent + "/" + name, group_limit); !removed)
+        if (auto removed = cgroups_->remove(site_.cgroup_parent + "/" + name, group_limit);
+            !removed)
             log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
     }
     return {};
@@ -443,22 +506,29 @@ Status Agent::listen() {
     if (!children_) return fail_errno("signalfd", errno);
     TRY_ASSIGN(child_watch_, loop_.watch(children_.get(), POLLIN, [this](short) {
         signalfd_siginfo info{};
-        while (::read(children_.get(), &info, sizeof info) > 0) {}
-        while (::waitpid(-1, nullptr, WNOHANG) > 0) {}  // the pidfds have told what matters
+        while (::read(children_.get(), &info, sizeof info) > 0) {
+        }
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+        }  // the pidfds have told what matters
     }));
 
     const auto trouble = [this](const Error& e) {
-        log_.limited("accept", Loop::now(), Level::warning, "cannot take connections", {{"WHY", e}});
+        log_.limited("accept", Loop::now(), Level::warning, "cannot take connections",
+                     {{"WHY", e}});
     };
     TRY_ASSIGN(const Address address, Address::resolve(config_.listen));
     auto tcp = listen_stream(address, 1024, 0600, listen_patience);
     if (!tcp) return wrap("listen on " + config_.listen, tcp.error());
-    TRY_ASSIGN(peers_listener_, loop_.listen(std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
+    TRY_ASSIGN(peers_listener_,
+               loop_.listen(
+                   std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
     TRY_ASSIGN(const Address path, Address::parse("unix:" + config_.socket));
     // Every user may submit; who calls is the kernel's word.
     auto local = listen_stream(path, 1024, 0666, listen_patience);
     if (!local) return wrap("listen on " + config_.socket, local.error());
-    TRY_ASSIGN(tools_listener_, loop_.listen(std::move(*local), [this](Fd s) { accept_tool(std::move(s)); }, trouble));
+    TRY_ASSIGN(tools_listener_,
+               loop_.listen(
+                   std::move(*local), [this](Fd s) { accept_tool(std::move(s)); }, trouble));
     return {};
 }
 
@@ -470,19 +540,23 @@ void Agent::tick_load() {
         const Nanos now = Loop::now();
         const int64_t span = (now - load_at_).ns * provider_->record().cpus;
         const auto permille = [&](Nanos part, Nanos before) {
-            return span > 0 ? static_cast<int32_t>(std::clamp<int64_t>((part - before).ns * 1000 / span, 0, 1'000'000)) : 0;
+            return span > 0 ? static_cast<int32_t>(std::clamp<int64_t>(
+                                  (part - before).ns * 1000 / span, 0, 1'000'000))
+                            : 0;
         };
         reading.load_permille = permille(sample->run, load_sample_.run);
         reading.wait_permille = permille(sample->wait, load_sample_.wait);
         load_sample_ = *sample;
         load_at_ = now;
     }
-    provider_step([&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    provider_step(
+        [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
     apply_bounds();  // what could not be yet
     // Each job when it is new, and then once a minute, a few of them now.
     size_t n = 0;
     for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked() || c->looks_often()) c->look();
+        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked() || c->looks_often())
+            c->look();
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }

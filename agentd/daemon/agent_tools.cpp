@@ -39,7 +39,9 @@ std::vector<uint32_t> peer_groups(int fd) {
 UserShare::Bounds Agent::tool_bounds() {
     constexpr size_t sessions_max = 8192;
     rlimit files{};
-    const size_t all = ::getrlimit(RLIMIT_NOFILE, &files) < 0 ? sessions_max : std::clamp<size_t>(files.rlim_max / 2, 64, sessions_max);
+    const size_t all = ::getrlimit(RLIMIT_NOFILE, &files) < 0
+                           ? sessions_max
+                           : std::clamp<size_t>(files.rlim_max / 2, 64, sessions_max);
     return {.all = all, .reserve = all / 8, .each = all / 4};
 }
 
@@ -56,16 +58,20 @@ const std::string& Agent::user_name(uint32_t uid) {
 
 void Agent::accept_tool(Fd socket) {
     const auto who = peer_cred(socket.get());
-    if (!who) return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"WHY", who.error()}});
+    if (!who)
+        return log_.limited("tool", Loop::now(), Level::warning, "refused a tool",
+                            {{"WHY", who.error()}});
     auto place = tools_share_.take(who->uid);
     if (!place) {
         wire::send_last_word(socket.get(), place.error().message);
-        return log_.limited("tool of " + std::to_string(who->uid), Loop::now(), Level::warning, "refused a tool",
-                            {{"uid", int64_t{who->uid}}, {"WHY", place.error()}});
+        return log_.limited("tool of " + std::to_string(who->uid), Loop::now(), Level::warning,
+                            "refused a tool", {{"uid", int64_t{who->uid}}, {"WHY", place.error()}});
     }
-    auto session = std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()), std::move(*place));
+    auto session =
+        std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()), std::move(*place));
     if (auto opened = session->open(loop_, std::move(socket)); !opened)
-        return log_.limited("tool", Loop::now(), Level::warning, "refused a tool", {{"WHY", opened.error()}});
+        return log_.limited("tool", Loop::now(), Level::warning, "refused a tool",
+                            {{"WHY", opened.error()}});
     sessions_.emplace(session.get(), session);
 }
 
@@ -106,12 +112,14 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         reply.json = node_json();
         return reply;
     }
-    if (request.verb != "provider-status" && request.uid != 0) return refuse("only root may change what this node offers");
+    if (request.verb != "provider-status" && request.uid != 0)
+        return refuse("only root may change what this node offers");
     Status done;
     if (request.verb == "provider-market") {
         const std::string word = !request.args.empty() ? request.args[0] : "";
         if (word != "on" && word != "off") return refuse("market needs on or off");
-        provider_step([&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
+        provider_step(
+            [&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
     } else if (request.verb == "provider-set") {
         if (request.args.size() != 2) return refuse("set needs a name and a value");
         const std::string& key = request.args[0];
@@ -138,7 +146,9 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         if (!done) return refuse(done.error().message);
     } else if (request.verb == "provider-unset") {
         if (request.args.size() != 1) return refuse("unset needs a name");
-        provider_step([&](Provider& p, provider::Outputs& out) { done = p.unset(request.args[0], wall_now(), out); });
+        provider_step([&](Provider& p, provider::Outputs& out) {
+            done = p.unset(request.args[0], wall_now(), out);
+        });
         if (!done) return refuse(done.error().message);
     } else if (request.verb != "provider-status") {
         return refuse("unknown request " + request.verb);
@@ -156,20 +166,35 @@ std::string Agent::provider_json() const {
     const ProviderReport r = provider_->report();
     JsonWriter j;
     j.begin_object().field("node", r.node);
-    j.field("status", !r.on_market ? "off market" : provider_note_.guests > 0 ? "on market, busy" : "on market, free");
-    j.field("on_market", r.on_market).field("reserve", r.reserve).field("current_price", provider_note_.current_price);
+    j.field("status", !r.on_market                ? "off market"
+                      : provider_note_.guests > 0 ? "on market, busy"
+                                                  : "on market, free");
+    j.field("on_market", r.on_market)
+        .field("reserve", r.reserve)
+        .field("current_price", provider_note_.current_price);
     j.field("next_price", provider_note_.next_price).field("speed", r.speed).field("cpus", r.cpus);
-    j.field("memory_mb", r.memory_mb).field("free_mb", r.free_mb).field("guests", provider_note_.guests);
-    j.field("earned", provider_note_.earned).field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
-    j.field("load_source", r.load_source).field("frames", provider_->record().frames).field("cannot", r.cannot);
+    j.field("memory_mb", r.memory_mb)
+        .field("free_mb", r.free_mb)
+        .field("guests", provider_note_.guests);
+    j.field("earned", provider_note_.earned)
+        .field("load_permille", r.load_permille)
+        .field("wait_permille", r.wait_permille);
+    j.field("load_source", r.load_source)
+        .field("frames", provider_->record().frames)
+        .field("cannot", r.cannot);
     if (!r.restriction.empty()) j.field("restriction", r.restriction);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
     if (seen_.seq > 0) j.field("ledger_seen", seen_.text());
     j.key("set_by_owner").begin_array();
     for (const Provider::Override& o : provider_->overrides())
-        j.begin_object().field("name", o.name).field("value", o.value).field("configuration", o.file).end_object();
+        j.begin_object()
+            .field("name", o.name)
+            .field("value", o.value)
+            .field("configuration", o.file)
+            .end_object();
     j.end_array();
-    if (jobs_group_ && memory_in_force_mb_ != (r.memory_mb < provider_->machine().memory_mb ? r.memory_mb : 0))
+    if (jobs_group_ &&
+        memory_in_force_mb_ != (r.memory_mb < provider_->machine().memory_mb ? r.memory_mb : 0))
         j.field("memory_waits", true);  // guests hold more than that
     j.key("here");
     write_guests(j);
@@ -181,10 +206,19 @@ std::string Agent::node_json() const {
     size_t unfinished = 0;
     for (const auto& [seq, job] : home_.jobs()) unfinished += job.phase != JobPhase::finished;
     JsonWriter j;
-    j.begin_object().field("node", config_.node).field("address", config_.address).field("pid", ::getpid());
-    j.field("version", wire::protocol_version).field("state_dir", config_.state).field("market", market_->market());
+    j.begin_object()
+        .field("node", config_.node)
+        .field("address", config_.address)
+        .field("pid", ::getpid());
+    j.field("version", wire::protocol_version)
+        .field("state_dir", config_.state)
+        .field("market", market_->market());
     j.field("market_connected", market_->connected()).field("market_trouble", market_->trouble());
-    j.field("home_jobs", unfinished).field("guests", cells_.size()).field("load_source", r.load_source).field("criu", r.machine.criu).field("sends_ahead", site_.ahead_possible);
+    j.field("home_jobs", unfinished)
+        .field("guests", cells_.size())
+        .field("load_source", r.load_source)
+        .field("criu", r.machine.criu)
+        .field("sends_ahead", site_.ahead_possible);
     return j.end_object().take();
 }
 

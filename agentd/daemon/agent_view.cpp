@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: what its machines hold right now (pvdctl guests), and the stories of this home's jobs (marketctl job --story).
+// Agent: what its machines hold right now (pvdctl guests), and the stories of this home's jobs
+// (marketctl job --story).
 #include <charconv>
 #include <optional>
 
@@ -9,12 +10,15 @@
 namespace souk {
 namespace {
 
-// A list in parts goes on after an entry by its name, whether that is still there or not. Guests come before jobs.
+// A list in parts goes on after an entry by its name, whether that is still there or not. Guests
+// come before jobs.
 struct After {
     std::optional<GuestKey> guest;
     std::optional<uint64_t> job;
 };
-std::string name_of(const GuestKey& key) { return key.id.text() + " " + std::to_string(key.epoch.n); }
+std::string name_of(const GuestKey& key) {
+    return key.id.text() + " " + std::to_string(key.epoch.n);
+}
 std::string name_of(const JobId& id) { return id.text(); }
 
 Result<After> parse_after(const std::string& name) {
@@ -27,7 +31,8 @@ Result<After> parse_after(const std::string& name) {
         return after;
     }
     GuestKey key{id, {}};
-    if (std::from_chars(name.data() + blank + 1, name.data() + name.size(), key.epoch.n).ec != std::errc{})
+    if (std::from_chars(name.data() + blank + 1, name.data() + name.size(), key.epoch.n).ec !=
+        std::errc{})
         return fail("'" + name + "' is not a guest");
     after.guest = key;
     return after;
@@ -35,15 +40,18 @@ Result<After> parse_after(const std::string& name) {
 
 }  // namespace
 
-// A list: what this node holds as a host, then what it holds as a home; finished jobs only if something of them lies
-// elsewhere. With an id: of that job alone.
-Result<std::string> Agent::list_held(const std::string& id, const std::string& begin, std::string& next) const {
+// A list: what this node holds as a host, then what it holds as a home; finished jobs only if
+// something of them lies elsewhere. With an id: of that job alone.
+Result<std::string> Agent::list_held(const std::string& id, const std::string& begin,
+                                     std::string& next) const {
     TRY_ASSIGN(const After after, parse_after(begin));
     const Nanos now = Loop::now();
     JsonWriter j;
     j.begin_array();
     for (const auto& [key, entry] : guest_.all()) {
-        if (after.job || (after.guest && !(*after.guest < key)) || (!id.empty() && key.id.text() != id)) continue;
+        if (after.job || (after.guest && !(*after.guest < key)) ||
+            (!id.empty() && key.id.text() != id))
+            continue;
         j.begin_object().field("kind", "guest");
         guest_.describe(key, now, j);
         if (const auto c = cells_.find(key); c != cells_.end() && c->second->pid() > 0)
@@ -54,9 +62,12 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
         return j.end_array().take();
     }
     const auto& jobs = home_.jobs();
-    for (auto it = after.job ? jobs.upper_bound(*after.job) : jobs.begin(); it != jobs.end(); ++it) {
+    for (auto it = after.job ? jobs.upper_bound(*after.job) : jobs.begin(); it != jobs.end();
+         ++it) {
         const HomeJob& job = it->second;
-        if (!id.empty() ? job.id.text() != id : job.phase == JobPhase::finished && job.remnants.empty()) continue;
+        if (!id.empty() ? job.id.text() != id
+                        : job.phase == JobPhase::finished && job.remnants.empty())
+            continue;
         j.begin_object().field("kind", "job");
         home_.describe(job.id, now, j);
         j.end_object();
@@ -77,18 +88,21 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request) const {
     if (request.verb == "guests") {
         if (request.uid != 0) return refuse("only root may see all that this node holds");
         if (request.args.size() > 1) return refuse("guests takes a job's id or nothing");
-        auto held = list_held(request.args.empty() ? "" : request.args[0], request.after, reply.next);
+        auto held =
+            list_held(request.args.empty() ? "" : request.args[0], request.after, reply.next);
         if (!held) return refuse(held.error().message);
         reply.ok = true;
         reply.json = std::move(*held);
         return reply;
     }
-    if (request.verb != "story" || request.args.size() != 1) return refuse("unknown request " + request.verb);
+    if (request.verb != "story" || request.args.size() != 1)
+        return refuse("unknown request " + request.verb);
     const auto id = parse_job_id(request.args[0]);
     if (!id) return refuse(id.error().message);
     const HomeJob* job = home_.find(*id);
     if (!job)
-        return refuse("job " + id->text() + " is not known to its home node any more: it keeps the last " +
+        return refuse("job " + id->text() +
+                      " is not known to its home node any more: it keeps the last " +
                       std::to_string(config_.home.finished_max) + " that are finished");
     JsonWriter j;
     j.begin_object().field("id", id->text()).field("phase", to_string(job->phase));

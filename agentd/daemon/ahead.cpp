@@ -11,7 +11,8 @@ constexpr Nanos round_limit = Nanos::from_s(240);
 AheadLinks::AheadLinks(Loop& loop, BulkIdentity own, Handlers handlers)
     : loop_(loop), own_(std::move(own)), handlers_(std::move(handlers)) {}
 
-// ------------------------------------------------------------------------------------------------------- source
+// -------------------------------------------------------------------------------------------------
+// source
 
 void AheadLinks::open(const GuestKey& from, const GuestKey& to, const Peer& dest, uint64_t bytes) {
     Sending& s = sending_[from] = Sending{};
@@ -57,7 +58,8 @@ void AheadLinks::send(const GuestKey& from, AheadSource& source) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
     it->second.source = &source;
-    it->second.limit = loop_.after(round_limit, [this, from] { end(from, "a round took too long"); });
+    it->second.limit =
+        loop_.after(round_limit, [this, from] { end(from, "a round took too long"); });
     it->second.link->pump_soon();
 }
 
@@ -69,7 +71,8 @@ void AheadLinks::end(const GuestKey& from, const std::string& why) {
     (accepted ? handlers_.broken : handlers_.refused)(from, why);
 }
 
-// -------------------------------------------------------------------------------------------------- destination
+// -------------------------------------------------------------------------------------------------
+// destination
 
 Status AheadLinks::frame(uint64_t connection, const NodeName& sender, const wire::Frame& f) {
     TRY_ASSIGN(const wire::AheadBegin begin, wire::unpack<wire::AheadBegin>(f.body));
@@ -86,10 +89,12 @@ Status AheadLinks::frame(uint64_t connection, const NodeName& sender, const wire
     }
     Receiving& r = receiving_[connection];
     r.key = key;
-    r.sections = std::make_unique<PageSections>([this, connection](const PageRange& range, std::string_view bytes) {
-        return section(connection, range, bytes);
-    });
-    handlers_.receive_raw(connection, [this, connection](ByteView bytes) { receive(connection, bytes); });
+    r.sections = std::make_unique<PageSections>(
+        [this, connection](const PageRange& range, std::string_view bytes) {
+            return section(connection, range, bytes);
+        });
+    handlers_.receive_raw(connection,
+                          [this, connection](ByteView bytes) { receive(connection, bytes); });
     handlers_.state(connection, {});
     return {};
 }
@@ -108,7 +113,8 @@ Status AheadLinks::section(uint64_t connection, const PageRange& range, std::str
 void AheadLinks::receive(uint64_t connection, ByteView bytes) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end() || it->second.failed) return;
-    const auto taken = it->second.sections->take({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const auto taken =
+        it->second.sections->take({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     if (taken) return;
     it->second.failed = true;  // not here and now: its own bytes may be on the stack
     loop_.defer([this, connection, key = it->second.key, why = taken.error().message] {

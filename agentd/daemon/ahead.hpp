@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// AheadLinks: memory of jobs that still run, from the source's agentd to the destination's, each over a connection of
-// its own: rounds of pages (checkpoint/ahead_source.hpp), unframed; the end of each is acknowledged. What has come
-// stays with the destination's cell as long as that connection stands, and no longer, until an image comes that uses
-// it. A connection that stalls or breaks ends it: the job has never stopped. Owned by the Agent.
+// AheadLinks: memory of jobs that still run, from the source's agentd to the destination's, each
+// over a connection of its own: rounds of pages (checkpoint/ahead_source.hpp), unframed; the end of
+// each is acknowledged. What has come stays with the destination's cell as long as that connection
+// stands, and no longer, until an image comes that uses it. A connection that stalls or breaks ends
+// it: the job has never stopped. Owned by the Agent.
 #pragma once
 
 #include <functional>
@@ -24,11 +25,13 @@ class AheadSource;
 class AheadLinks {
   public:
     struct Handlers {
-        // As a source. round: the destination is ready for the first, or has all of the one before. refused: it does
-        // not take any, and nothing was sent. broken: it did, and does not any more.
+        // As a source. round: the destination is ready for the first, or has all of the one before.
+        // refused: it does not take any, and nothing was sent. broken: it did, and does not any
+        // more.
         std::function<void(const GuestKey& from)> round;
         std::function<void(const GuestKey&from, const std::string&why)> refused, broken;
-        // As a destination. begin: may so many bytes come for that (job, epoch) now? lost: no more comes.
+        // As a destination. begin: may so many bytes come for that (job, epoch) now? lost: no more
+        // comes.
         std::function<Status(const GuestKey&, uint64_t bytes)> begin;
         std::function<Status(const GuestKey&, const PageRange&, std::string_view bytes)> take;
         std::function<void(const GuestKey&)> lost;
@@ -46,7 +49,9 @@ class AheadLinks {
     void close(const GuestKey& from) { sending_.erase(from); }
 
     // A connection of role `image`, after its hello. takes: this is for here.
-    static bool takes(const wire::Frame& frame) { return frame.type == wire::FrameType::ahead_begin; }
+    static bool takes(const wire::Frame& frame) {
+        return frame.type == wire::FrameType::ahead_begin;
+    }
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
 

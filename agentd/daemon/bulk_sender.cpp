@@ -5,7 +5,8 @@
 
 namespace souk {
 namespace {
-constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20), last_words_limit = Nanos::from_ms(200);
+constexpr Nanos connect_limit = Nanos::from_s(5), stall_limit = Nanos::from_s(20),
+                last_words_limit = Nanos::from_ms(200);
 constexpr size_t slice_bytes = 1 << 20;
 }  // namespace
 
@@ -17,13 +18,15 @@ BulkSender::BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, Ha
     hello.address = own.address;
     const auto connect = [&]() -> Status {
         TRY_ASSIGN(const Address address, Address::parse(dest.address));
-        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this, hello](Result<Fd> socket) {
-            connected(std::move(socket), hello);
-        }));
+        TRY_ASSIGN(connecting_,
+                   loop_.connect(address, connect_limit, [this, hello](Result<Fd> socket) {
+                       connected(std::move(socket), hello);
+                   }));
         return {};
     };
     // The owner is in the middle of its own step: a failure is told after it.
-    if (auto begun = connect(); !begun) again_ = loop_.after(Nanos{}, [this, why = begun.error().message] { end(why); });
+    if (auto begun = connect(); !begun)
+        again_ = loop_.after(Nanos{}, [this, why = begun.error().message] { end(why); });
 }
 
 // The owner drops this object, and with it perhaps where `why` stands.
@@ -66,7 +69,8 @@ void BulkSender::pump() {
     if (const Status pumped = pump_some(); !pumped) end(pumped.error().message);
 }
 
-// One slice: what the connection takes now, up to a bound; the rest when it is writable, or when others had their turn.
+// One slice: what the connection takes now, up to a bound; the rest when it is writable, or when
+// others had their turn.
 Status BulkSender::pump_some() {
     expect("the destination takes no more of what is sent");
     for (size_t slice = 0; slice < slice_bytes;) {
@@ -76,7 +80,8 @@ Status BulkSender::pump_some() {
             handlers_->idle();
             return {};
         }
-        const auto taken = channel_->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()});
+        const auto taken =
+            channel_->send_raw({reinterpret_cast<const uint8_t*>(piece.data()), piece.size()});
         if (!taken) return hear_last_words(taken.error().message), Status{};
         const size_t sent = *taken;
         if (sent == 0) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// BulkSender: the source's end of a connection of role `image` to another agentd: made and greeted, then, at once or later, a
-// frame that says what comes, and then bytes as fast as the connection takes them, in slices, so that nothing else is held up. It ends with
-// one `ended`: no connection, a silent or broken peer, or bytes that cannot be had; after that nothing is called. May be
-// dropped at any time, in its own callbacks too. Owned by Transfers (images) and AheadLinks (memory ahead of them).
+// BulkSender: the source's end of a connection of role `image` to another agentd: made and greeted,
+// then, at once or later, a frame that says what comes, and then bytes as fast as the connection
+// takes them, in slices, so that nothing else is held up. It ends with one `ended`: no connection,
+// a silent or broken peer, or bytes that cannot be had; after that nothing is called. May be
+// dropped at any time, in its own callbacks too. Owned by Transfers (images) and AheadLinks (memory
+// ahead of them).
 #pragma once
 
 #include <functional>
@@ -27,10 +29,12 @@ struct BulkIdentity {
 class BulkSender {
   public:
     struct Handlers {
-        std::function<void(const wire::Frame&)> frame;  // the destination's words, its welcome among them
-        std::function<Result<std::string_view>()> piece;  // what is next; empty: nothing for now, `pump` again
-        std::function<void(size_t bytes)> sent;           // so much of it has left
-        std::function<void()> idle;                       // there was none
+        // the destination's words, its welcome among them
+        std::function<void(const wire::Frame&)> frame;
+        // what is next; empty: nothing for now, `pump` again
+        std::function<Result<std::string_view>()> piece;
+        std::function<void(size_t bytes)> sent;  // so much of it has left
+        std::function<void()> idle;              // there was none
         std::function<void(const std::string& why)> ended;
     };
     // Connects, and says hello.
@@ -39,8 +43,9 @@ class BulkSender {
 
     // Once: what follows the hello. Bytes may follow it from the welcome on.
     void begin(wire::FrameType first, std::string body);
-    // Sends what there is, now or soon. A peer that takes nothing for 20 s ends it, as does one that says nothing to the
-    // first frame or to what was sent; not_waiting: nothing of it is awaited any more.
+    // Sends what there is, now or soon. A peer that takes nothing for 20 s ends it, as does one
+    // that says nothing to the first frame or to what was sent; not_waiting: nothing of it is
+    // awaited any more.
     void pump();
     void pump_soon();
     void not_waiting() { stall_.cancel(); }

@@ -75,16 +75,19 @@ std::vector<int> Cell::v1_tasks() const {
     std::vector<int> all = cgroup_ && cgroup_->has("cpu") ? std::vector<int>{} : site_.v1_tasks;
     if (!cgroup_) return all;
     const CgroupEntry entry = cgroup_->entry();
-    std::copy_if(entry.v1_tasks.begin(), entry.v1_tasks.end(), std::back_inserter(all), [](int fd) { return fd >= 0; });
+    std::copy_if(entry.v1_tasks.begin(), entry.v1_tasks.end(), std::back_inserter(all),
+                 [](int fd) { return fd >= 0; });
     return all;
 }
 
-// ------------------------------------------------------------------------------------------------- the capsule
+// -------------------------------------------------------------------------------------------------
+// the capsule
 
 void Cell::create_capsule() {
     const auto make = [&]() -> Status {
         TRY(check_network());
-        if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("create " + dir_, errno);
+        if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST)
+            return fail_errno("create " + dir_, errno);
         TRY_ASSIGN(dir_fd_, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
         TRY(make_cgroup());
         CapsuleOptions options;
@@ -97,9 +100,11 @@ void Cell::create_capsule() {
         capsule_ = std::move(capsule);
         TRY(make_port());
         port_shut_ = port_ && job_.from_image;
-        // Names the process for a restarted daemon. Not synced: after a crash of the machine there is no such process.
+        // Names the process for a restarted daemon. Not synced: after a crash of the machine there
+        // is no such process.
         const ProcessId id = capsule_->id();
-        return create_file(dir_fd_.get(), capsule_file, std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
+        return create_file(dir_fd_.get(), capsule_file,
+                           std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
     };
     if (auto made = make(); !made) {
         if (capsule_) (void)capsule_->kill();
@@ -127,7 +132,9 @@ void Cell::connect(Fd connection) {
 }
 
 void Cell::update_watch() {
-    if (client_watch_) client_watch_.set_events(static_cast<short>(client_.wants_write() ? POLLIN | POLLOUT : POLLIN));
+    if (client_watch_)
+        client_watch_.set_events(
+            static_cast<short>(client_.wants_write() ? POLLIN | POLLOUT : POLLIN));
 }
 
 void Cell::client_readable() {
@@ -150,13 +157,17 @@ void Cell::lost_client(const std::string& why) {
     if (gone_ || !capsule_) return;
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
     if (why == "closed" && capsule_ending_) return;
-    site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", why}});
+    site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost",
+                       {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", why}});
     auto again = Capsule::connect(dir_fd_.get());
     if (again) connect(std::move(*again));
     // What was asked over the old connection gets no answer.
-    if (plan_ == Plan::coming && !criu_ && again) plan_ = Plan::asked;  // again, with the welcome
-    else if (plan_ == Plan::coming && !criu_) criu_failed("its capsule does not answer");
-    else if (awaited_ && plan_ == Plan::restoring) criu_failed("the connection to its capsule broke");
+    if (plan_ == Plan::coming && !criu_ && again)
+        plan_ = Plan::asked;  // again, with the welcome
+    else if (plan_ == Plan::coming && !criu_)
+        criu_failed("its capsule does not answer");
+    else if (awaited_ && plan_ == Plan::restoring)
+        criu_failed("the connection to its capsule broke");
     else if (awaited_ && plan_ == Plan::dumping) {
         dump_trouble_ = "the connection to its capsule broke";
         undo_dump();
@@ -178,7 +189,8 @@ void Cell::client_event(CapsuleClient::Event& e) {
             if (plan_ <= Plan::asked) {
                 if (has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
                 // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
-                if (e.welcome.state == SOUK_DRAINED_STATE && !group_frozen_) (void)client_.undrain();
+                if (e.welcome.state == SOUK_DRAINED_STATE && !group_frozen_)
+                    (void)client_.undrain();
             }
             if (plan_ == Plan::asked) enter_capsule();
             return;
@@ -199,8 +211,10 @@ void Cell::client_event(CapsuleClient::Event& e) {
         }
         case InitEventKind::output:
             if (e.stream >= 1 && e.stream <= 2)
-                received_[e.stream - 1] = std::max(received_[e.stream - 1], e.offset + e.bytes.size());
-            // Not passed on (no home now, or its queue is full): it stays in souk-init until the home asks again.
+                received_[e.stream - 1] =
+                    std::max(received_[e.stream - 1], e.offset + e.bytes.size());
+            // Not passed on (no home now, or its queue is full): it stays in souk-init until the
+            // home asks again.
             if (filling_ || !site_.output(key_, e.stream, e.offset, e.bytes)) acks_.not_sent();
             return;
         case InitEventKind::output_eof:
@@ -214,9 +228,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             input_limit_ = e.limit;
             if (!filling_) site_.input_taken(key_, input_taken_);
             return feed_input();
-        case InitEventKind::exited:
-            exited_ = e.exit.wait_status;
-            return wait_for_output();
+        case InitEventKind::exited: exited_ = e.exit.wait_status; return wait_for_output();
         case InitEventKind::stopped: {
             CellEvent event{};
             event.kind = CellEvent::Kind::stopped;
@@ -234,8 +246,10 @@ void Cell::client_event(CapsuleClient::Event& e) {
             return site_.event(key_, std::move(event));
         }
         case InitEventKind::helpers_ready:
-            if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);  // souk-init has found what cannot move
-            if (e.value != 0) return criu_failed("make way for CRIU in its capsule: " + e.trouble());
+            // souk-init has found what cannot move
+            if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);
+            if (e.value != 0)
+                return criu_failed("make way for CRIU in its capsule: " + e.trouble());
             helpers_in_ = true;
             return begin_criu();
         case InitEventKind::prepared:
@@ -253,24 +267,29 @@ void Cell::client_event(CapsuleClient::Event& e) {
     }
 }
 
-// The output of a job that has exited ends by itself, unless something outside of the capsule holds its pipe: then what
-// has come is all. While the home takes none of it (it is away, or its disk is full) there may be more to come.
+// The output of a job that has exited ends by itself, unless something outside of the capsule holds
+// its pipe: then what has come is all. While the home takes none of it (it is away, or its disk is
+// full) there may be more to come.
 void Cell::wait_for_output() {
-    exit_limit_ = site_.loop->after(exit_output_limit, [this, before = std::array{received_[0], received_[1]}] {
-        for (int i = 0; i < 2; ++i)
-            if (!eof_[i] && (received_[i] > acks_.safe_to(i) || received_[i] > before[i])) return wait_for_output();
-        for (int i = 0; i < 2; ++i) {
-            output_end_[i] = std::max(output_end_[i], received_[i]);
-            eof_[i] = true;
-        }
-        maybe_exited();
-    });
+    exit_limit_ = site_.loop->after(
+        exit_output_limit, [this, before = std::array{received_[0], received_[1]}] {
+            for (int i = 0; i < 2; ++i)
+                if (!eof_[i] && (received_[i] > acks_.safe_to(i) || received_[i] > before[i]))
+                    return wait_for_output();
+            for (int i = 0; i < 2; ++i) {
+                output_end_[i] = std::max(output_end_[i], received_[i]);
+                eof_[i] = true;
+            }
+            maybe_exited();
+        });
 }
 
-// The end is told when the whole output has been: its lengths go with it. Before CRIU's word that it runs nobody knows
-// whether it was the job's own (runs_without_criu).
+// The end is told when the whole output has been: its lengths go with it. Before CRIU's word that
+// it runs nobody knows whether it was the job's own (runs_without_criu).
 void Cell::maybe_exited() {
-    if (!exited_ || exit_told_ || filling_ || decided_ == Decided::to_run || !eof_[0] || (!eof_[1] && !job_.spec.tty)) return;
+    if (!exited_ || exit_told_ || filling_ || decided_ == Decided::to_run || !eof_[0] ||
+        (!eof_[1] && !job_.spec.tty))
+        return;
     exit_told_ = true;
     exit_limit_.cancel();
     CellEvent e{};
@@ -282,7 +301,8 @@ void Cell::maybe_exited() {
 
 void Cell::start_job() {
     set_limits();
-    if (auto sent = client_.start(launch_spec(job_.spec), job_group_ ? job_group_->entry().v2 : -1); !sent) {
+    if (auto sent = client_.start(launch_spec(job_.spec), job_group_ ? job_group_->entry().v2 : -1);
+        !sent) {
         CellEvent e{};
         e.kind = CellEvent::Kind::not_started;
         e.why = sent.error().message;
@@ -310,7 +330,8 @@ void Cell::kill_capsule() {
     const bool lives = capsule_ && !gone_;
     capsule_ending_ = true;
     lease_timer_.cancel();
-    // CRIU first: where it sees its agentd gone before it dies it would let the connections of what it dumped speak again.
+    // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
+    // it dumped speak again.
     if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
     if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
     // On v2 what is frozen dies frozen: nothing of it may run once more.
@@ -331,7 +352,8 @@ void Cell::capsule_ended() {
         auto events = client_.on_readable();
         if (!events || events->empty()) break;
         for (CapsuleClient::Event& e : *events) {
-            if (e.kind == InitEventKind::closed) client_ = CapsuleClient();
+            if (e.kind == InitEventKind::closed)
+                client_ = CapsuleClient();
             else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited ||
                      e.kind == InitEventKind::output_eof || e.kind == InitEventKind::failed)
                 client_event(e);
@@ -347,7 +369,8 @@ void Cell::capsule_ended() {
     sink_.reset();
     store_.reset();
     if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
-    (void)capsule_->pidfd().reap();  // not our child after a restart of the daemon: then its new parent does
+    // not our child after a restart of the daemon: then its new parent does
+    (void)capsule_->pidfd().reap();
     if (removing_) return remove_files();
     if (released) tell(CellEvent::Kind::restore_running);  // it may have run, for a moment
     tell(CellEvent::Kind::gone);
@@ -358,7 +381,8 @@ void Cell::remove() {
     close_criu();
     if (!capsule_ || gone_) return remove_files();
     capsule_ending_ = true;
-    if (client_ && exited_ && client_.quit()) return update_watch();  // it ends at once; its exit comes back here
+    // it ends at once; its exit comes back here
+    if (client_ && exited_ && client_.quit()) return update_watch();
     (void)capsule_->kill();
 }
 
@@ -370,7 +394,8 @@ void Cell::remove_files() {
     if (cgroup_) {
         site_.cgroup_changed(cgroup_->name(), false);
         if (job_group_) (void)job_group_->remove(group_limit);  // what it holds keeps the one above
-        if (auto removed = cgroup_->remove(group_limit); !removed) site_.log->warning("cannot remove a control group", {{"WHY", removed.error()}});
+        if (auto removed = cgroup_->remove(group_limit); !removed)
+            site_.log->warning("cannot remove a control group", {{"WHY", removed.error()}});
         job_group_.reset();
         cgroup_.reset();
     }
@@ -390,7 +415,8 @@ Guest::Found Cell::adopt() {
         ProcessId id;
         if (const auto text = read_file(dir_fd_.get(), capsule_file);
             text && std::sscanf(text->c_str(), "%d %lu", &id.pid, &id.start_ticks) == 2)
-            if (auto capsule = Capsule::reconnect(dir_fd_.get(), id)) capsule_ = std::move(*capsule);
+            if (auto capsule = Capsule::reconnect(dir_fd_.get(), id))
+                capsule_ = std::move(*capsule);
     }
     if (const auto sealed = open_sealed()) {
         found.image_complete = read_manifest(sealed->get()).has_value();
@@ -398,19 +424,25 @@ Guest::Found Cell::adopt() {
     }
     if (!capsule_) return found;
     found.capsule_alive = true;
-    if (auto made = make_cgroup(); !made) site_.log->warning("no control group", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", made.error()}});
+    if (auto made = make_cgroup(); !made)
+        site_.log->warning(
+            "no control group",
+            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", made.error()}});
     const auto processes = capsule_processes(*capsule_);
     // The root is a child of PID 1; what came from outside (CRIU) is not.
-    found.job_alive = !found.exited && processes && std::any_of(processes->begin(), processes->end(), [](const CapsuleProcess& p) {
-        return p.parent == 1 && p.state != 'Z';
-    });
+    found.job_alive =
+        !found.exited && processes &&
+        std::any_of(processes->begin(), processes->end(),
+                    [](const CapsuleProcess& p) { return p.parent == 1 && p.state != 'Z'; });
     if (job_group_ && found.job_alive) {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
         stands_ = found.held_by_dump && job_.in_place;
-        found.lapsed = lapsed_ = found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
+        found.lapsed = lapsed_ =
+            found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
     }
-    has_job_ = found.job_alive || found.exited;  // before its image goes: what the job runs with is its own now
+    // before its image goes: what the job runs with is its own now
+    has_job_ = found.job_alive || found.exited;
     // A checkpoint that was on its way.
     if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
     find_port(found.held_by_dump && !stands_);
@@ -418,7 +450,8 @@ Guest::Found Cell::adopt() {
     return found;
 }
 
-// ------------------------------------------------------------------------------------------------------ stdio
+// -------------------------------------------------------------------------------------------------
+// stdio
 
 void Cell::ack(uint32_t stream, uint64_t offset, bool again) {
     const OutputAcks::Tell tell = acks_.ack(stream, offset, again);
@@ -437,11 +470,14 @@ void Cell::resync() {
 
 void Cell::input(uint64_t offset, std::string_view bytes, bool eof) {
     const uint64_t have = std::max(input_at_ + input_.size(), input_taken_);
-    if (offset > have && !input_.empty()) return;  // a gap: the home sends again from what was taken
-    // After a move the home may know sooner than we do what the capsule has taken: it came with the image.
+    // a gap: the home sends again from what was taken
+    if (offset > have && !input_.empty()) return;
+    // After a move the home may know sooner than we do what the capsule has taken: it came with the
+    // image.
     if (input_.empty()) input_at_ = std::max(have, offset);
     const uint64_t known = input_at_ + input_.size() - offset;
-    if (known < bytes.size() && input_.size() < wire::input_room_bytes) input_.append(bytes.substr(known));
+    if (known < bytes.size() && input_.size() < wire::input_room_bytes)
+        input_.append(bytes.substr(known));
     if (eof && offset + bytes.size() <= input_at_ + input_.size()) input_eof_ = true;
     feed_input();
 }
@@ -453,12 +489,14 @@ void Cell::feed_input() {
         input_at_ = input_taken_;
     }
     while (!input_.empty() && input_at_ < input_limit_) {
-        const size_t n = std::min<uint64_t>({input_.size(), input_limit_ - input_at_, SOUK_DATA_MAX});
+        const size_t n =
+            std::min<uint64_t>({input_.size(), input_limit_ - input_at_, SOUK_DATA_MAX});
         if (!client_.input(input_at_, std::string_view(input_).substr(0, n))) return;
         input_.erase(0, n);
         input_at_ += n;
     }
-    if (input_.empty() && input_eof_ && !input_eof_sent_) input_eof_sent_ = client_.input_eof(input_at_).has_value();
+    if (input_.empty() && input_eof_ && !input_eof_sent_)
+        input_eof_sent_ = client_.input_eof(input_at_).has_value();
     update_watch();
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell: the effects of one (job, epoch) on this node: its capsule, its control group, CRIU beside or inside it, its
-// directory and image. It decides nothing: the Guest machine says what to do (guest::Do), the Cell does it and says how
-// it ended (CellEvent). Owned by the Agent; a Cell dropped while its capsule lives ends nothing: adopt() finds it again.
+// Cell: the effects of one (job, epoch) on this node: its capsule, its control group, CRIU beside
+// or inside it, its directory and image. It decides nothing: the Guest machine says what to do
+// (guest::Do), the Cell does it and says how it ended (CellEvent). Owned by the Agent; a Cell
+// dropped while its capsule lives ends nothing: adopt() finds it again.
 //
-// Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in RAM/KEY (on its way) or
-// IMAGES/KEY (frozen to disk), whole only once its manifest is there.
+// Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in
+// RAM/KEY (on its way) or IMAGES/KEY (frozen to disk), whole only once its manifest is there.
 #pragma once
 
 #include <functional>
@@ -18,28 +19,43 @@
 #include "checkpoint/ahead_store.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
-#include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_file.hpp"
+#include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/plan.hpp"
 #include "checkpoint/shared_image.hpp"
+#include "kernel/sys/host/cpu_awake.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/frame_hold.hpp"
+#include "kernel/sys/net/job_port.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/capsule_client.hpp"
 #include "kernel/sys/process/cgroup.hpp"
-#include "kernel/sys/host/cpu_awake.hpp"
-#include "kernel/sys/net/frame_hold.hpp"
-#include "kernel/sys/net/job_port.hpp"
-#include "kernel/sys/host/log.hpp"
-#include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
 
 struct CellEvent {
     enum class Kind : uint8_t {
-        capsule_ready, capsule_failed, started, not_started, criu_ready, criu_failed, froze, dump_held, dump_failed,
-        dump_undone, restore_held, restore_failed, restore_running, gone, exited, stopped,
-        pages_whole, pages_lost,
+        capsule_ready,
+        capsule_failed,
+        started,
+        not_started,
+        criu_ready,
+        criu_failed,
+        froze,
+        dump_held,
+        dump_failed,
+        dump_undone,
+        restore_held,
+        restore_failed,
+        restore_running,
+        gone,
+        exited,
+        stopped,
+        pages_whole,
+        pages_lost,
         lease_found,  // bytes: until when, by the loop's clock
         lapsed,
         stood,    // why: it could not be stopped
@@ -48,9 +64,12 @@ struct CellEvent {
     } kind;
     std::string why;
     int32_t error = 0, wait_status = 0;
-    bool flag = false;  // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the image
+    // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the
+    // image
+    bool flag = false;
     bool firm = false;  // dump_held: as Guest::Held
-    bool of_job = false;  // criu_failed, dump_failed: for what the job is, not for want of room or of an answer
+    // criu_failed, dump_failed: for what the job is, not for want of room or of an answer
+    bool of_job = false;
     int64_t bytes = 0;
     MoveForecast forecast;  // froze
 };
@@ -63,26 +82,34 @@ struct CellSite {
     std::string cgroup_parent;         // "n1/jobs"
     std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
     CgroupUse limits;                  // of a capsule that this machine has controllers for
-    int32_t cpus = 1;                  // of this machine: a job that may use all of them is not limited
-    int64_t pids_max = 0;              // 0: no limit
-    std::string guests;                // directory of the capsules' directories
-    Fd images, ram;                    // parents of images: on disk, in memory
+    // of this machine: a job that may use all of them is not limited
+    int32_t cpus = 1;
+    int64_t pids_max = 0;  // 0: no limit
+    std::string guests;    // directory of the capsules' directories
+    Fd images, ram;        // parents of images: on disk, in memory
     std::string init_path;
     CriuTool* criu = nullptr;
-    CpuAwake* awake = nullptr;         // null: its owner wants processors to sleep
-    Machine machine;                   // this one, for manifests
-    std::optional<JobNetwork> network; // for jobs with a network of their own; none: they are refused
+    CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep
+    Machine machine;            // this one, for manifests
+    std::optional<JobNetwork>
+        network;  // for jobs with a network of their own; none: they are refused
     bool (*is_network)(std::string_view) = is_network_filesystem;
-    bool pages_possible = false;       // memory may be sent past the image
-    bool ahead_possible = false;       // the kernel tells which pages are written to
-    std::string restriction;           // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
-    bool check_ahead = false;          // memory that was sent ahead is compared with the frozen job's before it is used
+    bool pages_possible = false;  // memory may be sent past the image
+    bool ahead_possible = false;  // the kernel tells which pages are written to
+    // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
+    std::string restriction;
+    // memory that was sent ahead is compared with the frozen job's before it is used
+    bool check_ahead = false;
     std::function<void(const GuestKey&, CellEvent)> event;
-    std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)> output;
+    std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
+        output;
     std::function<void(const GuestKey&, uint64_t offset)> input_taken;
-    std::function<void(const std::string& cgroup, bool added)> cgroup_changed;  // for the load reader
+    // for the load reader
+    std::function<void(const std::string& cgroup, bool added)> cgroup_changed;
     // Of a job whose pages come past the image. restored: any page may come; else these alone.
-    std::function<void(const GuestKey&, bool restored, uint64_t bytes_put, const std::vector<PageRange>& wishes)> want_pages;
+    std::function<void(const GuestKey&, bool restored, uint64_t bytes_put,
+                       const std::vector<PageRange>& wishes)>
+        want_pages;
     std::function<void(const GuestKey&)> ahead_dropped;  // nothing of it is read any more
     std::function<void(const GuestKey&)> pages_whole;
     std::function<void(const GuestKey&, const std::string& why)> pages_refused;
@@ -99,15 +126,15 @@ class Cell {
     void ready_criu(bool to_disk, bool to_keep);
     // For the image of a checkpoint, and when it is here.
     void make_place();
-    // `done` once: when all of it is on the disk under its name, or why it is not. The loop goes on meanwhile; a cell that is
-    // removed before that says nothing.
+    // `done` once: when all of it is on the disk under its name, or why it is not. The loop goes on
+    // meanwhile; a cell that is removed before that says nothing.
     void keep(const Manifest& manifest, std::function<void(const Status&)> done);
     // As undo_dump, and the image stays.
     void go_on();
     void drop_image();
-    // Memory ahead of a dump, to that destination. worth_ahead: how much the job has, if some of it is to go before it is
-    // stopped; else 0. ahead_round: what to send next, the job running; null when it is time to stop it. Without success,
-    // or after drop_ahead(), all goes after the stop.
+    // Memory ahead of a dump, to that destination. worth_ahead: how much the job has, if some of it
+    // is to go before it is stopped; else 0. ahead_round: what to send next, the job running; null
+    // when it is time to stop it. Without success, or after drop_ahead(), all goes after the stop.
     uint64_t worth_ahead(double link_bytes_per_s, Epoch to);
     Result<AheadSource*> ahead_round();
     void drop_ahead();
@@ -123,8 +150,8 @@ class Cell {
     void kill_capsule();
     void remove();
     void signal(int number);
-    // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands: what the last deadline
-    // stopped stays so.
+    // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands:
+    // what the last deadline stopped stays so.
     void keep_lease(Nanos until, bool stands);
     // Stops it where it is; undo_dump lets it go on.
     void stand();
@@ -134,11 +161,12 @@ class Cell {
     // One that must be able to move: what it opens as it starts is to be found.
     bool looks_often() const { return job_.spec.must_migrate && looks_ < 12; }
 
-    // After a restart of the daemon: what is there. The capsule, if it lives, is connected to again.
+    // After a restart of the daemon: what is there. The capsule, if it lives, is connected to
+    // again.
     Guest::Found adopt();
 
-    // stdio. ack: the home has the stream up to there, and `again`: not what came after it. resync: everything from these
-    // offsets again.
+    // stdio. ack: the home has the stream up to there, and `again`: not what came after it. resync:
+    // everything from these offsets again.
     void ack(uint32_t stream, uint64_t offset, bool again);
     void resync();
     void input(uint64_t offset, std::string_view bytes, bool eof);
@@ -150,7 +178,8 @@ class Cell {
     // Its image: made (a dump) or being received; the directory, and the end of it.
     Result<Fd> image() const { return image_fd_ ? duplicate(image_fd_.get()) : open_sealed(); }
     Manifest needs() const;
-    // Source: how the memory of the job that stands frozen here goes, and it itself, unless it goes with the image.
+    // Source: how the memory of the job that stands frozen here goes, and it itself, unless it goes
+    // with the image.
     MoveForm form() const { return form_; }
     Result<std::unique_ptr<PageSource>> pages(Epoch to) const;
     // Destination: memory ahead of the image. lost: its source is gone, or wants none of it.
@@ -170,7 +199,8 @@ class Cell {
     bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
-    // asked: CRIU is wanted beside the job, and the capsule has not said yet which process is its root.
+    // asked: CRIU is wanted beside the job, and the capsule has not said yet which process is its
+    // root.
     enum class Plan : uint8_t { none, asked, coming, dumping, restoring };
     // What CRIU was told at its hold.
     enum class Decided : uint8_t { nothing, to_die, to_run };
@@ -265,25 +295,31 @@ class Cell {
     void end_keeping(const Status& kept);
     std::unique_ptr<Keeping> keeping_;  // a checkpoint that came, until it is on the disk
     Fd dir_fd_, image_fd_;
-    std::optional<Cgroup> cgroup_, job_group_;  // the capsule; below it the job, which a dump freezes
+    // the capsule; below it the job, which a dump freezes
+    std::optional<Cgroup> cgroup_, job_group_;
     std::optional<Capsule> capsule_;
     CapsuleClient client_;
     CriuSession criu_;
     CriuSession last_criu_;  // of a restore whose job runs already: until it has ended
     Watch client_watch_, exit_watch_, criu_watch_, last_criu_watch_;
     Timer limit_, exit_limit_, last_criu_limit_;
-    Timer drop_, look_;  // of an image that is of no more use; at a job that has just begun to run here
+    // of an image that is of no more use; at a job that has just begun to run here
+    Timer drop_, look_;
     std::vector<Fd> job_ends_;
-    std::optional<std::vector<std::string>> stdio_keys_;  // CRIU's names of them, once the image is here and loaded
+    // CRIU's names of them, once the image is here and loaded
+    std::optional<std::vector<std::string>> stdio_keys_;
 
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
-    bool to_keep_ = false, image_stays_ = false;  // a checkpoint is made; it is, and the job goes on
-    bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false, removing_ = false, gone_ = false;
+    // a checkpoint is made; it is, and the job goes on
+    bool to_keep_ = false, image_stays_ = false;
+    bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false,
+         removing_ = false, gone_ = false;
     Nanos lease_until_ = Nanos::never();
     Timer lease_timer_;
     bool stands_ = false;  // its group is frozen because it could not be dumped
-    bool lapsed_ = false;  // its group is frozen because its lease was over, whether for a dump as well or not
+    // its group is frozen because its lease was over, whether for a dump as well or not
+    bool lapsed_ = false;
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
     bool welcomed_ = false;
     bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
@@ -308,7 +344,8 @@ class Cell {
     void stay_awake() const {
         if (site_.awake) site_.awake->hold(Nanos::from_ms(60));
     }
-    // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds it.)
+    // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
+    // it.)
     bool group_holds() const { return group_frozen_ && job_group_->entry().v2 >= 0; }
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
 
@@ -333,17 +370,18 @@ class Cell {
     MoveForecast forecast_;
     MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
     std::optional<PageSink> sink_;
-    std::unique_ptr<SharedImage> sharing_;       // of a dump, before anything reads its lazy ranges
+    std::unique_ptr<SharedImage> sharing_;  // of a dump, before anything reads its lazy ranges
     Timer share_timer_;
     std::unique_ptr<PageFileWrite> page_write_;  // of a freeze to disk
-    std::set<dev_t> network_devices_;            // where this job's files may be seen by other machines
+    // where this job's files may be seen by other machines
+    std::set<dev_t> network_devices_;
     struct Flush {
         std::vector<Fd> files;
         Sync sync;
         Timer limit;
     };
-    std::unique_ptr<Flush> flush_;               // of what it has written there, while it stands
-    std::unique_ptr<PageFileRead> page_read_;    // of a thaw
+    std::unique_ptr<Flush> flush_;             // of what it has written there, while it stands
+    std::unique_ptr<PageFileRead> page_read_;  // of a thaw
     Watch sink_watch_;
     bool pages_restored_ = false, pages_here_ = false;
     uint64_t pages_acknowledged_ = 0;
@@ -361,18 +399,19 @@ class Cell {
     double link_bytes_per_s_ = 0;
     bool filling_ = false;  // runs without all of its memory
 
-    // Of a job with a network of its own. It outlives the capsule where the job has left for another node.
+    // Of a job with a network of its own. It outlives the capsule where the job has left for
+    // another node.
     std::optional<JobPort> port_;
     bool port_shut_ = false;
     std::optional<FrameHold> frames_;  // at a source, while it is cut off
     Watch frames_watch_;
     Timer port_rest_;
 
-    bool has_job_ = false;  // started, restored or found running
+    bool has_job_ = false;        // started, restored or found running
     pid_t root_ = 0;              // its first process, inside
     pid_t pid_ = 0, pid_of_ = 0;  // on this node, as a look found out for that root
-    std::string dump_trouble_;  // why the image could not be completed
-    std::string terminal_;  // CRIU's name of it
+    std::string dump_trouble_;    // why the image could not be completed
+    std::string terminal_;        // CRIU's name of it
     OutputAcks acks_;
     uint64_t received_[2] = {0, 0}, output_end_[2] = {0, 0};
     bool eof_[2] = {false, false};
@@ -380,7 +419,7 @@ class Cell {
     bool exit_told_ = false;
     uint64_t input_taken_ = 0, input_limit_ = 0;
     uint64_t input_end_ = 0;  // of a checkpoint
-    std::string input_;  // from input_at_ on, not yet given to the capsule
+    std::string input_;       // from input_at_ on, not yet given to the capsule
     uint64_t input_at_ = 0;
     bool input_eof_ = false, input_eof_sent_ = false;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, fifth part: memory that goes ahead of the job, while it runs (pre-copy). At the source in rounds; the job
-// stands still for a moment before each, since the kernel cannot tell which pages were written to and forget it in one.
-// When it stands frozen and dumped, one more look says what of all that is still true: a file of the image names it,
-// and only the rest goes out of the frozen job. The destination keeps what comes in memory (AheadStore) and puts it in
-// place from there.
+// Cell, fifth part: memory that goes ahead of the job, while it runs (pre-copy). At the source in
+// rounds; the job stands still for a moment before each, since the kernel cannot tell which pages
+// were written to and forget it in one. When it stands frozen and dumped, one more look says what
+// of all that is still true: a file of the image names it, and only the rest goes out of the frozen
+// job. The destination keeps what comes in memory (AheadStore) and puts it in place from there.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +20,8 @@ constexpr uint64_t slice_bytes = 1 << 20, store_slack_bytes = 64 << 20;
 constexpr const char* dirty_file_name = "dirty-rate.img";
 
 // Of the bytes of these pages, in this order.
-Result<std::string> digest_of(const std::vector<PageRange>& ranges, const std::map<pid_t, pid_t>& pids) {
+Result<std::string> digest_of(const std::vector<PageRange>& ranges,
+                              const std::map<pid_t, pid_t>& pids) {
     constexpr uint64_t pages_at_once = 64;
     const auto buffer = std::make_unique_for_overwrite<char[]>(pages_at_once * page_bytes);
     TRY_ASSIGN(FrozenMemory memory, FrozenMemory::open(ranges, pids));
@@ -36,7 +37,8 @@ Result<std::string> digest_of(const std::vector<PageRange>& ranges, const std::m
 }
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------- source
+// -------------------------------------------------------------------------------------------------
+// source
 
 uint64_t Cell::worth_ahead(double link_bytes_per_s, Epoch to) {
     drop_ahead();
@@ -63,7 +65,8 @@ Result<AheadSource*> Cell::ahead_round() {
         a.round.left_before = std::exchange(a.round.left_bytes, a.source.left_bytes());
         a.round.sent_bytes = a.source.bytes_sent();
         a.round.took = stopped - a.began;
-        if (a.round.rounds == 1) a.round.dirty_bytes_per_s = dirty_rate(a.round.left_bytes, a.round.took);
+        if (a.round.rounds == 1)
+            a.round.dirty_bytes_per_s = dirty_rate(a.round.left_bytes, a.round.took);
         if (!another_round(a.round)) return false;
         TRY(a.source.mark());
         return true;
@@ -88,7 +91,9 @@ Result<AheadSource*> Cell::ahead_round() {
 std::optional<AheadFacts> Cell::ahead_facts() const {
     if (!ahead_ || again_ != Again::no) return std::nullopt;
     const RoundFacts& r = ahead_->round;
-    const double link = r.took.ns > 0 ? static_cast<double>(r.sent_bytes) / static_cast<double>(r.took.ns) * 1e9 : 0;
+    const double link =
+        r.took.ns > 0 ? static_cast<double>(r.sent_bytes) / static_cast<double>(r.took.ns) * 1e9
+                      : 0;
     return AheadFacts{r.sent_bytes, r.took, r.left_bytes, link, r.rounds, r.dirty_bytes_per_s};
 }
 
@@ -96,7 +101,8 @@ std::optional<AheadFacts> Cell::ahead_facts() const {
 void Cell::save_dirty() const {
     const auto fresh = dirty();
     if (!fresh || form_ == MoveForm::stop_and_copy) return;
-    const std::string text = std::to_string(fresh->bytes_per_s) + " " + std::to_string(fresh->left_bytes) + " " +
+    const std::string text = std::to_string(fresh->bytes_per_s) + " " +
+                             std::to_string(fresh->left_bytes) + " " +
                              std::to_string((Loop::now() - dirty_.at).ns) + "\n";
     if (!create_file(image_fd_.get(), dirty_file_name, text))
         (void)::unlinkat(image_fd_.get(), dirty_file_name, 0);  // it is not known there, then
@@ -106,12 +112,14 @@ void Cell::load_dirty() {
     const auto text = read_file(image_fd_.get(), dirty_file_name, 256);
     unsigned long rate, left;
     long age;
-    if (text && std::sscanf(text->c_str(), "%lu %lu %ld", &rate, &left, &age) == 3 && age >= 0 && age <= dirty_rate_age_max.ns)
+    if (text && std::sscanf(text->c_str(), "%lu %lu %ld", &rate, &left, &age) == 3 && age >= 0 &&
+        age <= dirty_rate_age_max.ns)
         dirty_ = {{rate, left}, Loop::now() - Nanos{age}};
 }
 
 std::optional<DirtyFacts> Cell::dirty() const {
-    if (dirty_.at == Nanos::never() || Loop::now() - dirty_.at > dirty_rate_age_max) return std::nullopt;
+    if (dirty_.at == Nanos::never() || Loop::now() - dirty_.at > dirty_rate_age_max)
+        return std::nullopt;
     return dirty_.facts;
 }
 
@@ -127,20 +135,23 @@ Status Cell::list_ahead() {
         TRY_ASSIGN(list.digest, digest_of(list.ranges, pids_inside(pids)));
     }
     const std::string file = encode_ahead(list);
-    if (file.size() > ahead_file_bytes_max) return fail("what was sent ahead lies in too many places");
+    if (file.size() > ahead_file_bytes_max)
+        return fail("what was sent ahead lies in too many places");
     TRY(create_file(image_fd_.get(), ahead_file_name, file, O_EXCL));
     ahead_->rest = std::move(split.out);
     ahead_->listed = true;
     forecast_.frozen_bytes = bytes_of(ahead_->rest);
     tell_froze();  // again, with what is known now
     const RoundFacts& r = ahead_->round;
-    site_.log->info("its memory went ahead", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n},
-                                              {"rounds", std::to_string(r.rounds)},
-                                              {"sent_bytes", std::to_string(r.sent_bytes)},
-                                              {"used_bytes", std::to_string(bytes_of(list.ranges))},
-                                              {"left_bytes", std::to_string(bytes_of(ahead_->rest))},
-                                              {"ms", std::to_string(r.took.ns / 1'000'000)},
-                                              {"longest_stop_us", std::to_string(ahead_->longest_stop.ns / 1'000)}});
+    site_.log->info("its memory went ahead",
+                    {{"JOB", key_.id.text()},
+                     {"EPOCH", key_.epoch.n},
+                     {"rounds", std::to_string(r.rounds)},
+                     {"sent_bytes", std::to_string(r.sent_bytes)},
+                     {"used_bytes", std::to_string(bytes_of(list.ranges))},
+                     {"left_bytes", std::to_string(bytes_of(ahead_->rest))},
+                     {"ms", std::to_string(r.took.ns / 1'000'000)},
+                     {"longest_stop_us", std::to_string(ahead_->longest_stop.ns / 1'000)}});
     return {};
 }
 
@@ -157,17 +168,20 @@ void Cell::drop_ahead() {
     ahead_.reset();
 }
 
-// -------------------------------------------------------------------------------------------------- destination
+// -------------------------------------------------------------------------------------------------
+// destination
 
 Status Cell::expect_ahead(uint64_t bytes) {
     if (!site_.pages_possible) return fail("this node cannot take memory past an image");
     TRY(room_ahead(bytes));
-    store_ = std::make_unique<AheadStore>(bytes + bytes / 2 + store_slack_bytes);  // it may grow meanwhile
+    // it may grow meanwhile
+    store_ = std::make_unique<AheadStore>(bytes + bytes / 2 + store_slack_bytes);
     return {};
 }
 
 Status Cell::take_ahead(const PageRange& range, std::string_view bytes) {
-    return store_ && plan_ != Plan::restoring ? store_->put(range, bytes) : fail("no memory is expected any more");
+    return store_ && plan_ != Plan::restoring ? store_->put(range, bytes)
+                                              : fail("no memory is expected any more");
 }
 
 void Cell::ahead_lost() {
@@ -193,7 +207,8 @@ void Cell::place_store() {
         const auto piece = store_->next();
         if (!piece) return pages_failed(piece.error().message);
         if (piece->range.pages == 0) return;
-        if (auto put = sink_->put(piece->range, piece->bytes); !put) return pages_failed(put.error().message);
+        if (auto put = sink_->put(piece->range, piece->bytes); !put)
+            return pages_failed(put.error().message);
         store_put_ += piece->bytes.size();
         done += piece->bytes.size();
         page_faults();

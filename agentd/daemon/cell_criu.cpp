@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, second part: CRIU and dumps; restores are in cell_restore.cpp. The order of each is what keeps the job whole
-// whoever dies in between:
-//   dump:    helpers enter, CRIU ready | dump, held at post-dump, the job's control group frozen (so that a dead agentd
-//            leaves it standing), stdio drained into the image, manifest | end the capsule (v1: let CRIU kill
-//            first), or: group thawed, stdio undrained, CRIU refused: the job goes on
-//   restore: stdio made, helpers enter, CRIU ready | manifest checked, stdio loaded, restore, held at post-restore |
-//            let it run | or: end the capsule
+// Cell, second part: CRIU and dumps; restores are in cell_restore.cpp. The order of each is what
+// keeps the job whole whoever dies in between:
+//   dump:    helpers enter, CRIU ready | dump, held at post-dump, the job's control group frozen
+//            (so that a dead agentd leaves it standing), stdio drained into the image, manifest |
+//            end the capsule (v1: let CRIU kill first), or: group thawed, stdio undrained, CRIU
+//            refused: the job goes on
+//   restore: stdio made, helpers enter, CRIU ready | manifest checked, stdio loaded, restore, held
+//            at post-restore | let it run | or: end the capsule
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -29,8 +30,9 @@ namespace {
 constexpr Nanos ready_limit = Nanos::from_s(20);
 // After the word that a job runs: what need not be told with it.
 constexpr Nanos look_after = Nanos::from_ms(20);
-constexpr Nanos last_steps = Nanos::from_ms(500);  // of a restored job from CRIU's last word to its own code
-constexpr Nanos dump_again_after = Nanos::from_ms(10);     // twice as long each time
+// of a restored job from CRIU's last word to its own code
+constexpr Nanos last_steps = Nanos::from_ms(500);
+constexpr Nanos dump_again_after = Nanos::from_ms(10);  // twice as long each time
 constexpr int dump_tries_max = 5;
 constexpr uint64_t image_slack_bytes = 2 << 20;
 
@@ -41,7 +43,8 @@ uint64_t image_bytes(int directory) {
     if (!names) return 0;
     for (const std::string& name : *names) {
         struct stat st {};
-        if (::fstatat(directory, name.c_str(), &st, 0) == 0) sum += static_cast<uint64_t>(st.st_size);
+        if (::fstatat(directory, name.c_str(), &st, 0) == 0)
+            sum += static_cast<uint64_t>(st.st_size);
     }
     return sum;
 }
@@ -57,7 +60,8 @@ Manifest Cell::needs() const {
 }
 
 Status Cell::seal(const Manifest& manifest) {
-    return seal_image(image_parent(), key_.text(), manifest, to_disk_ ? Durability::disk : Durability::memory);
+    return seal_image(image_parent(), key_.text(), manifest,
+                      to_disk_ ? Durability::disk : Durability::memory);
 }
 
 void Cell::drop_image() {
@@ -65,13 +69,15 @@ void Cell::drop_image() {
     keeping_.reset();
     image_fd_.reset();
     for (const int parent : {site_.ram.get(), site_.images.get()})
-        for (const char* suffix : {"", ".part"}) settle_sockets(parent, key_.text() + suffix, has_job_ && !filling_);
+        for (const char* suffix : {"", ".part"})
+            settle_sockets(parent, key_.text() + suffix, has_job_ && !filling_);
     (void)remove_image(site_.ram.get(), key_.text());
     (void)remove_image(site_.images.get(), key_.text());
 }
 
 Status Cell::can_be_dumped() const {
-    if (!site_.restriction.empty() && job_.spec.uid != ::geteuid()) return fail("cannot move: " + site_.restriction);
+    if (!site_.restriction.empty() && job_.spec.uid != ::geteuid())
+        return fail("cannot move: " + site_.restriction);
     return check_movable(*capsule_, root_, job_.spec.tcp);
 }
 
@@ -93,11 +99,13 @@ void Cell::look_soon() {
 void Cell::ready_criu(bool to_disk, bool to_keep) {
     to_keep_ = to_keep;
     to_disk_ = to_disk || (to_keep && !fits_memory());
-    limit_ = site_.loop->after(ready_limit, [this] { criu_failed("CRIU did not get ready within 20 s"); });
+    limit_ = site_.loop->after(ready_limit,
+                               [this] { criu_failed("CRIU did not get ready within 20 s"); });
     plan_ = Plan::asked;
     if (!to_disk_ && !to_keep_) stay_awake();
     if (!client_) return criu_failed("its capsule does not answer");
-    if (welcomed_ || !has_job_) enter_capsule();  // else with the welcome: this daemon has just come back
+    // else with the welcome: this daemon has just come back
+    if (welcomed_ || !has_job_) enter_capsule();
 }
 
 void Cell::enter_capsule() {
@@ -108,7 +116,8 @@ void Cell::enter_capsule() {
         (void)client_.helpers_enter(true);
     } else {
         if (auto movable = can_be_dumped(); !movable)
-            return criu_failed(movable.error().message, movable.error().code != ESRCH);  // it is just ending
+            // it is just ending
+            return criu_failed(movable.error().message, movable.error().code != ESRCH);
         (void)client_.helpers_enter(false);
     }
     update_watch();
@@ -117,7 +126,8 @@ void Cell::enter_capsule() {
 void Cell::begin_criu() {
     if (plan_ != Plan::coming || criu_) return;
     const bool for_restore = !job_ends_.empty();
-    if (!for_restore) drop_image();  // of an earlier day, where a daemon ended early: it must not pass for this one
+    // of an earlier day, where a daemon ended early: it must not pass for this one
+    if (!for_restore) drop_image();
     auto images = create_image(image_parent(), key_.text());
     if (!images) return criu_failed(images.error().message);
     image_fd_ = std::move(*images);
@@ -134,12 +144,14 @@ void Cell::begin_criu() {
     auto watch = site_.loop->watch(criu_.fd(), POLLIN, [this](short) { criu_readable(); });
     if (!watch) return criu_failed(watch.error().message);
     criu_watch_ = std::move(*watch);
-    // A destination need not wait for CRIU's first word: the dump goes on meanwhile, and a restore waits for it.
+    // A destination need not wait for CRIU's first word: the dump goes on meanwhile, and a restore
+    // waits for it.
     if (for_restore) tell(CellEvent::Kind::criu_ready);
 }
 
 void Cell::criu_readable() {
-    // With its last event the session has closed its socket; the watch goes before the fd is used again.
+    // With its last event the session has closed its socket; the watch goes before the fd is used
+    // again.
     const std::vector<CriuEvent> events = criu_.on_readable();
     if (!criu_) criu_watch_.close();
     for (const CriuEvent& e : events) {
@@ -162,11 +174,13 @@ void Cell::close_criu() {
     plan_ = Plan::none;
 }
 
-// Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no use).
+// Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no
+// use).
 void Cell::criu_failed(const std::string& why, bool of_job) {
     const Plan plan = std::exchange(again_, Again::no) != Again::no ? Plan::dumping : plan_;
     close_criu();
-    if (plan == Plan::dumping && client_) (void)client_.undrain();  // CRIU may have died while it held
+    // CRIU may have died while it held
+    if (plan == Plan::dumping && client_) (void)client_.undrain();
     if (helpers_in_ && client_) (void)client_.helpers_leave();
     helpers_in_ = false;
     (void)let_group_run();
@@ -183,24 +197,28 @@ void Cell::criu_failed(const std::string& why, bool of_job) {
     site_.event(key_, std::move(e));
 }
 
-// Before the decision: as if nothing had been. After it the word is given, and CRIU's trouble changes nothing of it.
+// Before the decision: as if nothing had been. After it the word is given, and CRIU's trouble
+// changes nothing of it.
 void Cell::criu_ended_badly(const CriuEvent& e) {
     switch (decided_) {
         case Decided::nothing:
-            // What is dumped and drained stands frozen without CRIU too, as it does when its agentd ends: its image or its
-            // memory may be on its way, or the job another node's already. What is to become of it is the home's word.
+            // What is dumped and drained stands frozen without CRIU too, as it does when its agentd
+            // ends: its image or its memory may be on its way, or the job another node's already.
+            // What is to become of it is the home's word.
             if (plan_ == Plan::dumping && group_holds() && !awaited_) {
                 criu_watch_.close();
                 criu_ = CriuSession();
                 return;
             }
-            if (!try_again(e)) criu_failed(e.message, plan_ == Plan::dumping && e.kind == CriuEventKind::failed);
+            if (!try_again(e))
+                criu_failed(e.message, plan_ == Plan::dumping && e.kind == CriuEventKind::failed);
             return;
         case Decided::to_die:  // what was dumped dies with its capsule; the image is the job
             close_criu();
             return kill_capsule();
         case Decided::to_run:
-            // CRIU's own word that it failed: nothing ran. Without a word it may run, or be about to.
+            // CRIU's own word that it failed: nothing ran. Without a word it may run, or be about
+            // to.
             if (e.kind == CriuEventKind::failed) return criu_failed(e.message);
             criu_watch_.close();
             criu_ = CriuSession();
@@ -211,7 +229,9 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
 
 // A dump that CRIU has refused for what lasts a moment only; the job has gone on.
 bool Cell::try_again(const CriuEvent& e) {
-    if (plan_ != Plan::dumping || e.kind != CriuEventKind::failed || !criu_trouble_passes(e.message)) return false;
+    if (plan_ != Plan::dumping || e.kind != CriuEventKind::failed ||
+        !criu_trouble_passes(e.message))
+        return false;
     if (dump_tries_ >= dump_tries_max) return false;
     const Nanos wait{dump_again_after.ns << dump_tries_++};
     close_criu();
@@ -245,9 +265,7 @@ void Cell::criu_event(const CriuEvent& e) {
             if (awaited_) return;  // souk-init is not ready
             return restore_is_held();
         case CriuEventKind::resumed:
-        case CriuEventKind::restored:
-            root_ = e.root;
-            return now_runs();
+        case CriuEventKind::restored: root_ = e.root; return now_runs();
         case CriuEventKind::refused: return undone();
         case CriuEventKind::failed:
         case CriuEventKind::lost:
@@ -270,7 +288,8 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
     if (facts.processes > 1) count_shared(facts);
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
-    facts.pages_possible = site_.pages_possible && !locked && again_ != Again::with_all_memory && job_group_ && job_group_->entry().v2 >= 0;
+    facts.pages_possible = site_.pages_possible && !locked && again_ != Again::with_all_memory &&
+                           job_group_ && job_group_->entry().v2 >= 0;
     const bool all_here = to_disk_ || to_keep_;  // nothing stays in the job
     facts.post_copy_possible = facts.pages_possible && !all_here;
     facts.ahead_possible = facts.post_copy_possible && site_.ahead_possible &&
@@ -283,7 +302,8 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
     return facts;
 }
 
-// In which form it is dumped; what of its memory goes into the image must fit, before anything is stopped or written.
+// In which form it is dumped; what of its memory goes into the image must fit, before anything is
+// stopped or written.
 Status Cell::plan_dump(double link_bytes_per_s) {
     TRY_ASSIGN(const MoveFacts facts, move_facts(link_bytes_per_s));
     const MovePlan plan = plan_move(facts);
@@ -300,8 +320,9 @@ Status Cell::room_for_image(uint64_t bytes) const {
     if (::fstatvfs(image_fd_.get(), &fs) != 0) return fail_errno("room for its image", errno);
     const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
     if (free >= need) return {};
-    return fail("no room for its image: about " + std::to_string(need >> 20) + " MB are needed, " + std::to_string(free >> 20) +
-                " MB are free " + (to_disk_ ? "on the disk of the state directory" : "in memory for images"));
+    return fail("no room for its image: about " + std::to_string(need >> 20) + " MB are needed, " +
+                std::to_string(free >> 20) + " MB are free " +
+                (to_disk_ ? "on the disk of the state directory" : "in memory for images"));
 }
 
 void Cell::dump(double link_bytes_per_s) {
@@ -312,7 +333,8 @@ void Cell::dump(double link_bytes_per_s) {
         criu_failed(why);
     };
     if (!criu_) return refuse("CRIU is not ready");
-    if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error().message);
+    if (auto planned = plan_dump(link_bytes_per_s); !planned)
+        return refuse(planned.error().message);
     look_at_mounts();
     plan_ = Plan::dumping;
     again_ = Again::no;
@@ -347,7 +369,8 @@ void Cell::held_after_dump() {
         dump_trouble_ = shut.error().message;
         return undo_dump();
     }
-    // Between plan_dump's look and the stop it has locked a file: once more, with all of its memory.
+    // Between plan_dump's look and the stop it has locked a file: once more, with all of its
+    // memory.
     if (form_ != MoveForm::stop_and_copy && image_has_locks(image_fd_.get())) {
         again_ = Again::with_all_memory;
         return undo_dump();
@@ -362,7 +385,10 @@ void Cell::pages_are_shared() {
         return undo_dump();
     }
     save_dirty();
-    if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed) site_.log->warning("timers are not mended", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", armed.error()}});
+    if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed)
+        site_.log->warning(
+            "timers are not mended",
+            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", armed.error()}});
     if (!client_ || !client_.drain(image_fd_.get())) {
         dump_trouble_ = "its capsule does not answer";
         return undo_dump();
@@ -381,7 +407,8 @@ void Cell::drained(const CapsuleClient::Event& e) {
     if (to_disk_) return write_pages();  // the end of what is frozen to disk sends it
     flush_ = std::make_unique<Flush>();
     if (!network_devices_.empty() && job_group_)
-        if (const auto pids = job_group_->pids()) flush_->files = written_files(*pids, network_devices_);
+        if (const auto pids = job_group_->pids())
+            flush_->files = written_files(*pids, network_devices_);
     flush_files();
 }
 
@@ -403,8 +430,9 @@ void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
 
 void Cell::finish_dump() {
     decided_ = Decided::to_die;
-    // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU, which, if its memory is not
-    // in the image, would serve that itself. (Without CRIU: its agentd died while it was held.)
+    // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU,
+    // which, if its memory is not in the image, would serve that itself. (Without CRIU: its agentd
+    // died while it was held.)
     if (!criu_ || form_ != MoveForm::stop_and_copy || group_holds()) return kill_capsule();
     if (auto sent = criu_.answer(true); !sent) kill_capsule();
 }

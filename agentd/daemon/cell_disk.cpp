@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, fourth part: frozen to disk, and thawed from there. What a lazy dump leaves out goes into a file of the image
-// (checkpoint/page_file.hpp), on a loop that serves others meanwhile, before the job is told held; a thaw puts it in place
-// from there, where the image lies without a copy of it, and checks it before the job may run. And the job's own files that other
-// machines see: what it has written to them is synced before it goes on elsewhere.
+// Cell, fourth part: frozen to disk, and thawed from there. What a lazy dump leaves out goes into a
+// file of the image (checkpoint/page_file.hpp), on a loop that serves others meanwhile, before the
+// job is told held; a thaw puts it in place from there, where the image lies without a copy of it,
+// and checks it before the job may run. And the job's own files that other machines see: what it
+// has written to them is synced before it goes on elsewhere.
 #include <fcntl.h>
 #include <sys/sendfile.h>
 #include <sys/statvfs.h>
@@ -35,12 +36,14 @@ void Cell::write_pages() {
     if (form_ == MoveForm::stop_and_copy) return finish_image(nullptr);  // CRIU has written them
     const auto start = [&]() -> Status {
         TRY_ASSIGN(const auto pids, job_group_->pids());
-        TRY_ASSIGN(page_write_, PageFileWrite::start(*site_.loop, image_fd_.get(), pids_inside(pids), [this](const Result<ImageFile>& file) {
-                       page_write_.reset();
-                       if (file) return finish_image(&*file);
-                       dump_trouble_ = file.error().message;
-                       undo_dump();
-                   }));
+        TRY_ASSIGN(page_write_,
+                   PageFileWrite::start(*site_.loop, image_fd_.get(), pids_inside(pids),
+                                        [this](const Result<ImageFile>& file) {
+                                            page_write_.reset();
+                                            if (file) return finish_image(&*file);
+                                            dump_trouble_ = file.error().message;
+                                            undo_dump();
+                                        }));
         return {};
     };
     if (auto started = start(); !started) {
@@ -49,7 +52,8 @@ void Cell::write_pages() {
     }
 }
 
-// On its way to another node an image gets its digests while it is sent; one that stays is sealed here and now.
+// On its way to another node an image gets its digests while it is sent; one that stays is sealed
+// here and now.
 void Cell::finish_image(const ImageFile* pages) {
     Manifest manifest = needs();
     const auto finish = [&]() -> Status {
@@ -63,14 +67,17 @@ void Cell::finish_image(const ImageFile* pages) {
     dump_is_complete(false, manifest.bytes());
 }
 
-// ---------------------------------------------------------------------------------------------------- checkpoints
+// -------------------------------------------------------------------------------------------------
+// checkpoints
 
-// A copy of all its memory beside it, for as long as it is on its way to its home: if that would be tight, on the disk.
+// A copy of all its memory beside it, for as long as it is on its way to its home: if that would be
+// tight, on the disk.
 bool Cell::fits_memory() const {
     struct statvfs fs {};
     if (!cgroup_ || ::fstatvfs(site_.ram.get(), &fs) != 0) return false;
     const auto held = cgroup_->memory_bytes();
-    return held && static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2 >= static_cast<uint64_t>(*held);
+    return held &&
+           static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize / 2 >= static_cast<uint64_t>(*held);
 }
 
 void Cell::make_place() {
@@ -86,12 +93,15 @@ void Cell::keep(const Manifest& manifest, std::function<void(const Status&)> don
     keep_next();
 }
 
-// One file after the other; sealing it then has nothing left to write but the manifest and the names.
+// One file after the other; sealing it then has nothing left to write but the manifest and the
+// names.
 void Cell::keep_next() {
     Keeping& k = *keeping_;
     const auto sync = [&](const std::string& name) -> Status {
         TRY_ASSIGN(const Fd file, open_at(image_fd_.get(), name, O_RDONLY | O_NOFOLLOW));
-        TRY_ASSIGN(k.sync, site_.loop->sync(file.get(), 0, 0, [this](const Status& synced) { synced ? keep_next() : end_keeping(synced); }));
+        TRY_ASSIGN(k.sync, site_.loop->sync(file.get(), 0, 0, [this](const Status& synced) {
+            synced ? keep_next() : end_keeping(synced);
+        }));
         return {};
     };
     if (k.next == k.manifest.files.size()) return end_keeping(seal(k.manifest));
@@ -117,7 +127,8 @@ void Cell::read_ends(int image) {
     input_end_ = r.input_offset + r.input_len;
 }
 
-// Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is dropped.
+// Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is
+// dropped.
 void Cell::restore_local(const Cell* source) {
     plan_ = Plan::restoring;
     if (!source) return criu_failed("its image is not here");
@@ -125,7 +136,8 @@ void Cell::restore_local(const Cell* source) {
         TRY_ASSIGN(const Fd from, source->open_sealed());
         TRY_ASSIGN(const Manifest manifest, verify_image(from.get(), page_file_name));
         for (const ImageFile& file : manifest.files) {
-            if (file.name != page_file_name) TRY(link_or_copy(from.get(), image_fd_.get(), file.name));
+            if (file.name != page_file_name)
+                TRY(link_or_copy(from.get(), image_fd_.get(), file.name));
         }
         return find_page_file(from.get(), manifest);
     };
@@ -142,10 +154,12 @@ Status Cell::find_page_file() {
 Status Cell::find_page_file(int directory, const Manifest& manifest) {
     for (const ImageFile& file : manifest.files) {
         if (file.name != page_file_name) continue;
-        if (!site_.pages_possible) return fail("its memory cannot be put in place on this machine: souk doctor says why");
+        if (!site_.pages_possible)
+            return fail("its memory cannot be put in place on this machine: souk doctor says why");
         TRY_ASSIGN(Fd pages, open_at(directory, page_file_name, O_RDONLY | O_NOFOLLOW));
         TRY_ASSIGN(auto ranges, lazy_ranges(image_fd_.get()));
-        TRY_ASSIGN(page_read_, PageFileRead::open(*site_.loop, std::move(pages), std::move(ranges), file.digest));
+        TRY_ASSIGN(page_read_, PageFileRead::open(*site_.loop, std::move(pages), std::move(ranges),
+                                                  file.digest));
         form_ = MoveForm::pages_first;
     }
     return {};
@@ -159,7 +173,8 @@ Status Cell::put_file_pages(const PageRange& range, std::string_view bytes) {
 
 // CRIU holds the restored job, and all of its memory may come.
 void Cell::read_pages() {
-    page_read_->start([this](const PageRange& range, std::string_view bytes) { return put_file_pages(range, bytes); },
+    page_read_->start([this](const PageRange& range,
+                             std::string_view bytes) { return put_file_pages(range, bytes); },
                       [this](const Status& all) {
                           page_read_.reset();
                           if (!all) return pages_failed(all.error().message);
@@ -175,21 +190,28 @@ void Cell::flush_files() {
         undo_dump();
     };
     if (flush_->files.empty()) return files_are_flushed();
-    if (!flush_->limit.waiting()) flush_->limit = site_.loop->after(flush_limit, [give_up] { give_up("their server does not answer"); });
-    auto begun = site_.loop->sync(flush_->files.back().get(), 0, 0, [this, give_up](const Status& synced) {
-        flush_->files.pop_back();
-        synced ? flush_files() : give_up(synced.error().message);
-    });
-    if (begun) flush_->sync = std::move(*begun);
-    else give_up(begun.error().message);
+    if (!flush_->limit.waiting())
+        flush_->limit =
+            site_.loop->after(flush_limit, [give_up] { give_up("their server does not answer"); });
+    auto begun =
+        site_.loop->sync(flush_->files.back().get(), 0, 0, [this, give_up](const Status& synced) {
+            flush_->files.pop_back();
+            synced ? flush_files() : give_up(synced.error().message);
+        });
+    if (begun)
+        flush_->sync = std::move(*begun);
+    else
+        give_up(begun.error().message);
 }
 
 // While it runs: a job without such a mount has nothing to be looked at when it stands.
 void Cell::look_at_mounts() {
     network_devices_.clear();
-    const auto pids = job_group_ && !to_disk_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail(""));
+    const auto pids =
+        job_group_ && !to_disk_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail(""));
     if (!pids || pids->empty()) return;
-    if (const auto mounts = read_file(AT_FDCWD, "/proc/" + std::to_string(pids->front()) + "/mountinfo"))
+    if (const auto mounts =
+            read_file(AT_FDCWD, "/proc/" + std::to_string(pids->front()) + "/mountinfo"))
         network_devices_ = network_devices(*mounts, site_.is_network);
 }
 

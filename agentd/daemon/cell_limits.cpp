@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell: what the control groups of a capsule limit its job to, and a job that is stopped where it is. See cell.hpp.
+// Cell: what the control groups of a capsule limit its job to, and a job that is stopped where it
+// is. See cell.hpp.
 #include <algorithm>
 #include <cerrno>
 
@@ -8,8 +9,9 @@
 
 namespace souk {
 
-// When the job is about to start, or has just been restored: CRIU does that inside of the job's groups, and is no part
-// of what the job may have. A job that holds more than its limit by then keeps what it holds: no move kills it.
+// When the job is about to start, or has just been restored: CRIU does that inside of the job's
+// groups, and is no part of what the job may have. A job that holds more than its limit by then
+// keeps what it holds: no move kills it.
 void Cell::set_limits() {
     if (!cgroup_) return;
     const auto set = [&]() -> Status {
@@ -19,30 +21,37 @@ void Cell::set_limits() {
         return cgroup_->set_memory_max(std::max(job_.memory_mb << 20, held));
     };
     if (auto done = set(); !done)
-        site_.log->warning("a job is not limited", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", done.error()}});
+        site_.log->warning(
+            "a job is not limited",
+            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", done.error()}});
     limit_cpus(true);
 }
 
-// Not while it is dumped: what CRIU has the job's processes do there would wait for the next period of the scheduler.
+// Not while it is dumped: what CRIU has the job's processes do there would wait for the next period
+// of the scheduler.
 void Cell::limit_cpus(bool on) {
     if (!cgroup_ || !limits_cpus()) return;
     const auto set = cgroup_->set_cpus_max(on ? job_.cpus : 0);
     // On v1 no group may have more than its parent: then the owner offers less, and that holds.
     if (!set && set.error().code != EINVAL)
-        site_.log->warning("a job's CPUs are not limited", {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", set.error()}});
+        site_.log->warning(
+            "a job's CPUs are not limited",
+            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", set.error()}});
 }
 
 std::string Cell::what_killed() const {
     if (!cgroup_ || !site_.limits.memory || job_.memory_mb <= 0) return {};
     const auto kills = cgroup_->memory_kills();
     if (!kills || *kills == 0) return {};
-    return "a process of it was killed: it may have " + std::to_string(job_.memory_mb) + " MB of memory (srun -m)";
+    return "a process of it was killed: it may have " + std::to_string(job_.memory_mb) +
+           " MB of memory (srun -m)";
 }
 
 // By its own group: PID 1 of the capsule goes on, with what the job has printed.
 void Cell::stand() {
     const bool possible = job_group_ && job_group_->entry().v2 >= 0;
-    const Status stopped = possible ? job_group_->stop() : fail("this node has no cgroup v2 that could stop it");
+    const Status stopped =
+        possible ? job_group_->stop() : fail("this node has no cgroup v2 that could stop it");
     stands_ = group_frozen_ = stopped.has_value();
     tell(CellEvent::Kind::stood, stopped ? "" : "it is not stopped: " + stopped.error().message);
 }

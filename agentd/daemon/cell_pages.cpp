@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, third part: memory that is not in the image. The source's is read out of the frozen job (PageSource); here the
-// destination puts it in place (PageSink), before the job is told held (pages_first) or while it runs (post_copy): then
-// nothing that it says leaves this node until all is there.
+// Cell, third part: memory that is not in the image. The source's is read out of the frozen job
+// (PageSource); here the destination puts it in place (PageSink), before the job is told held
+// (pages_first) or while it runs (post_copy): then nothing that it says leaves this node until all
+// is there.
 #include <poll.h>
 
 #include "agentd/daemon/cell.hpp"
@@ -13,19 +14,22 @@ namespace {
 constexpr uint64_t acknowledge_bytes = 256 * 1024;
 }
 
-// Resident memory of each process alone says nothing of what they share. Where the kernel does not tell, it counts for
-// each.
+// Resident memory of each process alone says nothing of what they share. Where the kernel does not
+// tell, it counts for each.
 void Cell::count_shared(MoveFacts& facts) const {
-    const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
-    const auto resident = pids ? resident_of(*pids) : Result<Resident>(tl::unexpected(pids.error()));
+    const auto pids =
+        job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
+    const auto resident =
+        pids ? resident_of(*pids) : Result<Resident>(tl::unexpected(pids.error()));
     if (!resident) return;
     facts.memory_bytes = resident->proportional;
     facts.shared_bytes = resident->shared_max();
-    facts.image_bytes = resident->anonymous + resident->proportional - resident->anonymous_proportional;
+    facts.image_bytes =
+        resident->anonymous + resident->proportional - resident->anonymous_proportional;
 }
 
-// The job stands frozen and dumped. What its processes share goes with the image, in slices on the loop, which serves
-// others meanwhile; then pages_are_shared. One process alone shares nothing.
+// The job stands frozen and dumped. What its processes share goes with the image, in slices on the
+// loop, which serves others meanwhile; then pages_are_shared. One process alone shares nothing.
 void Cell::share_pages() {
     if (form_ == MoveForm::stop_and_copy) return pages_are_shared();
     const auto start = [&]() -> Status {
@@ -68,7 +72,8 @@ Status Cell::expect_faults() {
     if (form_ == MoveForm::stop_and_copy) return {};
     TRY_ASSIGN(const auto ranges, lazy_ranges(image_fd_.get()));
     TRY_ASSIGN(sink_, PageSink::open(image_fd_.get(), ranges));
-    TRY_ASSIGN(sink_watch_, site_.loop->watch(sink_->fd(), POLLIN, [this](short) { page_faults(); }));
+    TRY_ASSIGN(sink_watch_,
+               site_.loop->watch(sink_->fd(), POLLIN, [this](short) { page_faults(); }));
     return {};
 }
 
@@ -78,7 +83,8 @@ void Cell::page_faults() {
     for (const int uffd : sink_->new_uffds())
         if (form_ == MoveForm::post_copy) {
             const Status kept = client_ ? client_.keep(uffd) : fail("no connection");
-            if (!kept) return pages_failed("its capsule cannot keep its memory: " + kept.error().message);
+            if (!kept)
+                return pages_failed("its capsule cannot keep its memory: " + kept.error().message);
         }
     update_watch();
     want_pages(*wishes);
@@ -89,7 +95,10 @@ void Cell::page_faults() {
 void Cell::want_pages(const std::vector<PageRange>& wishes) {
     if (page_read_) {
         for (const PageRange& wish : wishes) {
-            auto read = page_read_->read(wish, [this](const PageRange& range, std::string_view bytes) { return sink_->put(range, bytes); });
+            auto read =
+                page_read_->read(wish, [this](const PageRange& range, std::string_view bytes) {
+                    return sink_->put(range, bytes);
+                });
             if (!read) return pages_failed(read.error().message);
         }
         return;

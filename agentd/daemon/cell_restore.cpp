@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, sixth part: the restore of an image that is here, up to the word that it runs. What CRIU says meanwhile comes to
-// cell_criu.cpp, which also has the order of the steps.
+// Cell, sixth part: the restore of an image that is here, up to the word that it runs. What CRIU
+// says meanwhile comes to cell_criu.cpp, which also has the order of the steps.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 namespace souk {
 namespace {
-constexpr Nanos drop_after = Nanos::from_ms(20);  // after the word that it runs
+constexpr Nanos drop_after = Nanos::from_ms(20);    // after the word that it runs
 constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own after a restore
 }  // namespace
 
@@ -20,7 +20,8 @@ void Cell::restore() {
     plan_ = Plan::restoring;
     stay_awake();
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
-    if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found) return criu_failed(found.error().message);
+    if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found)
+        return criu_failed(found.error().message);
     if (auto used = use_store(); !used) return criu_failed(used.error().message);
     load_image();
 }
@@ -28,18 +29,21 @@ void Cell::restore() {
 void Cell::load_image() {
     if (!criu_ || !client_) return criu_failed("CRIU is not there");
     if (auto listening = expect_faults(); !listening) return criu_failed(listening.error().message);
-    if (auto loading = client_.load(image_fd_.get()); !loading) return criu_failed(loading.error().message);
+    if (auto loading = client_.load(image_fd_.get()); !loading)
+        return criu_failed(loading.error().message);
     awaited_ = true;
     update_watch();
     begin_early();
 }
 
-// While souk-init takes in what waits at the job's stdio, CRIU may begin: of that it needs only the names, unless what
-// souk-init does comes before it: it fills /dev/shm, and puts input into a terminal.
+// While souk-init takes in what waits at the job's stdio, CRIU may begin: of that it needs only the
+// names, unless what souk-init does comes before it: it fills /dev/shm, and puts input into a
+// terminal.
 void Cell::begin_early() {
     constexpr size_t small = 64 * 1024;  // what waits there is in the same file
     const int image = image_fd_.get();
-    if (job_.spec.tty || ::faccessat(image, SOUK_SHM_NAME, F_OK, 0) == 0 || image_has_locks(image)) return;
+    if (job_.spec.tty || ::faccessat(image, SOUK_SHM_NAME, F_OK, 0) == 0 || image_has_locks(image))
+        return;
     const auto file = read_file(image, SOUK_RESIDUE_NAME, small);
     const auto residue = file ? decode_residue(*file) : Result<souk_residue>(fail(""));
     if (!residue) return;  // souk-init says what is wrong with it
@@ -62,9 +66,9 @@ void Cell::loaded(const CapsuleClient::Event& e) {
     begin_restore();
 }
 
-// When CRIU is ready and the image is complete, whichever comes last. Locks of files that both nodes share are the source's
-// as long as it is held, and CRIU would wait for them: such a job is restored when it is told to run. Should that fail, the
-// source's image is the job.
+// When CRIU is ready and the image is complete, whichever comes last. Locks of files that both
+// nodes share are the source's as long as it is held, and CRIU would wait for them: such a job is
+// restored when it is told to run. Should that fail, the source's image is the job.
 void Cell::begin_restore() {
     if (!stdio_keys_ || criu_.phase() != CriuPhase::ready) return;
     if (!restore_late_ && image_has_locks(image_fd_.get())) {
@@ -72,7 +76,9 @@ void Cell::begin_restore() {
         return tell(CellEvent::Kind::restore_held);
     }
     if (cgroup_ && !cgroup_->allows_realtime() && image_has_realtime(image_fd_.get()))
-        return criu_failed("it has a real-time policy, and this node has no time left for one (cpu.rt_runtime_us)");
+        return criu_failed(
+            "it has a real-time policy, and this node has no time left for one "
+            "(cpu.rt_runtime_us)");
     // Not before: CRIU has looked at what the kernel can, over loopback too.
     if (auto shut = shut_within(); !shut) return criu_failed(shut.error().message);
     RestoreOptions options;
@@ -104,19 +110,20 @@ void Cell::now_runs() {
     helpers_in_ = false;
     set_limits();
     if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
-    resync();  // names the new terminal
+    resync();                            // names the new terminal
     update_watch();
     tell(CellEvent::Kind::restore_running);
     maybe_exited();
-    // What it was restored from is the past: room in memory, and never the job again. The word of it goes first.
-    // Until its memory is whole, what it was restored over may still be wanted.
+    // What it was restored from is the past: room in memory, and never the job again. The word of
+    // it goes first. Until its memory is whole, what it was restored over may still be wanted.
     drop_ = site_.loop->after(drop_after, [this] {
         if (!filling_) drop_image();
     });
     look_soon();
 }
 
-// It still has its own things to put away, which takes as long again as letting the job run has taken.
+// It still has its own things to put away, which takes as long again as letting the job run has
+// taken.
 void Cell::leave_criu() {
     criu_watch_.close();
     last_criu_ = std::exchange(criu_, CriuSession());
@@ -137,12 +144,16 @@ void Cell::leave_criu() {
 
 // Told to run, with its CRIU killed at that moment. If it runs, its end, if any, will tell.
 void Cell::runs_without_criu() {
-    const auto pids = job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
-    // CRIU's end may have killed it: by SIGKILL, at a trap of CRIU's, or in the restorer's code that CRIU was about to leave
-    // with it. (Such a signal of its own in that moment cannot be told apart; then the source is the job, as it was.)
+    const auto pids =
+        job_group_ ? job_group_->pids() : Result<std::vector<pid_t>>(fail("no control group"));
+    // CRIU's end may have killed it: by SIGKILL, at a trap of CRIU's, or in the restorer's code
+    // that CRIU was about to leave with it. (Such a signal of its own in that moment cannot be told
+    // apart; then the source is the job, as it was.)
     constexpr int by_criu[] = {SIGKILL, SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGSYS};
-    const bool killed = exited_ ? std::ranges::find(by_criu, *exited_ & 0x7f) != std::end(by_criu) : pids && pids->empty();
-    if (killed || (pids && wait_for_criu(*pids))) return criu_failed("CRIU ended before it let the job run");
+    const bool killed = exited_ ? std::ranges::find(by_criu, *exited_ & 0x7f) != std::end(by_criu)
+                                : pids && pids->empty();
+    if (killed || (pids && wait_for_criu(*pids)))
+        return criu_failed("CRIU ended before it let the job run");
     now_runs();
 }
 

@@ -10,10 +10,10 @@
 #include <cstdlib>
 
 #include "kernel/base/number.hpp"
-#include "kernel/sys/process/cgroup.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
 #include "kernel/sys/net/socket.hpp"
+#include "kernel/sys/process/cgroup.hpp"
 
 namespace souk {
 namespace {
@@ -23,13 +23,16 @@ struct NetworkKeys {
 };
 
 Status check_network(const NetworkKeys& k, Config& c) {
-    if (k.network.empty() != k.bridge.empty()) return fail("job_network and job_bridge: both or none");
+    if (k.network.empty() != k.bridge.empty())
+        return fail("job_network and job_bridge: both or none");
     if (k.network.empty() && !(k.gateway.empty() && k.addresses.empty()))
         return fail("job_gateway and job_addresses need job_network");
     if (k.network.empty()) return {};
     JobNetwork n;
-    if (k.bridge.size() >= IFNAMSIZ || k.bridge.find_first_of("/: \t") != std::string::npos || k.bridge == "." || k.bridge == "..")
-        return fail("job_bridge: '" + k.bridge + "' cannot be the name of an interface (15 bytes at most)");
+    if (k.bridge.size() >= IFNAMSIZ || k.bridge.find_first_of("/: \t") != std::string::npos ||
+        k.bridge == "." || k.bridge == "..")
+        return fail("job_bridge: '" + k.bridge +
+                    "' cannot be the name of an interface (15 bytes at most)");
     n.bridge = k.bridge;
     auto range = parse_ipv4_range(k.network);
     if (!range) return wrap("job_network", range.error());
@@ -37,14 +40,17 @@ Status check_network(const NetworkKeys& k, Config& c) {
     if (!k.gateway.empty()) {
         const auto gateway = parse_ipv4(k.gateway);
         if (!gateway) return wrap("job_gateway", gateway.error());
-        if (!n.range.contains(*gateway)) return fail("job_gateway: " + k.gateway + " is not in " + k.network);
+        if (!n.range.contains(*gateway))
+            return fail("job_gateway: " + k.gateway + " is not in " + k.network);
         n.gateway = *gateway;
     }
     if (!k.addresses.empty()) {
         const auto addresses = parse_ipv4_range(k.addresses);
         if (!addresses) return wrap("job_addresses", addresses.error());
-        if (!n.range.contains(*addresses)) return fail("job_addresses: " + k.addresses + " is not in " + k.network);
-        if (addresses->contains(n.gateway)) return fail("job_addresses: " + k.addresses + " holds the gateway");
+        if (!n.range.contains(*addresses))
+            return fail("job_addresses: " + k.addresses + " is not in " + k.network);
+        if (addresses->contains(n.gateway))
+            return fail("job_addresses: " + k.addresses + " holds the gateway");
         c.home.addresses = *addresses;
     }
     c.network = n;
@@ -59,11 +65,13 @@ uint64_t boot_number() {
     return leading_number<uint64_t>(std::string_view(*text).substr(0, 16), 16).value_or(0);
 }
 
-// Half of what this node offers for each of its CPUs, so that such a job finds a place also on a small machine.
+// Half of what this node offers for each of its CPUs, so that such a job finds a place also on a
+// small machine.
 int64_t default_memory_mb(const Config& c) {
     struct sysinfo info {};
     ::sysinfo(&info);
-    const int64_t memory_mb = c.memory_mb > 0 ? c.memory_mb : static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+    const int64_t memory_mb =
+        c.memory_mb > 0 ? c.memory_mb : static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
     const int64_t cpus = c.cpus > 0 ? c.cpus : std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
     return std::clamp<int64_t>(memory_mb / (2 * cpus), 16, 1'024);
 }
@@ -75,14 +83,18 @@ Status check(Config& c) {
         c.node = std::string(host).substr(0, std::string_view(host).find('.'));
     }
     if (!valid_node_name(c.node))
-        return fail("node: '" + c.node + "' is no node name (a letter, then letters, digits or -; 32 at most)");
+        return fail("node: '" + c.node +
+                    "' is no node name (a letter, then letters, digits or -; 32 at most)");
     if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
     const auto everywhere = [](const std::string& address) {
-        return address.starts_with("0.0.0.0:") || address.starts_with("[::]:") || address.starts_with("*:");
+        return address.starts_with("0.0.0.0:") || address.starts_with("[::]:") ||
+               address.starts_with("*:");
     };
     if (everywhere(c.address))
-        return fail("address: " + c.address + " names no machine; give the one at which other machines reach this one, or leave "
-                    "`address` out: then they are told where the market sees it");
+        return fail(
+            "address: " + c.address +
+            " names no machine; give the one at which other machines reach this one, or leave "
+            "`address` out: then they are told where the market sees it");
     if (c.address.empty()) {  // others take numbers only
         TRY_ASSIGN(const Address listen, Address::resolve(c.listen));
         c.address = listen.text();
@@ -92,7 +104,8 @@ Status check(Config& c) {
     c.home.boot = boot_number();
     if (c.home.memory_default_mb < 0) c.home.memory_default_mb = default_memory_mb(c);
     const size_t slash = c.cgroup.find('/');
-    if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() || !valid_cgroup_name(c.cgroup))
+    if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() ||
+        !valid_cgroup_name(c.cgroup))
         return fail("cgroup: needs ROOT/NODE, each of letters, digits, '.', '_' or '-'");
     // What the owner offers is judged as at the start.
     ProviderRecord offer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// agentd's configuration: a TOML file read once into one const struct. An unknown key or a value out of range is an error
-// that names file, line and key. `agentd --check-config` stops after it.
+// agentd's configuration: a TOML file read once into one const struct. An unknown key or a value
+// out of range is an error that names file, line and key. `agentd --check-config` stops after it.
 #pragma once
 
 #include <string>
@@ -14,33 +14,42 @@
 namespace souk {
 
 struct Config {
-    NodeName node;                 // default: this host's name, up to the first dot
+    NodeName node;                        // default: this host's name, up to the first dot
     std::string listen = "0.0.0.0:7071";  // where other agentds connect
-    std::string address;           // what they are told; default: listen
-    std::string market;            // the market's host:port
+    std::string address;                  // what they are told; default: listen
+    std::string market;                   // the market's host:port
     std::string socket = "/run/souk/agentd.sock";
     std::string state = "/var/lib/souk/agentd";
-    std::string cgroup = "souk/node";     // below each hierarchy's root: ROOT/NODE
-    int64_t cpu_weight = 100;      // of all jobs here, against the rest of the machine
-    std::string criu;              // prefix of a private CRIU; default: the one that `make deps` made, else the system's
-    int64_t pids_max = 4096;       // processes and threads of one job; 0: no limit
-    int64_t ram_mb = 0;            // for images on their way; 0: half of the machine's memory
-    // For jobs with a network of their own (srun --net=own). network: where such a job is reached, through this bridge of
-    // the namespace that the daemon is in; without it none comes here. home.addresses: what this node gives to jobs
-    // that are submitted here; a part of the network that no other node gives from.
+    std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
+    int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
+    // prefix of a private CRIU; default: the one that `make deps` made, else the system's
+    std::string criu;
+    int64_t pids_max = 4096;  // processes and threads of one job; 0: no limit
+    int64_t ram_mb = 0;       // for images on their way; 0: half of the machine's memory
+    // For jobs with a network of their own (srun --net=own). network: where such a job is reached,
+    // through this bridge of the namespace that the daemon is in; without it none comes here.
+    // home.addresses: what this node gives to jobs that are submitted here; a part of the network
+    // that no other node gives from.
     std::optional<JobNetwork> network;
-    bool awake_for_moves = true;   // idle processors do not sleep for some milliseconds of a move (kernel/sys/host/cpu_awake.hpp)
-    bool check_ahead = false;      // memory sent ahead of a move is compared with the frozen job's before it is used; costs pause
-    OwnerPolicy policy;            // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
-    int64_t output_mb = 1024;      // of one job's stream that no terminal has written
+    // idle processors do not sleep for some milliseconds of a move (kernel/sys/host/cpu_awake.hpp)
+    bool awake_for_moves = true;
+    // memory sent ahead of a move is compared with the frozen job's before it is used; costs pause
+    bool check_ahead = false;
+    // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
+    OwnerPolicy policy;
+    int64_t output_mb = 1024;  // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;
     int64_t speed = 100;
-    int32_t cpus = 0;              // 0: all
-    int64_t memory_mb = 0;         // 0: all
+    int32_t cpus = 0;       // 0: all
+    int64_t memory_mb = 0;  // 0: all
     std::string frames = "always";
     bool on_market = true;
-    Home::Limits home;             // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never; lease_s (agentd/core/lease.hpp), 0: none; budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
+    // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what
+    // is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never;
+    // lease_s (agentd/core/lease.hpp), 0: none; budget_warn_permille, budget_warn_s: when a job's
+    // terminal hears of its budget's end
+    Home::Limits home;
 };
 
 Result<Config> load_config(const std::string& path);

@@ -10,7 +10,8 @@
 namespace souk {
 namespace {
 
-constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10), question_limit = Nanos::from_s(10);
+constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10),
+                question_limit = Nanos::from_s(10);
 constexpr Nanos pause_min = Nanos::from_ms(50), pause_max = Nanos::from_s(2);
 constexpr size_t questions_max = 1024, queue_bytes_max = 64 << 20;
 
@@ -23,21 +24,30 @@ wire::CtlReply refusal(std::string why) {
 // Differs from every other node's.
 uint64_t random_seed() {
     uint64_t seed = 0;
-    if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = static_cast<uint64_t>(Loop::now().ns);
+    if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
+        seed = static_cast<uint64_t>(Loop::now().ns);
     return seed;
 }
 
 }  // namespace
 
-MarketLink::MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers)
-    : loop_(loop), log_(log), node_(std::move(node)), own_address_(std::move(own_address)), market_(std::move(market)), handlers_(std::move(handlers)), pause_(pause_min, pause_max, random_seed()) {}
+MarketLink::MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address,
+                       std::string market, Handlers handlers)
+    : loop_(loop),
+      log_(log),
+      node_(std::move(node)),
+      own_address_(std::move(own_address)),
+      market_(std::move(market)),
+      handlers_(std::move(handlers)),
+      pause_(pause_min, pause_max, random_seed()) {}
 
 void MarketLink::connect() {
     // Names may change what they stand for; the resolver is asked at start, a number costs nothing.
     auto address = Address::parse(market_);
     if (!address) address = Address::resolve(market_);
     if (!address) return lost(address.error().message);
-    auto connecting = loop_.connect(*address, connect_limit, [this](Result<Fd> socket) { connected(std::move(socket)); });
+    auto connecting = loop_.connect(*address, connect_limit,
+                                    [this](Result<Fd> socket) { connected(std::move(socket)); });
     if (!connecting) return lost(connecting.error().message);
     connecting_ = std::move(*connecting);
 }
@@ -98,12 +108,14 @@ Status MarketLink::frame(const wire::Frame& f) {
 }
 
 void MarketLink::lost(const std::string& why) {
-    if (trouble_ != why) log_.warning("no connection to the market", {{"at", market_}, {"WHY", why}});
+    if (trouble_ != why)
+        log_.warning("no connection to the market", {{"at", market_}, {"WHY", why}});
     trouble_ = why;
     channel_.reset();
     const bool was_up = std::exchange(welcomed_, false);
     retry_ = loop_.after(pause_.next(), [this] { connect(); });
-    for (auto& [number, q] : std::exchange(questions_, {})) q.done(refusal("the connection to the market broke: " + why));
+    for (auto& [number, q] : std::exchange(questions_, {}))
+        q.done(refusal("the connection to the market broke: " + why));
     if (was_up) handlers_.down();
     handlers_.tried();
 }
@@ -120,14 +132,18 @@ void MarketLink::send(const ToMarket& message) {
 
 void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done) {
     if (!welcomed_) {
-        auto away = refusal("this node has no connection to the market at " + market_ + " (" + trouble_ + ")");
+        auto away = refusal("this node has no connection to the market at " + market_ + " (" +
+                            trouble_ + ")");
         away.away = true;
         return done(std::move(away));
     }
-    if (questions_.size() >= questions_max) return done(refusal("too many questions to the market are under way"));
+    if (questions_.size() >= questions_max)
+        return done(refusal("too many questions to the market are under way"));
     const uint64_t number = next_question_++;
     request.request = number;
-    Timer limit = loop_.after(question_limit, [this, number] { answer(number, refusal("the market did not answer within 10 s")); });
+    Timer limit = loop_.after(question_limit, [this, number] {
+        answer(number, refusal("the market did not answer within 10 s"));
+    });
     questions_.emplace(number, Question{std::move(done), std::move(limit)});
     if (auto sent = channel_->send(wire::FrameType::ctl_request, wire::pack(request)); !sent)
         answer(number, refusal(sent.error().message));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MarketLink: this node's one connection to the market, made again with a growing, jittered pause for as long as the
-// daemon lives.
-// What is sent while there is none is dropped: both halves of the node report everything when it is up again. Relays
-// the questions of marketctl and their answers. Owned by the Agent.
+// MarketLink: this node's one connection to the market, made again with a growing, jittered pause
+// for as long as the daemon lives. What is sent while there is none is dropped: both halves of the
+// node report everything when it is up again. Relays the questions of marketctl and their answers.
+// Owned by the Agent.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,11 @@ class MarketLink {
         std::function<void()> down;
         std::function<void()> tried;  // after every attempt, whatever came of it
         std::function<void(const FromMarket&)> message;
-        std::function<wire::CtlReply(const wire::CtlRequest&)> question;  // that the market asks this node
+        // that the market asks this node
+        std::function<wire::CtlReply(const wire::CtlRequest&)> question;
     };
-    MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market, Handlers handlers);
+    MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market,
+               Handlers handlers);
     void start() { connect(); }
 
     bool connected() const { return welcomed_; }

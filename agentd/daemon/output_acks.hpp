@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// OutputAcks: what a job's home has of its two output streams, as the job's cell was told, and whether souk-init is to
-// send again what comes after that. Output that is not kept anywhere yet stays in souk-init, which sends a byte once and
-// waits: whoever refuses it has to ask for it, and an answer to that may never depend on news.
+// OutputAcks: what a job's home has of its two output streams, as the job's cell was told, and
+// whether souk-init is to send again what comes after that. Output that is not kept anywhere yet
+// stays in souk-init, which sends a byte once and waits: whoever refuses it has to ask for it, and
+// an answer to that may never depend on news.
 //
 // Pure. Owned by the Cell, which does what ack() says.
 #pragma once
@@ -17,7 +18,8 @@ class OutputAcks {
         safe,       // up to safe_to() of this stream
         all_again,  // both streams from safe_to() on
     };
-    // The home has `stream` (1 stdout, 2 stderr) up to `offset`. again: it did not keep what came after that.
+    // The home has `stream` (1 stdout, 2 stderr) up to `offset`. again: it did not keep what came
+    // after that.
     Tell ack(uint32_t stream, uint64_t offset, bool again) {
         if (stream < 1 || stream > 2) return Tell::nothing;
         uint64_t& safe = safe_[stream - 1];

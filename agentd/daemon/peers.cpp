@@ -18,9 +18,14 @@ constexpr size_t queue_bytes_max = 8 << 20;
 }  // namespace
 
 Peers::Peers(Loop& loop, Log& log, NodeName node, std::string address, Handlers handlers)
-    : loop_(loop), log_(log), node_(std::move(node)), address_(std::move(address)), handlers_(std::move(handlers)) {}
+    : loop_(loop),
+      log_(log),
+      node_(std::move(node)),
+      address_(std::move(address)),
+      handlers_(std::move(handlers)) {}
 
-// ----------------------------------------------------------------------------------------- to guests (outgoing)
+// ----------------------------------------------------------------------------------------- to
+// guests (outgoing)
 
 void Peers::need(const Peer& peer) {
     Outgoing& o = outgoing_[peer.node];
@@ -44,7 +49,9 @@ void Peers::connect(const NodeName& node) {
     Outgoing& o = outgoing_[node];
     auto address = Address::parse(o.address);
     if (!address) return lost(node, address.error().message);
-    auto connecting = loop_.connect(*address, connect_limit, [this, node](Result<Fd> socket) { connected(node, std::move(socket)); });
+    auto connecting = loop_.connect(*address, connect_limit, [this, node](Result<Fd> socket) {
+        connected(node, std::move(socket));
+    });
     if (!connecting) return lost(node, connecting.error().message);
     o.connecting = std::move(*connecting);
 }
@@ -75,7 +82,8 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
 void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     Outgoing& o = outgoing_[node];
     if (o.welcomed) {
-        if (const Status taken = handlers_.from_guest(node, frame); !taken) lost(node, taken.error().message);
+        if (const Status taken = handlers_.from_guest(node, frame); !taken)
+            lost(node, taken.error().message);
         return;
     }
     if (frame.type == wire::FrameType::error) {
@@ -84,17 +92,20 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     }
     const auto welcome = wire::unpack<wire::Welcome>(frame.body);
     if (!welcome) return lost(node, welcome.error().message);
-    if (welcome->name != node) return lost(node, "the agentd at " + o.address + " is " + welcome->name);
+    if (welcome->name != node)
+        return lost(node, "the agentd at " + o.address + " is " + welcome->name);
     o.welcomed = true;
     o.pause = Nanos{};
     const auto waiting = std::exchange(o.waiting, {});
-    for (const GuestCommand& c : waiting) (void)o.channel->send(wire::frame_type<GuestCommand>, wire::pack(c));
+    for (const GuestCommand& c : waiting)
+        (void)o.channel->send(wire::frame_type<GuestCommand>, wire::pack(c));
     handlers_.guest_up(node);
 }
 
 void Peers::lost(const NodeName& node, const std::string& why) {
     Outgoing& o = outgoing_[node];
-    log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached", {{"NODE", node}, {"WHY", why}});
+    log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached",
+                 {{"NODE", node}, {"WHY", why}});
     o.channel.reset();
     o.welcomed = false;
     const auto waiting = std::exchange(o.waiting, {});
@@ -109,7 +120,8 @@ void Peers::lost(const NodeName& node, const std::string& why) {
     for (const GuestCommand& c : waiting) handlers_.undelivered(node, c);
 }
 
-// ----------------------------------------------------------------------------------------- from homes (incoming)
+// ----------------------------------------------------------------------------------------- from
+// homes (incoming)
 
 void Peers::accepted(Fd socket) {
     if (connections_.size() >= strangers_max) return;  // closed: the peer tries again
@@ -128,25 +140,30 @@ void Peers::accepted(Fd socket) {
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
-    if (!channel) return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"WHY", channel.error()}});
+    if (!channel)
+        return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
+                            {{"WHY", channel.error()}});
     in->channel = std::move(*channel);
     connections_.emplace(number, std::move(in));
 }
 
 void Peers::greet(Incoming& in, const wire::Frame& frame) {
     const auto refuse = [&](const std::string& why) {
-        log_.limited("peer", Loop::now(), Level::warning, "a connection was refused", {{"WHY", why}});
+        log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
+                     {{"WHY", why}});
         in.channel->refuse(why);
         incoming_closed(in.number);
     };
     const auto hello = wire::unpack<wire::Hello>(frame.body);
     if (!hello) return refuse(hello.error().message);
-    if (const auto version = wire::check_version(hello->version); !version) return refuse(version.error().message);
+    if (const auto version = wire::check_version(hello->version); !version)
+        return refuse(version.error().message);
     if (hello->role == wire::Role::tool) return refuse("tools use the unix socket of this node");
     if (!valid_node_name(hello->node)) return refuse("hello without a node name");
     in.role = hello->role;
     in.node = hello->node;
-    (void)in.channel->send(wire::FrameType::welcome, wire::pack(wire::Welcome{wire::protocol_version, node_}));
+    (void)in.channel->send(wire::FrameType::welcome,
+                           wire::pack(wire::Welcome{wire::protocol_version, node_}));
     if (in.role != wire::Role::agent) return;
     // The newest connection of a home counts: an older one is dead or about to be found so.
     const auto old = incoming_.find(in.node);
@@ -160,10 +177,13 @@ void Peers::frame_from_stranger(Incoming& in, const wire::Frame& frame) {
     if (in.node.empty()) return greet(in, frame);
     const uint64_t number = in.number;
     const NodeName node = in.node;
-    const Status taken = in.role == wire::Role::agent ? handlers_.from_home(node, frame) : handlers_.from_image(number, node, frame);
+    const Status taken = in.role == wire::Role::agent ? handlers_.from_home(node, frame)
+                                                      : handlers_.from_image(number, node, frame);
     if (taken) return;
-    log_.limited("peer", Loop::now(), Level::warning, "a connection was closed", {{"NODE", node}, {"WHY", taken.error()}});
-    if (const auto it = connections_.find(number); it != connections_.end()) it->second->channel->refuse(taken.error().message);
+    log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
+                 {{"NODE", node}, {"WHY", taken.error()}});
+    if (const auto it = connections_.find(number); it != connections_.end())
+        it->second->channel->refuse(taken.error().message);
     incoming_closed(number);
 }
 
@@ -172,7 +192,8 @@ void Peers::incoming_closed(uint64_t number) {
     if (it == connections_.end()) return;
     const std::unique_ptr<Incoming> in = std::move(it->second);
     connections_.erase(it);
-    if (const auto home = incoming_.find(in->node); home != incoming_.end() && home->second == in.get()) {
+    if (const auto home = incoming_.find(in->node);
+        home != incoming_.end() && home->second == in.get()) {
         incoming_.erase(home);
         handlers_.home_down(in->node);
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Peers: the connections between agentds. As a home, this node connects to the guests it needs (outgoing); as a guest,
-// it is connected to by homes (incoming). The two never mix, so each direction has one owner: who connects again after
-// a break, with a growing pause, is the home. A connection of role `image` is handed on at its hello.
+// Peers: the connections between agentds. As a home, this node connects to the guests it needs
+// (outgoing); as a guest, it is connected to by homes (incoming). The two never mix, so each
+// direction has one owner: who connects again after a break, with a growing pause, is the home. A
+// connection of role `image` is handed on at its hello.
 //
-// Owned by the Agent. What is sent to a node that is not connected is lost and said so; both machines state levels and
-// ask again, so nothing else is needed.
+// Owned by the Agent. What is sent to a node that is not connected is lost and said so; both
+// machines state levels and ask again, so nothing else is needed.
 #pragma once
 
 #include <deque>
@@ -61,7 +62,8 @@ class Peers {
         if (it == incoming_.end()) return false;
         return it->second->channel->send(wire::frame_type<T>, wire::pack(message)).has_value();
     }
-    // A connection that brings an image: what follows is no frames. Then the answer; it is closed after it.
+    // A connection that brings an image: what follows is no frames. Then the answer; it is closed
+    // after it.
     void receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes);
     void answer_image(uint64_t connection, const wire::ImageResult& result);
     void want_pages(uint64_t connection, const wire::PagesState& state);

@@ -40,7 +40,8 @@ Result<Spool> SpoolDir::open(uint64_t seq) {
         Spool::File& f = spool.streams_[i];
         const std::string name = std::to_string(seq) + endings[i];
         // A file of that name is the job's own, and stays.
-        if (!spares_.empty() && ::renameat2(dir_.get(), spares_.back().c_str(), dir_.get(), name.c_str(), RENAME_NOREPLACE) == 0)
+        if (!spares_.empty() && ::renameat2(dir_.get(), spares_.back().c_str(), dir_.get(),
+                                            name.c_str(), RENAME_NOREPLACE) == 0)
             spares_.pop_back();
         TRY_ASSIGN(f.fd, open_at(dir_.get(), name, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
         struct stat st {};
@@ -54,11 +55,16 @@ Result<Spool> SpoolDir::open(uint64_t seq) {
 
 void SpoolDir::remove(uint64_t seq) {
     for (const char* ending : endings) {
-        const std::string name = std::to_string(seq) + ending, kept = std::string(spare) + std::to_string(next_spare_);
-        // Only what never held a byte: a crash of the machine must not bring back what was another job's.
+        const std::string name = std::to_string(seq) + ending,
+                          kept = std::string(spare) + std::to_string(next_spare_);
+        // Only what never held a byte: a crash of the machine must not bring back what was another
+        // job's.
         struct stat st {};
-        const bool unused = ::fstatat(dir_.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
-        if (unused && spares_.size() < spares_max && ::renameat2(dir_.get(), name.c_str(), dir_.get(), kept.c_str(), RENAME_NOREPLACE) == 0) {
+        const bool unused = ::fstatat(dir_.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                            S_ISREG(st.st_mode) && st.st_size == 0;
+        if (unused && spares_.size() < spares_max &&
+            ::renameat2(dir_.get(), name.c_str(), dir_.get(), kept.c_str(), RENAME_NOREPLACE) ==
+                0) {
             spares_.push_back(kept);
             ++next_spare_;
         } else {
@@ -73,7 +79,8 @@ Status Spool::append(int stream, uint64_t offset, std::string_view bytes) {
     if (offset + bytes.size() <= f.end) return {};
     bytes.remove_prefix(f.end - offset);
     while (!bytes.empty()) {
-        const ssize_t n = ::pwrite(f.fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(f.end));
+        const ssize_t n =
+            ::pwrite(f.fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(f.end));
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return fail_errno("keep output", n < 0 ? errno : ENOSPC);
         f.end += static_cast<uint64_t>(n);
@@ -98,8 +105,10 @@ void Spool::forget_before(int stream, uint64_t offset) {
     offset = std::min(offset, f.end);
     if (offset < f.begin + hole_bytes_min) return;
     const uint64_t aligned = offset & ~uint64_t{4095};
-    // A file system without holes keeps all; what it keeps is not counted, or the job would wait for room for good.
-    (void)::fallocate(f.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(aligned));
+    // A file system without holes keeps all; what it keeps is not counted, or the job would wait
+    // for room for good.
+    (void)::fallocate(f.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                      static_cast<off_t>(aligned));
     f.begin = aligned;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Spool: the output of one home job, one file per stream, whose byte N is byte N of the stream: its length says how
-// much the home node has, so a restarted agentd needs no other record. What its terminal has written is given back to
-// the file system (holes), and `begin` says what is still kept. Owned by the agentd's home half.
+// Spool: the output of one home job, one file per stream, whose byte N is byte N of the stream: its
+// length says how much the home node has, so a restarted agentd needs no other record. What its
+// terminal has written is given back to the file system (holes), and `begin` says what is still
+// kept. Owned by the agentd's home half.
 //
-// What fails: opening (the error names the file), and appending when the disk is full: then nothing is taken, and the
-// sender, who was not told otherwise, still has the bytes.
+// What fails: opening (the error names the file), and appending when the disk is full: then nothing
+// is taken, and the sender, who was not told otherwise, still has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ class Spool {
     // stream: 0 stdout (or the terminal), 1 stderr. Offsets in bytes since the job began.
     uint64_t begin(int stream) const { return streams_[stream].begin; }
     uint64_t end(int stream) const { return streams_[stream].end; }
-    // Takes what is new of [offset, offset + bytes): what lies before end() is known already. An error with code EAGAIN
-    // if there would be a gap.
+    // Takes what is new of [offset, offset + bytes): what lies before end() is known already. An
+    // error with code EAGAIN if there would be a gap.
     Status append(int stream, uint64_t offset, std::string_view bytes);
     // At most `bytes_max` bytes from `offset` (at least begin()).
     Result<std::string> read(int stream, uint64_t offset, size_t bytes_max) const;
@@ -40,8 +41,9 @@ class Spool {
     File streams_[2];
 };
 
-// The directory of all spools. Files in which a job that is gone has written nothing wait under another name for the next
-// ones: to make and remove two for each job is the slowest that some file systems can be asked for.
+// The directory of all spools. Files in which a job that is gone has written nothing wait under
+// another name for the next ones: to make and remove two for each job is the slowest that some file
+// systems can be asked for.
 class SpoolDir {
   public:
     explicit SpoolDir(Fd dir);

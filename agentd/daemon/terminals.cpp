@@ -11,13 +11,17 @@ constexpr Nanos disk_retry = Nanos::from_s(1);
 
 // What keeps a file from being opened now, and need not for long.
 bool passes(const Error& e) {
-    return e.code == EMFILE || e.code == ENFILE || e.code == ENOMEM || e.code == ENOSPC || e.code == EDQUOT;
+    return e.code == EMFILE || e.code == ENFILE || e.code == ENOMEM || e.code == ENOSPC ||
+           e.code == EDQUOT;
 }
 
 }  // namespace
 
 Terminals::Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet)
-    : loop_(loop), dir_(std::move(dir)), output_bytes_max_(output_bytes_max), outlet_(std::move(outlet)) {}
+    : loop_(loop),
+      dir_(std::move(dir)),
+      output_bytes_max_(output_bytes_max),
+      outlet_(std::move(outlet)) {}
 
 Terminals::Job* Terminals::find(const JobId& id) {
     const auto it = jobs_.find(id.seq);
@@ -53,7 +57,8 @@ void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
     const Status taken = take(job, j, stream, data);
     if (!taken) return hold_back(job.id, j, stream, data.epoch, taken.error());
     if (std::exchange(j.held[stream], false) && !j.held[1 - stream]) j.retry.cancel();
-    outlet_.ack(job, {job.id, data.epoch, data.stream, j.spool->end(stream) - job.splice.shift[stream]});
+    outlet_.ack(job,
+                {job.id, data.epoch, data.stream, j.spool->end(stream) - job.splice.shift[stream]});
     for (Session& s : j.sessions) pump_session(j, s);
     check_complete(j);
 }
@@ -65,13 +70,15 @@ Status Terminals::take(const HomeJob& job, Job& j, int stream, const wire::Stdio
     return j.spool->append(stream, data.offset + job.splice.shift[stream], data.data);
 }
 
-// Not acknowledged, so the capsule still has it, and the job blocks once its window is full. It is asked for again: when
-// a terminal has made room for it, and whatever else is in the way, after a second. (A gap follows what was refused.)
+// Not acknowledged, so the capsule still has it, and the job blocks once its window is full. It is
+// asked for again: when a terminal has made room for it, and whatever else is in the way, after a
+// second. (A gap follows what was refused.)
 void Terminals::hold_back(const JobId& id, Job& j, int stream, Epoch epoch, const Error& why) {
     if (!std::exchange(j.held[stream], true)) outlet_.trouble(id, why.message);
     j.held_of = epoch;
     const bool for_a_terminal = j.spool && crowded(j, stream);
-    if (!for_a_terminal && !j.retry.waiting()) j.retry = loop_.after(disk_retry, [this, id] { ask_again(id); });
+    if (!for_a_terminal && !j.retry.waiting())
+        j.retry = loop_.after(disk_retry, [this, id] { ask_again(id); });
 }
 
 void Terminals::ask_again(const JobId& id) {
@@ -83,7 +90,8 @@ void Terminals::ask_again(const JobId& id) {
     const Status ready = opened ? mark(*job, *j) : Status(tl::unexpected(opened.error()));
     if (!ready) return outlet_.trouble(id, ready.error().message);
     // During the last step of a move it may be the new copy's.
-    const Epoch epoch = job->step == MoveStep::release && j->held_of == job->to_epoch ? job->to_epoch : job->epoch;
+    const Epoch epoch =
+        job->step == MoveStep::release && j->held_of == job->to_epoch ? job->to_epoch : job->epoch;
     bool waits = false;
     for (int i = 0; i < 2; ++i) {
         if (!j->held[i] || crowded(*j, i)) continue;
@@ -111,7 +119,8 @@ void Terminals::send_input(const HomeJob& job, const Job& j, size_t skip) {
     do {
         const size_t n = std::min(j.input.size() - skip, wire::stdio_bytes_max);
         const bool last = skip + n == j.input.size();
-        outlet_.input(job, {job.id, job.epoch, j.input_base + skip - job.splice.input_shift, j.input.substr(skip, n), last && j.input_eof});
+        outlet_.input(job, {job.id, job.epoch, j.input_base + skip - job.splice.input_shift,
+                            j.input.substr(skip, n), last && j.input_eof});
         skip += n;
     } while (skip < j.input.size());
 }
@@ -148,7 +157,8 @@ void Terminals::splice(const HomeJob& job) {
     if (job.splice.text.empty()) return;
     const auto opened = open(job.id);
     if (!opened) return outlet_.trouble(job.id, opened.error().message);
-    if (auto marked = mark(job, **opened); !marked) return outlet_.trouble(job.id, marked.error().message);
+    if (auto marked = mark(job, **opened); !marked)
+        return outlet_.trouble(job.id, marked.error().message);
     pump(job.id);
 }
 
@@ -160,10 +170,12 @@ Status Terminals::mark(const HomeJob& job, Job& j) {
     return j.spool->append(stream, s.at, s.text);
 }
 
-bool Terminals::complete(const HomeJob& job, const uint64_t output_end[2], std::function<void()> on_complete) {
+bool Terminals::complete(const HomeJob& job, const uint64_t output_end[2],
+                         std::function<void()> on_complete) {
     if (output_end[0] == 0 && output_end[1] == 0) return true;
     const JobId& id = job.id;
-    const uint64_t end[2] = {output_end[0] + job.splice.shift[0], output_end[1] + job.splice.shift[1]};
+    const uint64_t end[2] = {output_end[0] + job.splice.shift[0],
+                             output_end[1] + job.splice.shift[1]};
     const auto opened = open(id);
     if (!opened && !passes(opened.error())) {
         outlet_.trouble(id, opened.error().message);
@@ -180,12 +192,14 @@ bool Terminals::complete(const HomeJob& job, const uint64_t output_end[2], std::
 }
 
 void Terminals::check_complete(Job& j) {
-    if (!j.on_complete || j.spool->end(0) < j.want_end[0] || j.spool->end(1) < j.want_end[1]) return;
+    if (!j.on_complete || j.spool->end(0) < j.want_end[0] || j.spool->end(1) < j.want_end[1])
+        return;
     const auto done = std::exchange(j.on_complete, nullptr);
     done();
 }
 
-Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach& request, std::shared_ptr<TerminalSession> session) {
+Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach& request,
+                                         std::shared_ptr<TerminalSession> session) {
     TRY_ASSIGN(Job * j, open(job.id));
     Session s;
     s.session = std::move(session);
@@ -197,7 +211,8 @@ Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach&
     for (int i = 0; i < 2; ++i) {
         const uint64_t from = request.resume ? request.offset[i] : 0;
         s.sent[i] = answer.offset[i] = std::clamp(from, j->spool->begin(i), j->spool->end(i));
-        s.written[i] = j->spool->begin(i);  // until it says so: what it has received may be on its way to a terminal yet
+        // until it says so: what it has received may be on its way to a terminal yet
+        s.written[i] = j->spool->begin(i);
     }
     j->sessions.push_back(std::move(s));
     return answer;
@@ -211,8 +226,8 @@ void Terminals::detach(const JobId& id, const TerminalSession* session) {
     if (find(id)) forget_when_idle(id);
 }
 
-// A finished job that nobody reads costs neither descriptors nor memory: who attaches opens it, and its end is told again.
-// One that has written nothing leaves its files to the next.
+// A finished job that nobody reads costs neither descriptors nor memory: who attaches opens it, and
+// its end is told again. One that has written nothing leaves its files to the next.
 void Terminals::forget_when_idle(const JobId& id) {
     const Job& j = jobs_.at(id.seq);
     if (!j.exit || !j.sessions.empty() || j.on_complete) return;
@@ -236,29 +251,34 @@ void Terminals::pump_session(Job& j, Session& s) {
             auto bytes = j.spool->read(i, s.sent[i], wire::stdio_bytes_max);
             if (!bytes || bytes->empty()) return;
             const uint64_t size = bytes->size();
-            if (!s.session->send(wire::Output{i == 0 ? wire::Stream::out : wire::Stream::err, s.sent[i], std::move(*bytes)})) {
+            if (!s.session->send(wire::Output{i == 0 ? wire::Stream::out : wire::Stream::err,
+                                              s.sent[i], std::move(*bytes)})) {
                 s.full = true;
                 return;
             }
             s.sent[i] += size;
         }
     }
-    if (s.full || s.done || !j.exit || s.sent[0] < j.spool->end(0) || s.sent[1] < j.spool->end(1)) return;
+    if (s.full || s.done || !j.exit || s.sent[0] < j.spool->end(0) || s.sent[1] < j.spool->end(1))
+        return;
     s.done = true;
     s.session->send(*j.exit);  // its end comes back as detach(), which closes the files
 }
 
-void Terminals::output_written(const JobId& id, const TerminalSession* session, const wire::OutputAck& ack) {
+void Terminals::output_written(const JobId& id, const TerminalSession* session,
+                               const wire::OutputAck& ack) {
     Job* j = find(id);
     if (!j || !j->spool) return;
     const int i = ack.stream == wire::Stream::out ? 0 : 1;
     for (Session& s : j->sessions)
-        if (s.session.get() == session && ack.offset <= s.sent[i]) s.written[i] = std::max(s.written[i], ack.offset);
+        if (s.session.get() == session && ack.offset <= s.sent[i])
+            s.written[i] = std::max(s.written[i], ack.offset);
     make_room(id, *j);
     pump(id);  // what it has written makes room for more
 }
 
-// What every attached terminal has written is forgotten; output that was held back for want of room is asked for then.
+// What every attached terminal has written is forgotten; output that was held back for want of room
+// is asked for then.
 void Terminals::make_room(const JobId& id, Job& j) {
     if (j.sessions.empty()) return;
     bool room = false;
@@ -279,21 +299,26 @@ bool Terminals::crowded(const Job& j, int stream) const {
 void Terminals::input(const HomeJob& job, const wire::Input& input) {
     Job& j = jobs_[job.id.seq];
     const uint64_t have = j.input_base + j.input.size();
-    if (input.offset > have || j.input_eof) return;  // a gap: the sender starts again from what was acknowledged
+    // a gap: the sender starts again from what was acknowledged
+    if (input.offset > have || j.input_eof) return;
     const uint64_t known = have - input.offset;
     if (known < input.data.size() || input.eof) {
         std::string_view fresh = input.data;
         fresh.remove_prefix(std::min<uint64_t>(known, fresh.size()));
-        fresh = fresh.substr(0, wire::input_room_bytes - std::min(wire::input_room_bytes, j.input.size()));
+        fresh = fresh.substr(
+            0, wire::input_room_bytes - std::min(wire::input_room_bytes, j.input.size()));
         const size_t before = j.input.size();
         j.input += fresh;
-        j.input_eof = input.eof && j.input_base + j.input.size() == input.offset + input.data.size();
-        if (job.phase == JobPhase::running && j.input_base >= job.splice.input_shift) send_input(job, j, before);
+        j.input_eof =
+            input.eof && j.input_base + j.input.size() == input.offset + input.data.size();
+        if (job.phase == JobPhase::running && j.input_base >= job.splice.input_shift)
+            send_input(job, j, before);
     }
 }
 
 void Terminals::winch(const HomeJob& job, const wire::Winch& winch) {
-    if (job.phase == JobPhase::running) outlet_.winch(job, {job.id, job.epoch, winch.rows, winch.cols});
+    if (job.phase == JobPhase::running)
+        outlet_.winch(job, {job.id, job.epoch, winch.rows, winch.cols});
 }
 
 void Terminals::tell(const JobId& id, const wire::Notice& notice) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Terminals: the stdio of this node's jobs between the guests that run them and the srun's that are attached. Output is
-// appended to the job's spool, then acknowledged to the guest and passed on; input waits here until the guest has taken
-// it.
-// Both are byte streams with absolute offsets, so each side may break and come back anywhere.
+// Terminals: the stdio of this node's jobs between the guests that run them and the srun's that are
+// attached. Output is appended to the job's spool, then acknowledged to the guest and passed on;
+// input waits here until the guest has taken it. Both are byte streams with absolute offsets, so
+// each side may break and come back anywhere.
 //
-// Owned by the Agent; knows no connection: what it wants sent goes through the two interfaces it is given.
+// Owned by the Agent; knows no connection: what it wants sent goes through the two interfaces it is
+// given.
 #pragma once
 
 #include <deque>
@@ -35,7 +36,8 @@ class TerminalSession {
 
 // What goes to the guest that runs a job now.
 struct TerminalOutlet {
-    std::function<const HomeJob*(const JobId&)> job;  // the home's record as it is now; null: there is none
+    // the home's record as it is now; null: there is none
+    std::function<const HomeJob*(const JobId&)> job;
     std::function<void(const HomeJob&, const wire::StdioAck&)> ack;
     std::function<void(const HomeJob&, const wire::StdioInput&)> input;
     std::function<void(const HomeJob&, const wire::StdioWinch&)> winch;
@@ -44,24 +46,31 @@ struct TerminalOutlet {
 
 class Terminals {
   public:
-    // `dir`: the directory of spools. `output_bytes_max`: per stream and not yet written by any terminal; then the
-    // job's output is not taken until a terminal comes.
+    // `dir`: the directory of spools. `output_bytes_max`: per stream and not yet written by any
+    // terminal; then the job's output is not taken until a terminal comes.
     Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet);
 
-    // From a guest. `job` is the home's record; what comes from a node that does not own the job was checked away.
+    // From a guest. `job` is the home's record; what comes from a node that does not own the job
+    // was checked away.
     void data(const HomeJob& job, const wire::StdioData& data);
     void input_taken(const HomeJob& job, const wire::StdioInputAck& ack);
-    // The job runs at its owner (again), or its node can be told things again: says what is safe, sends what input waits.
+    // The job runs at its owner (again), or its node can be told things again: says what is safe,
+    // sends what input waits.
     void resync(const HomeJob& job);
-    // Has every byte that the job wrote come? If not, the exit is held back: `on_complete` is called when it has.
-    bool complete(const HomeJob& job, const uint64_t output_end[2], std::function<void()> on_complete);
-    // How long its streams are, and its input as far as it has been given; false if they cannot be opened.
+    // Has every byte that the job wrote come? If not, the exit is held back: `on_complete` is
+    // called when it has.
+    bool complete(const HomeJob& job, const uint64_t output_end[2],
+                  std::function<void()> on_complete);
+    // How long its streams are, and its input as far as it has been given; false if they cannot be
+    // opened.
     bool lengths(const JobId& id, uint64_t output_end[2], uint64_t& input_end);
-    // It has gone back to a checkpoint (home.hpp, Splice): what says so is written, unless it is already.
+    // It has gone back to a checkpoint (home.hpp, Splice): what says so is written, unless it is
+    // already.
     void splice(const HomeJob& job);
 
-    // Makes the spool of a job that is about to be submitted: one that could not keep its output is refused before it is
-    // durable. attach: it is about to be attached to, and the spool stays open for that.
+    // Makes the spool of a job that is about to be submitted: one that could not keep its output is
+    // refused before it is durable. attach: it is about to be attached to, and the spool stays open
+    // for that.
     Status prepare(const JobId& id, bool attach);
 
     // Sessions of srun. Attached{} is the caller's to send; the first output follows from pump().
@@ -69,7 +78,8 @@ class Terminals {
                                   std::shared_ptr<TerminalSession> session);
     void detach(const JobId& id, const TerminalSession* session);
     void pump(const JobId& id);
-    void output_written(const JobId& id, const TerminalSession* session, const wire::OutputAck& ack);
+    void output_written(const JobId& id, const TerminalSession* session,
+                        const wire::OutputAck& ack);
     void input(const HomeJob& job, const wire::Input& input);
     void winch(const HomeJob& job, const wire::Winch& winch);
     void tell(const JobId& id, const wire::Notice& notice);

@@ -9,7 +9,8 @@
 namespace souk {
 namespace {
 
-constexpr size_t queue_bytes_max = 8 << 20;    // some answers of the longest kind, and the output ahead
+// some answers of the longest kind, and the output ahead
+constexpr size_t queue_bytes_max = 8 << 20;
 constexpr size_t output_ahead_bytes = 1 << 20;  // a slow terminal's output waits in the spool
 
 }  // namespace
@@ -21,8 +22,10 @@ Status ToolSession::open(Loop& loop, Fd socket) {
         if (const Status done = frame(f); !done) reply(wire::ErrorText{done.error().message});
     };
     handlers.on_closed = [this](const Error& e) {
-        if (!welcomed_) 
-            agent_.log_.limited("tool", Loop::now(), Level::warning, "a connection ended before its hello", {{"uid", int64_t{who_.uid}}, {"WHY", e}});
+        if (!welcomed_)
+            agent_.log_.limited("tool", Loop::now(), Level::warning,
+                                "a connection ended before its hello",
+                                {{"uid", int64_t{who_.uid}}, {"WHY", e}});
         agent_.drop_session(this);
     };
     handlers.on_drain = [this] {
@@ -30,7 +33,8 @@ Status ToolSession::open(Loop& loop, Fd socket) {
     };
     wire::ChannelOptions options;
     options.send_queue_bytes_max = queue_bytes_max;
-    TRY_ASSIGN(channel_, wire::Channel::open(loop, std::move(socket), std::move(handlers), options));
+    TRY_ASSIGN(channel_,
+               wire::Channel::open(loop, std::move(socket), std::move(handlers), options));
     return {};
 }
 
@@ -102,14 +106,17 @@ Status ToolSession::frame(const wire::Frame& f) {
             TRY_ASSIGN(const wire::Signal number, wire::unpack<wire::Signal>(f.body));
             return signal(number);
         }
-        default: return fail("a tool does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+        default:
+            return fail("a tool does not send frames of type " +
+                        std::to_string(static_cast<int>(f.type)));
     }
 }
 
 Result<const HomeJob*> ToolSession::mine(const JobId& id) const {
     const HomeJob* job = agent_.home_.find(id);
     if (!job) return fail("no job " + id.text() + " on node " + agent_.config_.node);
-    if (who_.uid != 0 && who_.uid != job->spec.uid) return fail("job " + id.text() + " belongs to " + job->user);
+    if (who_.uid != 0 && who_.uid != job->spec.uid)
+        return fail("job " + id.text() + " belongs to " + job->user);
     return job;
 }
 
@@ -133,14 +140,18 @@ Status ToolSession::attach(const wire::Attach& request) {
 }
 
 Status ToolSession::begin_attached(const JobId& id, const wire::Attach& request) {
-    if (attached_) return fail("this connection is attached to job " + attached_->text() + " already");
+    if (attached_)
+        return fail("this connection is attached to job " + attached_->text() + " already");
     const HomeJob* job = agent_.home_.find(id);
-    TRY_ASSIGN(const wire::Attached answer, agent_.terminals_->attach(*job, request, shared_from_this()));
+    TRY_ASSIGN(const wire::Attached answer,
+               agent_.terminals_->attach(*job, request, shared_from_this()));
     attached_ = id;
     reply(answer);
-    if (const std::string why = agent_.why_waits(*job); !why.empty()) reply(wire::Notice{home::Tell::What::comment, why});
+    if (const std::string why = agent_.why_waits(*job); !why.empty())
+        reply(wire::Notice{home::Tell::What::comment, why});
     agent_.terminals_->pump(id);
-    if (job->phase == JobPhase::finished && !agent_.exit_waits_.contains(id)) agent_.finish_terminals(id);
+    if (job->phase == JobPhase::finished && !agent_.exit_waits_.contains(id))
+        agent_.finish_terminals(id);
     return {};
 }
 
@@ -148,14 +159,16 @@ Status ToolSession::change(const wire::Change& request) {
     TRY_ASSIGN(const HomeJob* job, mine(request.id));
     const JobTerms terms = wire::changed(job->terms, request);
     Status done;
-    agent_.home_step([&](Home& h, home::Outputs& out) { done = h.change(request.id, terms, Loop::now(), out); });
+    agent_.home_step(
+        [&](Home& h, home::Outputs& out) { done = h.change(request.id, terms, Loop::now(), out); });
     TRY(done);
     reply(wire::Ok{});
     return {};
 }
 
 Status ToolSession::signal(const wire::Signal& signal) {
-    const bool ends = signal.number == SIGINT || signal.number == SIGTERM || signal.number == SIGHUP || signal.number == SIGQUIT ||
+    const bool ends = signal.number == SIGINT || signal.number == SIGTERM ||
+                      signal.number == SIGHUP || signal.number == SIGQUIT ||
                       signal.number == SIGKILL;
     Status done;
     agent_.home_step([&](Home& h, home::Outputs& out) {
@@ -172,7 +185,8 @@ Status ToolSession::question(wire::CtlRequest request) {
     if (request.verb.starts_with("provider-") || request.verb == "node-status") {
         wire::CtlReply answer = agent_.provider_request(request);
         answer.request = number;
-        const bool waits = request.verb == "provider-market" && request.args == std::vector<std::string>{"off", "wait"};
+        const bool waits = request.verb == "provider-market" &&
+                           request.args == std::vector<std::string>{"off", "wait"};
         if (!answer.ok || !waits) {
             reply(answer);
             return {};
@@ -191,11 +205,13 @@ Status ToolSession::question(wire::CtlRequest request) {
     }
     if (request.verb == "quote")  // as the job would get
         for (std::string& arg : request.args)
-            if (arg == "memory=0") arg = "memory=" + std::to_string(agent_.config_.home.memory_default_mb);
-    agent_.market_->ask(std::move(request), [self = weak_from_this(), number](wire::CtlReply answer) {
-        answer.request = number;
-        if (const auto s = self.lock()) s->reply(answer);
-    });
+            if (arg == "memory=0")
+                arg = "memory=" + std::to_string(agent_.config_.home.memory_default_mb);
+    agent_.market_->ask(std::move(request),
+                        [self = weak_from_this(), number](wire::CtlReply answer) {
+                            answer.request = number;
+                            if (const auto s = self.lock()) s->reply(answer);
+                        });
     return {};
 }
 

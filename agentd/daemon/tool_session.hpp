@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ToolSession: one connection to the unix socket: a srun (submit, attach, change) or a pvdctl or marketctl. Who calls
-// is the kernel's word (SO_PEERCRED), never the caller's. Owned by the Agent, shared with Terminals while attached.
+// ToolSession: one connection to the unix socket: a srun (submit, attach, change) or a pvdctl or
+// marketctl. Who calls is the kernel's word (SO_PEERCRED), never the caller's. Owned by the Agent,
+// shared with Terminals while attached.
 #pragma once
 
 #include <memory>

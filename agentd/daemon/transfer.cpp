@@ -12,7 +12,8 @@ constexpr uint64_t rate_from_bytes = 16 << 20;  // less says nothing about a lin
 Transfers::Transfers(Loop& loop, BulkIdentity own, Handlers handlers)
     : loop_(loop), own_(std::move(own)), handlers_(std::move(handlers)) {}
 
-// ------------------------------------------------------------------------------------------------------- source
+// -------------------------------------------------------------------------------------------------
+// source
 
 void Transfers::reach(const GuestKey& from, const Peer& dest) {
     if (sending_.contains(from)) return;
@@ -23,7 +24,8 @@ void Transfers::reach(const GuestKey& from, const Peer& dest) {
 }
 
 void Transfers::forget_reached(const GuestKey& from) {
-    if (const auto it = sending_.find(from); it != sending_.end() && !it->second.begun) sending_.erase(it);
+    if (const auto it = sending_.find(from); it != sending_.end() && !it->second.begun)
+        sending_.erase(it);
 }
 
 std::unique_ptr<BulkSender> Transfers::connect(const GuestKey& from, const Peer& dest) {
@@ -39,10 +41,11 @@ std::unique_ptr<BulkSender> Transfers::connect(const GuestKey& from, const Peer&
     return std::make_unique<BulkSender>(loop_, own_, dest, std::move(handlers));
 }
 
-void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done) {
+void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
+                     Result<Cargo> cargo, Done done) {
     const auto old = sending_.find(from);
-    const bool reached = old != sending_.end() && !old->second.begun && old->second.node == dest.node &&
-                         old->second.address == dest.address;
+    const bool reached = old != sending_.end() && !old->second.begun &&
+                         old->second.node == dest.node && old->second.address == dest.address;
     Sending& s = reached ? old->second : sending_[from] = Sending{};
     s.begun = true;
     s.to = to;
@@ -62,7 +65,8 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
         return {};
     };
     // The caller is in the middle of its own step: a failure is told after it.
-    if (auto begun = begin(); !begun) loop_.defer([this, from, why = begun.error().message] { end_sending(from, why); });
+    if (auto begun = begin(); !begun)
+        loop_.defer([this, from, why = begun.error().message] { end_sending(from, why); });
 }
 
 // The image, and then what is wanted of the pages.
@@ -77,8 +81,10 @@ Result<std::string_view> Transfers::next_piece(Sending& s) {
 }
 
 void Transfers::piece_left(Sending& s, size_t bytes) {
-    if (s.image_sent) s.cargo.pages->sent(bytes);
-    else s.reader->sent(bytes);
+    if (s.image_sent)
+        s.cargo.pages->sent(bytes);
+    else
+        s.reader->sent(bytes);
 }
 
 void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
@@ -122,7 +128,8 @@ void Transfers::end_sending(const GuestKey& from, const std::string& why) {
 
 void Transfers::sent(const GuestKey& from) {
     const auto it = sending_.find(from);
-    if (!it->second.image_sent) return end_sending(from, "the destination says it has what was not sent");
+    if (!it->second.image_sent)
+        return end_sending(from, "the destination says it has what was not sent");
     const Manifest manifest = it->second.reader->manifest();
     const Sending& s = it->second;
     const uint64_t bytes = manifest.bytes() + (s.cargo.pages ? s.cargo.pages->bytes_total() : 0);
@@ -140,21 +147,27 @@ double Transfers::bytes_per_s(const NodeName& node) const {
 
 void Transfers::cancel_sending(const GuestKey& from) { sending_.erase(from); }
 
-// -------------------------------------------------------------------------------------------------- destination
+// -------------------------------------------------------------------------------------------------
+// destination
 
 Status Transfers::frame(uint64_t connection, const NodeName& sender, const wire::Frame& f) {
     if (f.type == wire::FrameType::image_begin) {
         TRY_ASSIGN(const wire::ImageBegin begin, wire::unpack<wire::ImageBegin>(f.body));
         return begin_receiving(connection, sender, begin);
     }
-    return fail("a sender of images does not send frames of type " + std::to_string(static_cast<int>(f.type)));
+    return fail("a sender of images does not send frames of type " +
+                std::to_string(static_cast<int>(f.type)));
 }
 
 void Transfers::receive(uint64_t connection, ByteView bytes) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end()) return;
-    it->second.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more of the image"); });
-    if (auto taken = receive_some(connection, it->second, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}); !taken)
+    it->second.stall = loop_.after(stall_limit, [this, connection] {
+        give_up_receiving(connection, "the source sends no more of the image");
+    });
+    if (auto taken = receive_some(connection, it->second,
+                                  {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+        !taken)
         give_up_receiving(connection, taken.error().message);
 }
 
@@ -162,13 +175,15 @@ Status Transfers::receive_some(uint64_t connection, Receiving& r, std::string_vi
     if (!r.pages) {
         TRY_ASSIGN(bytes, r.writer->take_to_end(bytes));
         if (!r.writer->done()) return {};
-        if (!bytes.empty()) return fail("image stream: bytes after its end");  // pages come when they are asked for
+        // pages come when they are asked for
+        if (!bytes.empty()) return fail("image stream: bytes after its end");
         return image_is_here(connection, r);
     }
     return r.pages->take(bytes);
 }
 
-Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin) {
+Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender,
+                                  const wire::ImageBegin& begin) {
     const GuestKey key{begin.id, begin.new_epoch};
     if (begin.sender != sender) return fail("an image of another sender");
     if (receiving_.contains(connection)) return fail("one image a connection");
@@ -179,9 +194,12 @@ Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender, c
     r.key = key;
     r.form = begin.form;
     r.writer = std::make_unique<ImageWriter>(std::move(writer));
-    r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no image"); });
+    r.stall = loop_.after(stall_limit, [this, connection] {
+        give_up_receiving(connection, "the source sends no image");
+    });
     receiving_.emplace(connection, std::move(r));
-    handlers_.receive_raw(connection, [this, connection](ByteView bytes) { receive(connection, bytes); });
+    handlers_.receive_raw(connection,
+                          [this, connection](ByteView bytes) { receive(connection, bytes); });
     return {};
 }
 
@@ -191,9 +209,10 @@ Status Transfers::image_is_here(uint64_t connection, Receiving& r) {
     const Manifest manifest = r.writer->manifest();
     if (form != MoveForm::stop_and_copy) {
         r.stall.cancel();  // until it wants pages
-        r.pages = std::make_unique<PageSections>([this, key](const PageRange& range, std::string_view bytes) -> Status {
-            return range.pages == 0 ? Status{} : handlers_.pages(key, range, bytes);
-        });
+        r.pages = std::make_unique<PageSections>(
+            [this, key](const PageRange& range, std::string_view bytes) -> Status {
+                return range.pages == 0 ? Status{} : handlers_.pages(key, range, bytes);
+            });
     }
     TRY(handlers_.received(key, manifest, form));  // may end r
     if (form == MoveForm::stop_and_copy) end_receiving(connection);
@@ -205,9 +224,10 @@ void Transfers::end_receiving(uint64_t connection) {
     if (it == receiving_.end()) return;
     const GuestKey key = it->second.key;
     // Not here and now: its own bytes may be on the stack.
-    loop_.defer([this, connection, key, ended = std::make_shared<Receiving>(std::move(it->second))] {
-        handlers_.answer(connection, {key.id, key.epoch, true, ""});
-    });
+    loop_.defer(
+        [this, connection, key, ended = std::make_shared<Receiving>(std::move(it->second))] {
+            handlers_.answer(connection, {key.id, key.epoch, true, ""});
+        });
     receiving_.erase(it);
 }
 
@@ -222,7 +242,9 @@ void Transfers::want(const GuestKey& key, const wire::PagesState& state) {
     if (connection == 0) return;
     Receiving& r = receiving_.at(connection);
     if (state.restored || !state.wishes.empty())
-        r.stall = loop_.after(stall_limit, [this, connection] { give_up_receiving(connection, "the source sends no more pages"); });
+        r.stall = loop_.after(stall_limit, [this, connection] {
+            give_up_receiving(connection, "the source sends no more pages");
+        });
     handlers_.want(connection, state);
 }
 
@@ -234,9 +256,10 @@ void Transfers::refuse(const GuestKey& key, const std::string& why) {
     const uint64_t connection = receiving_pages(key);
     if (connection == 0) return;
     const auto it = receiving_.find(connection);
-    loop_.defer([this, connection, key, why, ended = std::make_shared<Receiving>(std::move(it->second))] {
-        handlers_.answer(connection, {key.id, key.epoch, false, why});
-    });
+    loop_.defer(
+        [this, connection, key, why, ended = std::make_shared<Receiving>(std::move(it->second))] {
+            handlers_.answer(connection, {key.id, key.epoch, false, why});
+        });
     receiving_.erase(it);
 }
 
@@ -244,12 +267,17 @@ void Transfers::give_up_receiving(uint64_t connection, const std::string& why) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end()) return;
     const GuestKey key = it->second.key;
-    const auto ended = std::make_shared<Receiving>(std::move(it->second));  // its own bytes may be on the stack
+    // its own bytes may be on the stack
+    const auto ended = std::make_shared<Receiving>(std::move(it->second));
     receiving_.erase(it);
     handlers_.failed(key, "receive its image: " + why);
-    loop_.defer([this, connection, key, why, ended] { handlers_.answer(connection, {key.id, key.epoch, false, why}); });
+    loop_.defer([this, connection, key, why, ended] {
+        handlers_.answer(connection, {key.id, key.epoch, false, why});
+    });
 }
 
-void Transfers::closed(uint64_t connection) { give_up_receiving(connection, "the connection broke"); }
+void Transfers::closed(uint64_t connection) {
+    give_up_receiving(connection, "the connection broke");
+}
 
 }  // namespace souk

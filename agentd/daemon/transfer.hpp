@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Transfers: images between agentds, each over a connection of its own, from the source straight to the destination,
-// and behind an image the pages that are not in it, out of the frozen job (checkpoint/page_source.hpp).
-// Sent as fast as the connection takes it, in slices, so that one big image holds nothing else up; written as it comes
-// and checked against its digests before it counts. A connection that stalls or breaks ends the transfer on both sides;
-// what becomes of the job is the home's word. Owned by the Agent.
+// Transfers: images between agentds, each over a connection of its own, from the source straight to
+// the destination, and behind an image the pages that are not in it, out of the frozen job
+// (checkpoint/page_source.hpp). Sent as fast as the connection takes it, in slices, so that one big
+// image holds nothing else up; written as it comes and checked against its digests before it
+// counts. A connection that stalls or breaks ends the transfer on both sides; what becomes of the
+// job is the home's word. Owned by the Agent.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,8 @@ namespace souk {
 class Transfers {
   public:
     struct Handlers {
-        // As a destination. expects: an image may come for that (job, epoch) now; image_dir: where it goes.
+        // As a destination. expects: an image may come for that (job, epoch) now; image_dir: where
+        // it goes.
         std::function<bool(const GuestKey&)> expects;
         std::function<Result<Fd>(const GuestKey&)> image_dir;
         // All of it is there, each digest right; an error refuses it.
@@ -47,10 +49,13 @@ class Transfers {
         MoveForm form = MoveForm::stop_and_copy;
         std::unique_ptr<PageSource> pages;  // unless in_image
     };
-    // `done` gets the manifest of what went out when the destination has all of it, checked; else why not. Once.
+    // `done` gets the manifest of what went out when the destination has all of it, checked; else
+    // why not. Once.
     using Done = std::function<void(const Result<Manifest>&)>;
-    void send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo, Done done);
-    // While the image is made: connects for the next send(), which does it itself if this comes to nothing.
+    void send(const GuestKey& from, const GuestKey& to, const Peer& dest, Result<Cargo> cargo,
+              Done done);
+    // While the image is made: connects for the next send(), which does it itself if this comes to
+    // nothing.
     void reach(const GuestKey& from, const Peer& dest);
     void forget_reached(const GuestKey& from);  // nothing will be sent
     // What the newest transfer of some size to that node made; 0: there was none.
@@ -61,8 +66,9 @@ class Transfers {
     // A connection of role `image`, after its hello.
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
-    // Of an image with pages behind it. want: these first (the rest comes once state.restored was said); whole: all of
-    // them are in place, and the source is told; refuse: no more of them is of use.
+    // Of an image with pages behind it. want: these first (the rest comes once state.restored was
+    // said); whole: all of them are in place, and the source is told; refuse: no more of them is of
+    // use.
     void want(const GuestKey& key, const wire::PagesState& state);
     void whole(const GuestKey& key);
     void refuse(const GuestKey& key, const std::string& why);
@@ -94,7 +100,8 @@ class Transfers {
     void piece_left(Sending& s, size_t bytes);
     void end_sending(const GuestKey& from, const std::string& why);
     void sent(const GuestKey& from);
-    Status begin_receiving(uint64_t connection, const NodeName& sender, const wire::ImageBegin& begin);
+    Status begin_receiving(uint64_t connection, const NodeName& sender,
+                           const wire::ImageBegin& begin);
     void receive(uint64_t connection, ByteView bytes);
     Status receive_some(uint64_t connection, Receiving& r, std::string_view bytes);
     Status image_is_here(uint64_t connection, Receiving& r);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CPU affinity, which CRIU does not carry: of each thread of the job that has one of its own, as records {tid, mask}.
+// CPU affinity, which CRIU does not carry: of each thread of the job that has one of its own, as
+// records {tid, mask}.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +42,11 @@ const char* affinity_save(int image_dir) {
         snprintf(tasks, sizeof tasks, "/proc/%d/task", pid);
         return each_number(tasks, [&](int tid) {
             Record r = {tid, {}};
-            if (sched_getaffinity(tid, sizeof r.cpus, &r.cpus) != 0 || CPU_EQUAL(&r.cpus, &own)) return true;
-            if (out < 0) out = openat(image_dir, SOUK_AFFINITY_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+            if (sched_getaffinity(tid, sizeof r.cpus, &r.cpus) != 0 || CPU_EQUAL(&r.cpus, &own))
+                return true;
+            if (out < 0)
+                out = openat(image_dir, SOUK_AFFINITY_NAME,
+                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
             return out >= 0 && write_all(out, &r, sizeof r);
         });
     });
@@ -56,7 +60,8 @@ const char* affinity_save(int image_dir) {
 void affinity_restore(int file) {
     Record r;
     while (read_all(file, &r, sizeof r))
-        if (sched_setaffinity(r.tid, sizeof r.cpus, &r.cpus) != 0 && errno != EINVAL) say("set the CPU affinity", errno);
+        if (sched_setaffinity(r.tid, sizeof r.cpus, &r.cpus) != 0 && errno != EINVAL)
+            say("set the CPU affinity", errno);
 }
 
 }  // namespace souk::init

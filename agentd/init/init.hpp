@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init: PID 1 of a capsule. A small static program that outlives agentd: it starts the job or receives a restored
-// one, owns its pipes or its terminal, reaps, writes the exit record, and serves one agentd connection at a time. Plain
-// C inside: no exception, no destructor, no library but libc. Everything it would tell is kept as state and told again
-// after a reconnect, so a lost connection loses nothing.
+// souk-init: PID 1 of a capsule. A small static program that outlives agentd: it starts the job or
+// receives a restored one, owns its pipes or its terminal, reaps, writes the exit record, and
+// serves one agentd connection at a time. Plain C inside: no exception, no destructor, no library
+// but libc. Everything it would tell is kept as state and told again after a reconnect, so a lost
+// connection loses nothing.
 //
 // Needs of the kernel: 5.9 (close_range). Everything here is one thread and one poll loop.
 #pragma once
@@ -17,7 +18,8 @@
 
 namespace souk::init {
 
-// A byte queue at absolute offsets: holds [base, base + len). Memory is taken by the page when used.
+// A byte queue at absolute offsets: holds [base, base + len). Memory is taken by the page when
+// used.
 struct Queue {
     char* data;
     size_t cap, head, len;
@@ -60,7 +62,8 @@ static_assert(sizeof(souk_residue) <= SOUK_WHAT_MAX);
 
 struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
-    int queues;                // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
+    // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
+    int queues;
     bool own_net;
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
     uint64_t lease_until;      // 0: no lease
@@ -68,7 +71,8 @@ struct Init {
     bool lease_told;
     char freezer_word[16];
     souk_state state;
-    bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, greeted, welcome_told;
+    bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, greeted,
+        welcome_told;
     bool children_left;
     bool blocked;  // a record waits for the socket
     Answer answer;
@@ -80,7 +84,8 @@ struct Init {
     uint32_t uid, gid;
     Input in;
     Output out[SOUK_STREAMS];
-    uint64_t safe_from[SOUK_STREAMS];  // of the last HELLO: what is safe with agentd is not sent again
+    // of the last HELLO: what is safe with agentd is not sent again
+    uint64_t safe_from[SOUK_STREAMS];
     int affinity;  // file of the image, between LOAD and RESTORED, else -1
     int last_pid;  // to be written back, 0 = nothing
     bool root_dead;
@@ -106,28 +111,31 @@ void set_nonblocking(int fd);
 // ping_groups: of the node's network, for one of its own; null: it shares the node's.
 void set_up(const char* ping_groups);
 // Sends one record outside of the ordinary flow; false if it did not fit.
-bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit, const void* bytes,
-                 size_t n, const int* fds = nullptr, int nfds = 0);
+bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
+                 const void* bytes, size_t n, const int* fds = nullptr, int nfds = 0);
 
 // job.cpp
 void start_job(int spec_fd, int cgroup);  // cgroup: the job's own group, or -1
 void on_exec_pipe();
-void on_child();      // reaps
-void finish_root();   // the root is dead and not by a dump: ends the job
+void on_child();     // reaps
+void finish_root();  // the root is dead and not by a dump: ends the job
 bool stop_orphaned(pid_t group);
 void send_signal(int number, uint32_t target);
-// Whether a process is the job's: it has its ancestors here. CRIU and other helpers come from outside.
+// Whether a process is the job's: it has its ancestors here. CRIU and other helpers come from
+// outside.
 bool of_the_job(int pid);
 
 // stdio.cpp
-const char* make_pipes();               // null, or what failed (errno set); the job's ends go to g.job_end
+// null, or what failed (errno set); the job's ends go to g.job_end
+const char* make_pipes();
 const char* make_terminal(int rows, int cols);
 void close_job_ends();
 void read_output(Output* o, bool all);  // until full (unless all), empty or ended
-bool input_waits();  // for the job's end to take it
+bool input_waits();                     // for the job's end to take it
 void write_input();
 void check_ends();  // streams that can give nothing more
-// While the job is frozen: what it has not yet read, which stays where it is. False if it could not be had (errno).
+// While the job is frozen: what it has not yet read, which stays where it is. False if it could not
+// be had (errno).
 bool copy_pipe_input(Queue* unread);
 bool copy_typed_ahead(Queue* typed, bool* canonical);
 bool put_typed_ahead(const Queue* typed, bool canonical);

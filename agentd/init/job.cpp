@@ -54,7 +54,8 @@ void forget_launch() {
 // Maps the specification that agentd wrote into an anonymous file.
 const char* read_launch(int fd) {
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0 || st.st_size > SOUK_SPEC_MAX) return "no launch specification";
+    if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0 || st.st_size > SOUK_SPEC_MAX)
+        return "no launch specification";
     launch.size = static_cast<size_t>(st.st_size);
     launch.data = mmap(nullptr, launch.size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     if (launch.data == MAP_FAILED) {
@@ -75,7 +76,8 @@ const char* read_launch(int fd) {
     _exit(127);
 }
 
-// Hard limits above our own need CAP_SYS_RESOURCE, which root in a container may lack: then as much as may be.
+// Hard limits above our own need CAP_SYS_RESOURCE, which root in a container may lack: then as much
+// as may be.
 bool set_limit(const souk_rlimit& wish) {
     struct rlimit want = {wish.soft, wish.hard}, own;
     const auto change = [&wish](const struct rlimit* to, struct rlimit* from) {
@@ -111,7 +113,8 @@ bool set_limit(const souk_rlimit& wish) {
     child_failed(report, in_exec);
 }
 
-// As fork; into another group at once, since moving a process afterwards takes the kernel milliseconds.
+// As fork; into another group at once, since moving a process afterwards takes the kernel
+// milliseconds.
 pid_t fork_into(int cgroup) {
     struct clone_args args = {};
     args.exit_signal = SIGCHLD;
@@ -123,10 +126,12 @@ pid_t fork_into(int cgroup) {
 }
 
 void write_exit_record() {
-    const int fd = openat(g.dir, SOUK_EXIT_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd =
+        openat(g.dir, SOUK_EXIT_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool good = fd >= 0 && write_all(fd, &g.exit, sizeof g.exit) && (!g.durable || fsync(fd) == 0);
     if (fd >= 0) close(fd);
-    good = good && renameat(g.dir, SOUK_EXIT_NAME ".tmp", g.dir, SOUK_EXIT_NAME) == 0 && (!g.durable || fsync(g.dir) == 0);
+    good = good && renameat(g.dir, SOUK_EXIT_NAME ".tmp", g.dir, SOUK_EXIT_NAME) == 0 &&
+           (!g.durable || fsync(g.dir) == 0);
     if (!good) say("write the exit record", errno);
 }
 
@@ -149,17 +154,22 @@ void start_job(int spec_fd, int cgroup) {
     if (g.state != SOUK_FRESH) return say("ignored a second start", 0);
     const char* wrong = read_launch(spec_fd);
     const souk_spec* s = launch.view.head;
-    if (!wrong) wrong = s->tty ? make_terminal(static_cast<int>(s->rows), static_cast<int>(s->cols)) : make_pipes();
+    if (!wrong)
+        wrong = s->tty ? make_terminal(static_cast<int>(s->rows), static_cast<int>(s->cols))
+                       : make_pipes();
     if (wrong) return not_started(errno, false, wrong, ""), forget_launch();
     g.uid = s->uid;
     g.gid = s->gid;
     g.durable = s->durable != 0;
     // Owned by the job's user, so that /dev/stdout and /dev/tty can be opened.
-    if (g.tty) fchown(g.slave, s->uid, static_cast<gid_t>(-1)) == 0 ? void() : say("chown the terminal", errno);
+    if (g.tty)
+        fchown(g.slave, s->uid, static_cast<gid_t>(-1)) == 0 ? void()
+                                                             : say("chown the terminal", errno);
     for (const int fd : g.job_end)
         if (fd >= 0 && fchown(fd, s->uid, s->gid) != 0) say("chown a pipe", errno);
     int report[2];
-    if (pipe2(report, O_CLOEXEC) != 0) return not_started(errno, false, "make a pipe", ""), forget_launch();
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return not_started(errno, false, "make a pipe", ""), forget_launch();
     const pid_t pid = fork_into(cgroup);
     const int code = errno;
     if (pid == 0) run_child(report[1]);
@@ -183,7 +193,9 @@ void on_exec_pipe() {
     close(g.exec_pipe);
     g.exec_pipe = -1;
     if (n == sizeof e && e.step >= 0 && e.step <= in_exec) {
-        const char* subject = e.step == in_exec ? launch.view.path : e.step == in_cwd ? launch.view.cwd : "";
+        const char* subject = e.step == in_exec  ? launch.view.path
+                              : e.step == in_cwd ? launch.view.cwd
+                                                 : "";
         not_started(e.code, e.step == in_exec, step_names[e.step], subject);
     } else {
         g.state = SOUK_RUNNING;
@@ -199,8 +211,10 @@ void finish_root() {
     g.exit.version = SOUK_INIT_VERSION;
     g.exit.wait_status = g.root_status;
     const struct rusage& u = g.root_usage;
-    g.exit.user_us = static_cast<uint64_t>(u.ru_utime.tv_sec) * 1000000 + static_cast<uint64_t>(u.ru_utime.tv_usec);
-    g.exit.system_us = static_cast<uint64_t>(u.ru_stime.tv_sec) * 1000000 + static_cast<uint64_t>(u.ru_stime.tv_usec);
+    g.exit.user_us = static_cast<uint64_t>(u.ru_utime.tv_sec) * 1000000 +
+                     static_cast<uint64_t>(u.ru_utime.tv_usec);
+    g.exit.system_us = static_cast<uint64_t>(u.ru_stime.tv_sec) * 1000000 +
+                       static_cast<uint64_t>(u.ru_stime.tv_usec);
     g.exit.rss_max_kib = static_cast<uint64_t>(u.ru_maxrss);
     g.exit.faults_minor = static_cast<uint64_t>(u.ru_minflt);
     g.exit.faults_major = static_cast<uint64_t>(u.ru_majflt);
@@ -231,7 +245,8 @@ void on_child() {
         g.root_dead = true;
         g.root_status = status;
         g.root_usage = usage;
-        // Killed by the dump, or dead between a restore and its word: agentd decides what that means.
+        // Killed by the dump, or dead between a restore and its word: agentd decides what that
+        // means.
         if (g.state == SOUK_STARTING || g.state == SOUK_RUNNING) finish_root();
     }
 }
@@ -240,8 +255,9 @@ bool of_the_job(int pid) {
     for (int hops = 0; pid > 1 && hops < 4096; ++hops) pid = parent_of(pid);
     return pid == 1;
 }
-// The root leads its session, so its own process group is orphaned and the kernel drops a SIGTSTP to it. A shell would
-// stop a program that does not handle it; so do we. (Groups that the root made are not orphaned: the kernel does it.)
+// The root leads its session, so its own process group is orphaned and the kernel drops a SIGTSTP
+// to it. A shell would stop a program that does not handle it; so do we. (Groups that the root made
+// are not orphaned: the kernel does it.)
 bool stop_orphaned(pid_t group) {
     if (group != g.root || g.root_dead) return false;
     char path[32], text[4096];
@@ -266,7 +282,8 @@ void send_signal(int number, uint32_t target) {
     switch (target) {
         case SOUK_TO_ROOT: kill(g.root, number); return;
         case SOUK_TO_FOREGROUND:
-            if (g.master < 0 || ioctl(g.master, TIOCGPGRP, &group) != 0 || group <= 1) group = g.root;
+            if (g.master < 0 || ioctl(g.master, TIOCGPGRP, &group) != 0 || group <= 1)
+                group = g.root;
             if (number != SIGTSTP || !stop_orphaned(group)) kill(-group, number);
             return;
         default: break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the kernel keeps for the job outside of its processes, and CRIU, which takes the processes alone, leaves behind.
-// POSIX message queues cannot be carried: a job that has one does not move. Settings of a network of its own can.
+// What the kernel keeps for the job outside of its processes, and CRIU, which takes the processes
+// alone, leaves behind. POSIX message queues cannot be carried: a job that has one does not move.
+// Settings of a network of its own can.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,8 @@ const char* find_message_queue() {
     const char* found = nullptr;
     while (const struct dirent* name = readdir(names)) {
         if (strcmp(name->d_name, ".") == 0 || strcmp(name->d_name, "..") == 0) continue;
-        snprintf(what, sizeof what, "cannot move: it has a POSIX message queue (/%.200s)", name->d_name);
+        snprintf(what, sizeof what, "cannot move: it has a POSIX message queue (/%.200s)",
+                 name->d_name);
         found = what;
         break;
     }
@@ -74,7 +76,8 @@ const char* network_save(int image_dir) {
     size_t i = 0;
     for (const char* path : settings)
         if (!read_value(path, values[i++])) values[i - 1][0] = 0;  // a kernel without it
-    const int fd = openat(image_dir, SOUK_NETWORK_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd =
+        openat(image_dir, SOUK_NETWORK_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const bool good = fd >= 0 && write_all(fd, values, sizeof values);
     const int code = errno;
     if (fd >= 0) close(fd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The deadline after which nothing of the job may run (agentd/core/lease.hpp): kept here, as agentd may be dead by then.
-// The clock runs on while the machine sleeps.
+// The deadline after which nothing of the job may run (agentd/core/lease.hpp): kept here, as agentd
+// may be dead by then. The clock runs on while the machine sleeps.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,7 +13,8 @@ namespace souk::init {
 
 void keep_lease(uint64_t until, int freezer, const char* word, size_t n) {
     const int copy = freezer >= 0 ? fcntl(freezer, F_DUPFD_CLOEXEC, 3) : -1;
-    if (g.lease_timer < 0) g.lease_timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (g.lease_timer < 0)
+        g.lease_timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     struct itimerspec at = {};
     at.it_value.tv_sec = static_cast<time_t>(until / 1000000000);
     at.it_value.tv_nsec = static_cast<long>(until % 1000000000);
@@ -32,17 +33,19 @@ void keep_lease(uint64_t until, int freezer, const char* word, size_t n) {
     g.lease_told = true;  // by who has just said it
 }
 
-// What a dump has frozen stands already, and is its dump's to let go. agentd is told: a later deadline may be on its way here,
-// which would not let the job go on.
+// What a dump has frozen stands already, and is its dump's to let go. agentd is told: a later
+// deadline may be on its way here, which would not let the job go on.
 void on_lease_timer() {
     uint64_t times;
     if (read(g.lease_timer, &times, sizeof times) != sizeof times) return;
     char now[16] = {};
     const size_t n = strlen(g.freezer_word);
-    if (pread(g.freezer, now, sizeof now - 1, 0) > 0 && strncmp(now, g.freezer_word, n) == 0) return;
+    if (pread(g.freezer, now, sizeof now - 1, 0) > 0 && strncmp(now, g.freezer_word, n) == 0)
+        return;
     const int mark = openat(g.dir, SOUK_LAPSED_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (mark >= 0) close(mark);
-    if (pwrite(g.freezer, g.freezer_word, n, 0) != static_cast<ssize_t>(n)) return say("cannot stop the job at the end of its lease", errno);
+    if (pwrite(g.freezer, g.freezer_word, n, 0) != static_cast<ssize_t>(n))
+        return say("cannot stop the job at the end of its lease", errno);
     g.lease_stopped = g.lease_until;
 }
 

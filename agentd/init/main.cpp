@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net GROUPS]: started by agentd as PID 1 of fresh namespaces, with the state directory as fd 3 and the first
-// connection as fd 4. It is of no use elsewhere.
+// souk-init [net GROUPS]: started by agentd as PID 1 of fresh namespaces, with the state directory
+// as fd 3 and the first connection as fd 4. It is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ void begin() {
     g.conn = 4;
     fcntl(g.dir, F_SETFD, FD_CLOEXEC);
     fcntl(g.conn, F_SETFD, FD_CLOEXEC);
-    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.queues = g.lease_timer = g.freezer = -1;
+    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.queues =
+        g.lease_timer = g.freezer = -1;
     for (int& fd : g.job_end) fd = -1;
     g.in.eof_at = UINT64_MAX;
     g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = true;
@@ -41,8 +42,12 @@ void begin() {
         for (pollfd& one : p) one = {-1, 0, 0};
         p[signals] = {g.child_signals, POLLIN, 0};
         p[door] = {g.listen, POLLIN, 0};
-        // What could not be told is told when the socket takes more; nothing else is asked before its answer is.
-        p[agent] = {g.conn, static_cast<short>((g.greeted && g.answer.waits ? 0 : POLLIN) | (g.blocked ? POLLOUT : 0)), 0};
+        // What could not be told is told when the socket takes more; nothing else is asked before
+        // its answer is.
+        p[agent] = {g.conn,
+                    static_cast<short>((g.greeted && g.answer.waits ? 0 : POLLIN) |
+                                       (g.blocked ? POLLOUT : 0)),
+                    0};
         p[exec] = {g.exec_pipe, POLLIN, 0};
         p[lease] = {g.lease_timer, POLLIN, 0};
         if (input_waits()) p[input] = {g.in.fd, POLLOUT, 0};
@@ -69,7 +74,9 @@ int main(int argc, char** argv) {
     using namespace souk::init;
     if (getpid() != 1) {
         if (souk::version_asked("souk-init", argc, argv)) return 0;
-        fprintf(stderr, "souk-init: is started by agentd as the first process of a capsule; use srun to run a program\n");
+        fprintf(stderr,
+                "souk-init: is started by agentd as the first process of a capsule; use srun to "
+                "run a program\n");
         return 2;
     }
     syscall(SYS_close_range, 5U, ~0U, 0U);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a dump leaves behind (RESIDUE) and what a restore needs: the job's bytes on the way, byte-exact.
+// What a dump leaves behind (RESIDUE) and what a restore needs: the job's bytes on the way,
+// byte-exact.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,10 +68,12 @@ const char* write_residue(int image_dir, const Queue& unread, const Queue& typed
     }
     r.typed_len = static_cast<uint32_t>(typed.len);
     r.typed_canonical = canonical;
-    const int fd = openat(image_dir, SOUK_RESIDUE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd =
+        openat(image_dir, SOUK_RESIDUE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return "create the residue";
-    const bool good = write_all(fd, &r, sizeof r) && write_queue(fd, unread) && write_queue(fd, g.in.wait) &&
-                      write_queue(fd, g.out[0].kept) && write_queue(fd, g.out[1].kept) && write_queue(fd, typed);
+    const bool good = write_all(fd, &r, sizeof r) && write_queue(fd, unread) &&
+                      write_queue(fd, g.in.wait) && write_queue(fd, g.out[0].kept) &&
+                      write_queue(fd, g.out[1].kept) && write_queue(fd, typed);
     const int code = errno;
     close(fd);
     errno = code;
@@ -84,12 +87,14 @@ const char* read_residue(int fd, souk_residue* r) {
     if (const char* wrong = check_residue(r, static_cast<size_t>(st.st_size))) return wrong;
     if ((r->tty != 0) != g.tty) return "residue: of a job with other stdio";
     munmap(g.in.wait.data, g.in.wait.cap);
-    if (!read_queue(fd, &g.in.wait, r->input_offset, r->input_len, SOUK_INPUT_WINDOW)) return "read the residue";
+    if (!read_queue(fd, &g.in.wait, r->input_offset, r->input_len, SOUK_INPUT_WINDOW))
+        return "read the residue";
     for (int i = 0; i < SOUK_STREAMS; ++i) {
         Output* o = &g.out[i];
         const souk_stream_state& s = r->out[i];
         munmap(o->kept.data, o->kept.cap);
-        if (!read_queue(fd, &o->kept, s.base, s.end - s.base, SOUK_OUTPUT_WINDOW)) return "read the residue";
+        if (!read_queue(fd, &o->kept, s.base, s.end - s.base, SOUK_OUTPUT_WINDOW))
+            return "read the residue";
         if (s.eof && !g.tty) close(o->fd);
         if (s.eof) o->fd = -1;
         o->eof = s.eof != 0;
@@ -97,7 +102,8 @@ const char* read_residue(int fd, souk_residue* r) {
     }
     Queue typed;
     if (!read_queue(fd, &typed, 0, r->typed_len, 4096)) return "read the residue";
-    if (g.tty && !put_typed_ahead(&typed, r->typed_canonical != 0)) return "put typed-ahead input back";
+    if (g.tty && !put_typed_ahead(&typed, r->typed_canonical != 0))
+        return "put typed-ahead input back";
     munmap(typed.data, typed.cap);
     g.root = r->root_pid;
     g.uid = r->uid;
@@ -118,10 +124,12 @@ void drain(int image_dir) {
     }
     Queue unread, typed;
     bool canonical = false;
-    if (!queue_open(&unread, 4096, 0) || !queue_open(&typed, 4096, 0)) return answer(SOUK_DRAINED, "take memory");
+    if (!queue_open(&unread, 4096, 0) || !queue_open(&typed, 4096, 0))
+        return answer(SOUK_DRAINED, "take memory");
     for (Output& o : g.out) read_output(&o, true);
     const char* failed = nullptr;
-    if (g.tty ? !copy_typed_ahead(&typed, &canonical) : !copy_pipe_input(&unread)) failed = "copy unread input";
+    if (g.tty ? !copy_typed_ahead(&typed, &canonical) : !copy_pipe_input(&unread))
+        failed = "copy unread input";
     if (!failed) failed = write_residue(image_dir, unread, typed, canonical);
     if (!failed) failed = shm_save(image_dir);
     if (!failed) failed = affinity_save(image_dir);
@@ -142,7 +150,8 @@ void undrain() {
 void prepare(bool tty) {
     errno = EBUSY;
     if (g.state != SOUK_FRESH) return answer(SOUK_PREPARED, "the capsule is in use");
-    if (const char* failed = tty ? make_terminal(24, 80) : make_pipes()) return answer(SOUK_PREPARED, failed);
+    if (const char* failed = tty ? make_terminal(24, 80) : make_pipes())
+        return answer(SOUK_PREPARED, failed);
     g.state = SOUK_PREPARED_STATE;
     answer(SOUK_PREPARED, nullptr);
 }
@@ -158,7 +167,8 @@ void load(int image_dir) {
     errno = code;
     if (!failed) failed = shm_load(image_dir);
     if (failed) return answer(SOUK_LOADED, failed);
-    if (g.tty && fchown(g.slave, g.uid, static_cast<gid_t>(-1)) != 0) say("chown the terminal", errno);
+    if (g.tty && fchown(g.slave, g.uid, static_cast<gid_t>(-1)) != 0)
+        say("chown the terminal", errno);
     for (const int end : g.job_end)
         if (end >= 0 && fchown(end, g.uid, g.gid) != 0) say("chown a pipe", errno);
     g.affinity = openat(image_dir, SOUK_AFFINITY_NAME, O_RDONLY | O_CLOEXEC);
@@ -180,10 +190,12 @@ void restored() {
     if (g.root_dead) finish_root();
 }
 
-// Whoever enters from outside must not take a pid that a restore will need. A job that forks while helpers enter beside
-// it gets pids of the lower window, a restore's helpers those of the higher one: they cannot meet.
+// Whoever enters from outside must not take a pid that a restore will need. A job that forks while
+// helpers enter beside it gets pids of the lower window, a restore's helpers those of the higher
+// one: they cannot meet.
 void helpers_enter(bool restore) {
-    if (const char* found = restore ? nullptr : find_message_queue()) return answer(SOUK_HELPERS_READY, found);
+    if (const char* found = restore ? nullptr : find_message_queue())
+        return answer(SOUK_HELPERS_READY, found);
     const long max = read_number("/proc/sys/kernel/pid_max");
     const long last = read_number(ns_last_pid);
     errno = static_cast<int>(last < 0 ? -last : max < 0 ? -max : 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The control connection. Nothing is queued for it: every message is made from state when the socket takes it.
+// The control connection. Nothing is queued for it: every message is made from state when the
+// socket takes it.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ void hello(const souk_msg* m) {
     g.safe_from[0] = m->offset;
     g.safe_from[1] = m->limit;
     for (int i = 0; i < SOUK_STREAMS; ++i) send_from(&g.out[i], g.safe_from[i]);
-    g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = g.lease_told = false;
+    g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = g.lease_told =
+        false;
     g.stop_told = !g.stopped;
     g.greeted = true;
 }
@@ -52,7 +54,10 @@ bool tell_welcome() {
 bool tell_answer() {
     const Answer& a = g.answer;
     const bool with_ends = a.type == SOUK_PREPARED && a.failed == 0;
-    return send_record(a.type, 0, a.failed, 0, 0, a.bytes, a.n, g.tty ? &g.slave : g.job_end, !with_ends ? 0 : g.tty ? 1 : 3);
+    return send_record(a.type, 0, a.failed, 0, 0, a.bytes, a.n, g.tty ? &g.slave : g.job_end,
+                       !with_ends ? 0
+                       : g.tty    ? 1
+                                  : 3);
 }
 
 // Everything before `offset` is safe with agentd.
@@ -68,7 +73,8 @@ void input(const souk_msg* m, const char* bytes, size_t n) {
     Queue* q = &g.in.wait;
     const uint64_t taken = q->base + q->len, limit = q->base + SOUK_INPUT_WINDOW;
     g.in.told = false;
-    if (m->offset > taken || m->offset + n <= taken || g.in.eof_at != UINT64_MAX) return;  // a gap, or known already
+    // a gap, or known already
+    if (m->offset > taken || m->offset + n <= taken || g.in.eof_at != UINT64_MAX) return;
     const size_t skip = static_cast<size_t>(taken - m->offset);
     size_t add = n - skip;
     if (taken >= limit) return;
@@ -100,7 +106,8 @@ void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_f
         case SOUK_ACK: return ack(m);
         case SOUK_INPUT: return input(m, bytes, n);
         case SOUK_INPUT_EOF:
-            if (g.in.eof_at == UINT64_MAX && m->offset == g.in.wait.base + g.in.wait.len) g.in.eof_at = m->offset;
+            if (g.in.eof_at == UINT64_MAX && m->offset == g.in.wait.base + g.in.wait.len)
+                g.in.eof_at = m->offset;
             g.in.told = false;
             return;
         case SOUK_WINCH: {
@@ -127,8 +134,8 @@ void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_f
 }
 }  // namespace
 
-bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit, const void* bytes,
-                 size_t n, const int* fds, int nfds) {
+bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
+                 const void* bytes, size_t n, const int* fds, int nfds) {
     souk_msg m = {};
     m.version = SOUK_INIT_VERSION;
     m.type = static_cast<uint16_t>(type);
@@ -156,8 +163,8 @@ bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset
     return false;
 }
 
-// The ACK of what a HELLO says is safe may have been lost with the connection before: a full window would wait for it
-// for ever.
+// The ACK of what a HELLO says is safe may have been lost with the connection before: a full window
+// would wait for it for ever.
 void send_from(Output* o, uint64_t safe) {
     drop_safe(o, safe);
     o->sent = o->kept.base;
@@ -197,7 +204,8 @@ void on_record() {
     }
     const souk_msg* m = souk_msg_check(record, static_cast<uint64_t>(n));
     if (m)
-        handle(m, record + sizeof *m, static_cast<size_t>(n) - sizeof *m, count > 0 ? fds[0] : -1, count > 1 ? fds[1] : -1);
+        handle(m, record + sizeof *m, static_cast<size_t>(n) - sizeof *m, count > 0 ? fds[0] : -1,
+               count > 1 ? fds[1] : -1);
     else
         drop_connection();
     for (int i = 0; i < count; ++i) close(fds[i]);
@@ -208,18 +216,24 @@ void flush() {
     if (g.conn < 0 || !g.greeted) return;
     if (!g.welcome_told) g.welcome_told = tell_welcome();
     if (!g.welcome_told) return;
-    if (g.lease_until && !g.lease_told) g.lease_told = send_record(SOUK_LEASED, 0, 0, g.lease_until, 0, nullptr, 0);
-    if (g.lease_stopped && send_record(SOUK_LEASED, 0, 1, g.lease_stopped, 0, nullptr, 0)) g.lease_stopped = 0;
+    if (g.lease_until && !g.lease_told)
+        g.lease_told = send_record(SOUK_LEASED, 0, 0, g.lease_until, 0, nullptr, 0);
+    if (g.lease_stopped && send_record(SOUK_LEASED, 0, 1, g.lease_stopped, 0, nullptr, 0))
+        g.lease_stopped = 0;
     if (g.answer.waits) g.answer.waits = !tell_answer();
     if (g.state == SOUK_NOT_STARTED && !g.failure_told)
-        g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0, g.failure, strlen(g.failure));
+        g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0,
+                                     g.failure, strlen(g.failure));
     if (!g.started_told && (g.state == SOUK_RUNNING || g.state == SOUK_ENDED))
-        g.started_told = send_record(SOUK_STARTED, g.tty, g.root, g.tty_rdev, g.tty_dev, nullptr, 0);
-    if (!g.stop_told) g.stop_told = send_record(SOUK_STOPPED, 0, g.stopped ? g.stop_signal : 0, 0, 0, nullptr, 0);
+        g.started_told =
+            send_record(SOUK_STARTED, g.tty, g.root, g.tty_rdev, g.tty_dev, nullptr, 0);
+    if (!g.stop_told)
+        g.stop_told = send_record(SOUK_STOPPED, 0, g.stopped ? g.stop_signal : 0, 0, 0, nullptr, 0);
     if (!g.in.told)
         g.in.told = send_record(SOUK_INPUT_TAKEN, 0, 0, g.in.wait.base + g.in.wait.len,
                                 g.in.wait.base + SOUK_INPUT_WINDOW, nullptr, 0);
-    if (g.state == SOUK_ENDED && !g.exit_told) g.exit_told = send_record(SOUK_EXITED, 0, 0, 0, 0, &g.exit, sizeof g.exit);
+    if (g.state == SOUK_ENDED && !g.exit_told)
+        g.exit_told = send_record(SOUK_EXITED, 0, 0, 0, 0, &g.exit, sizeof g.exit);
     for (uint32_t i = 0; i < SOUK_STREAMS; ++i) {
         Output* o = &g.out[i];
         const uint64_t end = o->kept.base + o->kept.len;
@@ -230,7 +244,8 @@ void flush() {
             if (!send_record(SOUK_OUTPUT, i + 1, 0, o->sent, 0, bytes, n)) break;
             o->sent += n;
         }
-        if (o->eof && !o->eof_told && o->sent == end) o->eof_told = send_record(SOUK_OUTPUT_EOF, i + 1, 0, end, 0, nullptr, 0);
+        if (o->eof && !o->eof_told && o->sent == end)
+            o->eof_told = send_record(SOUK_OUTPUT_EOF, i + 1, 0, end, 0, nullptr, 0);
     }
 }
 

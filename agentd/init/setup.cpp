@@ -11,8 +11,8 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -43,26 +43,35 @@ int tty_group() {
     return number ? atoi(number + 1) : -1;
 }
 
-// Terminals of its own, numbered from 0: a pty has a name and a number, by which CRIU opens it again, that nobody else has.
+// Terminals of its own, numbered from 0: a pty has a name and a number, by which CRIU opens it
+// again, that nobody else has.
 void set_up_terminals() {
     if (access("/dev/pts", F_OK) != 0) return;
     char options[64];
     const int group = tty_group();
     const int n = snprintf(options, sizeof options, "newinstance,ptmxmode=0666,mode=620");
-    if (group >= 0) snprintf(options + n, sizeof options - static_cast<size_t>(n), ",gid=%d", group);
-    if (mount("souk", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) != 0) give_up("mount /dev/pts");
+    if (group >= 0)
+        snprintf(options + n, sizeof options - static_cast<size_t>(n), ",gid=%d", group);
+    if (mount("souk", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options) != 0)
+        give_up("mount /dev/pts");
     struct stat st;  // a link to pts/ptmx needs nothing
-    if (lstat("/dev/ptmx", &st) == 0 && S_ISCHR(st.st_mode) && mount("/dev/pts/ptmx", "/dev/ptmx", nullptr, MS_BIND, nullptr) != 0)
+    if (lstat("/dev/ptmx", &st) == 0 && S_ISCHR(st.st_mode) &&
+        mount("/dev/pts/ptmx", "/dev/ptmx", nullptr, MS_BIND, nullptr) != 0)
         give_up("bind /dev/ptmx");
 }
 
 void set_up_mounts() {
-    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) give_up("make mounts private");
-    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) give_up("mount /proc");
-    if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0) give_up("mount /dev/shm");
-    // CRIU keeps what it learnt of the kernel in /run, on a tmpfs only. Where the host's /run is one, all capsules share it.
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+        give_up("make mounts private");
+    if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+        give_up("mount /proc");
+    if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
+        give_up("mount /dev/shm");
+    // CRIU keeps what it learnt of the kernel in /run, on a tmpfs only. Where the host's /run is
+    // one, all capsules share it.
     struct statfs fs;
-    if (statfs("/run", &fs) == 0 && fs.f_type != TMPFS_MAGIC && mount("souk", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
+    if (statfs("/run", &fs) == 0 && fs.f_type != TMPFS_MAGIC &&
+        mount("souk", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
         give_up("mount /run");
     set_up_terminals();
 }
@@ -96,7 +105,8 @@ void set_up(const char* ping_groups) {
     set_up_mounts();
     if (g.own_net) set_up_loopback();
     if (g.own_net) set_ping_groups(ping_groups);
-    // Every signal waits in the mask; children are all that matters. The job's own mask is cleared before its exec.
+    // Every signal waits in the mask; children are all that matters. The job's own mask is cleared
+    // before its exec.
     sigset_t all, child;
     sigfillset(&all);
     sigemptyset(&child);

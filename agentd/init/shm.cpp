@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The private /dev/shm to and from one file: CRIU takes what is open or mapped there as files that exist on both sides.
-// Format: records {ShmEntry, name, then for a file pieces {offset, length, bytes} ended by a piece of length 0}; a
-// directory's entries follow it and end with kind 0. Holes stay holes. Sockets are left to CRIU.
+// The private /dev/shm to and from one file: CRIU takes what is open or mapped there as files that
+// exist on both sides. Format: records {ShmEntry, name, then for a file pieces {offset, length,
+// bytes} ended by a piece of length 0}; a directory's entries follow it and end with kind 0. Holes
+// stay holes. Sockets are left to CRIU.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,8 @@ constexpr int depth_max = 64;
 
 bool copy_bytes(int out, int in, off_t* in_offset, uint64_t n) {
     while (n > 0) {
-        const ssize_t done = sendfile(out, in, in_offset, n > (64 << 20) ? (64 << 20) : static_cast<size_t>(n));
+        const ssize_t done =
+            sendfile(out, in, in_offset, n > (64 << 20) ? (64 << 20) : static_cast<size_t>(n));
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) {
             if (done == 0) errno = EIO;
@@ -51,7 +53,8 @@ bool save_pieces(int out, int file, off_t size) {
         if (hole < 0) return false;
         piece = {static_cast<uint64_t>(data), static_cast<uint64_t>(hole - data)};
         off_t from = data;
-        if (!write_all(out, &piece, sizeof piece) || !copy_bytes(out, file, &from, piece.length)) return false;
+        if (!write_all(out, &piece, sizeof piece) || !copy_bytes(out, file, &from, piece.length))
+            return false;
         at = hole;
     }
     piece = {};
@@ -67,13 +70,15 @@ bool save_entry(int out, int dir, const char* name, int depth, bool* any) {
     if (kind != S_IFREG && kind != S_IFDIR && kind != S_IFLNK && kind != S_IFIFO) return true;
     char target[4096];
     ssize_t target_len = 0;
-    if (kind == S_IFLNK && (target_len = readlinkat(dir, name, target, sizeof target)) < 0) return false;
+    if (kind == S_IFLNK && (target_len = readlinkat(dir, name, target, sizeof target)) < 0)
+        return false;
     ShmEntry e = {};
     e.kind = kind;
     e.mode = st.st_mode & 07777;
     e.uid = st.st_uid;
     e.gid = st.st_gid;
-    e.size = kind == S_IFLNK ? static_cast<uint64_t>(target_len) : static_cast<uint64_t>(st.st_size);
+    e.size =
+        kind == S_IFLNK ? static_cast<uint64_t>(target_len) : static_cast<uint64_t>(st.st_size);
     e.mtime_s = st.st_mtim.tv_sec;
     e.mtime_ns = st.st_mtim.tv_nsec;
     e.name_len = static_cast<uint32_t>(strlen(name));
@@ -81,7 +86,8 @@ bool save_entry(int out, int dir, const char* name, int depth, bool* any) {
     if (!write_all(out, &e, sizeof e) || !write_all(out, name, e.name_len)) return false;
     if (kind == S_IFLNK) return write_all(out, target, static_cast<size_t>(target_len));
     if (kind == S_IFIFO) return true;
-    const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (kind == S_IFDIR ? O_DIRECTORY : 0));
+    const int fd =
+        openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (kind == S_IFDIR ? O_DIRECTORY : 0));
     if (fd < 0) return false;
     if (kind == S_IFDIR) return save_dir(out, fd, depth + 1, any);
     const bool good = save_pieces(out, fd, st.st_size);
@@ -114,7 +120,8 @@ bool load_pieces(int in, int file, uint64_t size) {
         if (!read_all(in, &piece, sizeof piece)) return false;
         if (piece.length == 0) return true;
         if (piece.offset > size || piece.length > size - piece.offset) return errno = EINVAL, false;
-        if (lseek(file, static_cast<off_t>(piece.offset), SEEK_SET) < 0 || !copy_bytes(file, in, nullptr, piece.length))
+        if (lseek(file, static_cast<off_t>(piece.offset), SEEK_SET) < 0 ||
+            !copy_bytes(file, in, nullptr, piece.length))
             return false;
     }
 }
@@ -130,12 +137,14 @@ bool load_entry(int in, int dir, const ShmEntry& e, int depth) {
     bool good = false;
     int fd = -1;
     if (e.kind == S_IFLNK) {
-        good = e.size < sizeof target && read_all(in, target, e.size) && symlinkat(target, dir, name) == 0;
+        good = e.size < sizeof target && read_all(in, target, e.size) &&
+               symlinkat(target, dir, name) == 0;
     } else if (e.kind == S_IFIFO) {
         good = mkfifoat(dir, name, 0600) == 0;
     } else if (e.kind == S_IFDIR) {
         good = depth < depth_max && mkdirat(dir, name, 0700) == 0 &&
-               (fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0 && load_dir(in, fd, depth + 1);
+               (fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0 &&
+               load_dir(in, fd, depth + 1);
     } else if (e.kind == S_IFREG) {
         fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         good = fd >= 0 && load_pieces(in, fd, e.size);
@@ -160,7 +169,8 @@ bool load_dir(int in, int dir, int depth) {
 const char* shm_save(int image_dir) {
     const int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) return "open /dev/shm";
-    const int out = openat(image_dir, SOUK_SHM_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int out =
+        openat(image_dir, SOUK_SHM_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (out < 0) {
         close(dir);
         return "create the copy of /dev/shm";

@@ -30,7 +30,8 @@ const char* make_pipes() {
     int ends[3][2];
     for (int i = 0; i < 3; ++i)
         if (pipe2(ends[i], O_CLOEXEC) != 0) return "make pipes";
-    // The job may set O_NONBLOCK on its own description of the pipe; what we keep to read unread input is another one.
+    // The job may set O_NONBLOCK on its own description of the pipe; what we keep to read unread
+    // input is another one.
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0][0]);
     g.in.kept_read = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -89,7 +90,8 @@ void read_output(Output* o, bool all) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return;
         if (n <= 0) return end_of(o);  // EIO: a terminal that nobody has open
-        if (o->kept.len + static_cast<size_t>(n) > o->kept.cap && !queue_grow(&o->kept, static_cast<size_t>(n))) {
+        if (o->kept.len + static_cast<size_t>(n) > o->kept.cap &&
+            !queue_grow(&o->kept, static_cast<size_t>(n))) {
             say("out of memory: output lost", errno);
             return;
         }
@@ -100,15 +102,19 @@ void read_output(Output* o, bool all) {
 
 bool input_waits() {
     if (g.state == SOUK_FRESH || g.state == SOUK_PREPARED_STATE) return false;
-    if (g.state == SOUK_LOADED_STATE && g.tty) return false;  // it would be echoed before CRIU has set the termios
-    return g.in.wait.len > 0 || (g.in.eof_at != UINT64_MAX && g.in.fd >= 0 && g.in.wait.base >= g.in.eof_at);
+    // it would be echoed before CRIU has set the termios
+    if (g.state == SOUK_LOADED_STATE && g.tty) return false;
+    return g.in.wait.len > 0 ||
+           (g.in.eof_at != UINT64_MAX && g.in.fd >= 0 && g.in.wait.base >= g.in.eof_at);
 }
 
 // Ctrl-Z was among what was typed: see stop_orphaned.
 static void stop_key(const char* bytes, size_t n) {
     struct termios t;
     pid_t group = 0;
-    if (tcgetattr(g.slave, &t) != 0 || !(t.c_lflag & ISIG) || t.c_cc[VSUSP] == 0 || !memchr(bytes, t.c_cc[VSUSP], n)) return;
+    if (tcgetattr(g.slave, &t) != 0 || !(t.c_lflag & ISIG) || t.c_cc[VSUSP] == 0 ||
+        !memchr(bytes, t.c_cc[VSUSP], n))
+        return;
     if (ioctl(g.master, TIOCGPGRP, &group) == 0) stop_orphaned(group);
 }
 
@@ -127,7 +133,8 @@ void write_input() {
     if (g.in.fd < 0 || g.in.eof_at == UINT64_MAX || q->base < g.in.eof_at) return;
     if (g.tty) {
         struct termios t;
-        if (tcgetattr(g.slave, &t) == 0 && write(g.master, &t.c_cc[VEOF], 1) < 0 && errno == EAGAIN) return;
+        if (tcgetattr(g.slave, &t) == 0 && write(g.master, &t.c_cc[VEOF], 1) < 0 && errno == EAGAIN)
+            return;
     } else {
         close(g.in.fd);
     }
@@ -142,7 +149,8 @@ void check_ends() {
     for (Output& o : g.out) {
         if (o.eof) continue;
         read_output(&o, false);
-        // A pipe ends by itself. A terminal is held open by us: it has ended when nobody is left and it gives no more.
+        // A pipe ends by itself. A terminal is held open by us: it has ended when nobody is left
+        // and it gives no more.
         if (o.fd >= 0 && g.tty && o.kept.len < SOUK_OUTPUT_WINDOW) end_of(&o);
     }
 }
@@ -153,9 +161,10 @@ bool copy_pipe_input(Queue* unread) {
     if (ioctl(g.in.kept_read, FIONREAD, &waiting) != 0 || waiting == 0) return true;
     if (pipe2(copy, O_CLOEXEC | O_NONBLOCK) != 0) return false;
     const int size = fcntl(g.in.kept_read, F_GETPIPE_SZ);
-    bool good = fcntl(copy[1], F_SETPIPE_SZ, size) >= 0 &&
-                tee(g.in.kept_read, copy[1], static_cast<size_t>(size), SPLICE_F_NONBLOCK) == waiting &&
-                queue_grow(unread, static_cast<size_t>(waiting));
+    bool good =
+        fcntl(copy[1], F_SETPIPE_SZ, size) >= 0 &&
+        tee(g.in.kept_read, copy[1], static_cast<size_t>(size), SPLICE_F_NONBLOCK) == waiting &&
+        queue_grow(unread, static_cast<size_t>(waiting));
     static char piece[4096];
     for (int left = waiting; good && left > 0;) {
         const ssize_t n = read(copy[0], piece, sizeof piece);
@@ -167,8 +176,8 @@ bool copy_pipe_input(Queue* unread) {
     return good;
 }
 
-// Bytes typed before the job reads them wait in the line discipline. Without ICANON all of them can be read, an unended
-// line too; then they are put back.
+// Bytes typed before the job reads them wait in the line discipline. Without ICANON all of them can
+// be read, an unended line too; then they are put back.
 bool copy_typed_ahead(Queue* typed, bool* canonical) {
     struct termios old, raw;
     if (tcgetattr(g.slave, &old) != 0) return false;
@@ -188,9 +197,10 @@ bool copy_typed_ahead(Queue* typed, bool* canonical) {
     return put_typed_ahead(typed, *canonical) && good;
 }
 
-// Back into the line discipline, whose work on these bytes is done: no signal, no editing, no translation; line by line
-// if the job reads lines. A worker of the kernel carries the bytes over, and they must be in before the termios change:
-// their echo, which nobody else can see now, tells that they are.
+// Back into the line discipline, whose work on these bytes is done: no signal, no editing, no
+// translation; line by line if the job reads lines. A worker of the kernel carries the bytes over,
+// and they must be in before the termios change: their echo, which nobody else can see now, tells
+// that they are.
 bool put_typed_ahead(const Queue* typed, bool canonical) {
     if (typed->len == 0) return true;
     struct termios old, plain;
@@ -214,7 +224,8 @@ bool put_typed_ahead(const Queue* typed, bool canonical) {
         }
         struct pollfd p = {g.master, POLLIN, 0};
         if (poll(&p, 1, 200) <= 0) break;
-        const ssize_t n = read(g.master, echo, typed->len - echoed < sizeof echo ? typed->len - echoed : sizeof echo);
+        const ssize_t n = read(
+            g.master, echo, typed->len - echoed < sizeof echo ? typed->len - echoed : sizeof echo);
         if (n > 0) echoed += static_cast<size_t>(n);
     }
     return tcsetattr(g.slave, TCSANOW, &old) == 0 && written == typed->len;

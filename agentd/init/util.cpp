@@ -20,7 +20,8 @@ bool queue_open(Queue* q, size_t cap, uint64_t base) {
 
 bool queue_grow(Queue* q, size_t extra) {
     Queue bigger;
-    if (!queue_open(&bigger, q->len + extra > q->cap ? q->len + extra : q->cap, q->base)) return false;
+    if (!queue_open(&bigger, q->len + extra > q->cap ? q->len + extra : q->cap, q->base))
+        return false;
     const uint64_t base = q->base;
     for (size_t n; q->len > 0; queue_drop(q, n)) {
         const char* bytes = queue_at(q, q->base, &n);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MUST(cond): a bug if false. Stays on in release builds: prints the condition and its place, then aborts.
+// MUST(cond): a bug if false. Stays on in release builds: prints the condition and its place, then
+// aborts.
 #pragma once
 
 namespace souk {

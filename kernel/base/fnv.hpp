@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FNV-1a: a short hash of a short text, the same on every machine and in every build. Not against an adversary. Source:
-// Fowler, Noll, Vo (draft-eastlake-fnv). Pure.
+// FNV-1a: a short hash of a short text, the same on every machine and in every build. Not against
+// an adversary. Source: Fowler, Noll, Vo (draft-eastlake-fnv). Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Strong identifiers. A job's id is its home node's name and a number that is unique there ("n1.7"): unique in the
-// system without asking anyone. An Epoch counts the owners that a job has had; only its home node raises it.
+// Strong identifiers. A job's id is its home node's name and a number that is unique there
+// ("n1.7"): unique in the system without asking anyone. An Epoch counts the owners that a job has
+// had; only its home node raises it.
 #pragma once
 
 #include <compare>

@@ -3,11 +3,10 @@
 
 #include "kernel/base/number.hpp"
 
-
 namespace souk {
 namespace {
-// The number that begins `text`, without leading zeros, which some read as octal; takes it off. -1: there is none up to
-// `most`.
+// The number that begins `text`, without leading zeros, which some read as octal; takes it off. -1:
+// there is none up to `most`.
 int take_part(std::string_view& text, int most) {
     std::string_view rest = text;
     const auto n = take_number<int>(rest);
@@ -20,7 +19,8 @@ int take_part(std::string_view& text, int most) {
 
 std::string Ipv4::text() const {
     std::string out;
-    for (int shift = 24; shift >= 0; shift -= 8) out += std::to_string(n >> shift & 0xff) + (shift ? "." : "");
+    for (int shift = 24; shift >= 0; shift -= 8)
+        out += std::to_string(n >> shift & 0xff) + (shift ? "." : "");
     return out;
 }
 
@@ -46,7 +46,8 @@ Result<Ipv4Range> parse_ipv4_range(std::string_view text) {
     TRY_ASSIGN(r.first, parse_ipv4(text.substr(0, slash)));
     std::string_view bits = text.substr(slash + 1);
     r.prefix = take_part(bits, 30);
-    if (r.prefix < 8 || !bits.empty()) return fail("'" + std::string(text) + "': 8 to 30 bits are wanted behind the /");
+    if (r.prefix < 8 || !bits.empty())
+        return fail("'" + std::string(text) + "': 8 to 30 bits are wanted behind the /");
     if (r.first.n % r.size() != 0)
         return fail("'" + std::string(text) + "' does not begin where a range of its size does");
     return r;

@@ -9,7 +9,8 @@
 namespace souk {
 namespace {
 
-// Length of the valid UTF-8 sequence that `s` begins with (Unicode 15, table 3-7); 0 if there is none.
+// Length of the valid UTF-8 sequence that `s` begins with (Unicode 15, table 3-7); 0 if there is
+// none.
 size_t utf8_length(std::string_view s) {
     const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
     const auto tail = [&](size_t i) { return i < s.size() && byte(i) >= 0x80 && byte(i) <= 0xbf; };
@@ -54,9 +55,12 @@ void json_append_string(std::string& out, std::string_view text) {
     out += '"';
     while (!text.empty()) {
         const size_t n = utf8_length(text);
-        if (n == 1) append_ascii(out, text[0]);
-        else if (n == 0) out += "\xef\xbf\xbd";
-        else out += text.substr(0, n);
+        if (n == 1)
+            append_ascii(out, text[0]);
+        else if (n == 0)
+            out += "\xef\xbf\xbd";
+        else
+            out += text.substr(0, n);
         text.remove_prefix(n == 0 ? 1 : n);
     }
     out += '"';

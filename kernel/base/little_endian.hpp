@@ -12,7 +12,8 @@ constexpr void put_le(char* to, uint64_t value, size_t bytes) {
 }
 constexpr uint64_t get_le(const char* from, size_t bytes) {
     uint64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) value |= uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
+    for (size_t i = 0; i < bytes; ++i)
+        value |= uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
     return value;
 }
 

@@ -15,16 +15,19 @@ std::string_view take_word(std::string_view& text) {
 
 Status can_take(const Machine& here, const Machine& there) {
     if (here.architecture != there.architecture)
-        return fail("the job needs a machine of type " + there.architecture + ", this is " + here.architecture);
+        return fail("the job needs a machine of type " + there.architecture + ", this is " +
+                    here.architecture);
     if (here.page_bytes != there.page_bytes)
-        return fail("the job needs pages of " + std::to_string(there.page_bytes) + " bytes, here they have " +
-                    std::to_string(here.page_bytes));
-    if (here.criu != there.criu) return fail("the job comes from CRIU " + there.criu + ", here is CRIU " + here.criu);
+        return fail("the job needs pages of " + std::to_string(there.page_bytes) +
+                    " bytes, here they have " + std::to_string(here.page_bytes));
+    if (here.criu != there.criu)
+        return fail("the job comes from CRIU " + there.criu + ", here is CRIU " + here.criu);
     std::string_view have = here.cpu_features, need = there.cpu_features, next = take_word(have);
     while (!need.empty()) {
         const std::string_view feature = take_word(need);
         while (!next.empty() && next < feature) next = take_word(have);
-        if (next != feature) return fail("the job's CPU has " + std::string(feature) + ", this one has not");
+        if (next != feature)
+            return fail("the job's CPU has " + std::string(feature) + ", this one has not");
     }
     return {};
 }

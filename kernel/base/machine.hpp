@@ -15,11 +15,13 @@ struct Machine {
     std::string kernel;        // release
     std::string criu;          // version; must be the same on both ends
     uint64_t page_bytes = 0;
-    std::string cpu_features;  // sorted, one blank between two; the job may have found out about any of them
+    // sorted, one blank between two; the job may have found out about any of them
+    std::string cpu_features;
     auto operator<=>(const Machine&) const = default;
 };
 
-// Whether `here` can take what was made on `there`: the same architecture, page size and CRIU, every CPU feature. Pure.
+// Whether `here` can take what was made on `there`: the same architecture, page size and CRIU,
+// every CPU feature. Pure.
 Status can_take(const Machine& here, const Machine& there);
 
 }  // namespace souk

@@ -33,7 +33,8 @@ enum class NetMode : uint8_t {
 };
 const char* to_string(NetMode mode);
 
-// What becomes of the job's established TCP connections when it stops for a move or a freeze (srun --tcp).
+// What becomes of the job's established TCP connections when it stops for a move or a freeze (srun
+// --tcp).
 enum class TcpPolicy : uint8_t {
     close,   // the job finds them closed
     refuse,  // as long as it has one it does not move
@@ -44,14 +45,18 @@ const char* to_string(TcpPolicy policy);
 struct MoveForecast {
     MoveForm form = MoveForm::stop_and_copy;
     Nanos pause;  // it stands still
-    Nanos total;  // from frozen at the source, or the first page sent ahead, until whole at the destination
+    // from frozen at the source, or the first page sent ahead, until whole at the destination
+    Nanos total;
     uint64_t ahead_bytes = 0;  // sent while it ran (pre-copy), as it was; 0: nothing
     Nanos ahead_time;          // how long that took
     uint32_t ahead_rounds = 0;
-    uint64_t left_bytes = 0;    // that the last of these left for the stop, when the move was planned
+    // that the last of these left for the stop, when the move was planned
+    uint64_t left_bytes = 0;
     uint64_t frozen_bytes = 0;  // that went after it stood still, as it was
-    uint64_t dirty_bytes_per_s = 0;           // distinct bytes that it wrote to, measured while the first round went
-    uint64_t dirty_expected_bytes_per_s = 0;  // as an earlier move measured it, for the plan; 0: not known
+    // distinct bytes that it wrote to, measured while the first round went
+    uint64_t dirty_bytes_per_s = 0;
+    // as an earlier move measured it, for the plan; 0: not known
+    uint64_t dirty_expected_bytes_per_s = 0;
     bool operator==(const MoveForecast&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whole numbers in text, read the same way everywhere: digits with at most a minus sign before them, no blank, no plus
-// sign, nothing of the locale. A number that its type cannot hold is none. Pure.
+// Whole numbers in text, read the same way everywhere: digits with at most a minus sign before
+// them, no blank, no plus sign, nothing of the locale. A number that its type cannot hold is none.
+// Pure.
 #pragma once
 
 #include <charconv>

@@ -5,7 +5,9 @@
 
 namespace souk {
 
-tl::unexpected<Error> fail(std::string message) { return tl::unexpected(Error{0, std::move(message)}); }
+tl::unexpected<Error> fail(std::string message) {
+    return tl::unexpected(Error{0, std::move(message)});
+}
 
 tl::unexpected<Error> fail_errno(std::string_view what, int code) {
     char buf[128];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// RetryPause: how long to wait before the next attempt at something that many do at the same time (all nodes, when
-// their market was restarted). Doubles from `min` to `max`, and is drawn from the upper half of that, so that those who
-// failed together do not come back together ("equal jitter": M. Brooker, Exponential Backoff And Jitter, 2015). Pure:
-// the caller brings a seed that differs from that of others.
+// RetryPause: how long to wait before the next attempt at something that many do at the same time
+// (all nodes, when their market was restarted). Doubles from `min` to `max`, and is drawn from the
+// upper half of that, so that those who failed together do not come back together ("equal jitter":
+// M. Brooker, Exponential Backoff And Jitter, 2015). Pure: the caller brings a seed that differs
+// from that of others.
 #pragma once
 
 #include <algorithm>

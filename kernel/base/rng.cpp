@@ -40,7 +40,8 @@ uint64_t Rng::below(uint64_t bound) {
 int64_t Rng::between(int64_t lo, int64_t hi) {
     MUST(lo <= hi);
     const uint64_t width = static_cast<uint64_t>(hi) - static_cast<uint64_t>(lo) + 1;
-    return width == 0 ? static_cast<int64_t>(next()) : static_cast<int64_t>(static_cast<uint64_t>(lo) + below(width));
+    return width == 0 ? static_cast<int64_t>(next())
+                      : static_cast<int64_t>(static_cast<uint64_t>(lo) + below(width));
 }
 
 double Rng::unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }

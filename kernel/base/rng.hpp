@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Rng: xoshiro256** 1.0 seeded by splitmix64 (Blackman and Vigna, 2018). Deterministic on every platform, unlike
-// the distributions of <random>; every use has an explicit seed.
+// Rng: xoshiro256** 1.0 seeded by splitmix64 (Blackman and Vigna, 2018). Deterministic on every
+// platform, unlike the distributions of <random>; every use has an explicit seed.
 #pragma once
 
 #include <cstdint>

@@ -11,10 +11,12 @@ namespace {
 
 // Unicode 15: categories Cc, Cf, Zl, Zp, Cs, and the tag characters' whole block.
 constexpr std::pair<uint32_t, uint32_t> hidden[] = {
-    {0x00, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x600, 0x605}, {0x61c, 0x61c}, {0x6dd, 0x6dd}, {0x70f, 0x70f},
-    {0x890, 0x891}, {0x8e2, 0x8e2}, {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
-    {0xd800, 0xdfff}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f},
-    {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe007f}};
+    {0x00, 0x1f},       {0x7f, 0x9f},       {0xad, 0xad},       {0x600, 0x605},
+    {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},
+    {0x8e2, 0x8e2},     {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x206f},   {0xd800, 0xdfff},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},
+    {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3},
+    {0x1d173, 0x1d17a}, {0xe0000, 0xe007f}};
 
 bool is_hidden(uint32_t c) {
     return std::any_of(std::begin(hidden), std::end(hidden),
@@ -36,7 +38,8 @@ uint32_t character(std::string_view text, size_t at, size_t& n) {
         if ((byte(at + i) & 0xc0) != 0x80) return malformed;
         c = c << 6 | (byte(at + i) & 0x3f);
     }
-    if ((length == 3 && c < 0x800) || (length == 4 && (c < 0x10000 || c > 0x10ffff))) return malformed;
+    if ((length == 3 && c < 0x800) || (length == 4 && (c < 0x10000 || c > 0x10ffff)))
+        return malformed;
     n = length;
     return c;
 }
@@ -45,14 +48,18 @@ uint32_t character(std::string_view text, size_t at, size_t& n) {
 
 Status check_label(std::string_view text, size_t bytes_max) {
     if (text.empty() || text.size() > bytes_max)
-        return fail("a name of 1 to " + std::to_string(bytes_max) + " bytes is wanted, not of " + std::to_string(text.size()));
+        return fail("a name of 1 to " + std::to_string(bytes_max) + " bytes is wanted, not of " +
+                    std::to_string(text.size()));
     for (size_t at = 0, n = 0; at < text.size(); at += n) {
         const uint32_t c = character(text, at, n);
-        if (c == malformed) return fail("a name in UTF-8 is wanted: byte " + std::to_string(at + 1) + " begins no character");
+        if (c == malformed)
+            return fail("a name in UTF-8 is wanted: byte " + std::to_string(at + 1) +
+                        " begins no character");
         if (!is_hidden(c)) continue;
         char code[16];
         std::snprintf(code, sizeof code, "U+%04X", static_cast<unsigned>(c));
-        return fail("a name without control and format characters is wanted: it holds " + std::string(code));
+        return fail("a name without control and format characters is wanted: it holds " +
+                    std::string(code));
     }
     return {};
 }

@@ -9,10 +9,12 @@
 
 namespace souk {
 
-// A name for people: 1 to `bytes_max` bytes of UTF-8 without control characters (C0, DEL, C1), format characters
-// (right-to-left marks and the like, which change how the text around them is shown), line or paragraph separators.
+// A name for people: 1 to `bytes_max` bytes of UTF-8 without control characters (C0, DEL, C1),
+// format characters (right-to-left marks and the like, which change how the text around them is
+// shown), line or paragraph separators.
 Status check_label(std::string_view text, size_t bytes_max);
-// For what cannot be refused: such characters as blanks. As long as it was; bytes that are no UTF-8 stay.
+// For what cannot be refused: such characters as blanks. As long as it was; bytes that are no UTF-8
+// stay.
 std::string blank_controls(std::string_view text);
 
 }  // namespace souk

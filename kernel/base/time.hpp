@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Nanos: a point in time or a span, in nanoseconds, signed 64 bits (292 years). The pure machines get `now` from
-// their caller: CLOCK_BOOTTIME-like time that never steps back within one life of a daemon, or virtual time.
+// Nanos: a point in time or a span, in nanoseconds, signed 64 bits (292 years). The pure machines
+// get `now` from their caller: CLOCK_BOOTTIME-like time that never steps back within one life of a
+// daemon, or virtual time.
 #pragma once
 
 #include <compare>
@@ -22,7 +23,10 @@ struct Nanos {
     constexpr auto operator<=>(const Nanos&) const = default;
     constexpr Nanos operator+(Nanos o) const { return {ns + o.ns}; }
     constexpr Nanos operator-(Nanos o) const { return {ns - o.ns}; }
-    constexpr Nanos& operator+=(Nanos o) { ns += o.ns; return *this; }
+    constexpr Nanos& operator+=(Nanos o) {
+        ns += o.ns;
+        return *this;
+    }
 };
 
 }  // namespace souk

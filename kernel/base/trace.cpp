@@ -7,12 +7,9 @@ namespace souk {
 
 const char* to_string(TraceKind kind) {
     switch (kind) {
-        case TraceKind::input:
-            return "input";
-        case TraceKind::state:
-            return "state";
-        case TraceKind::output:
-            return "output";
+        case TraceKind::input: return "input";
+        case TraceKind::state: return "state";
+        case TraceKind::output: return "output";
     }
     MUST(false);
 }

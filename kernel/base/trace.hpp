@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Trace: what a pure machine tells of each step: the input, how states changed by it, and the outputs. The daemons
-// write it to their log at level debug, the simulators into their own. The names come from the tables beside the enums,
-// so that one search finds a word in the log, in a test and in the source. A machine without a listener makes no line
-// at all.
+// Trace: what a pure machine tells of each step: the input, how states changed by it, and the
+// outputs. The daemons write it to their log at level debug, the simulators into their own. The
+// names come from the tables beside the enums, so that one search finds a word in the log, in a
+// test and in the source. A machine without a listener makes no line at all.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ const char* to_string(TraceKind kind);
 struct TraceLine {
     const char* machine = "";
     TraceKind kind = TraceKind::input;
-    std::string step;  // the name of the input, state or output: "command.ship", "moving.prepare", "do.dump_for_move"
+    // the name of the input, state or output: "command.ship", "moving.prepare", "do.dump_for_move"
+    std::string step;
     JobId job;
     Epoch epoch;
     NodeName node;   // where it came from, goes to, or (state) where the job is
@@ -53,7 +54,8 @@ class Tracer {
     void tell(const TraceLine& line) const {
         if (listener_) listener_->tell(line);
     }
-    // A state is told when it is another than the one told last. An empty step: the job is not here any more.
+    // A state is told when it is another than the one told last. An empty step: the job is not here
+    // any more.
     void tell_state(const std::string& name, const TraceLine& line);
 
   private:
@@ -64,13 +66,14 @@ class Tracer {
     std::map<std::string, std::string> states_;
 };
 
-// One input of a machine, from its beginning to the end of the call. Within it the machine may call itself: that is
-// told as part of the first. The machine has `tracer_`, `trace_of(const Output&)` and `trace_state(JobId, Epoch)`.
+// One input of a machine, from its beginning to the end of the call. Within it the machine may call
+// itself: that is told as part of the first. The machine has `tracer_`, `trace_of(const Output&)`
+// and `trace_state(JobId, Epoch)`.
 template <class Machine, class Outputs>
 class TraceScene {
   public:
-    // `make` returns the input's TraceLine; it is called only if somebody listens. quiet: not told if nothing comes of
-    // it.
+    // `make` returns the input's TraceLine; it is called only if somebody listens. quiet: not told
+    // if nothing comes of it.
     template <class Make>
     TraceScene(Machine& machine, const Outputs* out, const Make& make, bool quiet = false)
         : machine_(machine), out_(out) {
@@ -99,7 +102,8 @@ class TraceScene {
             machine_.trace_state(line.job, line.epoch);
         };
         std::vector<TraceLine> lines;
-        for (size_t i = first_; out_ && i < out_->size(); ++i) lines.push_back(machine_.trace_of((*out_)[i]));
+        for (size_t i = first_; out_ && i < out_->size(); ++i)
+            lines.push_back(machine_.trace_of((*out_)[i]));
         if (told_) state(*input_);
         for (const TraceLine& line : lines) state(line);
         for (const TraceLine& line : lines) machine_.tracer_.tell(line);

@@ -19,7 +19,8 @@ constexpr Unit sizes[] = {{"K", 1}, {"M", 1 << 10}, {"G", 1 << 20}, {"T", 1 << 3
 // The number, with what follows it left in `text`; below 0: none.
 double take_number(std::string_view& text) {
     double n = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n, std::chars_format::fixed);
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), n, std::chars_format::fixed);
     if (error != std::errc{} || text.starts_with('-') || !std::isfinite(n)) return -1;
     text.remove_prefix(static_cast<size_t>(end - text.data()));
     return n;
@@ -40,7 +41,9 @@ std::string size_text(int64_t mb) {
 std::string span_text(Nanos span) {
     for (const Unit& u : times) {
         const int64_t tenths_ns = u.in_base * 100'000;
-        if (u.name == "min" || u.name == "w" || span.ns < tenths_ns * 10 || span.ns % tenths_ns != 0) continue;
+        if (u.name == "min" || u.name == "w" || span.ns < tenths_ns * 10 ||
+            span.ns % tenths_ns != 0)
+            continue;
         const int64_t tenths = span.ns / tenths_ns;
         const std::string part = tenths % 10 ? "." + std::to_string(tenths % 10) : "";
         return std::to_string(tenths / 10) + part + std::string(u.name);
@@ -57,8 +60,10 @@ Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos 
         if (unit == u.name) unit_us = static_cast<double>(u.in_base) * 1e3;
     if (n < 0 || unit_us == 0) return no(text, std::string("no time such as ") + span_forms);
     const double ns = std::round(n * unit_us) * 1e3;
-    if (ns < static_cast<double>(least.ns) || ns > static_cast<double>(most.ns) || (n > 0 && ns == 0))
-        return no(text, "not from " + (least.ns == 0 ? "0" : span_text(least)) + " to " + span_text(most));
+    if (ns < static_cast<double>(least.ns) || ns > static_cast<double>(most.ns) ||
+        (n > 0 && ns == 0))
+        return no(text, "not from " + (least.ns == 0 ? "0" : span_text(least)) + " to " +
+                            span_text(most));
     return Nanos{static_cast<int64_t>(ns)};
 }
 
@@ -70,9 +75,11 @@ Result<int64_t> parse_size_mb(std::string_view text, int64_t least, int64_t most
     double unit_kb = upper.empty() ? 1 << 10 : 0;
     for (const Unit& u : sizes) {
         const std::string name(u.name);
-        if (upper == name || upper == name + "B" || upper == name + "IB") unit_kb = static_cast<double>(u.in_base);
+        if (upper == name || upper == name + "B" || upper == name + "IB")
+            unit_kb = static_cast<double>(u.in_base);
     }
-    if (n < 0 || unit_kb == 0) return no(text, std::string("no size such as ") + size_forms + " (a number alone is MB)");
+    if (n < 0 || unit_kb == 0)
+        return no(text, std::string("no size such as ") + size_forms + " (a number alone is MB)");
     const double mb = n * unit_kb / 1024;
     if (mb != std::floor(mb)) return no(text, "no whole number of MB");
     if (mb < static_cast<double>(least) || mb > static_cast<double>(most))

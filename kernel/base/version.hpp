@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The version of this build, the same in every program: the file VERSION, and what git calls the commit if there is a
-// repository (Makefile).
+// The version of this build, the same in every program: the file VERSION, and what git calls the
+// commit if there is a repository (Makefile).
 #pragma once
 
 namespace souk {

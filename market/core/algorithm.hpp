@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Algorithm: who gets which machine. The Solver owns one at a time and calls it; the Allocator holds the market and
-// carries the decision out. A new algorithm is one .cpp file with a class, and one line in algorithm_registry().
-// Pure: the same calls give the same answers. Nothing here fails.
+// Algorithm: who gets which machine. The Solver owns one at a time and calls it; the Allocator
+// holds the market and carries the decision out. A new algorithm is one .cpp file with a class, and
+// one line in algorithm_registry(). Pure: the same calls give the same answers. Nothing here fails.
 #pragma once
 
 #include <memory>
@@ -28,20 +28,22 @@ class Algorithm {
     // When time alone asks for solve(), apart from what the Allocator waits for.
     virtual Nanos next_wake() const { return Nanos::never(); }
 
-    // The critical prices per CPU-hour that a quick form gives, by job index; `done` says whose they are. The Solver
-    // reckons the others by pricing_unit.hpp and pricing_integral.hpp.
+    // The critical prices per CPU-hour that a quick form gives, by job index; `done` says whose
+    // they are. The Solver reckons the others by pricing_unit.hpp and pricing_integral.hpp.
     virtual std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) = 0;
     // Whether jobs of one user do not price each other (pricing_integral.hpp).
     virtual bool bidders_are_users() const { return false; }
-    // What a new job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or it is not known.
+    // What a new job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or
+    // it is not known.
     virtual std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                            std::span<const ProviderKey> barred) {
         (void)market, (void)cpus, (void)memory_mb, (void)barred;
         return std::nullopt;
     }
-    // The same for one CPU and no memory on this machine, which accepts jobs. `strongest`: the best guest that would
-    // have to leave; top: none has to.
-    virtual std::optional<Money> next_price(Allocator& market, uint32_t machine, const Rank& strongest) {
+    // The same for one CPU and no memory on this machine, which accepts jobs. `strongest`: the best
+    // guest that would have to leave; top: none has to.
+    virtual std::optional<Money> next_price(Allocator& market, uint32_t machine,
+                                            const Rank& strongest) {
         (void)strongest;
         return market.machines()[machine].spec.reserve;
     }

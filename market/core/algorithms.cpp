@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The registry of algorithms, and the greedy migration as one: it is the Allocator's own rule (allocator.hpp).
+// The registry of algorithms, and the greedy migration as one: it is the Allocator's own rule
+// (allocator.hpp).
 #include "market/core/algorithm.hpp"
 #include "market/core/least_bids.hpp"
 #include "market/core/pricing.hpp"
@@ -22,7 +23,8 @@ class Greedy : public Algorithm {
                                    std::span<const ProviderKey> barred) override {
         return least_bids_.find(market, cpus, memory_mb, barred);
     }
-    std::optional<Money> next_price(Allocator& market, uint32_t machine, const Rank& strongest) override {
+    std::optional<Money> next_price(Allocator& market, uint32_t machine,
+                                    const Rank& strongest) override {
         const Money reserve = market.machines()[machine].spec.reserve;
         if (strongest.is_top()) return reserve;
         const Money bid = std::max(reserve, above(Money{-strongest.first}));
@@ -40,9 +42,11 @@ std::unique_ptr<Algorithm> make_greedy() { return std::make_unique<Greedy>(); }
 
 std::span<const AlgorithmEntry> algorithm_registry() {
     static constexpr AlgorithmEntry all[] = {
-        {"greedy_migration", "mig", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_greedy},
+        {"greedy_migration", "mig",
+         "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_greedy},
         {"proportional_share", "", "quantum", make_share},
-        {"welfare", "", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_welfare},
+        {"welfare", "", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max",
+         make_welfare},
     };
     return all;
 }

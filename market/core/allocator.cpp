@@ -46,7 +46,8 @@ bool Allocator::barred(ProviderKey provider, uint32_t j) const {
     return d.barred && std::find(d.barred->begin(), d.barred->end(), provider) != d.barred->end();
 }
 
-std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64_t memory_mb, const Rank& rank) const {
+std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64_t memory_mb,
+                                           const Rank& rank) const {
     int32_t c = m.free_cpus;
     int64_t mb = m.free_mb;
     Rank strongest = Rank::top();
@@ -59,15 +60,18 @@ std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64
     return {strongest, true};
 }
 
-// The least class bound that makes a move worth its cost, from value x cpus x (s' - s)/s_1 x H >= cost. Spans in
-// milliseconds, so that all products stay below 2^120.
+// The least class bound that makes a move worth its cost, from value x cpus x (s' - s)/s_1 x H >=
+// cost. Spans in milliseconds, so that all products stay below 2^120.
 ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
     if (assigned_) return 0;
     if (rules_.horizon.ns == 0) return m.cls;
-    const MoveCost cost = move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
+    const MoveCost cost =
+        move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
     const Wide per_ms = static_cast<Wide>(jobs_[j].value.micro) * jobs_[j].cpus;
-    const Wide pause_ms = std::min<Wide>(ceil_div(cost.pause.ns, 1'000'000), 1LL << 36);  // two years
-    const Wide money = ceil_div(static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro, 1'000'000'000);
+    // two years
+    const Wide pause_ms = std::min<Wide>(ceil_div(cost.pause.ns, 1'000'000), 1LL << 36);
+    const Wide money =
+        ceil_div(static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro, 1'000'000'000);
     const Wide lost = per_ms * m.spec.speed * pause_ms + money * speed_top() * 3'600'000;
     if (lost == 0) return m.cls;
     const Wide gained = per_ms * std::max<int64_t>(1, rules_.horizon.ns / 1'000'000);
@@ -158,8 +162,9 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     touch(j);
 }
 
-// Of the class of `better`, the first machine in order that the job fits on at all: where its checkpoint is, else the
-// first with free room, else the one whose strongest displaced guest is the weakest.
+// Of the class of `better`, the first machine in order that the job fits on at all: where its
+// checkpoint is, else the first with free room, else the one whose strongest displaced guest is the
+// weakest.
 MachineOrder::Place Allocator::choose(uint32_t j, const MachineOrder::Place& better, size_t start) {
     const Job& job = jobs_[j];
     const ClassKey cls = machine_order_[better].cls;
@@ -174,13 +179,15 @@ MachineOrder::Place Allocator::choose(uint32_t j, const MachineOrder::Place& bet
         }
     }
     if (free_here(machine_order_[better])) return better;
-    if (const auto place = machine_order_.first(cls, cls + 1, job.cpus, job.memory_mb, rank_last, start, free_here))
+    if (const auto place = machine_order_.first(cls, cls + 1, job.cpus, job.memory_mb, rank_last,
+                                                start, free_here))
         return place;
     Rank bar = job.rank;
     uint32_t best = none;
     machine_order_.each_weaker(cls, cls + 1, bar, [&](const MachineOrder::Entry& x) {
         if (!suits(x, j)) return;
-        const auto [strongest, fits] = displaced(machines_[x.machine], job.cpus, job.memory_mb, bar);
+        const auto [strongest, fits] =
+            displaced(machines_[x.machine], job.cpus, job.memory_mb, bar);
         if (!fits) return;
         bar = strongest;
         best = x.machine;
@@ -209,19 +216,24 @@ void Allocator::start_later(int32_t cpus, int64_t memory_mb, size_t position) {
 void Allocator::process(uint32_t j) {
     const Job& job = jobs_[j];
     const bool keeps = job.slot != none;
-    const bool could_stay = keeps || (job.at != none && eligible(machines_[job.at], j) &&
-                                      (limits_.empty() || admits(machines_[job.at].cls, job.rank)) &&
-                                      displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
-    const ClassKey below = keeps ? job.bound : could_stay ? bound_at(j, machines_[job.at]) : class_none;
+    const bool could_stay =
+        keeps || (job.at != none && eligible(machines_[job.at], j) &&
+                  (limits_.empty() || admits(machines_[job.at].cls, job.rank)) &&
+                  displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
+    const ClassKey below = keeps        ? job.bound
+                           : could_stay ? bound_at(j, machines_[job.at])
+                                        : class_none;
     machine_order_.close_until(job.rank);
     const bool hints = in_pass_ && !assigned_ && job.cpus < 32;
     const size_t start = hints ? position_to_start(job.cpus, job.memory_mb) : 0;
     MachineOrder::Place better =
-        limits_.empty() ? machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start,
-                                               [&](const MachineOrder::Entry& e) { return has_place(e, j); })
-                        : search_limited(j, below, start);
+        limits_.empty()
+            ? machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start,
+                                   [&](const MachineOrder::Entry& e) { return has_place(e, j); })
+            : search_limited(j, below, start);
     if (hints && !job.bars && (better || below == class_none))
-        start_later(job.cpus, job.memory_mb, better ? MachineOrder::position(better) : machine_order_.end());
+        start_later(job.cpus, job.memory_mb,
+                    better ? MachineOrder::position(better) : machine_order_.end());
     const bool voluntary = could_stay && job.at != none;
     if (better && voluntary && rules_.moves_max > 0 && tokens_ <= 0) {
         suppressed_ = true;
@@ -262,7 +274,8 @@ const JobOrder::Entry* Allocator::next_candidate(Machine& m) {
             if (plain()) return V::stop;
             if (jobs_[e.job].slot != none || !worth_reserve(m, e.job)) return V::no;
         }
-        if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;  // and so for everyone after it
+        // and so for everyone after it
+        if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;
         return eligible(m, e.job) ? V::yes : V::no;
     });
 }
@@ -286,8 +299,8 @@ void Allocator::run() {
             continue;
         }
         const Rank rank = e->rank;
-        const bool others_first =
-            (!queue_.empty() && queue_.top().rank < rank) || (!open_.empty() && open_.top().rank < rank);
+        const bool others_first = (!queue_.empty() && queue_.top().rank < rank) ||
+                                  (!open_.empty() && open_.top().rank < rank);
         if (!others_first) {
             process(e->job);
             m.cursor = rank;
@@ -317,7 +330,8 @@ void Allocator::pass() {
         [&](const JobOrder::Entry& e) { return &jobs_[e.job]; });
     in_pass_ = false;
     for (const uint32_t j : touched_)  // displaced, and their turn did not come
-        if (jobs_[j].competing && jobs_[j].rank >= end) order_.set_bound(jobs_[j].rank, jobs_[j].bound);
+        if (jobs_[j].competing && jobs_[j].rank >= end)
+            order_.set_bound(jobs_[j].rank, jobs_[j].bound);
     machine_order_.tighten();
     for (Machine& m : machines_) m.open = false;
     queue_ = {};
@@ -326,7 +340,8 @@ void Allocator::pass() {
 
 void Allocator::swap_places(uint32_t x, uint32_t y) {
     const uint32_t of_x = jobs_[x].slot, of_y = jobs_[y].slot;
-    in_pass_ = true;  // equal classes: no bound changes, and the room that opens is looked at by the caller
+    // equal classes: no bound changes, and the room that opens is looked at by the caller
+    in_pass_ = true;
     unseat(x);
     unseat(y);
     seat(x, of_y);
@@ -340,9 +355,9 @@ uint32_t Allocator::home_of(uint32_t j) const {
     return job.state == JobState::frozen ? find_machine(details_[j].place) : job.at;
 }
 
-// A job that was placed inside the class of its home, but elsewhere, goes back in exchange for the guest there whose
-// staying saves the fewest bytes (and fewer than its own), if both fit and nobody else could use the room that this
-// makes. Nobody who runs makes place for one who is thawed.
+// A job that was placed inside the class of its home, but elsewhere, goes back in exchange for the
+// guest there whose staying saves the fewest bytes (and fewer than its own), if both fit and nobody
+// else could use the room that this makes. Nobody who runs makes place for one who is thawed.
 void Allocator::take_back(uint32_t d) {
     const Job& job = jobs_[d];
     const uint32_t home = home_of(d);
@@ -357,9 +372,13 @@ void Allocator::take_back(uint32_t d) {
         const Job& x = jobs_[g.job];
         const bool runs_here = x.state == JobState::running && x.at == home;
         const int64_t saves = runs_here || (frozen && home_of(g.job) == home) ? bytes_of(g.job) : 0;
-        if ((frozen && runs_here) || g.rank.is_top() || saves > least || saves >= bytes_of(d) || !eligible(now, g.job)) continue;
-        if (old.free_cpus + x.cpus < job.cpus || old.free_mb + x.memory_mb < job.memory_mb) continue;
-        if (now.free_cpus + job.cpus < x.cpus || now.free_mb + job.memory_mb < x.memory_mb) continue;
+        if ((frozen && runs_here) || g.rank.is_top() || saves > least || saves >= bytes_of(d) ||
+            !eligible(now, g.job))
+            continue;
+        if (old.free_cpus + x.cpus < job.cpus || old.free_mb + x.memory_mb < job.memory_mb)
+            continue;
+        if (now.free_cpus + job.cpus < x.cpus || now.free_mb + job.memory_mb < x.memory_mb)
+            continue;
         least = saves;
         best = g.job;
     }
@@ -385,10 +404,12 @@ void Allocator::settle() {
         const Job& job = jobs_[j];
         if (job.key().n == 0 || job.slot == none || !job.competing) continue;
         const uint32_t home = home_of(j);
-        if (home != none && home != job.slot && machines_[home].cls == machines_[job.slot].cls) movers.push_back(j);
+        if (home != none && home != job.slot && machines_[home].cls == machines_[job.slot].cls)
+            movers.push_back(j);
     }
     std::sort(movers.begin(), movers.end(), [&](uint32_t a, uint32_t b) {
-        const bool runs_a = jobs_[a].state == JobState::running, runs_b = jobs_[b].state == JobState::running;
+        const bool runs_a = jobs_[a].state == JobState::running,
+                   runs_b = jobs_[b].state == JobState::running;
         if (runs_a != runs_b) return runs_a;
         const int64_t x = bytes_of(a), y = bytes_of(b);
         return x != y ? x > y : jobs_[a].rank < jobs_[b].rank;

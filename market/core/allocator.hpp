@@ -1,41 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Allocator: who runs where. Jobs choose in rank order (value, then arrival, then key): each takes a place on the
-// fastest machine (at equal speed: of the lowest reserve) where it fits beside those that rank above it. That is the
-// greedy migration of Amar, Mu'alem and Stoesser ("On the importance of migration for fairness in online grid markets",
-// Grid 2008), with CPUs and memory as hard constraints. Owned by the Solver.
+// Allocator: who runs where. Jobs choose in rank order (value, then arrival, then key): each takes
+// a place on the fastest machine (at equal speed: of the lowest reserve) where it fits beside those
+// that rank above it. That is the greedy migration of Amar, Mu'alem and Stoesser ("On the
+// importance of migration for fairness in online grid markets", Grid 2008), with CPUs and memory as
+// hard constraints. Owned by the Solver.
 //
 // Properties, plain rules (tests/unit/test_allocator.cpp checks each on random markets):
-//  1. No justified envy: a job that runs slower than another, lower-ranked one (or not at all) would not fit on that
-//     one's machine even if everything ranked below it were taken off. So no job fares worse than one of lower value
-//     whose needs are at least its own. (A bar is the job's own exception.)
-//  2. No provider below its reserve: a job runs only where reserve <= value. So no job pays above its value.
-//  3. No two decisions cancel: at most one change a job; nobody moves between machines of one class (equal speed and
-//     reserve) unless the own one has no room left beside those ranked above.
-//  4. Fewest moved bytes: of all allocations that give each job the same class, none moves fewer bytes of running jobs.
-//     Exact where every job needs one CPU and memory does not bind. With mixed needs the choice inside a class is first
-//     fit for free room, else the machine whose strongest displaced guest is the weakest; at the end jobs that moved
-//     inside their class take their place back from guests whose staying saves fewer bytes. After them thawed jobs take
-//     the place where their checkpoint is, from those who gain less by it or nothing, but from nobody who runs there:
-//     so of the allocations above none carries fewer bytes of frozen jobs. Packing for fewest bytes
-//     is NP-hard, so there it is a heuristic; rules 1 to 3 hold all the same.
+//  1. No justified envy: a job that runs slower than another, lower-ranked one (or not at all)
+//     would not fit on that one's machine even if everything ranked below it were taken off. So no
+//     job fares worse than one of lower value whose needs are at least its own. (A bar is the job's
+//     own exception.)
+//  2. No provider below its reserve: a job runs only where reserve <= value. So no job pays above
+//     its value.
+//  3. No two decisions cancel: at most one change a job; nobody moves between machines of one class
+//     (equal speed and reserve) unless the own one has no room left beside those ranked above.
+//  4. Fewest moved bytes: of all allocations that give each job the same class, none moves fewer
+//     bytes of running jobs. Exact where every job needs one CPU and memory does not bind. With
+//     mixed needs the choice inside a class is first fit for free room, else the machine whose
+//     strongest displaced guest is the weakest; at the end jobs that moved inside their class take
+//     their place back from guests whose staying saves fewer bytes. After them thawed jobs take the
+//     place where their checkpoint is, from those who gain less by it or nothing, but from nobody
+//     who runs there: so of the allocations above none carries fewer bytes of frozen jobs. Packing
+//     for fewest bytes is NP-hard, so there it is a heuristic; rules 1 to 3 hold all the same.
 //  5. Bid-monotone: raising a value never slows its job, if the others are placed from nothing.
 //
 // Migration-aware rules (Rules below):
-//  - horizon H > 0: a running job leaves a place where it may stay only for a gain over H of at least the cost:
-//    value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte cost. So envy is bounded: a
-//    job that envies another forgoes less than the cost of one move in any H. Displaced jobs move in any case.
-//  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless its provider leaves or
-//    shrinks or its bars or pin change. So a job is placed at most once in any S, and justified envy lasts at most S
-//    after a placement.
-//  - moves_max N: at most N voluntary moves in any window W. Displaced jobs use up the same tokens but are not refused.
+//  - horizon H > 0: a running job leaves a place where it may stay only for a gain over H of at
+//    least the cost: value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte
+//    cost. So envy is bounded: a job that envies another forgoes less than the cost of one move in
+//    any H. Displaced jobs move in any case.
+//  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless
+//    its provider leaves or shrinks or its bars or pin change. So a job is placed at most once in
+//    any S, and justified envy lasts at most S after a placement.
+//  - moves_max N: at most N voluntary moves in any window W. Displaced jobs use up the same tokens
+//    but are not refused.
 //
-// Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for jobs after a
-// cursor). solve() takes them up in rank order; every job not taken up would have stayed, because nothing that it could
-// use changed. So the result is that of one pass over all jobs (solve_all, the definition), at the cost of the change.
-// The change itself may be large. Where each machine has a speed of its own, property 1 leaves a single allocation: the
-// job of rank i on machine i. An arrival at rank r then moves everybody below it who runs, one machine down, whatever
-// algorithm finds that out (10,000 machines, 100,000 jobs: 637 changes an event on average, up to 10,000, about 0.5 us
-// each). Who would rather move less sets a horizon, a minimum stay or moves_max, and accepts the envy stated above.
+// Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for
+// jobs after a cursor). solve() takes them up in rank order; every job not taken up would have
+// stayed, because nothing that it could use changed. So the result is that of one pass over all
+// jobs (solve_all, the definition), at the cost of the change. The change itself may be large.
+// Where each machine has a speed of its own, property 1 leaves a single allocation: the job of rank
+// i on machine i. An arrival at rank r then moves everybody below it who runs, one machine down,
+// whatever algorithm finds that out (10,000 machines, 100,000 jobs: 637 changes an event on
+// average, up to 10,000, about 0.5 us each). Who would rather move less sets a horizon, a minimum
+// stay or moves_max, and accepts the envy stated above.
 #pragma once
 
 #include <deque>
@@ -61,22 +69,24 @@ struct Rules {
     Nanos moves_window = Nanos::from_s(60);
 };
 
-// What a move of this job carries and how long it stands still meanwhile: one round of pre-copy where the dirty rate is
-// known (the pause carries what was dirtied during the round), else all of it in the pause.
+// What a move of this job carries and how long it stands still meanwhile: one round of pre-copy
+// where the dirty rate is known (the pause carries what was dirtied during the round), else all of
+// it in the pause.
 struct MoveCost {
     int64_t bytes = 0;
     Nanos pause;
 };
 MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s);
 
-// A class of machines takes only jobs up to this rank (the welfare algorithm says which). Who is there already goes when
-// the limit falls; with a horizon, when that is worth the move.
+// A class of machines takes only jobs up to this rank (the welfare algorithm says which). Who is
+// there already goes when the limit falls; with a horizon, when that is worth the move.
 struct ClassLimit {
     ClassKey cls = 0;
     Rank last;
     bool operator==(const ClassLimit&) const = default;
 };
-// What a place of a class costs, in micro-units x fastest speed: what a horizon reckons the gain of leaving with.
+// What a place of a class costs, in micro-units x fastest speed: what a horizon reckons the gain of
+// leaving with.
 struct ClassLevel {
     ClassKey cls = 0;
     __int128 level = 0;
@@ -86,7 +96,8 @@ class Allocator {
   public:
     static constexpr uint32_t none = UINT32_MAX;
 
-    // What a turn reads: one cache line, so that a pass over all jobs is a miss each, fetched ahead.
+    // What a turn reads: one cache line, so that a pass over all jobs is a miss each, fetched
+    // ahead.
     struct alignas(64) Job {
         Rank rank;                    // its key is 0: this index is not in use
         ClassKey bound = class_none;  // it would leave for any machine of a class before this
@@ -116,12 +127,14 @@ class Allocator {
         Bars() = default;
         Bars(Bars&&) = default;
         Bars& operator=(Bars&&) = default;
-        Bars(const Bars& other) : unique_ptr(other ? std::make_unique<std::vector<ProviderKey>>(*other) : nullptr) {}
+        Bars(const Bars& other)
+            : unique_ptr(other ? std::make_unique<std::vector<ProviderKey>>(*other) : nullptr) {}
         Bars& operator=(const Bars& other) { return *this = Bars(other); }
     };
     // The rest, by the same index.
     struct JobDetails {
-        ProviderKey place;  // while `at` is none: where it is frozen, or runs on a provider that is not known
+        // while `at` is none: where it is frozen, or runs on a provider that is not known
+        ProviderKey place;
         int64_t move_bytes = -1;
         int64_t dirty_bytes_per_s = -1;
         Nanos stay_until{INT64_MIN};
@@ -158,26 +171,32 @@ class Allocator {
     void change_provider(uint32_t m, const ProviderSpec& spec);
     void remove_provider(uint32_t m);
 
-    // Takes up what time alone has changed; solve() does it too. For who sets limits by the jobs that compete now.
+    // Takes up what time alone has changed; solve() does it too. For who sets limits by the jobs
+    // that compete now.
     void begin(Nanos now);
-    // After begin(), for the next solve: limits by class (sorted, of those that have one), the last rank that any class
-    // takes, and what the classes cost. None: every class takes who can pay its reserve.
-    void set_limits(std::vector<ClassLimit> limits, const Rank& last, std::vector<ClassLevel> levels);
+    // After begin(), for the next solve: limits by class (sorted, of those that have one), the last
+    // rank that any class takes, and what the classes cost. None: every class takes who can pay its
+    // reserve.
+    void set_limits(std::vector<ClassLimit> limits, const Rank& last,
+                    std::vector<ClassLevel> levels);
     void lift_limits();
     const std::vector<ClassLimit>& limits() const { return limits_; }
     // The least bid per CPU-hour that the machine takes: its reserve, or by its class's limit.
     Money least_bid_at(const Machine& m) const;
-    // Counts up with everything that changes what the competing jobs find before the first of them is placed.
+    // Counts up with everything that changes what the competing jobs find before the first of them
+    // is placed.
     uint64_t room_version() const { return room_version_; }
 
-    // Repairs the allocation and leaves the changes in changes(). solve_all takes up every job, whatever changed.
+    // Repairs the allocation and leaves the changes in changes(). solve_all takes up every job,
+    // whatever changed.
     void solve(Nanos now);
     void solve_all(Nanos now);
-    // The same with the jobs in this order instead of by value (every competing job once), and nobody moves of its own
-    // will. Until rank_by_value() new jobs rank last.
+    // The same with the jobs in this order instead of by value (every competing job once), and
+    // nobody moves of its own will. Until rank_by_value() new jobs rank last.
     void solve_in_order(const std::vector<uint32_t>& jobs, Nanos now);
     void rank_by_value();
-    // Makes the allocation exactly this: slots[j] for every job that is not pinned. The caller has checked it.
+    // Makes the allocation exactly this: slots[j] for every job that is not pinned. The caller has
+    // checked it.
     void adopt(const std::vector<uint32_t>& slots, Nanos now);
     const std::vector<Change>& changes() const { return changes_; }
     Nanos next_wake() const;
@@ -208,30 +227,39 @@ class Allocator {
     int32_t speed_top() const;
     // Counts up with everything that could change an allocation or a price.
     uint64_t version() const { return version_; }
-    bool plain() const { return rules_.horizon.ns == 0 && rules_.min_stay.ns == 0 && rules_.moves_max == 0; }
+    bool plain() const {
+        return rules_.horizon.ns == 0 && rules_.min_stay.ns == 0 && rules_.moves_max == 0;
+    }
 
     // As `eligible`, of a machine in the order.
     bool suits(const MachineOrder::Entry& e, uint32_t j) const {
-        return reserve_of(e.cls) <= jobs_[j].value && (!jobs_[j].bars || !barred(ProviderKey{e.key}, j));
+        return reserve_of(e.cls) <= jobs_[j].value &&
+               (!jobs_[j].bars || !barred(ProviderKey{e.key}, j));
     }
-    // Could run there if the machine were empty of all but those that cannot be displaced (reserve, bars, acceptance).
+    // Could run there if the machine were empty of all but those that cannot be displaced (reserve,
+    // bars, acceptance).
     bool eligible(const Machine& m, uint32_t j) const {
         const Job& job = jobs_[j];
         return m.spec.accepting && m.spec.reserve <= job.value && (!job.bars || !barred(m.key, j));
     }
     bool barred(ProviderKey provider, uint32_t j) const;
     int64_t bytes_of(uint32_t j) const {
-        return details_[j].move_bytes >= 0 ? details_[j].move_bytes : jobs_[j].memory_mb * 1'000'000;
+        return details_[j].move_bytes >= 0 ? details_[j].move_bytes
+                                           : jobs_[j].memory_mb * 1'000'000;
     }
-    // The rank of the strongest guest that must go for this need, all guests after `rank` being displaceable; top: none
-    // need go (fits) when free room suffices; the second is false if it cannot fit.
-    std::pair<Rank, bool> displaced(const Machine& m, int32_t cpus, int64_t memory_mb, const Rank& rank) const;
+    // The rank of the strongest guest that must go for this need, all guests after `rank` being
+    // displaceable; top: none need go (fits) when free room suffices; the second is false if it
+    // cannot fit.
+    std::pair<Rank, bool> displaced(const Machine& m, int32_t cpus, int64_t memory_mb,
+                                    const Rank& rank) const;
 
   private:
     struct Due {
         Rank rank;
         uint32_t index;
-        bool operator>(const Due& o) const { return rank != o.rank ? rank > o.rank : index > o.index; }
+        bool operator>(const Due& o) const {
+            return rank != o.rank ? rank > o.rank : index > o.index;
+        }
     };
     using Heap = std::priority_queue<Due, std::vector<Due>, std::greater<>>;
     struct Expiry {
@@ -260,11 +288,13 @@ class Allocator {
 
     // allocator_limits.cpp: who may enter a class
     bool admits(ClassKey cls, const Rank& rank) const;
-    // The room is free, or the job may displace who is in it. (Here, as each search asks it of many machines.)
+    // The room is free, or the job may displace who is in it. (Here, as each search asks it of many
+    // machines.)
     bool has_place(const MachineOrder::Entry& e, uint32_t j) const {
         const Job& job = jobs_[j];
-        return suits(e, j) && ((e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
-                               displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second);
+        return suits(e, j) &&
+               ((e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
+                displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second);
     }
     MachineOrder::Place search_limited(uint32_t j, ClassKey below, size_t start);
     MachineOrder::Place search_free(uint32_t j);
@@ -317,9 +347,9 @@ class Allocator {
     Heap queue_, open_;
     bool all_dirty_ = false;
     bool in_pass_ = false;
-    // In a pass the room for jobs of a rank only shrinks: where a need was once too much, no later need of as many CPUs
-    // and at least its memory has to look again (no machine at a position before `from` has that). By CPUs (31 at most)
-    // and quarter octaves of memory.
+    // In a pass the room for jobs of a rank only shrinks: where a need was once too much, no later
+    // need of as many CPUs and at least its memory has to look again (no machine at a position
+    // before `from` has that). By CPUs (31 at most) and quarter octaves of memory.
     struct TooSmall {
         int64_t memory_mb = 0;
         size_t from = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Allocator's last third: rules and rank orders, what time alone changes, and the changes that a solve made.
+// The Allocator's last third: rules and rank orders, what time alone changes, and the changes that
+// a solve made.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +11,8 @@ namespace souk::market {
 void Allocator::rebound_all() {
     for (uint32_t j = 0; j < jobs_.size(); ++j) {
         const Job& job = jobs_[j];
-        if (job.key().n != 0 && job.slot != none && job.competing) set_bound(j, bound_at(j, machines_[job.slot]));
+        if (job.key().n != 0 && job.slot != none && job.competing)
+            set_bound(j, bound_at(j, machines_[job.slot]));
     }
 }
 
@@ -88,7 +90,9 @@ bool Allocator::change_of(uint32_t j, Change& c) {
     job.touched = job.voluntary = false;
     if (job.key().n == 0 || (job.slot == none && (!running || job.pin == Pin::stay))) return false;
     if (running && job.slot == job.at && job.slot != none) return false;
-    c = {job.key(), ChangeKind::move, {}, job.slot == none ? ProviderKey{} : machines_[job.slot].key, job.cause, {},
+    c = {job.key(), ChangeKind::move,
+         {},        job.slot == none ? ProviderKey{} : machines_[job.slot].key,
+         job.cause, {},
          {}};
     if (job.state != JobState::waiting) c.from = place_of(j);
     if (job.slot == none) {
@@ -96,7 +100,9 @@ bool Allocator::change_of(uint32_t j, Change& c) {
         details_[j].place = c.from;
     } else if (!running) {
         c.kind = job.state == JobState::frozen ? ChangeKind::thaw : ChangeKind::start;
-        c.cause = job.pin == Pin::stay ? Cause::pinned : job.cause == Cause::adopted ? job.cause : Cause::placed;
+        c.cause = job.pin == Pin::stay          ? Cause::pinned
+                  : job.cause == Cause::adopted ? job.cause
+                                                : Cause::placed;
     }
     if (c.kind == ChangeKind::move && voluntary) c.cause = Cause::faster;
     if (c.cause == Cause::displaced || c.cause == Cause::share) {
@@ -168,7 +174,8 @@ void Allocator::rerank(const std::vector<uint32_t>& jobs) {
         if (mc.key.n == 0) continue;
         for (Guest& g : mc.guests)
             if (!g.rank.is_top()) g.rank = jobs_[g.job].rank;
-        std::sort(mc.guests.begin(), mc.guests.end(), [](const Guest& a, const Guest& b) { return a.rank < b.rank; });
+        std::sort(mc.guests.begin(), mc.guests.end(),
+                  [](const Guest& a, const Guest& b) { return a.rank < b.rank; });
         refresh(m);
     }
     order_ = {};

@@ -86,14 +86,16 @@ void Allocator::flush() {
 // A machine whose guests need more than it offers lets the weakest go.
 void Allocator::trim(uint32_t m) {
     Machine& mc = machines_[m];
-    while ((mc.free_cpus < 0 || mc.free_mb < 0) && !mc.guests.empty() && !mc.guests.back().rank.is_top()) {
+    while ((mc.free_cpus < 0 || mc.free_mb < 0) && !mc.guests.empty() &&
+           !mc.guests.back().rank.is_top()) {
         const uint32_t j = mc.guests.back().job;
         evict(j, Cause::no_room, none);
         dirty_.push_back(j);
     }
 }
 
-// Enters a job with the attributes it has: on its machine if it may be there, and into the order unless pinned.
+// Enters a job with the attributes it has: on its machine if it may be there, and into the order
+// unless pinned.
 void Allocator::attach(uint32_t j) {
     Job& job = jobs_[j];
     const bool placed = job.state == JobState::running || job.pin == Pin::stay;
@@ -147,7 +149,8 @@ void Allocator::add_job(JobKey key, const JobSpec& spec) {
     } else {
         j = free_jobs_.back();
         free_jobs_.pop_back();
-        const bool touched = jobs_[j].touched;  // the list of touched jobs may still name this index
+        // the list of touched jobs may still name this index
+        const bool touched = jobs_[j].touched;
         jobs_[j] = Job{};
         jobs_[j].touched = touched;
         details_[j] = JobDetails{};
@@ -160,7 +163,8 @@ void Allocator::add_job(JobKey key, const JobSpec& spec) {
 
 void Allocator::change_job(uint32_t j, const JobSpec& spec) {
     detach(j);
-    if (spec.state != JobState::running || spec.place != place_of(j)) details_[j].stay_until = Nanos{INT64_MIN};
+    if (spec.state != JobState::running || spec.place != place_of(j))
+        details_[j].stay_until = Nanos{INT64_MIN};
     fill(j, jobs_[j].key(), spec);
     attach(j);
     ++version_;
@@ -213,7 +217,8 @@ void Allocator::add_provider(ProviderKey key, const ProviderSpec& spec) {
     mc.free_cpus = spec.cpus;
     mc.free_mb = spec.memory_mb;
     mc.cls = spec.accepting ? class_of(spec.speed, spec.reserve) : class_none;
-    if (spec.accepting) machine_order_.insert({mc.cls, key.n, Rank::top(), mc.free_mb, mc.free_cpus, m});
+    if (spec.accepting)
+        machine_order_.insert({mc.cls, key.n, Rank::top(), mc.free_mb, mc.free_cpus, m});
     open(m, Rank::top());
     ++version_;
     for (const uint32_t j : std::exchange(orphans_, {})) {
@@ -275,7 +280,8 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
     mc.free_mb += spec.memory_mb - mc.spec.memory_mb;
     mc.spec = spec;
     mc.cls = spec.accepting ? class_of(spec.speed, spec.reserve) : class_none;
-    if (spec.accepting) machine_order_.insert({mc.cls, mc.key.n, Rank::top(), mc.free_mb, mc.free_cpus, m});
+    if (spec.accepting)
+        machine_order_.insert({mc.cls, mc.key.n, Rank::top(), mc.free_mb, mc.free_cpus, m});
     refresh(m);
     for (const Guest& g : guests) {
         Job& job = jobs_[g.job];
@@ -289,10 +295,12 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
         if (speed_changed) touch(g.job);
         dirty_.push_back(g.job);
     }
-    while (mc.free_cpus < 0 || mc.free_mb < 0) {  // min_stay does not hold on a machine that shrinks
+    // min_stay does not hold on a machine that shrinks
+    while (mc.free_cpus < 0 || mc.free_mb < 0) {
         trim(m);
         if (mc.free_cpus >= 0 && mc.free_mb >= 0) break;
-        auto held = std::find_if(mc.guests.begin(), mc.guests.end(), [&](const Guest& g) { return jobs_[g.job].held; });
+        auto held = std::find_if(mc.guests.begin(), mc.guests.end(),
+                                 [&](const Guest& g) { return jobs_[g.job].held; });
         if (held == mc.guests.end()) break;
         unhold(held->job);
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Allocator's limits by class: a class takes no job after a rank (ClassLimit). Limits say who may enter. Who is inside
-// already leaves when set_limits finds him beyond the limit: at once with the plain rules, with a horizon when what he
-// gains elsewhere within it is worth the move. What a limit shuts out is taken up when it rises. So, with the plain
-// rules, the result is still that of one pass over all jobs.
+// The Allocator's limits by class: a class takes no job after a rank (ClassLimit). Limits say who
+// may enter. Who is inside already leaves when set_limits finds him beyond the limit: at once with
+// the plain rules, with a horizon when what he gains elsewhere within it is worth the move. What a
+// limit shuts out is taken up when it rises. So, with the plain rules, the result is still that of
+// one pass over all jobs.
 #include <algorithm>
 
 #include "market/core/allocator.hpp"
@@ -36,45 +37,55 @@ MachineOrder::Place Allocator::search_limited(uint32_t j, ClassKey below, size_t
         if (limit.cls >= below) break;
         if (job.rank <= limit.last) continue;
         if (limit.cls > from)
-            if (const auto place = machine_order_.first(from, limit.cls, job.cpus, job.memory_mb, job.rank, start, fits))
+            if (const auto place = machine_order_.first(from, limit.cls, job.cpus, job.memory_mb,
+                                                        job.rank, start, fits))
                 return place;
         from = limit.cls + 1;
     }
     return machine_order_.first(from, below, job.cpus, job.memory_mb, job.rank, start, fits);
 }
 
-// With migration-aware rules some stay where they are although others would be there by the limits. Who has no place
-// because of that takes one that is free and worth its reserve to him.
+// With migration-aware rules some stay where they are although others would be there by the limits.
+// Who has no place because of that takes one that is free and worth its reserve to him.
 MachineOrder::Place Allocator::search_free(uint32_t j) {
     const Job& job = jobs_[j];
-    return machine_order_.first(0, class_none, job.cpus, job.memory_mb, rank_last, 0, [&](const MachineOrder::Entry& e) {
-        return e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb && suits(e, j) &&
-               worth_reserve(machines_[e.machine], j);
-    });
+    return machine_order_.first(0, class_none, job.cpus, job.memory_mb, rank_last, 0,
+                                [&](const MachineOrder::Entry& e) {
+                                    return e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb &&
+                                           suits(e, j) && worth_reserve(machines_[e.machine], j);
+                                });
 }
 
 bool Allocator::worth_reserve(const Machine& m, uint32_t j) const {
-    return static_cast<Wide>(jobs_[j].value.micro) * m.spec.speed >= static_cast<Wide>(m.spec.reserve.micro) * speed_top();
+    return static_cast<Wide>(jobs_[j].value.micro) * m.spec.speed >=
+           static_cast<Wide>(m.spec.reserve.micro) * speed_top();
 }
 
-// Whether what the job gains in the best other class within the horizon is worth the move (bound_at has the cost).
+// Whether what the job gains in the best other class within the horizon is worth the move (bound_at
+// has the cost).
 bool Allocator::gains_by_leaving(uint32_t j, const Machine& m) const {
     const auto speed_of = [](ClassKey cls) { return speed_max - static_cast<int64_t>(cls >> 50); };
     const Wide value = jobs_[j].value.micro;
     Wide here = 0, best = 0;
     for (const ClassLevel& c : levels_) {
         const Wide surplus = value * speed_of(c.cls) - c.level;
-        if (c.cls == m.cls) here = surplus;
-        else best = std::max(best, surplus);
+        if (c.cls == m.cls)
+            here = surplus;
+        else
+            best = std::max(best, surplus);
     }
-    const MoveCost cost = move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
-    const Wide cpus = jobs_[j].cpus, pause_ms = std::min<Wide>(cost.pause.ns / 1'000'000, 1LL << 36);
-    const Wide money = static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro / 1'000'000'000;
+    const MoveCost cost =
+        move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
+    const Wide cpus = jobs_[j].cpus,
+               pause_ms = std::min<Wide>(cost.pause.ns / 1'000'000, 1LL << 36);
+    const Wide money =
+        static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro / 1'000'000'000;
     const Wide lost = value * cpus * m.spec.speed * pause_ms + money * speed_top() * 3'600'000;
     return best > here && (best - here) * cpus * (rules_.horizon.ns / 1'000'000) >= lost;
 }
 
-// Jobs after rank `after` and up to `last` may enter now: they are looked at, or the machines that have room for them.
+// Jobs after rank `after` and up to `last` may enter now: they are looked at, or the machines that
+// have room for them.
 void Allocator::let_in(ClassKey cls, const Rank& after, const Rank& last) {
     constexpr size_t few = 64;
     std::vector<uint32_t> jobs;
@@ -89,7 +100,8 @@ void Allocator::let_in(ClassKey cls, const Rank& after, const Rank& last) {
         return;
     }
     std::vector<uint32_t> machines;
-    machine_order_.each_free(cls, [&](const MachineOrder::Entry& e) { machines.push_back(e.machine); });
+    machine_order_.each_free(cls,
+                             [&](const MachineOrder::Entry& e) { machines.push_back(e.machine); });
     for (const uint32_t m : machines) open(m, after);
 }
 
@@ -112,7 +124,8 @@ void Allocator::let_go(ClassKey cls, const Rank& last) {
     }
 }
 
-void Allocator::set_limits(std::vector<ClassLimit> limits, const Rank& last, std::vector<ClassLevel> levels) {
+void Allocator::set_limits(std::vector<ClassLimit> limits, const Rank& last,
+                           std::vector<ClassLevel> levels) {
     const std::vector<ClassLimit> before = std::exchange(limits_, std::move(limits));
     last_admitted_ = last;
     levels_ = std::move(levels);

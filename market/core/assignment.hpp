@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The assignment market of one-CPU jobs and classes of equal places: who gets which class so that welfare is greatest,
-// and the lowest competitive prices. Pure mathematics over counts; knows nothing of machines and jobs.
+// The assignment market of one-CPU jobs and classes of equal places: who gets which class so that
+// welfare is greatest, and the lowest competitive prices. Pure mathematics over counts; knows
+// nothing of machines and jobs.
 //
-// A job of value v gains v x speed from a place, which costs its reserve x the fastest speed (all amounts here are
-// micro-units x speed, so that they are whole). Of such products the best assignment gives the higher value the
-// higher speed (Edelman, Ostrovsky, Schwarz, "Internet advertising and the generalized second-price auction", 2007).
-// So it is told by its cuts: cut[c] jobs, the most valuable, have a place of class c or a faster one. Welfare is then a
-// sum of concave functions of single cuts, under 0 <= cut[c] - cut[c-1] <= slots: a function of the kind for which a
-// point that no step of +1 or -1 on a set of cuts improves is the best of all (L-natural concavity: Murota, "Discrete
-// convex analysis", 2003). Among equals the greatest cuts are taken: rather placed than not, rather fast than slow.
+// A job of value v gains v x speed from a place, which costs its reserve x the fastest speed (all
+// amounts here are micro-units x speed, so that they are whole). Of such products the best
+// assignment gives the higher value the higher speed (Edelman, Ostrovsky, Schwarz, "Internet
+// advertising and the generalized second-price auction", 2007). So it is told by its cuts: cut[c]
+// jobs, the most valuable, have a place of class c or a faster one. Welfare is then a sum of
+// concave functions of single cuts, under 0 <= cut[c] - cut[c-1] <= slots: a function of the kind
+// for which a point that no step of +1 or -1 on a set of cuts improves is the best of all
+// (L-natural concavity: Murota, "Discrete convex analysis", 2003). Among equals the greatest cuts
+// are taken: rather placed than not, rather fast than slow.
 //
-// The lowest competitive prices are the longest paths over "nobody prefers another class" (Shapley and Shubik, "The
-// assignment game", 1971; Demange, Gale, Sotomayor, "Multi-item auctions", 1986). On a line of classes they take two
-// passes. For one job they are what it costs the others (Leonard, "Elicitation of honest preferences", 1983).
+// The lowest competitive prices are the longest paths over "nobody prefers another class" (Shapley
+// and Shubik, "The assignment game", 1971; Demange, Gale, Sotomayor, "Multi-item auctions", 1986).
+// On a line of classes they take two passes. For one job they are what it costs the others
+// (Leonard, "Elicitation of honest preferences", 1983).
 #pragma once
 
 #include <cstdint>
@@ -43,16 +47,19 @@ inline Wide gain_at(std::span<const PlaceClass> classes, size_t c, int64_t value
     return static_cast<Wide>(speed) * value - cost;
 }
 
-// The best cuts for these values (micro-units, falling), from nothing: O(classes x values). Only the first values, as
-// many as there are slots, matter.
+// The best cuts for these values (micro-units, falling), from nothing: O(classes x values). Only
+// the first values, as many as there are slots, matter.
 Cuts best_cuts(std::span<const PlaceClass> classes, std::span<const int64_t> values);
 
-// One step of the search: the set of cuts that gains most when each is raised (step 1) or lowered (step -1) by one.
+// One step of the search: the set of cuts that gains most when each is raised (step 1) or lowered
+// (step -1) by one.
 class CutStep {
   public:
-    // `value(t)`: the value of job t, from 0 to jobs - 1. True if the cuts were changed; `gain` is then the welfare won.
+    // `value(t)`: the value of job t, from 0 to jobs - 1. True if the cuts were changed; `gain` is
+    // then the welfare won.
     template <class Value>
-    bool take(std::span<const PlaceClass> classes, Cuts& cuts, int64_t jobs, int step, Value&& value, Wide& gain) {
+    bool take(std::span<const PlaceClass> classes, Cuts& cuts, int64_t jobs, int step,
+              Value&& value, Wide& gain) {
         gains_.resize(classes.size());
         for (size_t c = 0; c < classes.size(); ++c) {
             const int64_t at = step > 0 ? cuts[c] : cuts[c] - 1;
@@ -71,19 +78,22 @@ class CutStep {
         int64_t moved = 0;  // how many cuts move
     };
     std::vector<std::pair<bool, Wide>> gains_;
-    std::vector<uint8_t> from_;  // by class, two bits: the state of the class before, if this one stays, if it moves
+    // by class, two bits: the state of the class before, if this one stays, if it moves
+    std::vector<uint8_t> from_;
 };
 
-// Makes feasible cuts the best ones. False: `steps_max` steps were not enough. `gain`: the welfare won.
+// Makes feasible cuts the best ones. False: `steps_max` steps were not enough. `gain`: the welfare
+// won.
 template <class Value>
-bool improve_cuts(std::span<const PlaceClass> classes, Cuts& cuts, int64_t jobs, int64_t steps_max, Value&& value,
-                  Wide& gain) {
+bool improve_cuts(std::span<const PlaceClass> classes, Cuts& cuts, int64_t jobs, int64_t steps_max,
+                  Value&& value, Wide& gain) {
     CutStep step;
     gain = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (const int direction : {1, -1}) {
-            for (Wide won = 0; step.take(classes, cuts, jobs, direction, value, won); moved = true) {
+            for (Wide won = 0; step.take(classes, cuts, jobs, direction, value, won);
+                 moved = true) {
                 gain += won;
                 if (--steps_max < 0) return false;
             }
@@ -110,19 +120,24 @@ std::vector<ClassUse> use_of(std::span<const PlaceClass> classes, const Cuts& cu
     return uses;
 }
 
-// The lowest competitive price of each class. `next`: the greatest value that has no place, 0 if none waits.
-std::vector<Wide> lowest_prices(std::span<const PlaceClass> classes, std::span<const ClassUse> uses, int64_t next);
+// The lowest competitive price of each class. `next`: the greatest value that has no place, 0 if
+// none waits.
+std::vector<Wide> lowest_prices(std::span<const PlaceClass> classes, std::span<const ClassUse> uses,
+                                int64_t next);
 
-// The lowest levels, at least the costs, at which nobody who has a place prefers a slower class: prices as long as
-// who comes first in rank has a full class.
+// The lowest levels, at least the costs, at which nobody who has a place prefers a slower class:
+// prices as long as who comes first in rank has a full class.
 std::vector<Wide> floor_levels(std::span<const PlaceClass> classes, std::span<const ClassUse> uses);
 
 inline constexpr Wide no_level = -1;
-// What one more place of each class would cost those who have one, if nobody loses his; no_level: somebody must.
-std::vector<Wide> cost_of_one_more(std::span<const PlaceClass> classes, std::span<const ClassUse> uses);
+// What one more place of each class would cost those who have one, if nobody loses his; no_level:
+// somebody must.
+std::vector<Wide> cost_of_one_more(std::span<const PlaceClass> classes,
+                                   std::span<const ClassUse> uses);
 
-// The least value (micro-units, rounded up) that prefers each class to all slower ones and to none, at these levels.
-// A class of no_level is no choice; its own is INT64_MAX.
-std::vector<int64_t> entry_values(std::span<const PlaceClass> classes, std::span<const Wide> levels);
+// The least value (micro-units, rounded up) that prefers each class to all slower ones and to none,
+// at these levels. A class of no_level is no choice; its own is INT64_MAX.
+std::vector<int64_t> entry_values(std::span<const PlaceClass> classes,
+                                  std::span<const Wide> levels);
 
 }  // namespace souk::market

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// BlockList: entries in a total order, in blocks of at most `width`, each with a summary, so that a search skips the
-// blocks that cannot hold what it looks for. Insert, erase: a binary search over the blocks and a short move inside
-// one.
+// BlockList: entries in a total order, in blocks of at most `width`, each with a summary, so that a
+// search skips the blocks that cannot hold what it looks for. Insert, erase: a binary search over
+// the blocks and a short move inside one.
 //
-// Entry has order(), its place in the total order; no two are equal. Summary is empty as Summary{}, and
-// widen(const Entry&) makes it cover one more. A summary may be too generous (erase and changes only widen it;
-// summarise() tightens it), never too strict. loosen(), if it has that, is called when an entry goes. What a Summary
-// counts exactly, if it does, it is told by count(entry, 1) of each that comes and count(entry, -1) of each that goes.
+// Entry has order(), its place in the total order; no two are equal. Summary is empty as Summary{},
+// and widen(const Entry&) makes it cover one more. A summary may be too generous (erase and changes
+// only widen it; summarise() tightens it), never too strict. loosen(), if it has that, is called
+// when an entry goes. What a Summary counts exactly, if it does, it is told by count(entry, 1) of
+// each that comes and count(entry, -1) of each that goes.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +40,12 @@ class BlockList {
     Entry& operator[](const Place& p) { return blocks_[p.block][p.at]; }
 
     // The first block that ends after the key, or at it; blocks() if none does.
-    size_t block_after(const Key& key) const { return index(std::upper_bound(lasts_.begin(), lasts_.end(), key)); }
-    size_t block_from(const Key& key) const { return index(std::lower_bound(lasts_.begin(), lasts_.end(), key)); }
+    size_t block_after(const Key& key) const {
+        return index(std::upper_bound(lasts_.begin(), lasts_.end(), key));
+    }
+    size_t block_from(const Key& key) const {
+        return index(std::lower_bound(lasts_.begin(), lasts_.end(), key));
+    }
     // The entry must be there.
     Place find(const Key& key) const {
         const size_t b = block_from(key);
@@ -124,7 +129,8 @@ class BlockList {
     }
     static size_t position(const Block& block, const Key& key) {
         return static_cast<size_t>(
-            std::partition_point(block.begin(), block.end(), [&](const Entry& e) { return e.order() < key; }) -
+            std::partition_point(block.begin(), block.end(),
+                                 [&](const Entry& e) { return e.order() < key; }) -
             block.begin());
     }
     void split(size_t b) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Chunks: an array that grows at its end and never moves what it holds, so that its growth costs one chunk (64 KiB) at
-// most, however large it is, and references stay good.
+// Chunks: an array that grows at its end and never moves what it holds, so that its growth costs
+// one chunk (64 KiB) at most, however large it is, and references stay good.
 #pragma once
 
 #include <bit>
@@ -37,7 +37,8 @@ class Chunks {
 
   public:
     Chunks() = default;
-    Chunks(Chunks&& other) noexcept : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)) {}
+    Chunks(Chunks&& other) noexcept
+        : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)) {}
     Chunks& operator=(Chunks&& other) noexcept {
         chunks_ = std::move(other.chunks_);
         size_ = std::exchange(other.size_, 0);

@@ -10,7 +10,8 @@ const JobOrder::Entry& ClassMarket::entry(int64_t t) const {
     const auto b = static_cast<size_t>(at - before_.begin());
     const auto& block = order_->block(b);
     const int64_t begin = b == 0 ? 0 : before_[b - 1];
-    if (*at - begin == static_cast<int64_t>(block.size())) return block[static_cast<size_t>(t - begin)];
+    if (*at - begin == static_cast<int64_t>(block.size()))
+        return block[static_cast<size_t>(t - begin)];
     int64_t left = t - begin;
     size_t i = 0;
     while (left >= block[i].cpus) left -= block[i++].cpus;
@@ -34,7 +35,8 @@ void ClassMarket::read_classes(const Allocator& market) {
             memory_mb -= g.memory_mb;
         }
         if (classes_.empty() || classes_.back().cls != e.cls)
-            classes_.push_back({e.cls, m.spec.speed, 0, static_cast<Wide>(m.spec.reserve.micro) * top});
+            classes_.push_back(
+                {e.cls, m.spec.speed, 0, static_cast<Wide>(m.spec.reserve.micro) * top});
         if (cpus <= 0) return true;
         classes_.back().slots += cpus;
         memory_per_cpu_ = std::min(memory_per_cpu_, memory_mb / cpus);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ClassMarket: the market as classes of equal places and jobs in rank order, one place per CPU, and the best cuts of it
-// (assignment.hpp). Follows the Allocator from solve to solve: what a few events change is repaired in O(classes) steps
-// each, what many change is reckoned anew. Owned by the Welfare algorithm. Nothing here fails.
+// ClassMarket: the market as classes of equal places and jobs in rank order, one place per CPU, and
+// the best cuts of it (assignment.hpp). Follows the Allocator from solve to solve: what a few
+// events change is repaired in O(classes) steps each, what many change is reckoned anew. Owned by
+// the Welfare algorithm. Nothing here fails.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,14 @@ class ClassMarket {
     // Takes up what the market is now.
     void follow(Allocator& market);
 
-    // Every competing job needs one CPU and finds its memory wherever a CPU is free, and nobody is barred from a machine:
-    // then classes and ranks say all. Else a job of several CPUs counts as so many of one.
+    // Every competing job needs one CPU and finds its memory wherever a CPU is free, and nobody is
+    // barred from a machine: then classes and ranks say all. Else a job of several CPUs counts as
+    // so many of one.
     bool exact() const { return exact_; }
     const std::vector<PlaceClass>& classes() const { return classes_; }
     const Cuts& cuts() const { return cuts_; }
-    int64_t units() const { return before_.empty() ? 0 : before_.back(); }  // CPUs that all jobs need together
+    // CPUs that all jobs need together
+    int64_t units() const { return before_.empty() ? 0 : before_.back(); }
     // Of unit t, from 0 to units() - 1, in rank order.
     int64_t value(int64_t t) const { return -entry(t).rank.first; }
     const Rank& rank(int64_t t) const { return entry(t).rank; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JobOrder: the competing jobs in rank order, in blocks that each know what is the least that their jobs need and the
-// most that they would still take, so that "who is the first after this one who would take that place" skips whole
-// blocks. Owned by the Allocator.
+// JobOrder: the competing jobs in rank order, in blocks that each know what is the least that their
+// jobs need and the most that they would still take, so that "who is the first after this one who
+// would take that place" skips whole blocks. Owned by the Allocator.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +37,12 @@ class JobOrder {
         list_.widen(at.block, list_[at]);
     }
 
-    // The first entry after `cursor` with bound > cls that needs at most `cpus` and `memory_mb` and that check(entry)
-    // says yes to; nullptr if there is none or check says stop. check may lower cpus and memory_mb as it goes.
+    // The first entry after `cursor` with bound > cls that needs at most `cpus` and `memory_mb` and
+    // that check(entry) says yes to; nullptr if there is none or check says stop. check may lower
+    // cpus and memory_mb as it goes.
     template <class Check>
-    const Entry* find_after(const Rank& cursor, ClassKey cls, int32_t& cpus, int64_t& memory_mb, Check&& check) {
+    const Entry* find_after(const Rank& cursor, ClassKey cls, int32_t& cpus, int64_t& memory_mb,
+                            Check&& check) {
         for (size_t b = list_.block_after(cursor); b < list_.blocks(); ++b) {
             const Summary& s = list_.summary(b);
             if (s.bound_max <= cls || s.cpus_min > cpus || s.memory_min > memory_mb) continue;
@@ -48,7 +50,8 @@ class JobOrder {
             auto e = block.begin();
             const bool whole = e->rank > cursor;
             if (!whole)
-                e = std::upper_bound(e, block.end(), cursor, [](const Rank& r, const Entry& x) { return r < x.rank; });
+                e = std::upper_bound(e, block.end(), cursor,
+                                     [](const Rank& r, const Entry& x) { return r < x.rank; });
             for (; e != block.end(); ++e) {
                 if (e->bound <= cls || e->cpus > cpus || e->memory_mb > memory_mb) continue;
                 const Verdict v = check(*e);
@@ -81,8 +84,8 @@ class JobOrder {
     void each(Visit&& visit) const {
         list_.each(visit);
     }
-    // Every entry in rank order; take may change its bound, and returns false to stop. What soon(entry)
-    // points to is fetched into the cache some entries ahead.
+    // Every entry in rank order; take may change its bound, and returns false to stop. What
+    // soon(entry) points to is fetched into the cache some entries ahead.
     template <class Take, class Soon>
     void take_each(Take&& take, Soon&& soon) {
         constexpr size_t ahead = 6;

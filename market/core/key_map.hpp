@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// KeyMap: from a caller's 64-bit key to a dense index. Open addressing, linear probing, deletion by shifting back
-// (Knuth, TAOCP 6.4 algorithm R), in shards by the hash, so that what one insertion may have to rebuild is a 256th of
-// the map. Eight keys that follow each other lie side by side. It cannot be iterated, so no result can depend on its
-// order. Key 0 is no key.
+// KeyMap: from a caller's 64-bit key to a dense index. Open addressing, linear probing, deletion by
+// shifting back (Knuth, TAOCP 6.4 algorithm R), in shards by the hash, so that what one insertion
+// may have to rebuild is a 256th of the map. Eight keys that follow each other lie side by side. It
+// cannot be iterated, so no result can depend on its order. Key 0 is no key.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ class KeyMap {
     }
 
   private:
-    // Mixes both halves (keys often count up, or hold a small number in the upper half), but not the last three bits.
-    // The upper 8 bits choose the shard, the next ones the place in it.
+    // Mixes both halves (keys often count up, or hold a small number in the upper half), but not
+    // the last three bits. The upper 8 bits choose the shard, the next ones the place in it.
     static uint64_t hash_of(uint64_t key) {
         uint64_t group = key >> 3;
         group ^= group >> 32;
@@ -64,7 +64,8 @@ class KeyMap {
             while (cells_[hole].key != key) hole = (hole + 1) & mask_;
             for (size_t i = (hole + 1) & mask_; cells_[i].key != 0; i = (i + 1) & mask_) {
                 const size_t from = home(cells_[i].key, hash_of(cells_[i].key));
-                if (((i - from) & mask_) < ((i - hole) & mask_)) continue;  // between the hole and its home: leave it
+                // between the hole and its home: leave it
+                if (((i - from) & mask_) < ((i - hole) & mask_)) continue;
                 cells_[hole] = cells_[i];
                 hole = i;
             }
@@ -73,7 +74,9 @@ class KeyMap {
         }
 
       private:
-        size_t home(uint64_t key, uint64_t hash) const { return ((hash << 8 >> shift_) * 8 + (key & 7)) & mask_; }
+        size_t home(uint64_t key, uint64_t hash) const {
+            return ((hash << 8 >> shift_) * 8 + (key & 7)) & mask_;
+        }
         void place(uint64_t key, uint64_t hash, uint32_t index) {
             size_t i = home(key, hash);
             while (cells_[i].key != 0) i = (i + 1) & mask_;

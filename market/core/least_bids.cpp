@@ -32,7 +32,8 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
         const size_t first = all.size();
         for (size_t i = m.guests.size();; --i) {
             if (step.bid > money_max) break;
-            if (free_cpus >= cpus && (all.size() == first || step.memory_mb > all.back().memory_mb)) {
+            if (free_cpus >= cpus &&
+                (all.size() == first || step.memory_mb > all.back().memory_mb)) {
                 if (all.size() > first && all.back().bid == step.bid)
                     all.back() = step;
                 else
@@ -46,8 +47,9 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
         }
         return true;
     });
-    std::sort(all.begin(), all.end(),
-              [](const Step& a, const Step& b) { return a.bid != b.bid ? a.bid < b.bid : a.memory_mb > b.memory_mb; });
+    std::sort(all.begin(), all.end(), [](const Step& a, const Step& b) {
+        return a.bid != b.bid ? a.bid < b.bid : a.memory_mb > b.memory_mb;
+    });
     std::vector<Step> stairs;
     for (const Step& step : all)
         if (stairs.empty() || step.memory_mb > stairs.back().memory_mb) stairs.push_back(step);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LeastBids: what a job must bid to get a place at once, for every need, as the market stands. Who asks for one need
-// gets it by a walk over the machines. Who asks for many (what to tell each of 100,000 jobs that wait) gets, for each
-// number of CPUs, a staircase: the bids that buy more memory than any lower one, each with a place where it does. To
-// build it costs a look at every guest of every machine and a sort; a question is then a binary search. Both ways give
-// the same (tests/unit/test_solver.cpp). Owned by the Solver; forgets all when the market changes.
+// LeastBids: what a job must bid to get a place at once, for every need, as the market stands. Who
+// asks for one need gets it by a walk over the machines. Who asks for many (what to tell each of
+// 100,000 jobs that wait) gets, for each number of CPUs, a staircase: the bids that buy more memory
+// than any lower one, each with a place where it does. To build it costs a look at every guest of
+// every machine and a sort; a question is then a binary search. Both ways give the same
+// (tests/unit/test_solver.cpp). Owned by the Solver; forgets all when the market changes.
 #pragma once
 
 #include <map>
@@ -20,8 +21,8 @@ inline Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); 
 
 class LeastBids {
   public:
-    // At least what a machine takes (Allocator::least_bid_at) where the need then fits beside whoever cannot be displaced; at most money_max.
-    // nullopt: no bid does it.
+    // At least what a machine takes (Allocator::least_bid_at) where the need then fits beside
+    // whoever cannot be displaced; at most money_max. nullopt: no bid does it.
     std::optional<Money> find(const Allocator& market, int32_t cpus, int64_t memory_mb,
                               std::span<const ProviderKey> barred);
     static std::optional<Money> by_walk(const Allocator& market, int32_t cpus, int64_t memory_mb,

@@ -13,7 +13,8 @@ namespace {
 constexpr size_t fields = 14;
 
 bool plain(std::string_view text) {
-    return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
+    return std::none_of(text.begin(), text.end(),
+                        [](char c) { return static_cast<unsigned char>(c) < ' '; });
 }
 
 template <class T>
@@ -36,15 +37,17 @@ std::string Holder::text() const {
 
 std::string receipt_text(const Receipt& r) {
     std::string text;
-    const auto put = [&text](const std::string& field) { text += (text.empty() ? "" : "\t") + field; };
+    const auto put = [&text](const std::string& field) {
+        text += (text.empty() ? "" : "\t") + field;
+    };
     put(std::to_string(r.seq));
     put(to_string(r.kind));
     put(r.job.home.empty() ? "-" : r.job.text());
     put(std::to_string(r.uid));
     put(plain(r.user) ? r.user : "?");
     put(r.node.empty() ? "-" : r.node);
-    for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus}, r.paid.micro,
-                            r.earned.micro})
+    for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus},
+                            r.paid.micro, r.earned.micro})
         put(std::to_string(n));
     return text;
 }
@@ -54,14 +57,18 @@ Result<Receipt> parse_receipt(std::string_view text) {
     std::string_view rest = text;
     for (size_t i = 0; i < fields; ++i) {
         const size_t tab = rest.find('\t');
-        if ((tab == std::string_view::npos) != (i + 1 == fields)) return fail("it does not have 14 fields");
+        if ((tab == std::string_view::npos) != (i + 1 == fields))
+            return fail("it does not have 14 fields");
         f[i] = rest.substr(0, tab);
         if (tab != std::string_view::npos) rest.remove_prefix(tab + 1);
     }
     Receipt r;
-    if (f[1] == to_string(Receipt::Kind::use)) r.kind = Receipt::Kind::use;
-    else if (f[1] == to_string(Receipt::Kind::opening)) r.kind = Receipt::Kind::opening;
-    else return fail("it has no known kind");
+    if (f[1] == to_string(Receipt::Kind::use))
+        r.kind = Receipt::Kind::use;
+    else if (f[1] == to_string(Receipt::Kind::opening))
+        r.kind = Receipt::Kind::opening;
+    else
+        return fail("it has no known kind");
     if (f[2] != "-") {
         TRY_ASSIGN(r.job, parse_job_id(f[2]));
     }
@@ -70,9 +77,10 @@ Result<Receipt> parse_receipt(std::string_view text) {
         if (!valid_node_name(f[5])) return fail("it has no node name");
         r.node = f[5];
     }
-    if (!number(f[0], r.seq) || !number(f[3], r.uid) || !number(f[6], r.from.ns) || !number(f[7], r.to.ns) ||
-        !number(f[8], r.run.ns) || !number(f[9], r.cpu.ns) || !number(f[10], r.price.micro) ||
-        !number(f[11], r.cpus) || !number(f[12], r.paid.micro) || !number(f[13], r.earned.micro))
+    if (!number(f[0], r.seq) || !number(f[3], r.uid) || !number(f[6], r.from.ns) ||
+        !number(f[7], r.to.ns) || !number(f[8], r.run.ns) || !number(f[9], r.cpu.ns) ||
+        !number(f[10], r.price.micro) || !number(f[11], r.cpus) || !number(f[12], r.paid.micro) ||
+        !number(f[13], r.earned.micro))
         return fail("it has a field that is no number");
     return r;
 }
@@ -82,7 +90,8 @@ void Tab::add(Money at_price, Nanos span, Money cost, Nanos now) {
         from = std::max(to, now - std::max(span, Nanos{}));
         price = at_price;
     } else if (at_price != price && run.ns + span.ns > 0 && run.ns >= 0) {
-        const __int128 weighted = static_cast<__int128>(price.micro) * run.ns + static_cast<__int128>(at_price.micro) * span.ns;
+        const __int128 weighted = static_cast<__int128>(price.micro) * run.ns +
+                                  static_cast<__int128>(at_price.micro) * span.ns;
         price.micro = static_cast<int64_t>(std::max<__int128>(0, weighted) / (run.ns + span.ns));
     }
     to = std::max(from, now);
@@ -114,7 +123,8 @@ const Receipt& Ledger::post(Receipt receipt) {
 
 std::vector<AccountRecord> Ledger::take_changed() {
     std::vector<AccountRecord> records;
-    for (const Holder& holder : std::exchange(changed_, {})) records.push_back(accounts_.at(holder));
+    for (const Holder& holder : std::exchange(changed_, {}))
+        records.push_back(accounts_.at(holder));
     return records;
 }
 
@@ -145,8 +155,8 @@ Money Ledger::sum() const {
 
 Status LedgerCheck::add(const Receipt& r, bool of_job) {
     if (r.seq != receipts_ + 1)
-        return fail("receipt " + std::to_string(receipts_ + 1) + " is missing: " + std::to_string(r.seq) + " follows " +
-                    std::to_string(receipts_));
+        return fail("receipt " + std::to_string(receipts_ + 1) + " is missing: " +
+                    std::to_string(r.seq) + " follows " + std::to_string(receipts_));
     ++receipts_;
     paid_ += r.paid;
     earned_ += r.earned;
@@ -159,8 +169,8 @@ Status LedgerCheck::add(const Receipt& r, bool of_job) {
 
 Status LedgerCheck::same_balances(const std::map<Holder, AccountRecord>& accounts) const {
     const auto differ = [](const Holder& holder, Money record, Money receipts) {
-        return fail("the account of " + holder.text() + " says " + format_money(record) + ", its receipts " +
-                    format_money(receipts));
+        return fail("the account of " + holder.text() + " says " + format_money(record) +
+                    ", its receipts " + format_money(receipts));
     };
     for (const auto& [holder, record] : accounts) {
         const auto sum = balances_.find(holder);
@@ -176,8 +186,8 @@ Status LedgerCheck::same_cost(const JobId& job, Money cost, const Tab& tab) cons
     const auto sum = by_job_.find(job);
     const Money receipts = (sum == by_job_.end() ? Money{} : sum->second) + tab.amount;
     if (receipts == cost) return {};
-    return fail("job " + job.text() + " has cost " + format_money(cost) + ", its receipts and what is open say " +
-                format_money(receipts));
+    return fail("job " + job.text() + " has cost " + format_money(cost) +
+                ", its receipts and what is open say " + format_money(receipts));
 }
 
 }  // namespace souk::market

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The ledger: double entry in integer micro-units between the users, the providers and the market itself. Every posting
-// is a receipt; balances are nothing but their sum. What a user pays and its provider does not earn is the market's:
-// with the prices in force that is nothing, so its account stays at zero.
+// The ledger: double entry in integer micro-units between the users, the providers and the market
+// itself. Every posting is a receipt; balances are nothing but their sum. What a user pays and its
+// provider does not earn is the market's: with the prices in force that is nothing, so its account
+// stays at zero.
 //
-// Ledger holds the balances alone and is owned by the Market; receipts leave it to be stored (market/store), each in the
-// same commit as the balances that follow from it. A Tab is the receipt of one job that is still open, kept in the job's
-// record; so at any time   cost of a job = its receipts + its tab   and   sum of all balances = 0.
+// Ledger holds the balances alone and is owned by the Market; receipts leave it to be stored
+// (market/store), each in the same commit as the balances that follow from it. A Tab is the receipt
+// of one job that is still open, kept in the job's record; so at any time   cost of a job = its
+// receipts + its tab   and   sum of all balances = 0.
 #pragma once
 
 #include <compare>
@@ -42,26 +44,29 @@ struct AccountRecord {
     Holder holder;
     std::string name;  // of a user, as a home last said it
     Money balance;     // what came in less what went out: a user's falls, a provider's rises
-    int64_t day = -1;  // of a user: the UTC day of its newest receipts, and what it has paid by those of that day
+    // of a user: the UTC day of its newest receipts, and what it has paid by those of that day
+    int64_t day = -1;
     Money day_paid;
 };
 
 // One posting. Its text is canonical: what is stored, and what the hash chain runs over.
 struct Receipt {
-    enum class Kind : uint8_t { use = 1, opening };  // opening: brought forward from before there was a ledger
-    uint64_t seq = 0;      // 1, 2, ... without a gap
+    // opening: brought forward from before there was a ledger
+    enum class Kind : uint8_t { use = 1, opening };
+    uint64_t seq = 0;  // 1, 2, ... without a gap
     Kind kind = Kind::use;
-    JobId job;             // opening: may be none
+    JobId job;  // opening: may be none
     uint32_t uid = 0;
     std::string user;
-    NodeName node;         // opening: may be none
-    Nanos from, to;        // Unix time
-    Nanos run;             // that it ran and is charged for: without moves and freezes; negative: taken back
-    Nanos cpu;             // CPU time that it used, as its node measured it
-    Money price;           // per CPU-hour; of prices that changed within seconds the mean
+    NodeName node;   // opening: may be none
+    Nanos from, to;  // Unix time
+    // that it ran and is charged for: without moves and freezes; negative: taken back
+    Nanos run;
+    Nanos cpu;    // CPU time that it used, as its node measured it
+    Money price;  // per CPU-hour; of prices that changed within seconds the mean
     int32_t cpus = 0;
-    Money paid;            // by the user
-    Money earned;          // by the provider
+    Money paid;    // by the user
+    Money earned;  // by the provider
     bool operator==(const Receipt&) const = default;
 };
 const char* to_string(Receipt::Kind kind);
@@ -74,9 +79,9 @@ Result<Receipt> parse_receipt(std::string_view text);
 struct Tab {
     Nanos from, to;  // Unix time; `to` is that of the last receipt when nothing was charged since
     Nanos run;
-    Money price;     // the mean, by run time
+    Money price;  // the mean, by run time
     Money amount;
-    Nanos cpu;       // of the job's CPU time, what its receipts hold
+    Nanos cpu;  // of the job's CPU time, what its receipts hold
     bool empty() const { return run.ns == 0 && amount.micro == 0; }
     // A stretch of `span` (negative: taken back) that ended at `now` (Unix time) and cost `cost`.
     void add(Money at_price, Nanos span, Money cost, Nanos now);
@@ -85,9 +90,12 @@ struct Tab {
 
 class Ledger {
   public:
-    void load(AccountRecord record) { accounts_.insert_or_assign(record.holder, std::move(record)); }
+    void load(AccountRecord record) {
+        accounts_.insert_or_assign(record.holder, std::move(record));
+    }
     void set_last(uint64_t seq) { last_ = seq; }
-    // The UTC day that receipts are of from now on. `same`: the same day under another number (the clock was set back).
+    // The UTC day that receipts are of from now on. `same`: the same day under another number (the
+    // clock was set back).
     void set_day(int64_t day, bool same);
     uint64_t last() const { return last_; }
 
@@ -111,10 +119,12 @@ class Ledger {
     int64_t day_ = -1;
 };
 
-// Adds up receipts that were read back, to compare with what the records say. The chain of hashes is its caller's.
+// Adds up receipts that were read back, to compare with what the records say. The chain of hashes
+// is its caller's.
 class LedgerCheck {
   public:
-    // The next one, in the order of their numbers. Sums by job are kept where `of_job` says so. Errors: a number is missing.
+    // The next one, in the order of their numbers. Sums by job are kept where `of_job` says so.
+    // Errors: a number is missing.
     Status add(const Receipt& receipt, bool of_job);
     // Errors: the first account or job whose record says something else.
     Status same_balances(const std::map<Holder, AccountRecord>& accounts) const;

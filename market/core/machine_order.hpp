@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MachineOrder: the machines in the order in which a job wants them (class, then key), in blocks that each know the
-// most room that a machine of theirs has and the weakest guest that could be displaced there. Owned by the Allocator.
+// MachineOrder: the machines in the order in which a job wants them (class, then key), in blocks
+// that each know the most room that a machine of theirs has and the weakest guest that could be
+// displaced there. Owned by the Allocator.
 #pragma once
 
 #include <algorithm>
@@ -65,8 +66,8 @@ class MachineOrder {
     // The fastest class there is; class_none if nobody accepts.
     ClassKey fastest() const { return list_.empty() ? class_none : list_.block(0).front().cls; }
 
-    // A pass asks for jobs in rank order; the machines at the front that can take nobody after `rank` are skipped from
-    // then on. begin_pass() forgets that.
+    // A pass asks for jobs in rank order; the machines at the front that can take nobody after
+    // `rank` are skipped from then on. begin_pass() forgets that.
     void begin_pass() { closed_ = 0; }
     // True if no machine can take a job of this rank or after it.
     bool close_until(const Rank& rank) {
@@ -80,10 +81,11 @@ class MachineOrder {
         for (size_t b = 0; b < list_.blocks(); ++b) list_.summarise(b);
     }
 
-    // The first machine of a class in [from, below) that fits(entry) says yes to, among those that have the room
-    // free or a guest weaker than `rank`. Looks at no position before `start`.
+    // The first machine of a class in [from, below) that fits(entry) says yes to, among those that
+    // have the room free or a guest weaker than `rank`. Looks at no position before `start`.
     template <class Fits>
-    Place first(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, size_t start, Fits&& fits) {
+    Place first(ClassKey from, ClassKey below, int32_t cpus, int64_t mb, const Rank& rank,
+                size_t start, Fits&& fits) {
         start = std::max(start, std::max(block_of_class(from), closed_) * width);
         for (size_t b = start / width, at = start % width; b < list_.blocks(); ++b, at = 0) {
             const Summary& s = list_.summary(b);
@@ -104,8 +106,9 @@ class MachineOrder {
         return {};
     }
 
-    // Every machine of a class in [from, below) that may have a guest weaker than `bar`, which visit may raise as it
-    // goes. The block of the weakest guest goes first, as that raises the bar most; beyond that in order.
+    // Every machine of a class in [from, below) that may have a guest weaker than `bar`, which
+    // visit may raise as it goes. The block of the weakest guest goes first, as that raises the bar
+    // most; beyond that in order.
     template <class Visit>
     void each_weaker(ClassKey from, ClassKey below, Rank& bar, Visit&& visit) {
         const size_t begin = block_of_class(from);
@@ -126,7 +129,8 @@ class MachineOrder {
     // Every machine of this class that has a CPU free.
     template <class Visit>
     void each_free(ClassKey cls, Visit&& visit) const {
-        for (size_t b = block_of_class(cls); b < list_.blocks() && list_.summary(b).first <= cls; ++b) {
+        for (size_t b = block_of_class(cls); b < list_.blocks() && list_.summary(b).first <= cls;
+             ++b) {
             if (list_.summary(b).free_cpus < 1) continue;
             for (const Entry& e : list_.block(b))
                 if (e.cls == cls && e.free_cpus > 0) visit(e);
@@ -140,7 +144,9 @@ class MachineOrder {
     }
 
   private:
-    size_t block_of_class(ClassKey from) const { return from == 0 ? 0 : list_.block_from({from, 0}); }
+    size_t block_of_class(ClassKey from) const {
+        return from == 0 ? 0 : list_.block_from({from, 0});
+    }
 
     List list_;
     size_t closed_ = 0;  // blocks at the front that this pass need not look at again

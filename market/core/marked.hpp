@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marked: of many things those that are still to be looked at, each once. They come out by name, so that no result
-// depends on the order in which they went in. The mark is a number in the thing itself (0: it is not among them), so to
-// mark one twice costs nothing and no name is compared before all of them come out. Nothing is owned; who is gone must
-// have been erased before.
+// Marked: of many things those that are still to be looked at, each once. They come out by name, so
+// that no result depends on the order in which they went in. The mark is a number in the thing
+// itself (0: it is not among them), so to mark one twice costs nothing and no name is compared
+// before all of them come out. Nothing is owned; who is gone must have been erased before.
 #pragma once
 
 #include <algorithm>

@@ -10,8 +10,8 @@
 namespace souk::market {
 
 namespace {
-constexpr uint64_t seq_block = 1024;              // orders between two writes of the limit
-constexpr Nanos note_pace = Nanos::from_s(1);     // between two notes to one provider
+constexpr uint64_t seq_block = 1024;           // orders between two writes of the limit
+constexpr Nanos note_pace = Nanos::from_s(1);  // between two notes to one provider
 }  // namespace
 
 Market::Market(MarketOptions options) : options_(std::move(options)) {
@@ -69,7 +69,8 @@ void Market::started(Nanos now) {
     std::vector<Job*> order;
     for (auto& [id, job] : jobs_) order.push_back(&job);
     std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
-        return std::pair(a->record.report.submitted, a->id()) < std::pair(b->record.report.submitted, b->id());
+        return std::pair(a->record.report.submitted, a->id()) <
+               std::pair(b->record.report.submitted, b->id());
     });
     for (Job* job : order) {
         if (job->phase() == JobPhase::finished) {
@@ -131,7 +132,8 @@ void Market::touch(Node& node) {
     dirty_ = true;
 }
 
-// ------------------------------------------------------------------------------------------------------ agents
+// -------------------------------------------------------------------------------------------------
+// agents
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
     heard(Input::agent_connected, {}, name);
@@ -152,7 +154,8 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     touch(node);
     for (const auto& [id, job] : node.jobs) touch(*job);
     // Its jobs are believed when it reports them; one that it does not report any more it has lost.
-    for (auto it = jobs_.lower_bound({name, 0}); it != jobs_.end() && it->first.home == name; ++it) {
+    for (auto it = jobs_.lower_bound({name, 0}); it != jobs_.end() && it->first.home == name;
+         ++it) {
         Job& job = it->second;
         if (job.phase() == JobPhase::finished) continue;
         job.reported = false;
@@ -176,7 +179,8 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
         touch(*job);
         set_alarm(*job);
     }
-    for (auto job = jobs_.lower_bound({name, 0}); job != jobs_.end() && job->first.home == name; ++job) {
+    for (auto job = jobs_.lower_bound({name, 0}); job != jobs_.end() && job->first.home == name;
+         ++job) {
         if (job->second.phase() == JobPhase::finished) continue;
         job->second.reported = false;
         job->second.doubt_since = Nanos::never();
@@ -188,10 +192,12 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
 Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
     if (tracer_.on()) tell_report(name, message);
     const auto it = nodes_.find(name);
-    if (it == nodes_.end() || !it->second.connected) return fail("node " + name + " is not connected");
+    if (it == nodes_.end() || !it->second.connected)
+        return fail("node " + name + " is not connected");
     begin_day(now);
     if (const auto* job = std::get_if<JobReport>(&message)) return job_report(name, *job, now);
-    if (const auto* failed = std::get_if<OrderFailed>(&message)) return order_failed(name, *failed, now);
+    if (const auto* failed = std::get_if<OrderFailed>(&message))
+        return order_failed(name, *failed, now);
     const auto& r = std::get<ProviderReport>(message);
     if (r.node != name) return fail("node " + name + " reports as provider " + r.node);
     Node& node = it->second;
@@ -203,7 +209,8 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     comparable.load_permille = r.load_permille;
     comparable.wait_permille = r.wait_permille;
     const bool terms_changed = first || !(comparable == r);
-    // What is free beside its jobs; by 64 MB, so that a breath of the owner's programs decides nothing.
+    // What is free beside its jobs; by 64 MB, so that a breath of the owner's programs decides
+    // nothing.
     const int64_t beside = r.free_mb + node.used_mb;
     node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
     if (terms_changed) {
@@ -227,7 +234,8 @@ void Market::end_settling(Nanos now) {
     if (!settling_) return;
     const auto awaited = [this](const auto& entry) {
         const Node& node = entry.second;
-        return !node.connected && (!node.jobs.empty() || (node.record.has_report && node.record.report.on_market));
+        return !node.connected &&
+               (!node.jobs.empty() || (node.record.has_report && node.record.report.on_market));
     };
     const auto unreported = [](const auto& entry) {
         return entry.second.phase() != JobPhase::finished && !entry.second.reported;
@@ -239,12 +247,15 @@ void Market::end_settling(Nanos now) {
         if (it != all.end()) last = it->first;
         return it != all.end();
     };
-    if (now < settle_end_ && (any(nodes_, awaited_node_, awaited) || any(jobs_, awaited_job_, unreported))) return;
+    if (now < settle_end_ &&
+        (any(nodes_, awaited_node_, awaited) || any(jobs_, awaited_job_, unreported)))
+        return;
     settling_ = false;
     dirty_ = true;
 }
 
-// ------------------------------------------------------------------------------------------- what leaves a step
+// ------------------------------------------------------------------------------------------- what
+// leaves a step
 
 Nanos Market::next_call() const {
     if (dirty_ || adopted_) return {0};
@@ -254,9 +265,11 @@ Nanos Market::next_call() const {
     if (!noted_later_.empty()) next = std::min(next, noted_later_.begin()->first);
     if (!day_ends_.empty()) next = std::min(next, day_ends_.begin()->first);
     if (!nodes_.empty()) next = std::min(next, sample_at_);
-    if (!limited_.empty()) next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
+    if (!limited_.empty())
+        next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
     if (comments_due_) next = std::min(next, comments_at_ + note_pace);
-    if (prices_due_ || !price_round_.empty() || !price_rest_.empty()) next = std::min(next, prices_at_ + prices_pace_);
+    if (prices_due_ || !price_round_.empty() || !price_rest_.empty())
+        next = std::min(next, prices_at_ + prices_pace_);
     return next;
 }
 
@@ -266,16 +279,19 @@ void Market::flush(Nanos now, Outputs& out) {
         if (tracer_.on()) tell_state(job);
         job.record.comment = job.comment;
         const JobRecord& r = job.record;
-        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting || r.account.amount.micro > 0 ||
-                                 r.account.rest > 0 || r.hold != Hold::none || r.cancel || r.order;
+        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
+                                 r.account.amount.micro > 0 || r.account.rest > 0 ||
+                                 r.hold != Hold::none || r.cancel || r.order;
         if (!of_interest) continue;
         job.stored = true;
         out.store.push_back(r);
     }
     for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);
     for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
-        if (limited_.contains(uid)) out.store.push_back(users_.at(uid).record);
-        else out.store.push_back(EraseUser{uid});
+        if (limited_.contains(uid))
+            out.store.push_back(users_.at(uid).record);
+        else
+            out.store.push_back(EraseUser{uid});
     }
     for (StoreOp& op : std::exchange(prices_changed_, {})) out.store.push_back(std::move(op));
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
@@ -310,12 +326,15 @@ void Market::send_notes(Nanos now, Outputs& out) {
         if (!home || !home->connected) continue;
         const bool settled = job.phase() == JobPhase::finished;
         std::string text = settled ? "" : comment(job);
-        if (!job.note_due && !settled && text == job.noted_comment && job.record.price == job.noted_price) continue;
+        if (!job.note_due && !settled && text == job.noted_comment &&
+            job.record.price == job.noted_price)
+            continue;
         job.note_due = false;
         job.noted_comment = text;
         job.noted_price = job.record.price;
         JobNote note{id, job.record.price, cost(job, now), std::move(text), settled};
-        if (const auto limit = job.user->record.limits.spend_per_day; limit && job.noted_day.micro >= 0) {
+        if (const auto limit = job.user->record.limits.spend_per_day;
+            limit && job.noted_day.micro >= 0) {
             note.day_limit = *limit;
             note.day_left = job.user->day_left();
             note.day_cost = job.noted_day;
@@ -323,14 +342,16 @@ void Market::send_notes(Nanos now, Outputs& out) {
         out.send.push_back({id.home, std::move(note)});
     }
     for (const Node* const node : noting_nodes_.take())
-        noted_later_.insert({node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});
-    for (; !noted_later_.empty() && noted_later_.begin()->first <= now; noted_later_.erase(noted_later_.begin())) {
+        noted_later_.insert(
+            {node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});
+    for (; !noted_later_.empty() && noted_later_.begin()->first <= now;
+         noted_later_.erase(noted_later_.begin())) {
         Node& node = nodes_.at(noted_later_.begin()->second);
         if (!node.connected || !node.record.has_report) continue;
         const ProviderNote note = prices(node);
         const auto same = [](const ProviderNote& a, const ProviderNote& b) {
-            return a.current_price == b.current_price && a.next_price == b.next_price && a.earned == b.earned &&
-                   a.guests == b.guests;
+            return a.current_price == b.current_price && a.next_price == b.next_price &&
+                   a.earned == b.earned && a.guests == b.guests;
         };
         if (!same(note, node.noted)) {
             node.noted = note;

@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market: the market as one pure machine. It is fed what agents report and operators ask, and answers with what to
-// store and what to send; its shell makes everything in Outputs::store durable before the first message of the same
-// Outputs leaves. No clock: every input brings `now` (never steps back within one life).
+// Market: the market as one pure machine. It is fed what agents report and operators ask, and
+// answers with what to store and what to send; its shell makes everything in Outputs::store durable
+// before the first message of the same Outputs leaves. No clock: every input brings `now` (never
+// steps back within one life).
 //
-// The shell calls inputs as they come and solve() once when it has read all it has: so a burst is one decision. Then
-// nothing is left to do until the next input or next_call().
+// The shell calls inputs as they come and solve() once when it has read all it has: so a burst is
+// one decision. Then nothing is left to do until the next input or next_call().
 //
-// What a job's home node says is true; the market only wishes. A wish is an order, one per job at a time, with a number
-// (`seq`) that grows for ever. It is outstanding until the home reports the wished-for state, says that it failed, or
-// is silent for too long. From order to report the job is in transit: it counts as taken where it goes and where it
-// comes from, and nothing else is decided about it (only a cancel may overtake). What does not fit yet waits for those
-// that leave; two jobs that want each other's places go by way of a freeze of the lesser one.
+// What a job's home node says is true; the market only wishes. A wish is an order, one per job at a
+// time, with a number
+// (`seq`) that grows for ever. It is outstanding until the home reports the wished-for state, says
+// that it failed, or is silent for too long. From order to report the job is in transit: it counts
+// as taken where it goes and where it comes from, and nothing else is decided about it (only a
+// cancel may overtake). What does not fit yet waits for those that leave; two jobs that want each
+// other's places go by way of a freeze of the lesser one.
 //
-// What is not to be decided about is pinned for the solver: jobs in transit, jobs whose home or place is not connected,
-// jobs that refused to be frozen or moved a moment ago (back-off, doubling, bounded), jobs that an operator holds.
+// What is not to be decided about is pinned for the solver: jobs in transit, jobs whose home or
+// place is not connected, jobs that refused to be frozen or moved a moment ago (back-off, doubling,
+// bounded), jobs that an operator holds.
 //
-// Money: a job pays its price for the time that it ran, by its home's clock. While it runs the market reckons with its
-// own and puts right, when the home reports the sum, what messages took on their way. Every micro-unit that a job pays
-// is credited to the provider it ran on in the same step, so the sums are equal at any time (see audit()). What a job
-// was charged becomes a receipt of the ledger when its run at a place ends, when its price changes and after an hour;
-// prices that change within seconds share one, so that their number is bounded.
+// Money: a job pays its price for the time that it ran, by its home's clock. While it runs the
+// market reckons with its own and puts right, when the home reports the sum, what messages took on
+// their way. Every micro-unit that a job pays is credited to the provider it ran on in the same
+// step, so the sums are equal at any time (see audit()). What a job was charged becomes a receipt
+// of the ledger when its run at a place ends, when its price changes and after an hour; prices that
+// change within seconds share one, so that their number is bounded.
 #pragma once
 
 #include <array>
@@ -33,9 +38,9 @@
 #include "kernel/base/trace.hpp"
 #include "market/core/account.hpp"
 #include "market/core/key_map.hpp"
+#include "market/core/ledger.hpp"
 #include "market/core/machines.hpp"
 #include "market/core/marked.hpp"
-#include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/quote.hpp"
 #include "market/core/solver.hpp"
@@ -49,7 +54,8 @@ class JsonWriter;
 namespace souk::market {
 
 // What an operator fixed by --hold, until `release`.
-enum class Hold : uint8_t { none = 0, at_node, frozen, stay };  // stay: at_node of wherever it runs next
+// stay: at_node of wherever it runs next
+enum class Hold : uint8_t { none = 0, at_node, frozen, stay };
 const char* to_string(Hold hold);
 
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
@@ -58,9 +64,10 @@ struct JobRecord {
     Account account;   // what it has cost
     Tab tab;           // the part of that which is in no receipt yet
     Nanos billed;      // the part of its run time that the account holds
-    Nanos skew;        // run time that its home forgot (it restarted): run time is what it reports, and this
-    Money price;       // per CPU-hour, now or when it last ran
-    NodeName payee;    // where it ran when it was last billed
+    // run time that its home forgot (it restarted): run time is what it reports, and this
+    Nanos skew;
+    Money price;                 // per CPU-hour, now or when it last ran
+    NodeName payee;              // where it ran when it was last billed
     std::optional<Order> order;  // outstanding: stored before it leaves, as it takes room elsewhere
     Hold hold = Hold::none;
     NodeName hold_node;
@@ -86,13 +93,18 @@ struct MetaRecord {
     bool ledger = false;      // it is open: balances of before were brought forward
     uint64_t receipts = 0;    // the number of the last
     int64_t day = -1;         // the UTC day that sums of a day are of
-    bool finished_retired = false;  // `retired` is of all finished jobs, not only of those that were erased
+    // `retired` is of all finished jobs, not only of those that were erased
+    bool finished_retired = false;
 };
 
-struct EraseUser { uint32_t uid; };
-struct ErasePrice { int64_t minute; };
-using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord, PriceRecord,
-                             EraseUser, ErasePrice>;
+struct EraseUser {
+    uint32_t uid;
+};
+struct ErasePrice {
+    int64_t minute;
+};
+using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord,
+                             PriceRecord, EraseUser, ErasePrice>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -100,15 +112,33 @@ struct Send {
 struct Outputs {
     std::vector<StoreOp> store;
     std::vector<Send> send;
-    bool ask_solver = false;  // set_external: work out an allocation of problem() and bring it to adopt()
+    // set_external: work out an allocation of problem() and bring it to adopt()
+    bool ask_solver = false;
 };
 
-const char* to_string(const StoreOp& op);  // job, node, account, receipt, meta, user, price, erase_user, erase_price
-const char* to_string(const FromMarket& message);  // order, note, provider_note, directory, node_lost
+// job, node, account, receipt, meta, user, price, erase_user, erase_price
+const char* to_string(const StoreOp& op);
+// order, note, provider_note, directory, node_lost
+const char* to_string(const FromMarket& message);
 // What comes in: the methods of Market by name.
 enum class Input : uint8_t {
-    started, agent_connected, agent_lost, report, order_failed, provider_report, recall, cancel, move, freeze, thaw, release,
-    set_limits, write_off, set_solver, adopt, use_own,
+    started,
+    agent_connected,
+    agent_lost,
+    report,
+    order_failed,
+    provider_report,
+    recall,
+    cancel,
+    move,
+    freeze,
+    thaw,
+    release,
+    set_limits,
+    write_off,
+    set_solver,
+    adopt,
+    use_own,
 };
 const char* to_string(Input input);
 
@@ -128,33 +158,38 @@ struct Job {
     JobKey key;
     User* user = nullptr;
     mutable const Node* home = nullptr;  // once known (Market::home_of)
-    Rank listed;                       // its key in User::order
+    Rank listed;                         // its key in User::order
     bool is_listed = false;
     Held held = Held::none;
     bool reported = false;  // since its home connected
     Nanos ordered_at, doubt_since = Nanos::never();
     std::map<NodeName, Backoff> bars;  // not there now
     Backoff stuck;                     // cannot be frozen or moved from where it is
-    uint64_t failures = 0;             // orders that were not carried out, in this life of the market
-    std::string last_failed;           // the last of them, and why; empty: one has been carried out since
-    std::optional<NodeName> once;      // an operator's order without hold; "" = freeze
-    NodeName via;                      // being frozen only to get there
-    Nanos run_base, run_since = Nanos::never();  // its run time is run_base, plus what passed since run_since
-    std::string comment;               // why it waits, or why it is where it is
+    // orders that were not carried out, in this life of the market
+    uint64_t failures = 0;
+    // the last of them, and why; empty: one has been carried out since
+    std::string last_failed;
+    std::optional<NodeName> once;  // an operator's order without hold; "" = freeze
+    NodeName via;                  // being frozen only to get there
+    // its run time is run_base, plus what passed since run_since
+    Nanos run_base, run_since = Nanos::never();
+    std::string comment;  // why it waits, or why it is where it is
     std::string noted_comment;
     Money noted_price;
-    Money noted_day{-1};               // the cost to which its user's limit of the day lets it run; below 0: no limit
-    std::array<NodeName, 2> claims;    // nodes where its CPUs and memory count as taken
-    NodeName lies_on;                  // the node that runs it or keeps its image
+    // the cost to which its user's limit of the day lets it run; below 0: no limit
+    Money noted_day{-1};
+    std::array<NodeName, 2> claims;  // nodes where its CPUs and memory count as taken
+    NodeName lies_on;                // the node that runs it or keeps its image
     int32_t claim_cpus = 0;
     int64_t claim_mb = 0;
-    int64_t rooted_mb = 0;             // its memory on `rooted_on`, which it cannot leave
+    int64_t rooted_mb = 0;  // its memory on `rooted_on`, which it cannot leave
     NodeName rooted_on;
     bool in_solver = false, stored = false, note_due = false;
-    bool displaced = false;            // its comment says by whom, and is kept until it runs
+    bool displaced = false;  // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
     Nanos alarm = Nanos::never();
-    Money bid;                         // per CPU-hour: its maximum price, or less while it paces itself
+    // per CPU-hour: its maximum price, or less while it paces itself
+    Money bid;
     Nanos bid_until = Nanos::never();  // then it is reckoned anew
 
     const JobId& id() const { return record.report.id; }
@@ -165,32 +200,38 @@ const char* to_string(Job::Held held);
 struct Node {
     NodeRecord record;
     ProviderKey key;
-    int machine = 0;              // its kind
+    int machine = 0;  // its kind
     bool connected = false;
-    Nanos lost_at;                // when it was last connected
-    std::map<JobId, Job*> jobs;   // that claim room here, or whose image lies here
+    Nanos lost_at;               // when it was last connected
+    std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
-    int64_t rooted_mb = 0;        // of that, held by jobs that cannot leave, whatever becomes of them
+    // of that, held by jobs that cannot leave, whatever becomes of them
+    int64_t rooted_mb = 0;
     bool in_solver = false;
     uint32_t touched = 0, unsaved = 0, noting = 0;  // marks of the Market's lists
     uint64_t gives_room = 0, seen = 0;              // by will_give_room, in a search of that number
     ProviderNote noted;
     Nanos noted_at{INT64_MIN / 2};
-    int64_t room_mb = 0;          // what its newest report left to jobs, those that were there included
+    // what its newest report left to jobs, those that were there included
+    int64_t room_mb = 0;
 
     const NodeName& id() const { return record.node; }
 };
 
 struct MarketOptions {
     SolverOptions solver;
-    Nanos settle = Nanos::from_s(3);       // after a restart: wait this long for agents before anything is moved
-    Nanos grace = Nanos::from_s(60);       // a lost provider's jobs count as running for this long
+    // after a restart: wait this long for agents before anything is moved
+    Nanos settle = Nanos::from_s(3);
+    Nanos grace = Nanos::from_s(60);  // a lost provider's jobs count as running for this long
     Nanos order_patience = Nanos::from_s(1'200);
-    Nanos doubt_patience = Nanos::from_s(2);  // a home took an order, and is neither there nor says that it failed
-    Nanos forgotten_patience = Nanos::from_s(60);  // a home is back and does not report a job that it had
+    // a home took an order, and is neither there nor says that it failed
+    Nanos doubt_patience = Nanos::from_s(2);
+    // a home is back and does not report a job that it had
+    Nanos forgotten_patience = Nanos::from_s(60);
     Nanos backoff_min = Nanos::from_s(1), backoff_max = Nanos::from_s(300);
     size_t jobs_max = 1'000'000, nodes_max = 10'000;
-    size_t finished_recent = 256;  // finished jobs that are still known here; their records are stored, the others' alone
+    // finished jobs that are still known here; their records are stored, the others' alone
+    size_t finished_recent = 256;
 };
 
 struct Totals {
@@ -216,35 +257,38 @@ class Market {
     void set_calendar(Nanos unix_minus_now) { calendar_ = unix_minus_now; }
     void started(Nanos now);
 
-    // From agents. An error: the agent breaks the rules (another node's job) or a bound is reached; nothing changed.
+    // From agents. An error: the agent breaks the rules (another node's job) or a bound is reached;
+    // nothing changed.
     Status agent_connected(const NodeName& node, const std::string& address, Nanos now);
     void agent_lost(const NodeName& node, Nanos now);
     Status report(const NodeName& node, const ToMarket& message, Nanos now);
-    // To be called before the report of a job that is not known here (find) and was stored as finished: its home wants to
-    // hear so again.
+    // To be called before the report of a job that is not known here (find) and was stored as
+    // finished: its home wants to hear so again.
     void recall(JobRecord finished);
 
     // From people: one line for them, or why not. `uid` is the caller's, by the kernel's word.
     Result<std::string> cancel(const JobId& id, uint32_t uid);
     Result<std::string> move(const JobId& id, const NodeName& node, bool hold, uint32_t uid);
     Result<std::string> freeze(const JobId& id, bool hold, uint32_t uid);
-    Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold, uint32_t uid);
+    Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold,
+                             uint32_t uid);
     Result<std::string> release(const JobId& id, uint32_t uid);
-    // What has become of such an order (`name`: a move's node, empty for a freeze or a thaw; `freezes`: a freeze) since the job had that
-    // many failures. To be asked after solve().
+    // What has become of such an order (`name`: a move's node, empty for a freeze or a thaw;
+    // `freezes`: a freeze) since the job had that many failures. To be asked after solve().
     struct Outcome {
         bool over = false, done = false;
         std::string text;  // why it was not done, or not yet; done: where the job is
     };
     Outcome outcome(const JobId& id, const NodeName& name, bool freezes, uint64_t failures) const;
     // Replaces all limits of user `of`.
-    Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
-                                   Nanos now);
-    // It will not come back: every home goes on without what is there. Kept until the node is connected again.
+    Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits,
+                                   uint32_t uid, Nanos now);
+    // It will not come back: every home goes on without what is there. Kept until the node is
+    // connected again.
     Result<std::string> write_off(const NodeName& name, uint32_t uid);
 
-    // What a job would get that is submitted now; after solve(), as what came in since is not decided yet. Errors: no
-    // quote can be given now, and why.
+    // What a job would get that is submitted now; after solve(), as what came in since is not
+    // decided yet. Errors: no quote can be given now, and why.
     Result<Quote> quote(const QuoteRequest& request, Nanos now) const;
 
     // Decides on everything that came in, and on what time made due. Cheap if that is nothing.
@@ -252,12 +296,22 @@ class Market {
     // When solve() must be called at the latest; never() if nothing waits.
     Nanos next_call() const;
 
-    // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is none, use_own() (once),
-    // then solve() as usual.
-    void set_external(bool on) { external_ = on; asking_ = ask_again_ = false; dirty_ = true; }
+    // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
+    // none, use_own() (once), then solve() as usual.
+    void set_external(bool on) {
+        external_ = on;
+        asking_ = ask_again_ = false;
+        dirty_ = true;
+    }
     struct Problem {
-        struct Place { ProviderKey key; ProviderSpec spec; };  // with what pinned jobs leave
-        struct Bid { JobKey key; JobSpec spec; };
+        struct Place {
+            ProviderKey key;
+            ProviderSpec spec;
+        };  // with what pinned jobs leave
+        struct Bid {
+            JobKey key;
+            JobSpec spec;
+        };
         std::vector<Place> providers;
         std::vector<Bid> jobs;  // the free ones
     };
@@ -267,7 +321,8 @@ class Market {
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
-    // What it holds right now, as a whole, of a job and of a node: keys and values of an open JSON object (tools/common/replies.md).
+    // What it holds right now, as a whole, of a job and of a node: keys and values of an open JSON
+    // object (tools/common/replies.md).
     void describe(Nanos now, JsonWriter& j) const;
     void describe(const Job& job, Nanos now, JsonWriter& j) const;
     void describe(const Node& node, Nanos now, JsonWriter& j) const;
@@ -313,7 +368,8 @@ class Market {
     Status job_report(const NodeName& node, const JobReport& report, Nanos now);
     Status order_failed(const NodeName& node, const OrderFailed& failed, Nanos now);
     void judge_order(Job& job, bool fresh, Nanos now);
-    void refused(Job& job, const Order& order, const NodeName& blame, const std::string& why, Nanos now);
+    void refused(Job& job, const Order& order, const NodeName& blame, const std::string& why,
+                 Nanos now);
     void finish(Job& job, Nanos now);
     void forget_finished();
     void job_alarm(Job& job, Nanos now);
@@ -344,7 +400,8 @@ class Market {
 
     // market_limits.cpp: what users may have at most
     User& user_of(uint32_t uid) {
-        return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()}).first->second;
+        return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()})
+            .first->second;
     }
     void begin_day(Nanos now);
     void count_days();
@@ -355,34 +412,41 @@ class Market {
         std::map<JobKey, std::pair<Job*, Job::Held>> held;  // otherwise than before
         std::map<uint32_t, int64_t> more_held;              // by user
         std::vector<Job*> turned;                           // the solver does not know it yet
-        bool again = false, unsettled = false;              // unsettled: somebody was not let in for want of rounds
+        // unsettled: somebody was not let in for want of rounds
+        bool again = false, unsettled = false;
         Job::Held held_of(const Job& job) const {
             const auto it = held.find(job.key);
             return it == held.end() ? job.held : it->second.second;
         }
         void hold(Job& job, Job::Held why) {
-            more_held[job.user->record.uid] += (why != Job::Held::none) - (held_of(job) != Job::Held::none);
+            more_held[job.user->record.uid] +=
+                (why != Job::Held::none) - (held_of(job) != Job::Held::none);
             held[job.key] = {&job, why};
             turned.push_back(&job);
         }
     };
     bool has_room(const Job& job) const;
     bool walk(const User& user, const Solver& solver, Job* guest, bool more, Decision& d) const;
-    Decision work_out(Solver& solver, Job* guest, std::optional<Nanos> now, std::set<uint32_t> due) const;
+    Decision work_out(Solver& solver, Job* guest, std::optional<Nanos> now,
+                      std::set<uint32_t> due) const;
     void decide(std::optional<Nanos> now);
     void spend(User& user, Money cost);
     void end_days(Nanos now);
     void reckon_days(Nanos now);
     void share_day(User& user, Nanos now);
-    std::string limit_comment(const Job& job) const { return limit_comment(*job.user, job, job.held); }
+    std::string limit_comment(const Job& job) const {
+        return limit_comment(*job.user, job, job.held);
+    }
     std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
     std::string audit_users() const;
 
     // market_trace.cpp
-    void heard(Input input, const JobId& id = {}, const NodeName& node = {}, const std::string& why = {}) const {
+    void heard(Input input, const JobId& id = {}, const NodeName& node = {},
+               const std::string& why = {}) const {
         if (tracer_.on()) tell_input(to_string(input), id, node, why);
     }
-    void tell_input(std::string step, const JobId& id, const NodeName& node, const std::string& why) const;
+    void tell_input(std::string step, const JobId& id, const NodeName& node,
+                    const std::string& why) const;
     void tell_report(const NodeName& node, const ToMarket& message) const;
     void tell_state(const Job& job);
     void tell_outputs(const Outputs& out, size_t stored, size_t sent);
@@ -390,7 +454,8 @@ class Market {
     // market_quote.cpp
     void sample_prices(Nanos now);
     Quote try_out(const QuoteRequest& q, Money bid, Nanos now) const;
-    std::optional<Money> bid_within_limits(const User& user, int32_t cpus, const Solver& solver) const;
+    std::optional<Money> bid_within_limits(const User& user, int32_t cpus,
+                                           const Solver& solver) const;
 
     // market_solve.cpp: the solver, and from its answer to orders
     std::optional<Wish> fact(const Job& job) const;
@@ -424,7 +489,8 @@ class Market {
     bool will_give_room(Node& node);
     void break_cycle(const Job& blocked, Nanos now, Outputs& out);
     bool fits(const Job& job, const Node& node) const;
-    void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now, Outputs& out);
+    void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
+               Outputs& out);
     bool usable(const Node& node) const;
     bool keeps_guests(const Node& node) const;
     int64_t memory_of(const Node& node) const;
@@ -453,7 +519,8 @@ class Market {
     Solver solver_;
     std::map<uint32_t, User> users_;
     std::set<uint32_t> days_over_;  // what is left is too little to run for
-    std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;  // limited_: who has any limit
+    // limited_: who has any limit
+    std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;
     std::set<std::pair<Nanos, uint32_t>> day_ends_;
     PriceHistory history_;
     std::vector<StoreOp> prices_changed_;
@@ -466,11 +533,11 @@ class Market {
     bool meta_unsaved_ = false;
     std::map<JobId, Job> jobs_;
     std::map<NodeName, Node> nodes_;
-    std::set<JobId> rooted_;                     // is_rooted
-    KeyTable<Job> job_by_key_;                   // the unfinished ones
+    std::set<JobId> rooted_;    // is_rooted
+    KeyTable<Job> job_by_key_;  // the unfinished ones
     KeyTable<Node> node_by_key_;
     uint64_t next_key_ = 1;
-    std::map<uint64_t, JobId> finished_;         // by finish_seq
+    std::map<uint64_t, JobId> finished_;  // by finish_seq
     Marked<Job, &Job::touched> touched_;
     Marked<Job, &Job::unsaved> unsaved_;
     Marked<Job, &Job::noted> noted_;
@@ -479,7 +546,7 @@ class Market {
     Marked<Node, &Node::touched> touched_nodes_;
     Marked<Node, &Node::unsaved> unsaved_nodes_;
     Marked<Node, &Node::noting> noting_nodes_;
-    uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
+    uint64_t room_round_ = 0, room_search_ = 0;         // of will_give_room
     std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
     std::set<JobId> lacking_;         // jobs that wait and whose program some nodes lack
     std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
@@ -495,16 +562,17 @@ class Market {
     JobId comments_next_;
     bool prices_due_ = false;
     Nanos prices_at_{INT64_MIN / 2};
-    Nanos prices_pace_;  // not before prices_at_ + this again
+    Nanos prices_pace_;                 // not before prices_at_ + this again
     std::vector<Payment> price_round_;  // as reckoned; those before price_next_ are in force
     size_t price_next_ = 0;
-    std::vector<JobKey> price_rest_;    // still to be reckoned, one by one
-    JobKey price_reckoned_;             // the last that was
+    std::vector<JobKey> price_rest_;  // still to be reckoned, one by one
+    JobKey price_reckoned_;           // the last that was
     Nanos price_round_at_{INT64_MIN / 2};
     mutable std::optional<Supply> supply_;  // none: it may have changed
-    std::set<JobKey> asked_;  // what the question under way was about
-    int stale_answers_ = 0;   // in a row, that did not fit any more
-    bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false, own_once_ = false;
+    std::set<JobKey> asked_;                // what the question under way was about
+    int stale_answers_ = 0;                 // in a row, that did not fit any more
+    bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false,
+         own_once_ = false;
 };
 
 }  // namespace souk::market

@@ -25,18 +25,20 @@ Result<const Node*> Market::destination(const Job& job, const NodeName& name) co
     const ProviderReport& r = node->record.report;
     const JobTerms& t = job.record.report.terms;
     if (!node->connected) return fail("node " + name + " is not connected");
-    if (!node->record.has_report || !r.on_market) return fail("node " + name + " is not on the market");
+    if (!node->record.has_report || !r.on_market)
+        return fail("node " + name + " is not on the market");
     if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
-    if (auto fitting = machine_takes(job, *node); !fitting) return fail("node " + name + " cannot take it: " + fitting.error().message);
+    if (auto fitting = machine_takes(job, *node); !fitting)
+        return fail("node " + name + " cannot take it: " + fitting.error().message);
     if (t.cpus > r.cpus)
-        return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " + job.id().text() + " needs " +
-                    std::to_string(t.cpus));
+        return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " +
+                    job.id().text() + " needs " + std::to_string(t.cpus));
     if (t.memory_mb > r.memory_mb)
-        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " + job.id().text() +
-                    " needs " + std::to_string(t.memory_mb));
+        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " +
+                    job.id().text() + " needs " + std::to_string(t.memory_mb));
     if (r.reserve > t.max_price)
-        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " + job.id().text() +
-                    " pays at most " + format_money(t.max_price));
+        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " +
+                    job.id().text() + " pays at most " + format_money(t.max_price));
     return node;
 }
 
@@ -44,7 +46,8 @@ Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
     heard(Input::cancel, id);
     Job* job = mutable_job(id);
     if (!job) return fail("no such job: " + id.text());
-    if (uid != root_uid && uid != job->record.report.uid) return fail("job " + id.text() + " belongs to another user");
+    if (uid != root_uid && uid != job->record.report.uid)
+        return fail("job " + id.text() + " belongs to another user");
     if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
     job->record.cancel = true;
     unsaved_.insert(*job);
@@ -52,7 +55,8 @@ Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
     touch(*job);
     const Node* home = find_node(id.home);
     if (!home || !home->connected)
-        return "job " + id.text() + " is cancelled as soon as its home node " + id.home + " is connected";
+        return "job " + id.text() + " is cancelled as soon as its home node " + id.home +
+               " is connected";
     return "job " + id.text() + " is being cancelled";
 }
 
@@ -69,7 +73,8 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
     job->comment = "moved by the operator";
     unsaved_.insert(*job);
     touch(*job);
-    if (job->phase() == JobPhase::running && job->record.report.where == name && !in_transit(*job)) {
+    if (job->phase() == JobPhase::running && job->record.report.where == name &&
+        !in_transit(*job)) {
         job->once.reset();
         return "job " + id.text() + " runs on " + name + (hold ? " and is held there" : " already");
     }
@@ -85,13 +90,16 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     job->record.hold_node.clear();
     job->once.reset();
     const JobPhase phase = job->phase();
-    const bool still = (phase == JobPhase::waiting || phase == JobPhase::frozen) && !job->record.order;
+    const bool still =
+        (phase == JobPhase::waiting || phase == JobPhase::frozen) && !job->record.order;
     if (!hold && !still) job->once = NodeName{};
     job->comment = "frozen by the operator";
     job->displaced = false;
     unsaved_.insert(*job);
     touch(*job);
-    if (still) return "job " + id.text() + " is " + to_string(phase) + (hold ? " and is held" : " already");
+    if (still)
+        return "job " + id.text() + " is " + to_string(phase) +
+               (hold ? " and is held" : " already");
     return "job " + id.text() + " is being frozen" + (hold ? " and held" : "");
 }
 
@@ -128,28 +136,37 @@ Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     return "job " + id.text() + " is released";
 }
 
-Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool freezes, uint64_t failures) const {
+Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool freezes,
+                                uint64_t failures) const {
     const Job* const job = find(id);
     if (!job || job->phase() == JobPhase::finished)
-        return {true, false, "job " + id.text() + " has ended" + (job && !job->record.report.why.empty() ? ": " + job->record.report.why : "")};
+        return {true, false,
+                "job " + id.text() + " has ended" +
+                    (job && !job->record.report.why.empty() ? ": " + job->record.report.why : "")};
     const JobReport& r = job->record.report;
     const JobPhase phase = job->phase();
     if (job->record.cancel) return {true, false, "job " + id.text() + " is being cancelled"};
     const bool still = phase == JobPhase::frozen || phase == JobPhase::waiting;
-    const bool there = freezes ? still : phase == JobPhase::running && (name.empty() || r.where == name);
+    const bool there =
+        freezes ? still : phase == JobPhase::running && (name.empty() || r.where == name);
     if (there && !in_transit(*job)) {
         if (phase == JobPhase::waiting) return {true, true, "job " + id.text() + " waits"};
-        return {true, true, "job " + id.text() + (freezes ? " is frozen on " : " runs on ") + r.where};
+        return {true, true,
+                "job " + id.text() + (freezes ? " is frozen on " : " runs on ") + r.where};
     }
-    if (job->failures > failures && !job->last_failed.empty()) return {true, false, job->last_failed};
+    if (job->failures > failures && !job->last_failed.empty())
+        return {true, false, job->last_failed};
     const std::string why = comment(*job);
     // A thaw is a wish like any other: another bid may have the place.
     const bool decided = !external_ && !settling_ && !in_transit(*job) && !target_of(*job);
-    if (!freezes && name.empty() && decided) return {true, false, "job " + id.text() + " is not thawed: " + why};
+    if (!freezes && name.empty() && decided)
+        return {true, false, "job " + id.text() + " is not thawed: " + why};
     // Somebody has wished otherwise since.
-    const bool wished = freezes ? job->record.hold == Hold::frozen || job->once == NodeName{}
-                                : name.empty() || job->record.hold_node == name || job->once == name;
-    if (!wished && !in_transit(*job)) return {true, false, "another order came in between" + (why.empty() ? "" : ": " + why)};
+    const bool wished = freezes
+                            ? job->record.hold == Hold::frozen || job->once == NodeName{}
+                            : name.empty() || job->record.hold_node == name || job->once == name;
+    if (!wished && !in_transit(*job))
+        return {true, false, "another order came in between" + (why.empty() ? "" : ": " + why)};
     return {false, false, why};
 }
 
@@ -158,7 +175,8 @@ Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
     if (uid != root_uid) return fail("only root may say that a node is lost");
     const auto it = nodes_.find(name);
     if (it == nodes_.end()) return fail("no such node: " + name);
-    if (it->second.connected) return fail("node " + name + " is connected: pvdctl market off empties it");
+    if (it->second.connected)
+        return fail("node " + name + " is connected: pvdctl market off empties it");
     written_off_.insert(name);
     for (auto& [id, job] : jobs_) {  // it will not run there any more: what held it there is over
         if (job.phase() == JobPhase::finished) continue;
@@ -192,7 +210,8 @@ std::string Market::audit() const {
         const JobTerms& t = r.report.terms;
         if (r.finish_seq == 0) paid += r.account.amount;
         if (!r.tab.empty()) open[Holder::provider(r.payee)] += r.tab.amount;
-        if (t.budget.micro > 0 && r.account.amount > t.budget && !r.out_of_budget && r.finish_seq == 0)
+        if (t.budget.micro > 0 && r.account.amount > t.budget && !r.out_of_budget &&
+            r.finish_seq == 0)
             return id.text() + " has spent more than its budget";
         for (const NodeName& name : job.claims) {
             if (name.empty()) continue;
@@ -207,9 +226,11 @@ std::string Market::audit() const {
         earned += node.record.earned;
         const Holder holder = Holder::provider(name);
         if (ledger_.balance(holder) + open[holder] != node.record.earned)
-            return name + " has earned " + format_money(node.record.earned) + ", the ledger says otherwise";
+            return name + " has earned " + format_money(node.record.earned) +
+                   ", the ledger says otherwise";
         const auto& [cpus, mb] = used[name];
-        if (cpus != node.used_cpus || mb != node.used_mb) return name + " counts its guests' room wrong";
+        if (cpus != node.used_cpus || mb != node.used_mb)
+            return name + " counts its guests' room wrong";
     }
     if (std::string users = audit_users(); !users.empty()) return users;
     if (supply_) {
@@ -217,8 +238,10 @@ std::string Market::audit() const {
         supply_.reset();
         if (!(supply() == known)) return "what providers hold has changed unseen";
     }
-    if (ledger_.sum().micro != 0) return "the ledger's balances add up to " + format_money(ledger_.sum());
-    if (paid != earned) return "paid " + format_money(paid) + " and earned " + format_money(earned) + " differ";
+    if (ledger_.sum().micro != 0)
+        return "the ledger's balances add up to " + format_money(ledger_.sum());
+    if (paid != earned)
+        return "paid " + format_money(paid) + " and earned " + format_money(earned) + " differ";
     return {};
 }
 

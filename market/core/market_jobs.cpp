@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market, second part: what homes report of their jobs, orders and their ends, back-off. See market.hpp.
+// Market, second part: what homes report of their jobs, orders and their ends, back-off. See
+// market.hpp.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +19,8 @@ bool fulfils(const JobReport& r, const Order& order) {
     if (r.phase == JobPhase::finished) return true;
     switch (order.kind) {
         case Order::Kind::run: return r.phase == JobPhase::running && r.where == order.node;
-        case Order::Kind::suspend: return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
+        case Order::Kind::suspend:
+            return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
         case Order::Kind::abort:
         case Order::Kind::give_up: return false;
     }
@@ -27,11 +29,14 @@ bool fulfils(const JobReport& r, const Order& order) {
 
 }  // namespace
 
-bool Market::in_transit(const Job& job) const { return job.record.order.has_value() || !steady(job.phase()); }
+bool Market::in_transit(const Job& job) const {
+    return job.record.order.has_value() || !steady(job.phase());
+}
 
 // Where a job in transit will run if all goes well; empty: nowhere.
 NodeName Market::heading_for(const Job& job) const {
-    if (job.record.order && job.record.order->kind == Order::Kind::run) return job.record.order->node;
+    if (job.record.order && job.record.order->kind == Order::Kind::run)
+        return job.record.order->node;
     if (job.record.order && job.record.order->kind == Order::Kind::suspend) return {};
     switch (job.phase()) {
         case JobPhase::starting:
@@ -45,8 +50,10 @@ NodeName Market::heading_for(const Job& job) const {
 void Market::list_at(Job& job, const NodeName& name, bool add) {
     if (name.empty()) return;
     Node& node = node_of(name);
-    if (add) node.jobs.emplace(job.id(), &job);
-    else node.jobs.erase(job.id());
+    if (add)
+        node.jobs.emplace(job.id(), &job);
+    else
+        node.jobs.erase(job.id());
     touch(node);
 }
 
@@ -111,8 +118,10 @@ void Market::root(Job& job) {
         job.rooted_on = on;
         job.rooted_mb = mb;
     }
-    if (rooted) rooted_.insert(job.id());
-    else rooted_.erase(job.id());
+    if (rooted)
+        rooted_.insert(job.id());
+    else
+        rooted_.erase(job.id());
 }
 
 void Market::back_off(Backoff& b, const std::string& why, Nanos now) const {
@@ -126,14 +135,16 @@ void Market::back_off(Backoff& b, const std::string& why, Nanos now) const {
 }
 
 // The order is over and was not carried out.
-void Market::refused(Job& job, const Order& order, const NodeName& blame, const std::string& why, Nanos now) {
+void Market::refused(Job& job, const Order& order, const NodeName& blame, const std::string& why,
+                     Nanos now) {
     constexpr size_t bars_max = 64;
     const JobReport& r = job.record.report;
     job.via.clear();
     job.once.reset();
     ++job.failures;
     // Its report may still be on the way.
-    const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
+    const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
+                         r.phase == JobPhase::freezing;
     const bool frozen = r.phase == JobPhase::frozen || r.phase == JobPhase::thawing;
     job.last_failed = (order.kind == Order::Kind::suspend ? "the freeze"
                        : order.kind == Order::Kind::abort ? "the cancel"
@@ -145,11 +156,12 @@ void Market::refused(Job& job, const Order& order, const NodeName& blame, const 
         job.comment = job.last_failed;
         job.displaced = false;
     }
-    if (order.kind == Order::Kind::run && (blame != r.where || r.where == order.node || r.where.empty())) {
+    if (order.kind == Order::Kind::run &&
+        (blame != r.where || r.where == order.node || r.where.empty())) {
         if (job.bars.size() >= bars_max && !job.bars.contains(order.node))
-            job.bars.erase(std::min_element(job.bars.begin(), job.bars.end(), [](const auto& a, const auto& b) {
-                return a.second.until < b.second.until;
-            }));
+            job.bars.erase(std::min_element(
+                job.bars.begin(), job.bars.end(),
+                [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
         back_off(job.bars[order.node], why, now);
     } else {
         back_off(job.stuck, why, now);
@@ -170,8 +182,8 @@ Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nan
     return {};
 }
 
-// After a report: is the order done, lost, or not carried out? `fresh`: the first report since its home connected, so
-// whatever was under way to the home before has arrived or never will.
+// After a report: is the order done, lost, or not carried out? `fresh`: the first report since its
+// home connected, so whatever was under way to the home before has arrived or never will.
 void Market::judge_order(Job& job, bool fresh, Nanos now) {
     if (!job.record.order) return;
     const JobReport& r = job.record.report;
@@ -212,7 +224,8 @@ Result<Job*> Market::job_to_report(const JobReport& report) {
 }
 
 Status Market::job_report(const NodeName& node, const JobReport& report, Nanos now) {
-    if (report.id.home != node) return fail("node " + node + " reports job " + report.id.text() + " of another home");
+    if (report.id.home != node)
+        return fail("node " + node + " reports job " + report.id.text() + " of another home");
     TRY_ASSIGN(Job* const found, job_to_report(report));
     Job& job = *found;
     noted_.insert(job);
@@ -228,11 +241,13 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     }
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
-    if (job.record.report.uid != job.user->record.uid) {  // a home that does not know it any more says no user
+    // a home that does not know it any more says no user
+    if (job.record.report.uid != job.user->record.uid) {
         job.record.report.uid = job.user->record.uid;
         job.record.report.user = before.user;
     }
-    if (report.terms.max_price.micro <= 0) {  // its home does not know it: only the end of it is told
+    // its home does not know it: only the end of it is told
+    if (report.terms.max_price.micro <= 0) {
         before.phase = JobPhase::finished;
         before.why = report.why;
         job.record.report = std::move(before);
@@ -295,7 +310,8 @@ void Market::finish(Job& job, Nanos now) {
     job.note_due = true;
 }
 
-// ---------------------------------------------------------------------------------------------------------- time
+// -------------------------------------------------------------------------------------------------
+// time
 
 // One alarm a job: the first of all that time can change about it.
 void Market::set_alarm(Job& job) {
@@ -304,7 +320,8 @@ void Market::set_alarm(Job& job) {
     if (job.phase() != JobPhase::finished) {
         if (job.record.order) at = std::min(at, job.ordered_at + options_.order_patience);
         if (job.doubt_since != Nanos::never())
-            at = std::min(at, job.doubt_since + (job.reported ? options_.doubt_patience : options_.forgotten_patience));
+            at = std::min(at, job.doubt_since + (job.reported ? options_.doubt_patience
+                                                              : options_.forgotten_patience));
         for (const auto& [name, bar] : job.bars)
             if (bar.active) at = std::min(at, bar.until);
         if (job.stuck.active) at = std::min(at, job.stuck.until);
@@ -317,12 +334,13 @@ void Market::set_alarm(Job& job) {
     if (at != Nanos::never()) alarms_.insert({at, job.id()});
 }
 
-// When a job that runs, as far as is known, is sure not to, or cannot be vouched for: its node is lost, or its home is away for
-// longer than its node lets it run alone.
+// When a job that runs, as far as is known, is sure not to, or cannot be vouched for: its node is
+// lost, or its home is away for longer than its node lets it run alone.
 Nanos Market::surely_stopped(const Job& job) const {
     const JobReport& r = job.record.report;
     Nanos at = Nanos::never();
-    if (const Node* node = find_node(r.where); node && !node->connected) at = node->lost_at + options_.grace;
+    if (const Node* node = find_node(r.where); node && !node->connected)
+        at = node->lost_at + options_.grace;
     const Node* home = home_of(job);
     if (r.alone.ns > 0 && home && !home->connected) at = std::min(at, home->lost_at + r.alone);
     return at;
@@ -337,12 +355,14 @@ void Market::job_alarm(Job& job, Nanos now) {
         job.record.report.why = "its home node " + job.id().home + " no longer knows it";
         return finish(job, now);
     }
-    const bool in_doubt = doubtful && job.reported && now >= job.doubt_since + options_.doubt_patience;
+    const bool in_doubt =
+        doubtful && job.reported && now >= job.doubt_since + options_.doubt_patience;
     const bool silent = job.record.order && now >= job.ordered_at + options_.order_patience;
     if (job.record.order && (in_doubt || silent)) {
         const Order order = *std::exchange(job.record.order, std::nullopt);
         job.doubt_since = Nanos::never();
-        const std::string why = in_doubt && !r.comment.empty() ? r.comment : "its home node did not carry it out";
+        const std::string why =
+            in_doubt && !r.comment.empty() ? r.comment : "its home node did not carry it out";
         refused(job, order, order.node, why, now);
         claim(job);
     }

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market, seventh part: what users may have at most (users.hpp). See market.hpp.
 //
-// Jobs and CPUs at once. A job that its user's limits leave no place for is held: the solver knows it as one that gets
-// nothing, so it competes with nobody, and prices are those of the market without it. Who is held is defined by one
-// walk over a user's jobs, the most valuable first: a job that has a place counts, one that lost its contest does not
-// (so it keeps no lesser one from running), one that would pass the limit is held. As the solver gives places by rank,
-// and who ranks lower changes nothing for who ranks higher, walk and solver in turn come to rest at what one pass over
-// all jobs by rank would give that skips who would pass a limit: each round settles at least the next job. So whatever
-// happened before, with greedy_migration and its plain rules:
-//   - no user runs more jobs or CPUs than the limits say, at any moment (place_one looks at what really runs);
-//   - no justified envy among those whose limits allow: who is not held envies nobody; who is held would pass a
-//     limit beside the more valuable jobs of its user that run;
+// Jobs and CPUs at once. A job that its user's limits leave no place for is held: the solver knows
+// it as one that gets nothing, so it competes with nobody, and prices are those of the market
+// without it. Who is held is defined by one walk over a user's jobs, the most valuable first: a job
+// that has a place counts, one that lost its contest does not (so it keeps no lesser one from
+// running), one that would pass the limit is held. As the solver gives places by rank, and who
+// ranks lower changes nothing for who ranks higher, walk and solver in turn come to rest at what
+// one pass over all jobs by rank would give that skips who would pass a limit: each round settles
+// at least the next job. So whatever happened before, with greedy_migration and its plain rules:
+//   - no user runs more jobs or CPUs than the limits say, at any moment (place_one looks at what
+//     really runs);
+//   - no justified envy among those whose limits allow: who is not held envies nobody; who is held
+//     would pass a limit beside the more valuable jobs of its user that run;
 //   - the allocation is that of a market that was told everything at once (incremental = full).
-// What is not to be decided about (in transit, not connected) counts first. With proportional_share, migration-aware
-// rules and a solver program the limits hold all the same, and who of a user's jobs runs follows that algorithm's order
-// until the walk finds a more valuable one. What an operator holds at a node is not above its user's limits.
+// What is not to be decided about (in transit, not connected) counts first. With
+// proportional_share, migration-aware rules and a solver program the limits hold all the same, and
+// who of a user's jobs runs follows that algorithm's order until the walk finds a more valuable
+// one. What an operator holds at a node is not above its user's limits.
 //
-// Spend per day. A user's charges of a day never pass the limit: the charge that would is cut, and all the user's jobs
-// are frozen at the moment at which, all rates as they are, the sum reaches it. They go on when the next day begins or
-// the limit is raised above what is spent.
+// Spend per day. A user's charges of a day never pass the limit: the charge that would is cut, and
+// all the user's jobs are frozen at the moment at which, all rates as they are, the sum reaches it.
+// They go on when the next day begins or the limit is raised above what is spent.
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
@@ -32,7 +35,9 @@ constexpr Nanos admit_pace = Nanos::from_s(1);
 std::string called(const User& u) {
     return "user " + (u.record.name.empty() ? std::to_string(u.record.uid) : u.record.name);
 }
-std::string counted(int32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+std::string counted(int32_t n, const char* what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
 
 }  // namespace
 
@@ -42,14 +47,15 @@ void Market::load(UserRecord record) {
     user.record = std::move(record);
 }
 
-Result<std::string> Market::set_limits(uint32_t of, const std::string& name, const UserLimits& limits, uint32_t uid,
-                                       Nanos now) {
+Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
+                                       const UserLimits& limits, uint32_t uid, Nanos now) {
     heard(Input::set_limits, {}, {}, name);
     if (uid != root_uid) return fail("only root may set what a user may have at most");
     begin_day(now);
     User& user = user_of(of);
     for (const JobId& id : user.claiming)  // what was spent before is spent
-        if (Job& job = jobs_.at(id); job.run_since != Nanos::never()) account_until(job, run_time(job, now), now);
+        if (Job& job = jobs_.at(id); job.run_since != Nanos::never())
+            account_until(job, run_time(job, now), now);
     user.record.name = name;
     user.record.limits = limits;
     if (user.day_left().micro > 0) user.record.ended_day = -1;
@@ -66,7 +72,8 @@ Result<std::string> Market::set_limits(uint32_t of, const std::string& name, con
     return called(user) + " has no limits now";
 }
 
-// ---------------------------------------------------------------------------------------------------------- days
+// -------------------------------------------------------------------------------------------------
+// days
 
 // What was charged today, of the receipts and of what is in none yet.
 void Market::count_days() {
@@ -84,7 +91,8 @@ void Market::begin_day(Nanos now) {
     const bool set_back = day < meta_.day;
     if (!set_back && meta_.day >= 0)
         for (const uint32_t uid : limited_)
-            for (const auto& [rank, job] : users_.at(uid).order) {  // to the last moment of the old day
+            // to the last moment of the old day
+            for (const auto& [rank, job] : users_.at(uid).order) {
                 if (job->run_since != Nanos::never()) account_until(*job, run_time(*job, now), now);
                 close_tab(*job);
             }
@@ -115,7 +123,8 @@ void Market::reckon_days(Nanos now) {
         const bool over = days_over_.erase(uid) > 0;
         share_day(user, now);
         if (!user.record.limits.spend_per_day || day_is_spent(user)) continue;
-        __int128 open = static_cast<__int128>(user.day_left().micro) * hour_ns, rate = 0;  // micro-units x ns / hour
+        // micro-units x ns / hour
+        __int128 open = static_cast<__int128>(user.day_left().micro) * hour_ns, rate = 0;
         const bool none_left = open == 0 || over;
         for (const JobId& id : user.claiming) {
             const Job& job = jobs_.at(id);
@@ -133,9 +142,10 @@ void Market::reckon_days(Nanos now) {
     }
 }
 
-// How far the rest of the day lets each job of the user run, for its home to keep to while this market is silent. All end
-// together at the rates of now; who cannot be told otherwise keeps what he was told. As long as the rates are the same the
-// shares are, so little is to be told; what they may be off by is kept back.
+// How far the rest of the day lets each job of the user run, for its home to keep to while this
+// market is silent. All end together at the rates of now; who cannot be told otherwise keeps what
+// he was told. As long as the rates are the same the shares are, so little is to be told; what they
+// may be off by is kept back.
 void Market::share_day(User& user, Nanos now) {
     constexpr Nanos kept_back = Nanos::from_s(1), tolerance = Nanos::from_ms(400);
     const bool limited = user.record.limits.spend_per_day.has_value();
@@ -151,8 +161,11 @@ void Market::share_day(User& user, Nanos now) {
         const JobRecord& r = job.record;
         const __int128 price = static_cast<__int128>(r.price.micro) * r.report.terms.cpus;
         open -= price * std::max(Nanos{}, run_time(job, now) - r.billed).ns + r.account.rest;
-        if (reachable(job)) rate += price;
-        else if (job.noted_day.micro >= 0) open -= static_cast<__int128>(std::max(Money{}, job.noted_day - cost(job, now)).micro) * hour_ns;
+        if (reachable(job))
+            rate += price;
+        else if (job.noted_day.micro >= 0)
+            open -= static_cast<__int128>(std::max(Money{}, job.noted_day - cost(job, now)).micro) *
+                    hour_ns;
     }
     const __int128 lasts = rate == 0 ? 0 : std::max<__int128>(0, open) / rate - kept_back.ns;
     const Nanos span{static_cast<int64_t>(std::clamp<__int128>(lasts, 0, INT64_MAX / 4))};
@@ -160,9 +173,11 @@ void Market::share_day(User& user, Nanos now) {
         Job& job = jobs_.at(id);
         if (!reachable(job)) continue;
         const int32_t cpus = job.record.report.terms.cpus;
-        const Money share = cost_of(job.record.price, cpus, span), off = cost_of(job.record.price, cpus, tolerance);
+        const Money share = cost_of(job.record.price, cpus, span),
+                    off = cost_of(job.record.price, cpus, tolerance);
         const Money to = !limited ? Money{-1} : std::min(money_max, cost(job, now) + share);
-        const bool same = limited && job.noted_day.micro >= 0 && to <= job.noted_day + off && job.noted_day <= to + off;
+        const bool same = limited && job.noted_day.micro >= 0 && to <= job.noted_day + off &&
+                          job.noted_day <= to + off;
         if (same || to == job.noted_day) continue;
         job.noted_day = to;
         job.note_due = true;
@@ -186,7 +201,8 @@ void Market::end_days(Nanos now) {
     }
 }
 
-// ------------------------------------------------------------------------------------------------- jobs and CPUs
+// -------------------------------------------------------------------------------------------------
+// jobs and CPUs
 
 void Market::list(Job& job) {
     if (!limited_.contains(job.user->record.uid)) return;
@@ -207,9 +223,10 @@ void Market::unlist(Job& job) {
     admit_due_.insert(job.user->record.uid);
 }
 
-// One walk over a user's jobs, into `d`; false: all are as they should be. `more` false: nobody is let in, so that it
-// ends.
-bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more, Decision& d) const {
+// One walk over a user's jobs, into `d`; false: all are as they should be. `more` false: nobody is
+// let in, so that it ends.
+bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
+                  Decision& d) const {
     const UserLimits& limits = user.record.limits;
     size_t jobs = 0, looked_at = 0;
     int64_t cpus = 0;
@@ -221,7 +238,8 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
         const Job& job = jobs_.at(id);
         if (const auto known = fact(job); known && known->state == JobState::running) count(job);
     }
-    const size_t admitted = user.order.size() + (guest != nullptr) - (user.held + d.more_held[user.record.uid]);
+    const size_t admitted =
+        user.order.size() + (guest != nullptr) - (user.held + d.more_held[user.record.uid]);
     bool changed = false;
     const auto look = [&](Job& job) {  // false: the others are held
         if (!user.lets(jobs, cpus, 1) && looked_at == admitted) return false;
@@ -230,15 +248,17 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
         if (fact(job)) return true;
         if (!user.lets(jobs, cpus, job.record.report.terms.cpus)) {
             if (!held)
-                d.hold(job,
-                       limits.jobs && static_cast<int64_t>(jobs) >= *limits.jobs ? Job::Held::jobs : Job::Held::cpus);
+                d.hold(job, limits.jobs && static_cast<int64_t>(jobs) >= *limits.jobs
+                                ? Job::Held::jobs
+                                : Job::Held::cpus);
             changed = changed || !held;
         } else if (held && more) {
             d.hold(job, Job::Held::none);
             changed = true;
         } else if (held) {
             d.unsettled = true;
-        } else if (const auto spec = solver.job(job.key); spec && spec->state == JobState::running) {
+        } else if (const auto spec = solver.job(job.key);
+                   spec && spec->state == JobState::running) {
             count(job);
         }
         return true;
@@ -251,9 +271,10 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
     return changed;
 }
 
-// The solver and the limits in turn, until both are content. `guest`: one more job, that the solver knows and no list
-// does. Without `now` the solver is another program: one walk over what it said.
-Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nanos> now, std::set<uint32_t> due) const {
+// The solver and the limits in turn, until both are content. `guest`: one more job, that the solver
+// knows and no list does. Without `now` the solver is another program: one walk over what it said.
+Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nanos> now,
+                                  std::set<uint32_t> due) const {
     constexpr int rounds_max = 16;
     Decision d;
     const auto solve = [&] {
@@ -261,7 +282,8 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
         const auto changes = solver.solve(*now);
         d.changes.insert(d.changes.end(), changes.begin(), changes.end());
         for (const Change& change : changes)
-            if (const Job* const job = job_by_key_.find(change.job.n)) due.insert(job->user->record.uid);
+            if (const Job* const job = job_by_key_.find(change.job.n))
+                due.insert(job->user->record.uid);
     };
     solve();
     for (int round = 0; round == 0 || d.again; ++round) {
@@ -269,7 +291,8 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
         for (const uint32_t uid : std::exchange(due, {})) {
             if (!limited_.contains(uid)) continue;
             Job* const mine = guest && guest->user->record.uid == uid ? guest : nullptr;
-            if (walk(users_.at(uid), solver, mine, round < rounds_max, d)) d.again = due.insert(uid).second;
+            if (walk(users_.at(uid), solver, mine, round < rounds_max, d))
+                d.again = due.insert(uid).second;
         }
         for (Job* const job : std::exchange(d.turned, {}))
             MUST(solver.change_job(job->key, spec_of(*job, wish(*job, d.held_of(*job)))));
@@ -290,14 +313,17 @@ void Market::decide(std::optional<Nanos> now) {
         pending_.insert(job);
     }
     take_changes(d.changes);
-    if (!now) dirty_ = dirty_ || d.again;  // and then the program is asked
-    else admit_at_ = d.unsettled ? *now + admit_pace : Nanos::never();
+    if (!now)
+        dirty_ = dirty_ || d.again;  // and then the program is asked
+    else
+        admit_at_ = d.unsettled ? *now + admit_pace : Nanos::never();
 }
 
 // Beside what its user really runs now.
 bool Market::has_room(const Job& job) const {
     const User& user = *job.user;
-    return user.lets(user.claiming.size(), user.cpus, job.record.report.terms.cpus) || user.claiming.contains(job.id());
+    return user.lets(user.claiming.size(), user.cpus, job.record.report.terms.cpus) ||
+           user.claiming.contains(job.id());
 }
 
 // Why the limits keep it from running; empty if they do not.
@@ -310,7 +336,8 @@ std::string Market::limit_comment(const User& user, const Job& job, Job::Held he
     if (held == Job::Held::jobs && limits.jobs)
         return called(user) + " may run " + counted(*limits.jobs, "job") + " at once";
     if (held != Job::Held::cpus || !limits.cpus) return {};
-    return called(user) + " may use " + counted(*limits.cpus, "CPU") + " at once; it needs " + std::to_string(needs);
+    return called(user) + " may use " + counted(*limits.cpus, "CPU") + " at once; it needs " +
+           std::to_string(needs);
 }
 
 std::string Market::audit_users() const {
@@ -329,7 +356,8 @@ std::string Market::audit_users() const {
         const User& sum = sums[uid];
         if (user.spent != sum.spent + ledger_.paid_today(uid))
             return called(user) + " has spent other than its receipts say";
-        if (user.claiming != sum.claiming || user.cpus != sum.cpus) return called(user) + " counts what it runs wrong";
+        if (user.claiming != sum.claiming || user.cpus != sum.cpus)
+            return called(user) + " counts what it runs wrong";
         if (user.held != sum.held) return called(user) + " counts the jobs that are held wrong";
     }
     return {};

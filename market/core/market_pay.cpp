@@ -7,17 +7,18 @@
 
 namespace souk::market {
 namespace {
-// A home's clock and the market's reckoning differ by what messages take. A sum that falls short by more is that of a
-// home that restarted and forgot a stretch.
+// A home's clock and the market's reckoning differ by what messages take. A sum that falls short by
+// more is that of a home that restarted and forgot a stretch.
 constexpr Nanos clock_tolerance = Nanos::from_s(2);
-// Prices are reckoned and put in force in pieces of about a millisecond (steps_at_once; a price that changes is a record
-// and two notes). One piece comes with the change that it follows from; where more are needed they take a tenth of the
-// time, and start anew once a second at most.
+// Prices are reckoned and put in force in pieces of about a millisecond (steps_at_once; a price
+// that changes is a record and two notes). One piece comes with the change that it follows from;
+// where more are needed they take a tenth of the time, and start anew once a second at most.
 constexpr uint64_t steps_at_once = 20'000, steps_per_change = 500;
 constexpr int64_t pace_per_step_ns = 600;
 constexpr Nanos prices_pace_min = Nanos::from_s(1);
 constexpr size_t changes_at_once = 128;
-// A receipt holds one price if that lasts for so long; a job that runs on has one at least so often.
+// A receipt holds one price if that lasts for so long; a job that runs on has one at least so
+// often.
 constexpr Nanos rest_min = Nanos::from_s(1), day_rest_min = Nanos::from_s(3);
 constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
 }  // namespace
@@ -31,8 +32,8 @@ Money Market::cost(const Job& job, Nanos now) const {
     const JobRecord& r = job.record;
     if (r.finish_seq > 0) return r.account.amount;
     Account account = r.account;
-    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed, r.report.terms.budget,
-                   job.user->day_left());
+    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed,
+                   r.report.terms.budget, job.user->day_left());
     return account.amount;
 }
 
@@ -45,8 +46,8 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
         return ran;
     }
     Node& payee = node_of(r.payee);
-    const Money cost =
-        r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget, job.user->day_left());
+    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget,
+                                        job.user->day_left());
     spend(*job.user, cost);
     payee.record.earned += cost;
     r.tab.add(r.price, span, cost, now + calendar_);
@@ -70,7 +71,8 @@ void Market::close_tab(Job& job) {
     receipt.from = r.tab.from;
     receipt.to = r.tab.to;
     receipt.run = r.tab.run;
-    const Nanos cpu = std::max(r.tab.cpu, r.report.stats.cpu_time);  // a home that restarted may know less
+    // a home that restarted may know less
+    const Nanos cpu = std::max(r.tab.cpu, r.report.stats.cpu_time);
     receipt.cpu = cpu - r.tab.cpu;
     receipt.price = r.tab.price;
     receipt.cpus = r.report.terms.cpus;
@@ -83,7 +85,8 @@ void Market::close_tab(Job& job) {
     unsaved_.insert(job);
 }
 
-// Records of a market that kept no receipts: what each job has cost and each provider earned is brought forward.
+// Records of a market that kept no receipts: what each job has cost and each provider earned is
+// brought forward.
 void Market::open_ledger() {
     if (std::exchange(meta_.ledger, true)) return;
     meta_unsaved_ = true;
@@ -120,28 +123,34 @@ void Market::run_at(Job& job, const NodeName& node) {
     record.price = std::clamp(record.price, least, job.bid);
 }
 
-// It came to where it is, and this market hears of it late: it was away, or the way to the home was. What it ran before
-// that is the former place's, and the rest the present one's. False: it is where it was.
+// It came to where it is, and this market hears of it late: it was away, or the way to the home
+// was. What it ran before that is the former place's, and the rest the present one's. False: it is
+// where it was.
 bool Market::settle_move(Job& job, Nanos total, Nanos now) {
     JobRecord& record = job.record;
     const JobReport& r = record.report;
-    const bool has_run = r.phase == JobPhase::running || r.phase == JobPhase::freezing || r.phase == JobPhase::moving ||
-                         r.phase == JobPhase::frozen || r.phase == JobPhase::finished;
+    const bool has_run = r.phase == JobPhase::running || r.phase == JobPhase::freezing ||
+                         r.phase == JobPhase::moving || r.phase == JobPhase::frozen ||
+                         r.phase == JobPhase::finished;
     if (!has_run || r.stay_run.ns < 0 || r.where.empty() || r.where == record.payee) return false;
-    account_until(job, std::clamp(r.stay_run + record.skew, record.billed, std::max(record.billed, total)), now);
+    account_until(
+        job, std::clamp(r.stay_run + record.skew, record.billed, std::max(record.billed, total)),
+        now);
     close_tab(job);
     run_at(job, r.where);
     return true;
 }
 
-// After a report (`before`: the one that it replaced, `ran`: the run time that the market reckoned with until now).
+// After a report (`before`: the one that it replaced, `ran`: the run time that the market reckoned
+// with until now).
 void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     JobRecord& record = job.record;
     const JobReport& r = record.report;
-    const bool stopped = r.phase == JobPhase::waiting || r.phase == JobPhase::frozen || r.phase == JobPhase::finished;
+    const bool stopped = r.phase == JobPhase::waiting || r.phase == JobPhase::frozen ||
+                         r.phase == JobPhase::finished;
     const bool running = r.phase == JobPhase::running;
-    // The sum that a home reports is complete when the job stands still, and when it runs under a new epoch; in
-    // between the market's own clock may be ahead of it by what messages take.
+    // The sum that a home reports is complete when the job stands still, and when it runs under a
+    // new epoch; in between the market's own clock may be ahead of it by what messages take.
     const bool complete = stopped || (running && (r.stands || r.epoch != before.epoch));
     Nanos sum = r.stats.run_time + record.skew;
     if (complete && sum + clock_tolerance < ran) {
@@ -164,9 +173,11 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     }
     // A rest that it would be thawed for in vain counts as none.
     const bool none_left = record.account.amount >= terms.budget ||
-                           (r.phase == JobPhase::frozen && record.account.left(record.price, terms.cpus, terms.budget) < rest_min);
+                           (r.phase == JobPhase::frozen &&
+                            record.account.left(record.price, terms.cpus, terms.budget) < rest_min);
     if (terms.budget.micro > 0 && none_left) record.out_of_budget = true;
-    if (r.phase == JobPhase::frozen && job.user->day_left() < cost_of(record.price, terms.cpus, day_rest_min))
+    if (r.phase == JobPhase::frozen &&
+        job.user->day_left() < cost_of(record.price, terms.cpus, day_rest_min))
         days_over_.insert(job.user->record.uid);
 }
 
@@ -176,7 +187,8 @@ Nanos Market::budget_end(const Job& job) const {
     if (job.run_since == Nanos::never() || r.out_of_budget) return Nanos::never();
     const Nanos left = r.account.left(r.price, r.report.terms.cpus, r.report.terms.budget);
     if (left == Nanos::never()) return left;
-    const Nanos since_billed = r.billed - job.run_base;  // run time r.billed was at run_since + this
+    // run time r.billed was at run_since + this
+    const Nanos since_billed = r.billed - job.run_base;
     return job.run_since + since_billed + left;
 }
 
@@ -201,12 +213,14 @@ bool Market::set_price(Job& job, Money price, Nanos now) {
     return true;
 }
 
-// Everybody who runs where the solver has it pays what the solver says; one on its way out pays what it paid. False: its
-// price is what it was.
+// Everybody who runs where the solver has it pays what the solver says; one on its way out pays
+// what it paid. False: its price is what it was.
 bool Market::take_price(const Payment& p, Nanos now) {
     Job* const job = job_by_key_.find(p.job.n);
     const Node* const node = node_by_key_.find(p.provider.n);
-    if (!job || !node || job->phase() != JobPhase::running || job->record.report.where != node->id()) return false;
+    if (!job || !node || job->phase() != JobPhase::running ||
+        job->record.report.where != node->id())
+        return false;
     // Since it was reckoned the bid or the reserve may have changed.
     const Money least = std::min(node->record.report.reserve, job->bid);
     return set_price(*job, std::clamp(p.price, least, job->bid), now);
@@ -222,7 +236,8 @@ void Market::list_price_rest(std::vector<JobKey> all) {
     price_rest_ = std::move(all);
 }
 
-// A round: what a closed form gives, then the rest. Once a new one is due, what is left of the rest waits for its turn in that.
+// A round: what a closed form gives, then the rest. Once a new one is due, what is left of the rest
+// waits for its turn in that.
 uint64_t Market::reckon_prices(uint64_t steps_max, Nanos now) {
     if (prices_due_ && (price_rest_.empty() || now >= price_round_at_ + prices_pace_min)) {
         prices_due_ = false;
@@ -232,7 +247,8 @@ uint64_t Market::reckon_prices(uint64_t steps_max, Nanos now) {
         list_price_rest(std::move(start.rest));
         return 2 * (solver_.jobs() + solver_.providers());
     }
-    const auto end = price_rest_.begin() + static_cast<ptrdiff_t>(std::min(price_rest_.size(), changes_at_once));
+    const auto end =
+        price_rest_.begin() + static_cast<ptrdiff_t>(std::min(price_rest_.size(), changes_at_once));
     std::vector<JobKey> some(price_rest_.begin(), end);
     uint64_t steps = 0;
     price_round_ = solver_.more_prices(some, steps_max, steps);
@@ -259,13 +275,15 @@ void Market::refresh_prices(Nanos now) {
             }
         if (changes == changes_at_once) break;
     }
-    prices_pace_ = Nanos{steps > steps_at_once ? static_cast<int64_t>(steps) * pace_per_step_ns : 0};
+    prices_pace_ =
+        Nanos{steps > steps_at_once ? static_cast<int64_t>(steps) * pace_per_step_ns : 0};
     prices_at_ = now;
 }
 
 ProviderNote Market::prices(const Node& node) const {
     ProviderNote note;
-    note.earned = std::max(Money{}, node.record.earned);  // what is taken back may for a moment be more
+    // what is taken back may for a moment be more
+    note.earned = std::max(Money{}, node.record.earned);
     __int128 weighted = 0;
     int64_t cpus = 0;
     for (const auto& [id, job] : node.jobs) {
@@ -284,13 +302,18 @@ Surplus Market::surplus() const {
     __int128 consumers = 0, providers = 0;
     for (const auto& [id, job] : jobs_) {
         const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
-        const auto worth = spec && spec->state == JobState::running ? solver_.worth(job.key) : std::nullopt;
+        const auto worth =
+            spec && spec->state == JobState::running ? solver_.worth(job.key) : std::nullopt;
         const Node* const place = worth ? node_by_key_.find(spec->place.n) : nullptr;
         if (!place) continue;
         consumers += static_cast<__int128>((*worth - job.record.price).micro) * spec->cpus;
-        providers += static_cast<__int128>((job.record.price - place->record.report.reserve).micro) * spec->cpus;
+        providers +=
+            static_cast<__int128>((job.record.price - place->record.report.reserve).micro) *
+            spec->cpus;
     }
-    const auto money = [](__int128 sum) { return Money{static_cast<int64_t>(std::clamp<__int128>(sum, INT64_MIN / 4, INT64_MAX / 4))}; };
+    const auto money = [](__int128 sum) {
+        return Money{static_cast<int64_t>(std::clamp<__int128>(sum, INT64_MIN / 4, INT64_MAX / 4))};
+    };
     return {money(consumers), money(providers), money(consumers) + money(providers)};
 }
 

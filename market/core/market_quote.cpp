@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market, eighth part: the history of prices, and quotes. See market.hpp.
 //
-// A quote is the market's own decision on a copy of its solver with one more job: so it says what a submission in the
-// same instant would bring, by the same code, and changes nothing. The copy costs about as much as a walk over all
-// jobs.
+// A quote is the market's own decision on a copy of its solver with one more job: so it says what a
+// submission in the same instant would bring, by the same code, and changes nothing. The copy costs
+// about as much as a walk over all jobs.
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
@@ -14,7 +14,8 @@ namespace souk::market {
 namespace {
 using Wide = __int128;
 constexpr int64_t day_minutes = 1'440;
-constexpr int64_t set_back_max = 5;  // minutes: a clock that is set back by less waits until it is where it was
+// minutes: a clock that is set back by less waits until it is where it was
+constexpr int64_t set_back_max = 5;
 }  // namespace
 
 void Market::sample_prices(Nanos now) {
@@ -33,8 +34,10 @@ void Market::sample_prices(Nanos now) {
     for (PriceRecord& record : changes.put) prices_changed_.push_back(std::move(record));
 }
 
-// The least bid that gets a job past those of its own user that its limits would prefer; nullopt: none does.
-std::optional<Money> Market::bid_within_limits(const User& user, int32_t cpus, const Solver& solver) const {
+// The least bid that gets a job past those of its own user that its limits would prefer; nullopt:
+// none does.
+std::optional<Money> Market::bid_within_limits(const User& user, int32_t cpus,
+                                               const Solver& solver) const {
     size_t jobs = 0;
     int64_t used = 0;
     for (const JobId& id : user.claiming)
@@ -83,7 +86,8 @@ Quote Market::try_out(const QuoteRequest& q, Money bid, Nanos now) const {
         quote.node = node.id();
         quote.speed = node.record.report.speed;
         quote.price = trial.price(guest.key).value_or(node.record.report.reserve);
-        quote.others_first = !fits(guest, node) || !user.lets(user.claiming.size(), user.cpus, q.terms.cpus);
+        quote.others_first =
+            !fits(guest, node) || !user.lets(user.claiming.size(), user.cpus, q.terms.cpus);
     } else {
         quote.why = limit_comment(user, guest, d.held_of(guest));
         if (quote.why.empty()) quote.why = why_waiting(guest, trial);
@@ -98,11 +102,15 @@ Result<Quote> Market::quote(const QuoteRequest& q, Nanos now) const {
     if (jobs_.size() >= options_.jobs_max)
         return fail("the market has " + std::to_string(options_.jobs_max) + " jobs already");
     const Node* home = find_node(q.home);
-    if (!home || !home->connected) return fail("node " + q.home + " is not connected to the market");
-    if (settling_) return fail("the market has just started and waits for its nodes: ask again in a few seconds");
+    if (!home || !home->connected)
+        return fail("node " + q.home + " is not connected to the market");
+    if (settling_)
+        return fail(
+            "the market has just started and waits for its nodes: ask again in a few seconds");
     Quote quote = try_out(q, paced_bid(q.terms, {}, q.terms.finish), now);
     if (quote.runs) quote.winning_bid = std::min(quote.bid, quote.winning_bid.value_or(quote.bid));
-    if (quote.winning_bid && *quote.winning_bid != quote.bid && !try_out(q, *quote.winning_bid, now).runs)
+    if (quote.winning_bid && *quote.winning_bid != quote.bid &&
+        !try_out(q, *quote.winning_bid, now).runs)
         quote.winning_bid = quote.runs ? std::optional(quote.bid) : std::nullopt;
     const Wide rate = Wide{quote.price.micro} * q.terms.cpus;
     if (quote.runs && q.runtime.ns > 0) {
@@ -114,10 +122,11 @@ Result<Quote> Market::quote(const QuoteRequest& q, Nanos now) const {
         if (lasts != Nanos::never()) quote.budget_lasts = lasts;
     }
     // The prices are those of one CPU: of a size that no machine has they say nothing.
-    const bool none_holds = !supply().empty() && !supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
+    const bool none_holds =
+        !supply().empty() && !supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
     const Money bid = none_holds ? Money{-1} : quote.bid;
-    quote.day = outlook(history_.rows(), minute_of(now + calendar_) - day_minutes, bid, q.terms.cpus, q.runtime,
-                        q.terms.finish, !quote.runs);
+    quote.day = outlook(history_.rows(), minute_of(now + calendar_) - day_minutes, bid,
+                        q.terms.cpus, q.runtime, q.terms.finish, !quote.runs);
     return quote;
 }
 

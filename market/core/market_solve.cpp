@@ -15,13 +15,15 @@ bool Market::usable(const Node& node) const {
     return node.connected && node.record.has_report && r.on_market && r.cannot.empty();
 }
 
-// Who runs there stays, although it takes nobody new (an owner who left the market wants them gone instead).
+// Who runs there stays, although it takes nobody new (an owner who left the market wants them gone
+// instead).
 bool Market::keeps_guests(const Node& node) const {
     const ProviderReport& r = node.record.report;
     return !node.connected || !node.record.has_report || (r.on_market && !r.cannot.empty());
 }
 
-// Never below what its jobs have already: what is short of memory takes nobody new, and throws nobody out.
+// Never below what its jobs have already: what is short of memory takes nobody new, and throws
+// nobody out.
 int64_t Market::memory_of(const Node& node) const {
     const int64_t offered = node.record.report.memory_mb;
     return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
@@ -29,7 +31,8 @@ int64_t Market::memory_of(const Node& node) const {
 
 bool Market::fits(const Job& job, const Node& node) const {
     const JobTerms& t = job.record.report.terms;
-    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();  // with its memory
+    // with its memory
+    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();
     return node.used_cpus + t.cpus <= node.record.report.cpus &&
            (stands_there || node.used_mb + t.memory_mb <= memory_of(node));
 }
@@ -48,14 +51,17 @@ bool Market::lacks_program(const Job& job, const NodeName& name) const {
     return std::find(lacking.begin(), lacking.end(), name) != lacking.end();
 }
 
-// Every node has tried to start it, and cannot execute its program. One that is off the market or too small now was not
-// asked, and may have it; so may one that is away, for some minutes: its daemon may just be started again.
+// Every node has tried to start it, and cannot execute its program. One that is off the market or
+// too small now was not asked, and may have it; so may one that is away, for some minutes: its
+// daemon may just be started again.
 bool Market::no_node_is_left(const Job& job, Nanos now) const {
     constexpr Nanos away_max = Nanos::from_s(300);
-    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling_) return false;
+    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling_)
+        return false;
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
         const auto& [name, node] = entry;
-        const bool gone = !node.connected && (written_off_.contains(name) || now >= node.lost_at + away_max);
+        const bool gone =
+            !node.connected && (written_off_.contains(name) || now >= node.lost_at + away_max);
         return gone || lacks_program(job, name);
     });
 }
@@ -67,7 +73,8 @@ bool Market::may_run_at(const Job& job, const NodeName& name) const {
 
 bool Market::may_run_at(const Job& job, const Node& node) const {
     const auto bar = job.bars.find(node.id());
-    return usable(node) && !lacks_program(job, node.id()) && (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
+    return usable(node) && !lacks_program(job, node.id()) &&
+           (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
 }
 
 std::vector<ProviderKey> Market::barred(const Job& job) const {
@@ -102,9 +109,9 @@ std::optional<Market::Wish> Market::fact(const Job& job) const {
     const JobPhase phase = job.phase();
     Wish w;
     w.place = r.report.where;
-    w.state = phase == JobPhase::waiting                                  ? JobState::waiting
-              : phase == JobPhase::frozen || phase == JobPhase::thawing   ? JobState::frozen
-                                                                          : JobState::running;
+    w.state = phase == JobPhase::waiting                                ? JobState::waiting
+              : phase == JobPhase::frozen || phase == JobPhase::thawing ? JobState::frozen
+                                                                        : JobState::running;
     if (in_transit(job)) {
         const NodeName to = heading_for(job);
         if (!to.empty()) return Wish{JobState::running, to, Pin::stay};
@@ -140,7 +147,8 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
         return w;
     }
     if (r.hold == Hold::at_node)
-        return may_run_at(job, r.hold_node) ? Wish{JobState::running, r.hold_node, Pin::stay} : as_it_is();
+        return may_run_at(job, r.hold_node) ? Wish{JobState::running, r.hold_node, Pin::stay}
+                                            : as_it_is();
     const NodeName to = job.once ? *job.once : job.via;
     if (!to.empty() && may_run_at(job, to)) return {JobState::running, to, Pin::stay};
     return w;
@@ -162,7 +170,9 @@ void Market::sync_nodes() {
         const bool same = known && known->reserve == spec.reserve && known->speed == spec.speed &&
                           known->cpus == spec.cpus && known->memory_mb == spec.memory_mb &&
                           known->accepting == spec.accepting;
-        if (!same) MUST(known ? solver_.change_provider(node.key, spec) : solver_.add_provider(node.key, spec));
+        if (!same)
+            MUST(known ? solver_.change_provider(node.key, spec)
+                       : solver_.add_provider(node.key, spec));
         if (!std::exchange(node.in_solver, true))
             for (const JobId& id : rooted_) touch(jobs_.at(id));  // not there
     }
@@ -201,8 +211,10 @@ void Market::sync_jobs() {
             sync_nodes();
         }
         const JobSpec spec = spec_of(job, w);
-        if (job.in_solver) MUST(solver_.change_job(job.key, spec));
-        else job.in_solver = solver_.add_job(job.key, spec);
+        if (job.in_solver)
+            MUST(solver_.change_job(job.key, spec));
+        else
+            job.in_solver = solver_.add_job(job.key, spec);
         noted_.insert(job);
         if (!r.where.empty()) noting_nodes_.insert(node_of(r.where));
         pending_.insert(job);
@@ -235,12 +247,16 @@ Names Market::names() const {
             }};
 }
 
-// ---------------------------------------------------------------------------------------------- orders
+// ----------------------------------------------------------------------------------------------
+// orders
 
 // Where the solver has it; null: nowhere.
-const Node* Market::target_of(const Job& job) const { return node_by_key_.find(solver_.place(job.key).n); }
+const Node* Market::target_of(const Job& job) const {
+    return node_by_key_.find(solver_.place(job.key).n);
+}
 
-void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now, Outputs& out) {
+void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
+                   Outputs& out) {
     Order order;
     order.id = job.id();
     order.seq = next_seq_++;
@@ -251,7 +267,8 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
         const Node& to = nodes_.at(node);
         order.address = to.record.address;
         order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
-        if (job.phase() != JobPhase::running) job.record.price = order.price;  // it does not pay any other now
+        // it does not pay any other now
+        if (job.phase() != JobPhase::running) job.record.price = order.price;
     }
     if (next_seq_ > meta_.seq_limit) meta_unsaved_ = true;
     job.record.order = order;
@@ -282,10 +299,12 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
     if (!target) {
-        if (running && !cannot_leave(job)) issue(job, Order::Kind::suspend, {}, comment(job), now, out);
+        if (running && !cannot_leave(job))
+            issue(job, Order::Kind::suspend, {}, comment(job), now, out);
         return true;
     }
-    if ((running && job.record.report.where == target->id()) || !may_run_at(job, *target)) return true;
+    if ((running && job.record.report.where == target->id()) || !may_run_at(job, *target))
+        return true;
     if (!has_room(job)) {
         pending_.insert(job);
         return true;
@@ -313,9 +332,9 @@ void Market::place(Nanos now, Outputs& out) {
     for (const Job* job : blocked) break_cycle(*job, now, out);
 }
 
-// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out elsewhere has left.
-// Orders only send more on their way, so a yes holds for the whole round; that a node was seen says no until the search
-// ends with yes, or an order is given.
+// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out
+// elsewhere has left. Orders only send more on their way, so a yes holds for the whole round; that
+// a node was seen says no until the search ends with yes, or an order is given.
 bool Market::will_give_room(Node& node) {
     if (node.gives_room >= room_round_) return true;
     if (std::exchange(node.seen, room_search_) == room_search_) return false;
@@ -336,8 +355,8 @@ bool Market::will_give_room(Node& node) {
     return false;
 }
 
-// Everybody in the way waits for a place that somebody in the same ring has: the least of those who are to leave is
-// frozen, and thawed at its new place when the others have moved on.
+// Everybody in the way waits for a place that somebody in the same ring has: the least of those who
+// are to leave is frozen, and thawed at its new place when the others have moved on.
 void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
     const Node* const wanted = target_of(blocked);
     if (!wanted) return;
@@ -347,19 +366,23 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
     }
     Job* least = nullptr;
     for (const auto& [id, job] : wanted->jobs) {
-        if (job->phase() != JobPhase::running || in_transit(*job) || job->record.report.where != wanted->id()) continue;
+        if (job->phase() != JobPhase::running || in_transit(*job) ||
+            job->record.report.where != wanted->id())
+            continue;
         const Node* const target = target_of(*job);
         if (!target || target == wanted || cannot_leave(*job)) continue;
         if (!least || job->bid < least->bid) least = job;
     }
     if (!least) return;
     least->via = target_of(*least)->id();
-    const std::string reason = "makes room for job " + blocked.id().text() + " on its way to " + least->via;
+    const std::string reason =
+        "makes room for job " + blocked.id().text() + " on its way to " + least->via;
     issue(*least, Order::Kind::suspend, {}, reason, now, out);
     ++room_search_;
 }
 
-// ---------------------------------------------------------------------------------------------- the whole step
+// ----------------------------------------------------------------------------------------------
+// the whole step
 
 void Market::solve(Nanos now, Outputs& out) {
     const size_t stored = out.store.size(), sent = out.send.size();
@@ -368,7 +391,8 @@ void Market::solve(Nanos now, Outputs& out) {
 }
 
 void Market::solve_now(Nanos now, Outputs& out) {
-    constexpr int rounds_max = 4;  // an order changes what the solver is to know; more is left for the next call
+    // an order changes what the solver is to know; more is left for the next call
+    constexpr int rounds_max = 4;
     begin_day(now);
     end_days(now);
     while (!alarms_.empty() && alarms_.begin()->first <= now) {
@@ -421,7 +445,8 @@ Market::Problem Market::problem() const {
     Problem p;
     std::map<ProviderKey, ProviderSpec> places;
     for (const auto& [name, node] : nodes_)
-        if (const auto spec = solver_.provider(node.key); spec && spec->accepting) places.emplace(node.key, *spec);
+        if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
+            places.emplace(node.key, *spec);
     for (const auto& [id, job] : jobs_) {
         const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
         if (!spec || spec->pin == Pin::frozen) continue;
@@ -437,7 +462,8 @@ Market::Problem Market::problem() const {
     return p;
 }
 
-// What changed since the question was put is left as it is: the answer knows nothing of it. The next one will.
+// What changed since the question was put is left as it is: the answer knows nothing of it. The
+// next one will.
 Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos now) {
     heard(Input::adopt);
     constexpr int stale_max = 3;
@@ -449,8 +475,10 @@ Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos no
     for (const auto& [id, job] : jobs_) {
         const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
         if (!spec) continue;
-        if (spec->pin == Pin::free && asked_.contains(job.key)) open.insert(job.key);
-        else if (spec->pin != Pin::frozen && spec->state == JobState::running) whole.push_back({job.key, spec->place});
+        if (spec->pin == Pin::free && asked_.contains(job.key))
+            open.insert(job.key);
+        else if (spec->pin != Pin::frozen && spec->state == JobState::running)
+            whole.push_back({job.key, spec->place});
     }
     // A job that it was not asked about is nonsense, and the solver says so.
     for (const Solver::Assignment& a : allocation)

@@ -9,40 +9,23 @@ namespace souk::market {
 
 const char* to_string(Input input) {
     switch (input) {
-        case Input::started:
-            return "started";
-        case Input::agent_connected:
-            return "agent_connected";
-        case Input::agent_lost:
-            return "agent_lost";
-        case Input::report:
-            return "report";
-        case Input::order_failed:
-            return "order_failed";
-        case Input::provider_report:
-            return "provider_report";
-        case Input::recall:
-            return "recall";
-        case Input::cancel:
-            return "cancel";
-        case Input::move:
-            return "move";
-        case Input::freeze:
-            return "freeze";
-        case Input::thaw:
-            return "thaw";
-        case Input::release:
-            return "release";
-        case Input::set_limits:
-            return "set_limits";
-        case Input::write_off:
-            return "write_off";
-        case Input::set_solver:
-            return "set_solver";
-        case Input::adopt:
-            return "adopt";
-        case Input::use_own:
-            return "use_own";
+        case Input::started: return "started";
+        case Input::agent_connected: return "agent_connected";
+        case Input::agent_lost: return "agent_lost";
+        case Input::report: return "report";
+        case Input::order_failed: return "order_failed";
+        case Input::provider_report: return "provider_report";
+        case Input::recall: return "recall";
+        case Input::cancel: return "cancel";
+        case Input::move: return "move";
+        case Input::freeze: return "freeze";
+        case Input::thaw: return "thaw";
+        case Input::release: return "release";
+        case Input::set_limits: return "set_limits";
+        case Input::write_off: return "write_off";
+        case Input::set_solver: return "set_solver";
+        case Input::adopt: return "adopt";
+        case Input::use_own: return "use_own";
     }
     MUST(false);
 }
@@ -55,15 +38,16 @@ const char* to_string(const StoreOp& op) {
 }
 
 const char* to_string(const FromMarket& message) {
-    static constexpr const char* names[] = {"order", "note", "provider_note", "directory", "node_lost"};
+    static constexpr const char* names[] = {"order", "note", "provider_note", "directory",
+                                            "node_lost"};
     static_assert(std::size(names) == std::variant_size_v<FromMarket>);
     return names[message.index()];
 }
 
 namespace {
 
-TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {}, NodeName node = {},
-                  std::string why = {}) {
+TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {},
+                  NodeName node = {}, std::string why = {}) {
     return {"market", kind, std::move(step), id, epoch, std::move(node), {}, std::move(why)};
 }
 
@@ -95,25 +79,27 @@ TraceLine line_of(const Send& send) {
 
 }  // namespace
 
-void Market::tell_input(std::string step, const JobId& id, const NodeName& node, const std::string& why) const {
+void Market::tell_input(std::string step, const JobId& id, const NodeName& node,
+                        const std::string& why) const {
     tracer_.tell(line_of(TraceKind::input, std::move(step), id, {}, node, why));
 }
 
 void Market::tell_report(const NodeName& node, const ToMarket& message) const {
     if (const auto* r = std::get_if<JobReport>(&message)) {
-        TraceLine line =
-            line_of(TraceKind::input, std::string("report.") + to_string(r->phase), r->id, r->epoch, node, r->comment);
+        TraceLine line = line_of(TraceKind::input, std::string("report.") + to_string(r->phase),
+                                 r->id, r->epoch, node, r->comment);
         return tracer_.tell(line);
     }
     if (const auto* failed = std::get_if<OrderFailed>(&message))
         return tell_input(to_string(Input::order_failed), failed->id, node, failed->why);
-    tell_input(to_string(Input::provider_report), {}, node, std::get<ProviderReport>(message).cannot);
+    tell_input(to_string(Input::provider_report), {}, node,
+               std::get<ProviderReport>(message).cannot);
 }
 
 // Its phase, and the order that is outstanding.
 void Market::tell_state(const Job& job) {
-    TraceLine line = line_of(TraceKind::state, to_string(job.phase()), job.id(), job.record.report.epoch,
-                             job.record.report.where, job.comment);
+    TraceLine line = line_of(TraceKind::state, to_string(job.phase()), job.id(),
+                             job.record.report.epoch, job.record.report.where, job.comment);
     if (const auto& order = job.record.order) {
         line.step += std::string(".ordered_") + to_string(order->kind);
         line.to = order->node;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market: what it holds right now of a job, a node and as a whole, for people who look into a running daemon.
+// Market: what it holds right now of a job, a node and as a whole, for people who look into a
+// running daemon.
 #include "kernel/base/json.hpp"
 #include "market/core/market.hpp"
 
@@ -35,7 +36,9 @@ void Market::describe(Nanos now, JsonWriter& j) const {
         .field("external_solver", external_)
         .field("asking", asking_);
     j.field("solver", solver_.options().algorithm).field("pricing", solver_.options().pricing);
-    j.field("pending", !pending_.empty()).field("alarms", alarms_.size()).field("lacking", lacking_.size());
+    j.field("pending", !pending_.empty())
+        .field("alarms", alarms_.size())
+        .field("lacking", lacking_.size());
     if (const Nanos next = next_call(); next != Nanos::never())
         j.field("next_call_s", std::max(Nanos{}, next - now).seconds());
 }
@@ -79,7 +82,9 @@ void Market::describe(const Node& node, Nanos now, JsonWriter& j) const {
     j.field("node", node.id()).field("state", provider_state(node, now)).field("key", node.key.n);
     j.field("connected", node.connected);
     if (!node.connected) j.field("away_s", (now - node.lost_at).seconds());
-    j.field("used_cpus", node.used_cpus).field("used_mb", node.used_mb).field("rooted_mb", node.rooted_mb);
+    j.field("used_cpus", node.used_cpus)
+        .field("used_mb", node.used_mb)
+        .field("rooted_mb", node.rooted_mb);
     if (node.record.has_report)
         j.field("cpus", node.record.report.cpus).field("memory_mb", node.record.report.memory_mb);
     j.field("room_mb", node.room_mb).field("in_solver", node.in_solver).key("jobs").begin_array();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a node's agentd and the market tell each other, as plain values. market/wire turns them into protobuf and back;
-// the pure machines (Market, Home, Guest) know only these. Every report states a whole, not a difference, so that it
-// may be repeated after a broken connection.
+// What a node's agentd and the market tell each other, as plain values. market/wire turns them into
+// protobuf and back; the pure machines (Market, Home, Guest) know only these. Every report states a
+// whole, not a difference, so that it may be repeated after a broken connection.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,25 @@ struct JobTerms {
     Money budget;           // in all; 0 = no limit
     int64_t memory_mb = 0;  // the job will need; 0 = unknown
     int32_t cpus = 1;
-    Nanos finish;           // span from submission by which it should complete; 0 = none
-    std::string strategy;   // economic strategy, at most 31 characters, no quote
-    bool pace = false;      // with budget and finish: bid what the rest of the one lasts for until the other
+    Nanos finish;          // span from submission by which it should complete; 0 = none
+    std::string strategy;  // economic strategy, at most 31 characters, no quote
+    // with budget and finish: bid what the rest of the one lasts for until the other
+    bool pace = false;
     bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
     bool operator==(const JobTerms&) const = default;
 };
 
 // Where a job stands, as its home node knows it.
-enum class JobPhase : uint8_t { waiting = 1, starting, running, moving, freezing, frozen, thawing, finished };
+enum class JobPhase : uint8_t {
+    waiting = 1,
+    starting,
+    running,
+    moving,
+    freezing,
+    frozen,
+    thawing,
+    finished
+};
 const char* to_string(JobPhase phase);
 
 // The newest move of a job: what was expected of it, and what it was.
@@ -44,8 +54,9 @@ struct LastMove {
 
 struct JobStats {
     uint32_t freezes = 0, thaws = 0, migrations = 0, failed_moves = 0;
-    Nanos run_time;        // on a machine and not paused, summed over all places
-    Nanos longest_pause;   // of its migrations: frozen at the source until running at the destination
+    Nanos run_time;  // on a machine and not paused, summed over all places
+    // of its migrations: frozen at the source until running at the destination
+    Nanos longest_pause;
     int64_t image_bytes = 0;
     LastMove last_move;
     uint32_t resumes = 0;  // times that it went back to a checkpoint
@@ -61,14 +72,17 @@ struct JobReport {
     std::string user, name, command;
     Nanos submitted;  // Unix time
     JobPhase phase = JobPhase::waiting;
-    NodeName where;   // the node that runs it or keeps its image; the source while it moves
-    NodeName to;      // the destination while it moves or thaws
+    NodeName where;  // the node that runs it or keeps its image; the source while it moves
+    NodeName to;     // the destination while it moves or thaws
     Epoch epoch;
-    uint64_t order_seq = 0;    // the newest order that the home node has taken
-    std::string comment;       // one line for people: why the last order failed
-    bool stands = false;       // its clock does, although the phase says that it runs: a move that was given up holds it still
-    std::string cannot_move;   // why, while it runs or is `in_place`; empty: as far as is known it can
-    bool in_place = false;     // frozen, without an image: stopped where it is, with its memory, as it cannot be dumped
+    uint64_t order_seq = 0;  // the newest order that the home node has taken
+    std::string comment;     // one line for people: why the last order failed
+    // its clock does, although the phase says that it runs: a move that was given up holds it still
+    bool stands = false;
+    // why, while it runs or is `in_place`; empty: as far as is known it can
+    std::string cannot_move;
+    // frozen, without an image: stopped where it is, with its memory, as it cannot be dumped
+    bool in_place = false;
     Ipv4 address;              // of a job with a network of its own
     int32_t pid = 0;           // of its first process, on `where`, while it runs
     NodeName checkpoint_node;  // where its last checkpoint lies; empty: it has none
@@ -76,13 +90,14 @@ struct JobReport {
     int64_t checkpoint_bytes = 0;
     std::string checkpoint_trouble;  // why the newest try failed; empty: it did not
     JobStats stats;
-    Nanos stay_run{-1};        // its run time when it came to `where`; below 0: not told
-    Nanos alone;               // so long it runs at most while its home is away; 0: without end
+    Nanos stay_run{-1};            // its run time when it came to `where`; below 0: not told
+    Nanos alone;                   // so long it runs at most while its home is away; 0: without end
     std::vector<NodeName> places;  // where it ran, in order
-    std::vector<NodeName> lacking; // nodes that could not execute its program when it was to start there
+    std::vector<NodeName>
+        lacking;  // nodes that could not execute its program when it was to start there
     bool cancelled = false;
-    int32_t wait_status = 0;   // as of waitpid, when finished
-    std::string why;           // when finished without having run to its own end
+    int32_t wait_status = 0;  // as of waitpid, when finished
+    std::string why;          // when finished without having run to its own end
     bool operator==(const JobReport&) const = default;
 };
 
@@ -90,23 +105,26 @@ struct JobReport {
 struct ProviderReport {
     NodeName node;
     bool on_market = false;
-    Money reserve;            // per CPU-hour
-    int64_t speed = 100;      // 100 is a standard machine
+    Money reserve;        // per CPU-hour
+    int64_t speed = 100;  // 100 is a standard machine
     int32_t cpus = 1;
-    int64_t memory_mb = 0;    // offered
+    int64_t memory_mb = 0;  // offered
     int64_t free_mb = 0;
     int32_t load_permille = 0;  // CPU time used by the node's jobs, of all its CPUs
     int32_t wait_permille = 0;  // time that its jobs waited for a CPU, of all its CPUs
     std::string load_source;    // "bpf" or "proc"
     Machine machine;            // what an image made there needs, compared before a move
     std::string cannot;         // why it cannot take jobs now; empty when it can
-    std::string restriction = {};  // what it cannot do with jobs that it takes; empty: nothing that is known
+    // what it cannot do with jobs that it takes; empty: nothing that is known
+    std::string restriction = {};
     bool operator==(const ProviderReport&) const = default;
 };
 
-// Market to home: what to do with one job. `seq` grows with every order of one market; an older one is ignored.
+// Market to home: what to do with one job. `seq` grows with every order of one market; an older one
+// is ignored.
 struct Order {
-    // give_up: no node can execute its program; only of a job that has reported so of some (JobReport::lacking).
+    // give_up: no node can execute its program; only of a job that has reported so of some
+    // (JobReport::lacking).
     enum class Kind : uint8_t { run = 1, suspend, abort, give_up };
     JobId id;
     uint64_t seq = 0;
@@ -123,19 +141,21 @@ const char* to_string(Order::Kind kind);
 struct OrderFailed {
     JobId id;
     uint64_t seq = 0;
-    NodeName node;    // the node that was meant or that refused
+    NodeName node;  // the node that was meant or that refused
     std::string why;
     bool operator==(const OrderFailed&) const = default;
 };
 
-// Market to home: what a job pays now and has cost so far. `settled`: it is finished and paid, home may forget it.
+// Market to home: what a job pays now and has cost so far. `settled`: it is finished and paid, home
+// may forget it.
 struct JobNote {
     JobId id;
     Money price, cost;
     std::string comment;  // why it waits or was moved
     bool settled = false;
-    // Its user's limit of a day (0: none), what is left of that, and the cost of this job at which its share of the rest is
-    // used up: the shares of all a user's jobs together are within the rest.
+    // Its user's limit of a day (0: none), what is left of that, and the cost of this job at which
+    // its share of the rest is used up: the shares of all a user's jobs together are within the
+    // rest.
     Money day_limit = {}, day_left = {}, day_cost = {};
     bool operator==(const JobNote&) const = default;
 };

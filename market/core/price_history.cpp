@@ -63,7 +63,8 @@ PriceHistory::Changes PriceHistory::add(PriceRecord record) {
     Changes changes;
     for (auto it = rows_.lower_bound(record.minute); it != rows_.end(); it = rows_.erase(it))
         changes.erase.push_back(it->first);
-    const int64_t fine_from = record.minute - fine_minutes, kept_from = record.minute - kept_minutes;
+    const int64_t fine_from = record.minute - fine_minutes,
+                  kept_from = record.minute - kept_minutes;
     changes.put.push_back(record);
     rows_.insert_or_assign(record.minute, std::move(record));
     for (auto it = rows_.begin(); it != rows_.end() && it->first < kept_from; it = rows_.erase(it))
@@ -78,7 +79,8 @@ PriceHistory::Changes PriceHistory::add(PriceRecord record) {
         std::vector<PriceRecord> hour;
         for (auto row = it; row != end; ++row) hour.push_back(row->second);
         changes.put.push_back(merged(hour));
-        for (auto row = std::next(it); row != end; row = rows_.erase(row)) changes.erase.push_back(row->first);
+        for (auto row = std::next(it); row != end; row = rows_.erase(row))
+            changes.erase.push_back(row->first);
         it->second = changes.put.back();
         it = end;
     }
@@ -97,14 +99,17 @@ std::vector<PriceRecord> PriceHistory::list(int64_t from, int64_t step) const {
 }
 
 PriceRecord record_of(int64_t minute, std::vector<Offer> offers) {
-    std::sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) { return a.speed > b.speed; });
+    std::sort(offers.begin(), offers.end(),
+              [](const Offer& a, const Offer& b) { return a.speed > b.speed; });
     PriceRecord r;
     r.minute = minute;
     for (const Offer& o : offers) {
         if (!o.price) continue;
         r.low = r.speeds.empty() ? *o.price : std::min(r.low, *o.price);
-        if (r.speeds.empty() || r.speeds.back().speed != o.speed) r.speeds.push_back({o.speed, 1, *o.price});
-        else r.speeds.back().price = std::min(r.speeds.back().price, *o.price);
+        if (r.speeds.empty() || r.speeds.back().speed != o.speed)
+            r.speeds.push_back({o.speed, 1, *o.price});
+        else
+            r.speeds.back().price = std::min(r.speeds.back().price, *o.price);
     }
     r.closed = r.speeds.empty();
     r.least = r.high = r.low;

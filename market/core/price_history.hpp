@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// PriceHistory: what a place has cost during the last days, a row a minute; those older than two days are one row an
-// hour, those older than a month are gone. Bounded (3,600 rows), so it is kept in memory; its owner, the Market, has
-// rows stored and erased as add() says. A minute at which the market did not work has no row. Pure.
+// PriceHistory: what a place has cost during the last days, a row a minute; those older than two
+// days are one row an hour, those older than a month are gone. Bounded (3,600 rows), so it is kept
+// in memory; its owner, the Market, has rows stored and erased as add() says. A minute at which the
+// market did not work has no row. Pure.
 //
-// A price here is what is needed: the least bid per CPU-hour with which one more job of one CPU and no memory would
-// have got a place at once. For many speeds, 16 rows at most: neighbours share one, with the lowest speed of them.
+// A price here is what is needed: the least bid per CPU-hour with which one more job of one CPU and
+// no memory would have got a place at once. For many speeds, 16 rows at most: neighbours share one,
+// with the lowest speed of them.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +30,10 @@ struct PriceRecord {
         Money price;          // mean over these
         bool operator==(const Speed&) const = default;
     };
-    int64_t minute = 0;      // Unix time / 60 s, where it begins
-    int32_t minutes = 1;     // rows that it stands for
-    int32_t closed = 0;      // of these, how many at which no bid would have got a place
-    Money least, low, high;  // at any speed, over the others: mean, least, most
+    int64_t minute = 0;         // Unix time / 60 s, where it begins
+    int32_t minutes = 1;        // rows that it stands for
+    int32_t closed = 0;         // of these, how many at which no bid would have got a place
+    Money least, low, high;     // at any speed, over the others: mean, least, most
     std::vector<Speed> speeds;  // the fastest first
     bool operator==(const PriceRecord&) const = default;
 };
@@ -53,14 +55,16 @@ class PriceHistory {
     Changes add(PriceRecord record);
     int64_t newest() const { return rows_.empty() ? -1 : rows_.rbegin()->first; }
     const std::map<int64_t, PriceRecord>& rows() const { return rows_; }
-    // From this minute on, one record for each `step` minutes of the calendar in which there is a row.
+    // From this minute on, one record for each `step` minutes of the calendar in which there is a
+    // row.
     std::vector<PriceRecord> list(int64_t from, int64_t step) const;
 
   private:
     std::map<int64_t, PriceRecord> rows_;
 };
 
-// What machines of these speeds need now, as a record of this minute. `price`: nullopt where no bid gets a place.
+// What machines of these speeds need now, as a record of this minute. `price`: nullopt where no bid
+// gets a place.
 struct Offer {
     int32_t speed = 0;
     std::optional<Money> price;

@@ -55,8 +55,11 @@ std::vector<Seated> seat_ranked(Allocator& market, std::vector<Class>& classes) 
     size_t c = 0;
     market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
         const Money value = market.jobs()[e.job].value;
-        for (; c < classes.size() && (classes[c].used == classes[c].slots || value < classes[c].reserve); ++c) {
-            classes[c].contested = classes[c].used == classes[c].slots && value >= classes[c].reserve;
+        for (; c < classes.size() &&
+               (classes[c].used == classes[c].slots || value < classes[c].reserve);
+             ++c) {
+            classes[c].contested =
+                classes[c].used == classes[c].slots && value >= classes[c].reserve;
             classes[c].threshold = value;
         }
         if (c == classes.size()) return false;
@@ -68,17 +71,21 @@ std::vector<Seated> seat_ranked(Allocator& market, std::vector<Class>& classes) 
     return seated;
 }
 
-// The sum over all steps of speed x bid that a job has to beat for a slot of each class; the same for all its jobs.
+// The sum over all steps of speed x bid that a job has to beat for a slot of each class; the same
+// for all its jobs.
 //
-// Who is taken away from a class leaves a slot. Where the class is contested the next job in line takes it, and leaves
-// one in the next class that is in use; so a bid loses a contested class at that job's bid, and the free slot ends in
-// the first class in use that is not contested, which a bid loses at its reserve alone. Below that reserve the slot
-// is no use: there is what the others leave of the classes after it, each lost to the bid that filled it or at its
-// reserve (lost_at). A class that is lost at no lower bid than one before it is never the best that is left.
+// Who is taken away from a class leaves a slot. Where the class is contested the next job in line
+// takes it, and leaves one in the next class that is in use; so a bid loses a contested class at
+// that job's bid, and the free slot ends in the first class in use that is not contested, which a
+// bid loses at its reserve alone. Below that reserve the slot is no use: there is what the others
+// leave of the classes after it, each lost to the bid that filled it or at its reserve (lost_at). A
+// class that is lost at no lower bid than one before it is never the best that is left.
 std::vector<Wide> sums_of(const std::vector<Class>& classes) {
     const size_t n = classes.size();
-    std::vector<Wide> sums(n, 0), without(n, 0);  // `without`: of a bid that finds no slot but what the others leave
-    std::vector<size_t> falling;                  // classes after this one, each lost at a lower bid than those before it
+    // `without`: of a bid that finds no slot but what the others leave
+    std::vector<Wide> sums(n, 0), without(n, 0);
+    // classes after this one, each lost at a lower bid than those before it
+    std::vector<size_t> falling;
     size_t next_used = n;
     const auto speed = [&](size_t c) { return c < n ? classes[c].speed : 0; };
     const auto step = [&](size_t from, size_t to, Money bid) {
@@ -87,8 +94,9 @@ std::vector<Wide> sums_of(const std::vector<Class>& classes) {
     for (size_t c = n; c-- > 0;) {
         const Class& cls = classes[c];
         const auto first_below = [&](Money bid) {
-            const auto at = std::partition_point(falling.begin(), falling.end(),
-                                                 [&](size_t k) { return classes[k].lost_at() < bid; });
+            const auto at = std::partition_point(falling.begin(), falling.end(), [&](size_t k) {
+                return classes[k].lost_at() < bid;
+            });
             return at == falling.begin() ? n : *std::prev(at);
         };
         if (cls.contested) {
@@ -99,7 +107,8 @@ std::vector<Wide> sums_of(const std::vector<Class>& classes) {
         }
         const size_t next = first_below(cls.lost_at());
         without[c] = step(c, next, cls.lost_at()) + (next < n ? without[next] : 0);
-        while (!falling.empty() && classes[falling.back()].lost_at() >= cls.lost_at()) falling.pop_back();
+        while (!falling.empty() && classes[falling.back()].lost_at() >= cls.lost_at())
+            falling.pop_back();
         falling.push_back(c);
         if (cls.used > 0) next_used = c;
     }
@@ -113,7 +122,8 @@ void ranked_prices(Allocator& market, std::vector<Class>& classes, std::vector<M
     for (const Seated& s : seated) {
         const Job& q = market.jobs()[s.job];
         if (!is_running(q) || market.machines()[q.slot].cls != classes[s.cls].cls) continue;
-        prices[s.job] = bounded_price(sums[s.cls], market.speed_top(), market.machines()[q.slot], q);
+        prices[s.job] =
+            bounded_price(sums[s.cls], market.speed_top(), market.machines()[q.slot], q);
         done[s.job] = true;
     }
 }
@@ -132,7 +142,8 @@ std::vector<Money> critical_prices(Allocator& market, uint64_t* steps) {
     std::vector<Money> prices = closed_prices(market, done);
     unit_prices(market, prices, done);
     const uint64_t placements = integral_prices(market, prices, done);
-    if (steps) *steps = placements + static_cast<uint64_t>(std::count(done.begin(), done.end(), true));
+    if (steps)
+        *steps = placements + static_cast<uint64_t>(std::count(done.begin(), done.end(), true));
     return prices;
 }
 
@@ -149,7 +160,9 @@ std::vector<Money> first_prices(const Allocator& market) {
         if (!is_running(job)) continue;
         const auto& machine = market.machines()[job.slot];
         const int32_t top = market.speed_top();
-        prices[j] = bounded_price(static_cast<Wide>(job.value.micro) * std::min(machine.spec.speed, top), top, machine, job);
+        prices[j] =
+            bounded_price(static_cast<Wide>(job.value.micro) * std::min(machine.spec.speed, top),
+                          top, machine, job);
     }
     return prices;
 }
@@ -166,7 +179,9 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
     std::vector<Money> prices(market.jobs().size());
     for (size_t j = 0; j < prices.size(); ++j) {
         const Job& job = market.jobs()[j];
-        if (is_running(job)) prices[j] = std::min(std::max(one, market.machines()[job.slot].spec.reserve), job.value);
+        if (is_running(job))
+            prices[j] =
+                std::min(std::max(one, market.machines()[job.slot].spec.reserve), job.value);
     }
     return prices;
 }
@@ -185,9 +200,12 @@ Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
         const Job& job = market.jobs()[j];
         if (!is_running(job)) continue;
         consumers += static_cast<Wide>((worth_of(market, j) - prices[j]).micro) * job.cpus;
-        providers += static_cast<Wide>((prices[j] - market.machines()[job.slot].spec.reserve).micro) * job.cpus;
+        providers +=
+            static_cast<Wide>((prices[j] - market.machines()[job.slot].spec.reserve).micro) *
+            job.cpus;
     }
-    const auto money = [](Wide sum) {  // a quarter of the range, so that sums of these stay in it too
+    // a quarter of the range, so that sums of these stay in it too
+    const auto money = [](Wide sum) {
         return Money{static_cast<int64_t>(std::clamp<Wide>(sum, INT64_MIN / 4, INT64_MAX / 4))};
     };
     return {money(consumers), money(providers), money(consumers) + money(providers)};

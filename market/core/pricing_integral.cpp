@@ -26,13 +26,16 @@ Bid bid_of(const Allocator& market, uint32_t j) {
     return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars, market.details(j).user};
 }
 
-// Rooms in order of choice. Of each 16 of them, and each 256, it is known how much memory one with at least so many CPUs
-// has at most. Room only shrinks, so that stays an upper bound, which a search that finds nothing there tightens; and a
-// need that nobody holds is held by nobody ever after, nor is one of at least that much.
+// Rooms in order of choice. Of each 16 of them, and each 256, it is known how much memory one with
+// at least so many CPUs has at most. Room only shrinks, so that stays an upper bound, which a
+// search that finds nothing there tightens; and a need that nobody holds is held by nobody ever
+// after, nor is one of at least that much.
 class Rooms {
   public:
-    explicit Rooms(const std::vector<EmptyMachine>& machines) : cpus_(machines.size()), memory_mb_(machines.size()) {
-        for (size_t p = 0; p < machines.size(); ++p) cpus_[p] = machines[p].cpus, memory_mb_[p] = machines[p].memory_mb;
+    explicit Rooms(const std::vector<EmptyMachine>& machines)
+        : cpus_(machines.size()), memory_mb_(machines.size()) {
+        for (size_t p = 0; p < machines.size(); ++p)
+            cpus_[p] = machines[p].cpus, memory_mb_[p] = machines[p].memory_mb;
         groups_.resize((machines.size() + width - 1) / width);
         for (size_t g = 0; g < groups_.size(); ++g) tighten_group(g);
         halls_.resize((groups_.size() + width - 1) / width);
@@ -54,14 +57,16 @@ class Rooms {
         return cpus_[p] >= cpus && memory_mb_[p] >= memory_mb;
     }
 
-    // The first from `p` on that holds as much and that check(place) says yes to; size() if there is none.
+    // The first from `p` on that holds as much and that check(place) says yes to; size() if there
+    // is none.
     template <class Check>
     size_t first(size_t p, int32_t cpus, int64_t memory_mb, Check&& check) {
         const int32_t column = std::min(cpus, columns - 1);
         if (refused_[column] <= memory_mb) return size();
         bool held = p > 0;  // or not known
         while (p < size()) {
-            const size_t h = p / (width * width), hall_end = std::min(size(), (h + 1) * width * width);
+            const size_t h = p / (width * width),
+                         hall_end = std::min(size(), (h + 1) * width * width);
             if (!halls_[h].holds(cpus, memory_mb)) {
                 p = hall_end;
                 continue;
@@ -82,7 +87,8 @@ class Rooms {
             }
             if (whole_hall) tighten_hall(h);
         }
-        for (int32_t c = cpus; !held && c < columns; ++c) refused_[c] = std::min(refused_[c], memory_mb);
+        for (int32_t c = cpus; !held && c < columns; ++c)
+            refused_[c] = std::min(refused_[c], memory_mb);
         return p;
     }
 
@@ -92,7 +98,9 @@ class Rooms {
     static constexpr int32_t steps = 8;
     struct Most {
         int64_t memory_mb[steps];  // of those with at least 1, 2, .. 8 CPUs
-        bool holds(int32_t cpus, int64_t mb) const { return memory_mb[std::clamp(cpus, 1, steps) - 1] >= mb; }
+        bool holds(int32_t cpus, int64_t mb) const {
+            return memory_mb[std::clamp(cpus, 1, steps) - 1] >= mb;
+        }
     };
     void tighten_group(size_t g) {
         Most& most = groups_[g];
@@ -115,7 +123,8 @@ class Rooms {
     std::vector<int32_t> cpus_;
     std::vector<int64_t> memory_mb_;
     std::vector<Most> groups_, halls_;
-    int64_t refused_[columns];  // by CPUs (the last: of that many and more): the least memory that nobody holds
+    // by CPUs (the last: of that many and more): the least memory that nobody holds
+    int64_t refused_[columns];
 };
 
 class Integral {
@@ -129,16 +138,19 @@ class Integral {
     }
 
     // `payers` by rank; no further one after `placements_max`. Returns how many it was.
-    size_t prices_of(const std::vector<Bid>& payers, std::vector<Money>& prices, uint64_t placements_max) {
+    size_t prices_of(const std::vector<Bid>& payers, std::vector<Money>& prices,
+                     uint64_t placements_max) {
         Rooms rooms(machines_), without = rooms;
         size_t next = 0, done = 0;
         for (const Bid& q : payers) {
             if (done > 0 && placements_ >= placements_max) break;
             ++done;
-            for (; next < bids_.size() && bids_[next].rank < q.rank; ++next) put(rooms, bids_[next]);
+            for (; next < bids_.size() && bids_[next].rank < q.rank; ++next)
+                put(rooms, bids_[next]);
             without = rooms;
             const Job& job = market_.jobs()[q.job];
-            if (!job.competing) {  // its room is not among the free: it is what it would compete for
+            // its room is not among the free: it is what it would compete for
+            if (!job.competing) {
                 for (size_t p = 0; p < machines_.size(); ++p)
                     if (machines_[p].machine == job.slot) without.give(p, job.cpus, job.memory_mb);
             }
@@ -164,17 +176,21 @@ class Integral {
         return p;
     }
 
-    // What `q` pays: its bid falls, and the greedy goes on without it, from bid `next` and the room left. The best place
-    // that its bid would get is lost when another bid takes it or when its own falls below the reserve.
+    // What `q` pays: its bid falls, and the greedy goes on without it, from bid `next` and the room
+    // left. The best place that its bid would get is lost when another bid takes it or when its own
+    // falls below the reserve.
     Money price(const Bid& q, Rooms& rooms, size_t next) {
         const Job& job = market_.jobs()[q.job];
         const Machine& own = market_.machines()[job.slot];
         const int32_t top = market_.speed_top(), speed = std::min(own.spec.speed, top);
         Bid falling = q;
         size_t best = first(rooms, 0, falling);
-        const auto within_now = [&] { return best < rooms.size() ? std::min(speed, machines_[best].speed) : 0; };
+        const auto within_now = [&] {
+            return best < rooms.size() ? std::min(speed, machines_[best].speed) : 0;
+        };
         int32_t within = within_now();
-        Wide sum = static_cast<Wide>(speed - within) * q.value.micro;  // more than its bid could win (pinned, held)
+        // more than its bid could win (pinned, held)
+        Wide sum = static_cast<Wide>(speed - within) * q.value.micro;
         const auto lose = [&](Money at, Money left_with) {
             falling.value = std::min(falling.value, left_with);
             best = first(rooms, best + 1, falling);
@@ -230,25 +246,29 @@ Money bounded_price(Wide numerator, int32_t speed_top, const Machine& m, const J
     return std::min(std::max(price, m.spec.reserve), j.value);
 }
 
-uint64_t integral_prices(Allocator& market, std::vector<Money>& prices, const std::vector<bool>& done, bool by_user) {
+uint64_t integral_prices(Allocator& market, std::vector<Money>& prices,
+                         const std::vector<bool>& done, bool by_user) {
     std::vector<Bid> payers;
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
         const Job& job = market.jobs()[j];
-        if (job.key().n != 0 && job.slot != Allocator::none && !done[j]) payers.push_back(bid_of(market, j));
+        if (job.key().n != 0 && job.slot != Allocator::none && !done[j])
+            payers.push_back(bid_of(market, j));
     }
     if (payers.empty()) return 0;
-    std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
+    std::sort(payers.begin(), payers.end(),
+              [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
     Integral integral(market, by_user);
     integral.prices_of(payers, prices, UINT64_MAX);
     return integral.placements();
 }
 
-uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices, std::vector<uint32_t>& jobs,
-                            uint64_t placements_max, bool by_user) {
+uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices,
+                            std::vector<uint32_t>& jobs, uint64_t placements_max, bool by_user) {
     if (jobs.empty()) return 0;
     std::vector<Bid> payers;
     for (const uint32_t j : jobs) payers.push_back(bid_of(market, j));
-    std::sort(payers.begin(), payers.end(), [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
+    std::sort(payers.begin(), payers.end(),
+              [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
     Integral integral(market, by_user);
     const size_t done = integral.prices_of(payers, prices, placements_max);
     jobs.clear();

@@ -28,23 +28,27 @@ class Base {
         Money value;
         Rank rank;
         uint32_t place = none;
-        uint32_t taker = none;   // the first bid after it that takes its place when that is the hole
-        uint32_t slower = none;  // that takes the hole from there, on its way, out of places of that speed
-        uint32_t rest = none;    // slower is none: the place of that speed where the hole stays
+        // the first bid after it that takes its place when that is the hole
+        uint32_t taker = none;
+        // that takes the hole from there, on its way, out of places of that speed
+        uint32_t slower = none;
+        uint32_t rest = none;  // slower is none: the place of that speed where the hole stays
     };
     struct Class {            // machines of one speed and reserve
         uint32_t begin, end;  // of places
         int32_t speed;
         Money reserve;
         uint32_t full = 0;  // when its last place was taken
-        Money lost_at{};    // a bid that falls finds no room there any more at this: the bid that filled it, or its reserve
-        Money lowest{};     // of those of this class and all before it
+        // a bid that falls finds no room there any more at this: the bid that filled it, or its
+        // reserve
+        Money lost_at{};
+        Money lowest{};  // of those of this class and all before it
     };
 
     explicit Base(Allocator& market) : market_(market), places_(empty_machines(market)) {}
 
-    // Lets everybody choose: until no place is left and the hole of a payer of rank `last` and all before is gone, as
-    // who comes then changes nothing. False: the market is not of that kind.
+    // Lets everybody choose: until no place is left and the hole of a payer of rank `last` and all
+    // before is gone, as who comes then changes nothing. False: the market is not of that kind.
     bool seat(const Rank& last) {
         std::vector<int32_t> room;
         for (const EmptyMachine& m : places_) room.push_back(std::max(m.cpus, 0));
@@ -59,19 +63,23 @@ class Base {
             memory_max_ = std::max(memory_max_, e.memory_mb);
             bids_.push_back({e.job, job.bars, job.value, e.rank});
             choose(bids_.back(), room);
-            return first_open(0) < places_.size() || job.bars || bids_.back().place != none || e.rank <= last;
+            return first_open(0) < places_.size() || job.bars || bids_.back().place != none ||
+                   e.rank <= last;
         });
         const auto suits = [&](const EmptyMachine& m) { return has_memory(m.cpus, m.memory_mb); };
         return fits && std::all_of(places_.begin(), places_.end(), suits);
     }
     // Whether every job that may come to such a machine finds its memory there.
-    bool has_memory(int32_t cpus, int64_t memory_mb) const { return cpus <= 0 || memory_mb / cpus >= memory_max_; }
+    bool has_memory(int32_t cpus, int64_t memory_mb) const {
+        return cpus <= 0 || memory_mb / cpus >= memory_max_;
+    }
 
     // What becomes of holes.
     void reckon() {
         for (uint32_t p = 0; p < places_.size(); ++p) {
             const EmptyMachine& m = places_[p];
-            if (classes_.empty() || classes_.back().speed != m.speed || classes_.back().reserve != m.reserve)
+            if (classes_.empty() || classes_.back().speed != m.speed ||
+                classes_.back().reserve != m.reserve)
                 classes_.push_back({p, p, m.speed, m.reserve});
             classes_.back().end = p + 1;
         }
@@ -81,7 +89,8 @@ class Base {
             c.lowest = &c == &classes_.front() ? c.lost_at : std::min(c.lost_at, (&c)[-1].lowest);
         }
         highest_.assign(bids_.size() / width + 1, 0);
-        for (size_t b = 0; b < bids_.size(); ++b) highest_[b / width] = std::max(highest_[b / width], bids_[b].place);
+        for (size_t b = 0; b < bids_.size(); ++b)
+            highest_[b / width] = std::max(highest_[b / width], bids_[b].place);
         for (uint32_t b = static_cast<uint32_t>(bids_.size()); b-- > 0;) {
             Bid& bid = bids_[b];
             if (bid.place == none) continue;
@@ -91,12 +100,13 @@ class Base {
             bid.rest = rest;
         }
     }
-    // Of a hole at `place` that `taker` takes first: who takes it out of places of that speed (or none), and, if none,
-    // where it stays.
+    // Of a hole at `place` that `taker` takes first: who takes it out of places of that speed (or
+    // none), and, if none, where it stays.
     std::pair<uint32_t, uint32_t> leaves(uint32_t place, uint32_t taker) const {
         if (taker == none) return {none, place};
         const Bid& next = bids_[taker];
-        if (next.place == none || places_[next.place].speed != places_[place].speed) return {taker, none};
+        if (next.place == none || places_[next.place].speed != places_[place].speed)
+            return {taker, none};
         return {next.slower, next.rest};
     }
     // At which bid a class is lost of which the last place was taken at `full`.
@@ -132,8 +142,8 @@ class Base {
   private:
     static constexpr uint32_t width = 64;
 
-    // The first place from `p` on that has not left. They leave for good when they are full, and when their reserve is
-    // above a bid, as the next ones are not higher.
+    // The first place from `p` on that has not left. They leave for good when they are full, and
+    // when their reserve is above a bid, as the next ones are not higher.
     uint32_t first_open(uint32_t p) {
         while (open_[p] != p) p = open_[p] = open_[open_[p]];
         return p;
@@ -154,8 +164,9 @@ class Base {
     Allocator& market_;
     std::vector<EmptyMachine> places_;
     std::vector<Bid> bids_;
-    std::vector<Class> classes_;     // in the order of choice
-    std::vector<uint32_t> filled_;   // by place: how many bids had chosen when it was full; 0: from the start
+    std::vector<Class> classes_;  // in the order of choice
+    // by place: how many bids had chosen when it was full; 0: from the start
+    std::vector<uint32_t> filled_;
     std::vector<uint32_t> highest_;  // the last place in each stretch of bids
     std::vector<uint32_t> open_;
     int64_t memory_max_ = 0;
@@ -168,8 +179,9 @@ class Payer {
         : base_(base), q_(q), barred_(std::move(barred)) {
         for (const uint32_t p : barred_) {  // when a class is full for it
             const auto& classes = base_.classes();
-            const auto c = std::upper_bound(classes.begin(), classes.end(), p,
-                                            [](uint32_t place, const Base::Class& x) { return place < x.end; });
+            const auto c = std::upper_bound(
+                classes.begin(), classes.end(), p,
+                [](uint32_t place, const Base::Class& x) { return place < x.end; });
             if (!full_.empty() && full_.back().first == c - classes.begin()) continue;
             uint32_t full = 0;
             for (uint32_t i = c->begin; i < c->end; ++i)
@@ -178,8 +190,9 @@ class Payer {
         }
     }
 
-    // The sum over all steps of speed x bid that it had to beat. `own`: the speed that it has; `hole` as it begins,
-    // `taker` of that. Its bid falls from its value: at each level the others' bids above it have chosen.
+    // The sum over all steps of speed x bid that it had to beat. `own`: the speed that it has;
+    // `hole` as it begins, `taker` of that. Its bid falls from its value: at each level the others'
+    // bids above it have chosen.
     Wide sum(int32_t own, uint32_t hole, uint32_t taker) {
         own_ = own;
         hole_ = hole;
@@ -201,7 +214,9 @@ class Payer {
     }
 
   private:
-    bool is_barred(uint32_t place) const { return std::binary_search(barred_.begin(), barred_.end(), place); }
+    bool is_barred(uint32_t place) const {
+        return std::binary_search(barred_.begin(), barred_.end(), place);
+    }
 
     // What a bid just below `level` would get; levels never step up.
     int32_t speed_below(Money level) {
@@ -222,12 +237,14 @@ class Payer {
         return base_.places()[barred_.empty() ? rest_ : hole_].reserve;
     }
 
-    // Without bars, by bisection of what is the same for all; with bars, in a walk down the classes.
+    // Without bars, by bisection of what is the same for all; with bars, in a walk down the
+    // classes.
     int32_t base_speed(Money level) {
         const auto& classes = base_.classes();
         if (barred_.empty()) {
-            const auto at = std::partition_point(classes.begin(), classes.end(),
-                                                 [&](const Base::Class& c) { return c.lowest >= level; });
+            const auto at =
+                std::partition_point(classes.begin(), classes.end(),
+                                     [&](const Base::Class& c) { return c.lowest >= level; });
             return at == classes.end() ? 0 : std::min(own_, at->speed);
         }
         while (open_ < classes.size() && lost_at(open_) >= level) ++open_;
@@ -237,8 +254,9 @@ class Payer {
     Money base_lost_at(int32_t speed) {
         const auto& classes = base_.classes();
         if (barred_.empty()) {
-            const auto end = std::partition_point(classes.begin(), classes.end(),
-                                                  [&](const Base::Class& c) { return c.speed >= speed; });
+            const auto end =
+                std::partition_point(classes.begin(), classes.end(),
+                                     [&](const Base::Class& c) { return c.speed >= speed; });
             return end == classes.begin() ? Money{INT64_MAX} : std::prev(end)->lowest;
         }
         for (; above_ < classes.size() && classes[above_].speed >= speed; ++above_)
@@ -247,7 +265,8 @@ class Payer {
     }
     Money lost_at(size_t c) const {
         const Base::Class& cls = base_.classes()[c];
-        const auto known = std::lower_bound(full_.begin(), full_.end(), std::pair(static_cast<std::ptrdiff_t>(c), 0U));
+        const auto known = std::lower_bound(full_.begin(), full_.end(),
+                                            std::pair(static_cast<std::ptrdiff_t>(c), 0U));
         const bool other = known != full_.end() && known->first == static_cast<std::ptrdiff_t>(c);
         return other ? base_.lost_at(cls, known->second) : cls.lost_at;
     }
@@ -280,7 +299,8 @@ class OwnLater {
 
 }  // namespace
 
-void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done, bool by_user) {
+void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool>& done,
+                 bool by_user) {
     std::vector<uint32_t> payers;
     Rank last = Rank::top();  // of those whose hole does not begin with a bid
     for (const Machine& m : market.machines())
@@ -301,7 +321,8 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
     const int32_t top = market.speed_top();
     const auto turn_of = [&](uint32_t j) {
         const Rank& rank = market.jobs()[j].rank;
-        return std::partition_point(bids.begin(), bids.end(), [&](const Base::Bid& b) { return b.rank < rank; });
+        return std::partition_point(bids.begin(), bids.end(),
+                                    [&](const Base::Bid& b) { return b.rank < rank; });
     };
     const OwnLater own_later(market, by_user ? std::span(bids) : std::span<const Base::Bid>{});
     int64_t own_later_steps = 0;
@@ -326,12 +347,14 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
         std::vector<uint32_t> barred;
         if (q.bars)
             for (const ProviderKey key : *market.details(j).barred)
-                if (const uint32_t m = market.find_machine(key); m != Allocator::none && place_of[m] != none)
+                if (const uint32_t m = market.find_machine(key);
+                    m != Allocator::none && place_of[m] != none)
                     barred.push_back(place_of[m]);
         std::sort(barred.begin(), barred.end());
         const Machine& own = market.machines()[q.slot];
         Payer payer(base, q, std::move(barred));
-        prices[j] = bounded_price(payer.sum(std::min(own.spec.speed, top), hole, taker), top, own, q);
+        prices[j] =
+            bounded_price(payer.sum(std::min(own.spec.speed, top), hole, taker), top, own, q);
         done[j] = true;
     }
 }

@@ -23,18 +23,19 @@ Minute minute_at(const PriceRecord& r, Money bid) {
 
 }  // namespace
 
-Outlook outlook(const std::map<int64_t, PriceRecord>& rows, int64_t from_minute, Money bid, int32_t cpus, Nanos runtime,
-                Nanos finish, bool waits) {
+Outlook outlook(const std::map<int64_t, PriceRecord>& rows, int64_t from_minute, Money bid,
+                int32_t cpus, Nanos runtime, Nanos finish, bool waits) {
     constexpr Nanos hour = Nanos::from_s(3'600);
     std::vector<Minute> day;
-    for (auto it = rows.lower_bound(from_minute); it != rows.end(); ++it) day.push_back(minute_at(it->second, bid));
+    for (auto it = rows.lower_bound(from_minute); it != rows.end(); ++it)
+        day.push_back(minute_at(it->second, bid));
     Outlook o;
     o.minutes = static_cast<int64_t>(day.size());
-    const auto open =
-        static_cast<int64_t>(std::count_if(day.begin(), day.end(), [](const Minute& m) { return m.speed > 0; }));
+    const auto open = static_cast<int64_t>(
+        std::count_if(day.begin(), day.end(), [](const Minute& m) { return m.speed > 0; }));
     if (day.empty()) return o;
     o.place_share = static_cast<double>(open) / static_cast<double>(o.minutes);
-    if (open == 0) return o;  // it never ran: nothing is known
+    if (open == 0) return o;             // it never ran: nothing is known
     Wide round_work = 0, round_pay = 0;  // of all minutes; in speed x ns, micro-units x ns / hour
     for (const Minute& m : day) {
         round_work += Wide{m.speed} * minute_span.ns;
@@ -42,7 +43,8 @@ Outlook outlook(const std::map<int64_t, PriceRecord>& rows, int64_t from_minute,
     }
     const bool known = runtime.ns > 0;
     const Wide work = Wide{known ? runtime.ns : hour.ns} * 100;
-    const Wide rounds = (work - 1) / round_work;  // at least some is left: it may end before a round does
+    // at least some is left: it may end before a round does
+    const Wide rounds = (work - 1) / round_work;
     int64_t starts = 0, open_starts = 0, frozen = 0, in_time = 0;
     Wide pay = 0, span = 0;
     for (size_t start = 0; start < day.size(); ++start) {
@@ -50,12 +52,14 @@ Outlook outlook(const std::map<int64_t, PriceRecord>& rows, int64_t from_minute,
         if (begins_open == waits && !(waits && open == o.minutes)) continue;
         ++starts;
         ++open_starts;
-        Wide left = work - rounds * round_work, paid = rounds * round_pay, took = rounds * o.minutes * minute_span.ns;
+        Wide left = work - rounds * round_work, paid = rounds * round_pay,
+             took = rounds * o.minutes * minute_span.ns;
         bool ran = rounds > 0, stopped = rounds > 0 && open < o.minutes, cut = stopped;
         for (size_t at = start; left > 0; at = at + 1 == day.size() ? 0 : at + 1) {
             const Minute& m = day[at];
             const Wide most = Wide{m.speed} * minute_span.ns;
-            const Wide ns = m.speed > 0 && left < most ? (left + m.speed - 1) / m.speed : Wide{minute_span.ns};
+            const Wide ns =
+                m.speed > 0 && left < most ? (left + m.speed - 1) / m.speed : Wide{minute_span.ns};
             took += ns;
             stopped = stopped || (ran && m.speed == 0);
             if (m.speed == 0) continue;

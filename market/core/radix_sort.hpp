@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Sorting indices by a number that spreads: least significant digit first over its leading bits, then whatever these do
-// not tell apart by comparison. Faster than comparing alone from some hundred indices on; at worst (one number far from
-// all others) not slower than that by much.
+// Sorting indices by a number that spreads: least significant digit first over its leading bits,
+// then whatever these do not tell apart by comparison. Faster than comparing alone from some
+// hundred indices on; at worst (one number far from all others) not slower than that by much.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace souk::market {
 
-// Sorts `items` by before(a, b), a total order in which a smaller number_of(item) (int64_t) goes first.
+// Sorts `items` by before(a, b), a total order in which a smaller number_of(item) (int64_t) goes
+// first.
 template <class Item, class NumberOf, class Before>
 void radix_sort(std::vector<Item>& items, NumberOf&& number_of, Before&& before) {
     constexpr int digits = 3, bits = 8;

@@ -32,7 +32,8 @@ void Share::gather(const Allocator& market) {
         User& u = users_[market.details(j).user];
         u.jobs.push_back(j);
         if (job.value < least) continue;
-        u.weight += std::max<int64_t>(1, job.value.micro / 1000);  // thousandths: sums stay in 64 bits
+        // thousandths: sums stay in 64 bits
+        u.weight += std::max<int64_t>(1, job.value.micro / 1000);
         u.demand += static_cast<int64_t>(job.cpus) * market.speed_top() * scale;
     }
     std::erase_if(users_, [](const auto& item) { return item.second.jobs.empty(); });
@@ -40,11 +41,13 @@ void Share::gather(const Allocator& market) {
         std::sort(u.jobs.begin(), u.jobs.end(), [&](uint32_t a, uint32_t b) {
             const auto& x = market.jobs()[a];
             const auto& y = market.jobs()[b];
-            return Rank::of(x.value, x.arrival(), x.key()) < Rank::of(y.value, y.arrival(), y.key());
+            return Rank::of(x.value, x.arrival(), x.key()) <
+                   Rank::of(y.value, y.arrival(), y.key());
         });
 }
 
-// Capacity by weight; whoever needs less than its part leaves the rest to the others (water filling).
+// Capacity by weight; whoever needs less than its part leaves the rest to the others (water
+// filling).
 void Share::divide(int64_t capacity) {
     std::vector<User*> by_need;
     Wide weight = 0;
@@ -65,11 +68,13 @@ void Share::divide(int64_t capacity) {
     }
 }
 
-std::vector<uint32_t> Share::turn(const Allocator& market, Nanos quantum, int64_t mean_speed, bool running_first) {
+std::vector<uint32_t> Share::turn(const Allocator& market, Nanos quantum, int64_t mean_speed,
+                                  bool running_first) {
     std::vector<uint32_t> order;
     auto cost = [&](uint32_t j) {
         const auto& job = market.jobs()[j];
-        const int64_t speed = job.slot != Allocator::none ? market.machines()[job.slot].spec.speed : mean_speed;
+        const int64_t speed =
+            job.slot != Allocator::none ? market.machines()[job.slot].spec.speed : mean_speed;
         return static_cast<Wide>(job.cpus) * speed * scale * quantum.ns;
     };
     using Claim = std::pair<Wide, uint32_t>;  // owed, user; at equal claims the lower user id first
@@ -129,13 +134,15 @@ void Share::solve(Allocator& market, Nanos now, Nanos quantum) {
             const auto& job = market.jobs()[j];
             cpus_max_job = std::max(cpus_max_job, job.cpus);
             if (job.slot != Allocator::none)
-                u.used += static_cast<int64_t>(job.cpus) * market.machines()[job.slot].spec.speed * scale;
+                u.used +=
+                    static_cast<int64_t>(job.cpus) * market.machines()[job.slot].spec.speed * scale;
             else
                 waiting = true;
         }
     }
     // What cannot be had (memory in the way, slow machines only) is not owed for ever.
-    const Wide most = static_cast<Wide>(64) * cpus_max_job * std::max(1, market.speed_top()) * scale * quantum.ns;
+    const Wide most =
+        static_cast<Wide>(64) * cpus_max_job * std::max(1, market.speed_top()) * scale * quantum.ns;
     for (auto& [id, u] : users_) u.owed = std::clamp(u.owed, -most, most);
     turn_end_ = waiting ? turn_began_ + quantum : Nanos::never();
 }
@@ -143,7 +150,9 @@ void Share::solve(Allocator& market, Nanos now, Nanos quantum) {
 namespace {
 class ShareAlgorithm : public Algorithm {
   public:
-    std::unique_ptr<Algorithm> copy() const override { return std::make_unique<ShareAlgorithm>(*this); }
+    std::unique_ptr<Algorithm> copy() const override {
+        return std::make_unique<ShareAlgorithm>(*this);
+    }
     void take_over(Allocator& market) override {
         market.lift_limits();
         share_.clear();

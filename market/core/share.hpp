@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Share: proportional_share. Each user is due machine time (CPU time x speed) in proportion to the sum of the values of
-// its jobs; a user who cannot use its part leaves it to the others in proportion. Time goes in turns of one quantum:
-// a turn lists the jobs so that the user who is owed most comes first, each job taking a quantum off what its user is
-// owed; the Allocator places them in that order, and nobody moves of its own will. Between turns only free room is
-// given out. Inside a user's part its jobs go by rank. Owned by the Solver.
+// Share: proportional_share. Each user is due machine time (CPU time x speed) in proportion to the
+// sum of the values of its jobs; a user who cannot use its part leaves it to the others in
+// proportion. Time goes in turns of one quantum: a turn lists the jobs so that the user who is owed
+// most comes first, each job taking a quantum off what its user is owed; the Allocator places them
+// in that order, and nobody moves of its own will. Between turns only free room is given out.
+// Inside a user's part its jobs go by rank. Owned by the Solver.
 //
-// Bound: whom to serve is a cup game in which the fullest cups are emptied first, and that keeps every cup at O(log n)
-// fills on any fixed number of processors (Kuszmaul, "Achieving Optimal Backlog in the Vanilla Multi-Processor Cup
-// Game", SODA 2020). So a user gets its part to within O(log users) quanta of its largest job on the fastest machine,
-// since the beginning, and in any window to within twice that.
-// The tests hold one-CPU jobs on equal machines to (2 + ln users) quanta at every moment; that constant is measured,
-// not proven. It needs jobs that fit wherever CPUs are free, and machines that neither come nor go. What is owed to
-// a user is kept within 64 quanta of the largest job, and ends with its last job.
+// Bound: whom to serve is a cup game in which the fullest cups are emptied first, and that keeps
+// every cup at O(log n) fills on any fixed number of processors (Kuszmaul, "Achieving Optimal
+// Backlog in the Vanilla Multi-Processor Cup Game", SODA 2020). So a user gets its part to within
+// O(log users) quanta of its largest job on the fastest machine, since the beginning, and in any
+// window to within twice that. The tests hold one-CPU jobs on equal machines to (2 + ln users)
+// quanta at every moment; that constant is measured, not proven. It needs jobs that fit wherever
+// CPUs are free, and machines that neither come nor go. What is owed to a user is kept within 64
+// quanta of the largest job, and ends with its last job.
 #pragma once
 
 #include <map>
@@ -45,7 +47,8 @@ class Share {
     void account(Nanos now);
     void gather(const Allocator& market);
     void divide(int64_t capacity);
-    std::vector<uint32_t> turn(const Allocator& market, Nanos quantum, int64_t mean_speed, bool running_first);
+    std::vector<uint32_t> turn(const Allocator& market, Nanos quantum, int64_t mean_speed,
+                               bool running_first);
 
     std::map<uint32_t, User> users_;
     Nanos last_{INT64_MIN};

@@ -18,7 +18,8 @@ enum class PricingRule { critical, first, uniform };
 // In the order of the enumeration.
 constexpr std::array<std::string_view, 3> pricing_names{"critical", "first", "uniform"};
 
-Error unknown(std::string_view what, std::span<const std::string_view> names, const std::string& name) {
+Error unknown(std::string_view what, std::span<const std::string_view> names,
+              const std::string& name) {
     std::string known;
     for (const auto n : names) known += (known.empty() ? "" : ", ") + std::string(n);
     return Error{0, std::string(what) + " '" + name + "' is not known (" + known + ")"};
@@ -39,14 +40,15 @@ Result<PricingRule> find_pricing(const std::string& name) {
 bool valid(Money m) { return m.micro >= 0 && m <= money_max; }
 
 bool valid(const JobSpec& s) {
-    return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max &&
-           s.move_bytes >= -1 && s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
+    return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 &&
+           s.memory_mb <= memory_mb_max && s.move_bytes >= -1 &&
+           s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
            (s.place.n != 0 || (s.state != JobState::running && s.pin != Pin::stay));
 }
 
 bool valid(const ProviderSpec& s) {
-    return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 && s.cpus <= cpus_max &&
-           s.memory_mb >= 0 && s.memory_mb <= memory_mb_max;
+    return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 &&
+           s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max;
 }
 // The algorithm in force; a copy has one of its own.
 struct InForce {
@@ -77,7 +79,8 @@ struct Solver::Impl {
     std::vector<bool> closed_done;
     uint64_t closed = UINT64_MAX;
     bool closed_all = false;
-    std::map<uint32_t, Money> alone;  // prices that were asked for one by one, of market.version() == priced_alone
+    // prices that were asked for one by one, of market.version() == priced_alone
+    std::map<uint32_t, Money> alone;
     uint64_t priced_alone = UINT64_MAX;
 
     const std::vector<Money>& current_prices() {
@@ -86,20 +89,23 @@ struct Solver::Impl {
         reckon_closed(true);
         prices = closed_prices;
         if (pricing == PricingRule::critical)
-            pricing_steps = integral_prices(market, prices, closed_done, algorithm->bidders_are_users()) +
-                            static_cast<uint64_t>(std::count(closed_done.begin(), closed_done.end(), true));
+            pricing_steps =
+                integral_prices(market, prices, closed_done, algorithm->bidders_are_users()) +
+                static_cast<uint64_t>(std::count(closed_done.begin(), closed_done.end(), true));
         priced = market.version();
         return prices;
     }
-    // What a closed form gives, and for whom: at first only where that is quick, for the ranked jobs.
+    // What a closed form gives, and for whom: at first only where that is quick, for the ranked
+    // jobs.
     void reckon_closed(bool all) {
         if (closed != market.version()) {
             closed = market.version();
             closed_all = pricing != PricingRule::critical;
             closed_done.assign(market.jobs().size(), true);
-            closed_prices = pricing == PricingRule::critical  ? algorithm->closed_prices(market, closed_done)
-                            : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
-                                                              : first_prices(market);
+            closed_prices =
+                pricing == PricingRule::critical  ? algorithm->closed_prices(market, closed_done)
+                : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
+                                                  : first_prices(market);
         }
         if (all && !std::exchange(closed_all, true))
             unit_prices(market, closed_prices, closed_done, algorithm->bidders_are_users());
@@ -122,10 +128,12 @@ struct Solver::Impl {
         integral_prices_of(market, result, one, 0, algorithm->bidders_are_users());
         return result[j];
     }
-    // One integral costs much less than all of them; where a few are asked for, they are reckoned alone.
+    // One integral costs much less than all of them; where a few are asked for, they are reckoned
+    // alone.
     Money current_price(uint32_t j) {
         constexpr size_t alone_max = 8;
-        if (priced == market.version() || pricing != PricingRule::critical) return current_prices()[j];
+        if (priced == market.version() || pricing != PricingRule::critical)
+            return current_prices()[j];
         reckon_closed(false);
         if (closed_done[j]) return closed_prices[j];
         if (priced_alone != market.version()) alone.clear();
@@ -135,7 +143,9 @@ struct Solver::Impl {
         return alone[j] = integral_alone(j);
     }
     // Runs where the plan says; not merely told to have run on a place that it must leave.
-    bool running(uint32_t j) const { return j != Allocator::none && market.jobs()[j].slot != Allocator::none; }
+    bool running(uint32_t j) const {
+        return j != Allocator::none && market.jobs()[j].slot != Allocator::none;
+    }
 };
 
 Solver::Solver() : impl_(std::make_unique<Impl>()) {}
@@ -186,16 +196,19 @@ Status Solver::set_options(const SolverOptions& o) {
     TRY_ASSIGN(const PricingRule pricing, find_pricing(o.pricing));
     if (o.k_permille < 0 || o.k_permille > 1000) return fail("k_permille must be 0 to 1000");
     if (o.link_bytes_per_s < 1) return fail("link_bytes_per_s must be at least 1");
-    if (!valid(o.byte_cost_per_gb)) return fail("byte_cost_per_gb must be 0 to " + format_money(money_max));
+    if (!valid(o.byte_cost_per_gb))
+        return fail("byte_cost_per_gb must be 0 to " + format_money(money_max));
     if (o.horizon.ns < 0 || o.min_stay.ns < 0 || o.moves_max < 0)
         return fail("horizon, min_stay and moves_max must be at least 0");
-    if (o.moves_window.ns < 1 || o.quantum.ns < 1) return fail("moves_window and quantum must be above 0");
+    if (o.moves_window.ns < 1 || o.quantum.ns < 1)
+        return fail("moves_window and quantum must be above 0");
     Impl& s = *impl_;
     s.options = o;
     s.options.algorithm = algorithm->name;
     s.pricing = pricing;
     s.priced = s.priced_alone = s.closed = UINT64_MAX;
-    s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max, o.moves_window});
+    s.market.set_rules({o.horizon, o.link_bytes_per_s, o.byte_cost_per_gb, o.min_stay, o.moves_max,
+                        o.moves_window});
     if (s.algorithm.entry != algorithm) {
         s.algorithm.entry = algorithm;
         s.algorithm.algorithm = algorithm->make();
@@ -232,7 +245,8 @@ bool Solver::remove_job(JobKey key) {
 }
 
 bool Solver::add_provider(ProviderKey key, const ProviderSpec& spec) {
-    if (key.n == 0 || !valid(spec) || impl_->market.find_machine(key) != Allocator::none) return false;
+    if (key.n == 0 || !valid(spec) || impl_->market.find_machine(key) != Allocator::none)
+        return false;
     impl_->market.add_provider(key, spec);
     return true;
 }
@@ -296,7 +310,8 @@ std::vector<JobKey> Solver::guests(ProviderKey key) const {
     std::vector<JobKey> keys;
     const uint32_t m = impl_->market.find_machine(key);
     if (m != Allocator::none)
-        for (const auto& g : impl_->market.machines()[m].guests) keys.push_back(impl_->market.jobs()[g.job].key());
+        for (const auto& g : impl_->market.machines()[m].guests)
+            keys.push_back(impl_->market.jobs()[g.job].key());
     return keys;
 }
 
@@ -324,7 +339,8 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
             }
     }
     for (const Assignment& a : allocation) {
-        const std::string line = "job " + std::to_string(a.job.n) + " on provider " + std::to_string(a.provider.n);
+        const std::string line =
+            "job " + std::to_string(a.job.n) + " on provider " + std::to_string(a.provider.n);
         const uint32_t j = market.find_job(a.job);
         if (j == Allocator::none) return fail(line + ": no such job");
         if (named[j]) return fail(line + ": the job has an allocation already");
@@ -371,28 +387,35 @@ Solver::PriceStart Solver::start_prices() const {
     for (uint32_t j = 0; j < jobs.size(); ++j) {
         if (jobs[j].key().n == 0 || jobs[j].slot == Allocator::none) continue;
         const ProviderKey place = impl_->market.machines()[jobs[j].slot].key;
-        if (impl_->closed_done[j]) start.payments.push_back({jobs[j].key(), place, impl_->closed_prices[j]});
-        else start.rest.push_back(jobs[j].key());
+        if (impl_->closed_done[j])
+            start.payments.push_back({jobs[j].key(), place, impl_->closed_prices[j]});
+        else
+            start.rest.push_back(jobs[j].key());
     }
-    std::sort(start.payments.begin(), start.payments.end(), [](const Payment& a, const Payment& b) { return a.job < b.job; });
+    std::sort(start.payments.begin(), start.payments.end(),
+              [](const Payment& a, const Payment& b) { return a.job < b.job; });
     std::sort(start.rest.begin(), start.rest.end());
     return start;
 }
 
-std::vector<Payment> Solver::more_prices(std::vector<JobKey>& some, uint64_t steps_max, uint64_t& steps) const {
+std::vector<Payment> Solver::more_prices(std::vector<JobKey>& some, uint64_t steps_max,
+                                         uint64_t& steps) const {
     std::vector<uint32_t> left;
     for (const JobKey key : some)
         if (const uint32_t j = impl_->market.find_job(key); impl_->running(j)) left.push_back(j);
     const std::vector<uint32_t> all = left;
     std::vector<Money> prices(impl_->market.jobs().size());
-    steps = integral_prices_of(impl_->market, prices, left, steps_max, impl_->algorithm->bidders_are_users());
+    steps = integral_prices_of(impl_->market, prices, left, steps_max,
+                               impl_->algorithm->bidders_are_users());
     const std::set<uint32_t> waiting(left.begin(), left.end());
     std::vector<Payment> done;
     some.clear();
     for (const uint32_t j : all) {
         const Allocator::Job& job = impl_->market.jobs()[j];
-        if (waiting.contains(j)) some.push_back(job.key());
-        else done.push_back({job.key(), impl_->market.machines()[job.slot].key, prices[j]});
+        if (waiting.contains(j))
+            some.push_back(job.key());
+        else
+            done.push_back({job.key(), impl_->market.machines()[job.slot].key, prices[j]});
     }
     return done;
 }
@@ -404,7 +427,8 @@ std::vector<Payment> Solver::payments() const {
     for (size_t j = 0; j < jobs.size(); ++j)
         if (jobs[j].key().n != 0 && jobs[j].slot != Allocator::none)
             all.push_back({jobs[j].key(), impl_->market.machines()[jobs[j].slot].key, prices[j]});
-    std::sort(all.begin(), all.end(), [](const Payment& a, const Payment& b) { return a.job < b.job; });
+    std::sort(all.begin(), all.end(),
+              [](const Payment& a, const Payment& b) { return a.job < b.job; });
     return all;
 }
 
@@ -431,7 +455,8 @@ std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
     return least_bid(spec.cpus, spec.memory_mb, spec.barred);
 }
 
-std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb, std::span<const ProviderKey> barred) const {
+std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb,
+                                       std::span<const ProviderKey> barred) const {
     return impl_->algorithm->least_bid(impl_->market, cpus, memory_mb, barred);
 }
 

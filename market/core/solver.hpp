@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Solver: the allocation and the prices of one market. It holds jobs, providers and who runs where; add/change/remove
-// tell it what happened, solve(now) answers with the changes that make the allocation right again. Pure and
-// deterministic: the same calls give the same answers. One owner, one thread. Money is integer.
+// Solver: the allocation and the prices of one market. It holds jobs, providers and who runs where;
+// add/change/remove tell it what happened, solve(now) answers with the changes that make the
+// allocation right again. Pure and deterministic: the same calls give the same answers. One owner,
+// one thread. Money is integer.
 //
-// What it assumes: the caller carries out every change of solve(). From then on the solver sees the job there; where
-// that fails the caller says so with change_job (where the job really is, with a bar or a pin if that must hold).
+// What it assumes: the caller carries out every change of solve(). From then on the solver sees the
+// job there; where that fails the caller says so with change_job (where the job really is, with a
+// bar or a pin if that must hold).
 //
-// Algorithms, by name (algorithm.hpp): greedy_migration (allocator.hpp states its properties), proportional_share
-// (share.hpp), welfare (welfare.hpp).
-// Pricings, by name: critical, first, uniform (pricing.hpp).
+// Algorithms, by name (algorithm.hpp): greedy_migration (allocator.hpp states its properties),
+// proportional_share (share.hpp), welfare (welfare.hpp). Pricings, by name: critical, first,
+// uniform (pricing.hpp).
 #pragma once
 
 #include <memory>
@@ -30,23 +32,27 @@ class Solver {
     ~Solver();
     Solver(Solver&&) noexcept;
     Solver& operator=(Solver&&) noexcept;
-    // The same in all, and apart from it: for what would be if. Costs about as much as a walk over all jobs.
+    // The same in all, and apart from it: for what would be if. Costs about as much as a walk over
+    // all jobs.
     Solver copy() const;
 
-    // Takes all options, or none and says what is wrong with which one. Switching keeps jobs, providers and places.
+    // Takes all options, or none and says what is wrong with which one. Switching keeps jobs,
+    // providers and places.
     Status set_options(const SolverOptions& options);
     const SolverOptions& options() const;
     static std::span<const std::string_view> algorithms();
     static std::span<const std::string_view> pricings();
-    // The name as algorithms() has it (mig is greedy_migration), or an error that names those there are.
+    // The name as algorithms() has it (mig is greedy_migration), or an error that names those there
+    // are.
     static Result<std::string> algorithm_named(const std::string& name);
     // All of them for a line of help: "greedy_migration (mig), proportional_share".
     static std::string algorithms_help();
     static Result<std::string> pricing_named(const std::string& name);
 
-    // False, and nothing changes: a key that is there already (add), or is not (change, remove), is 0, or an attribute
-    // that is out of the range stated in types.hpp. change replaces every attribute. A running job must name its place.
-    // A provider may come after the jobs that run there (a market that restarts); until then they run nowhere known.
+    // False, and nothing changes: a key that is there already (add), or is not (change, remove), is
+    // 0, or an attribute that is out of the range stated in types.hpp. change replaces every
+    // attribute. A running job must name its place. A provider may come after the jobs that run
+    // there (a market that restarts); until then they run nowhere known.
     bool add_job(JobKey key, const JobSpec& spec);
     bool change_job(JobKey key, const JobSpec& spec);
     bool change_value(JobKey key, Money value);
@@ -56,7 +62,8 @@ class Solver {
     bool remove_provider(ProviderKey key);
     void clear();
 
-    // The job as the solver sees it now (state and place follow its own changes); nullopt: no such job.
+    // The job as the solver sees it now (state and place follow its own changes); nullopt: no such
+    // job.
     std::optional<JobSpec> job(JobKey key) const;
     std::optional<ProviderSpec> provider(ProviderKey key) const;
     // Where it runs, or is to run, as job() has it; key 0: nowhere, or no such job.
@@ -66,59 +73,66 @@ class Solver {
     // The guests of a provider, in rank order.
     std::vector<JobKey> guests(ProviderKey key) const;
 
-    // The changes that make the allocation right, at most one a job, those that give room before those that take it:
-    // first freezes, then moves, then thaws and starts, each in rank order. `now` never steps back. The time is that of
-    // the change, not of the market; the span is valid until the next call that is not const.
+    // The changes that make the allocation right, at most one a job, those that give room before
+    // those that take it: first freezes, then moves, then thaws and starts, each in rank order.
+    // `now` never steps back. The time is that of the change, not of the market; the span is valid
+    // until the next call that is not const.
     std::span<const Change> solve(Nanos now);
     // The time at which solve() should be called even if nothing happens; never() if there is none.
     Nanos next_wake() const;
 
-    // The same, with an allocation that somebody else worked out (job, provider; provider 0 or no line: not running).
-    // An error (nothing changes): an unknown key, a job twice, a place without room, below its reserve, barred, pinned
-    // elsewhere.
+    // The same, with an allocation that somebody else worked out (job, provider; provider 0 or no
+    // line: not running). An error (nothing changes): an unknown key, a job twice, a place without
+    // room, below its reserve, barred, pinned elsewhere.
     struct Assignment {
         JobKey job;
         ProviderKey provider;
     };
     Result<std::span<const Change>> adopt(std::span<const Assignment> allocation, Nanos now);
 
-    // What a running job pays per CPU-hour under the pricing in force: at least its provider's reserve, at most its
-    // bid (a pinned job whose bid is below the reserve: its bid). nullopt: not running. Cached until something changes.
+    // What a running job pays per CPU-hour under the pricing in force: at least its provider's
+    // reserve, at most its bid (a pinned job whose bid is below the reserve: its bid). nullopt: not
+    // running. Cached until something changes.
     std::optional<Money> price(JobKey key) const;
     // All running jobs, by key.
     std::vector<Payment> payments() const;
-    // The same in pieces, for who must not spend long at once. First what a closed form gives (all, but for critical
-    // prices where CPUs, memory, bars or pins break the ranking), and by key the jobs whose prices take longer; then as
-    // many of `some` of these as about `steps_max` steps allow, one at least: they leave it, as does what does not run.
+    // The same in pieces, for who must not spend long at once. First what a closed form gives (all,
+    // but for critical prices where CPUs, memory, bars or pins break the ranking), and by key the
+    // jobs whose prices take longer; then as many of `some` of these as about `steps_max` steps
+    // allow, one at least: they leave it, as does what does not run.
     struct PriceStart {
         std::vector<Payment> payments;
         std::vector<JobKey> rest;
     };
     PriceStart start_prices() const;
-    std::vector<Payment> more_prices(std::vector<JobKey>& some, uint64_t steps_max, uint64_t& steps) const;
-    // price(), if it is known or the closed form gives it, or it is one of the first few that take longer since
-    // something changed; nullopt otherwise.
+    std::vector<Payment> more_prices(std::vector<JobKey>& some, uint64_t steps_max,
+                                     uint64_t& steps) const;
+    // price(), if it is known or the closed form gives it, or it is one of the first few that take
+    // longer since something changed; nullopt otherwise.
     std::optional<Money> price_at_once(JobKey key) const;
-    // What it cost to reckon the prices of all jobs last, in steps of up to 100 ns; a count, not a time, so that who
-    // must do with less can decide by it and stay deterministic.
+    // What it cost to reckon the prices of all jobs last, in steps of up to 100 ns; a count, not a
+    // time, so that who must do with less can decide by it and stay deterministic.
     uint64_t pricing_steps() const;
     Surplus surplus() const;
-    // What a running job is worth per CPU-hour where it runs: value x speed / fastest speed. nullopt: not running.
+    // What a running job is worth per CPU-hour where it runs: value x speed / fastest speed.
+    // nullopt: not running.
     std::optional<Money> worth(JobKey key) const;
-    // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what beats the bid in the
-    // way); nullopt: it runs, is pinned, or no bid can.
+    // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what
+    // beats the bid in the way); nullopt: it runs, is pinned, or no bid can.
     std::optional<Money> winning_bid(JobKey key) const;
     // The same for a job that is not here; its value, state and place do not matter.
     std::optional<Money> winning_bid(const JobSpec& spec) const;
-    // The least that a new job of one CPU and no memory must bid to get a place on this provider ("Next Price");
-    // nullopt: not accepting, pinned full, or no such provider.
+    // The least that a new job of one CPU and no memory must bid to get a place on this provider
+    // ("Next Price"); nullopt: not accepting, pinned full, or no such provider.
     std::optional<Money> next_price(ProviderKey key) const;
 
-    // One line, such as "displaced by job n1.12 at 200; 201 would win it back". Figures are those of the present state.
+    // One line, such as "displaced by job n1.12 at 200; 201 would win it back". Figures are those
+    // of the present state.
     std::string reason(const Change& change, const Names& names) const;
 
   private:
-    std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb, std::span<const ProviderKey> barred) const;
+    std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb,
+                                   std::span<const ProviderKey> barred) const;
 
     struct Impl;
     std::unique_ptr<Impl> impl_;

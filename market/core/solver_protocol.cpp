@@ -17,7 +17,8 @@ constexpr size_t words_max = 9;
 std::vector<std::string_view> split(std::string_view line) {
     constexpr std::string_view blanks = " \t\r";
     std::vector<std::string_view> words;
-    for (size_t at = line.find_first_not_of(blanks); at != line.npos && words.size() <= words_max;) {
+    for (size_t at = line.find_first_not_of(blanks);
+         at != line.npos && words.size() <= words_max;) {
         const size_t end = std::min(line.find_first_of(blanks, at), line.size());
         words.push_back(line.substr(at, end - at));
         at = line.find_first_not_of(blanks, end);
@@ -35,7 +36,8 @@ std::string shown(std::string_view word) {
 // Takes the words of one line one after the other; the first that is wrong is the error.
 class Words {
   public:
-    Words(std::string_view line, std::vector<std::string_view> words) : words_(std::move(words)), line_(line) {}
+    Words(std::string_view line, std::vector<std::string_view> words)
+        : words_(std::move(words)), line_(line) {}
 
     size_t left() const { return words_.size() - next_; }
     template <class Int>
@@ -47,10 +49,11 @@ class Words {
             code == std::errc{} && end == w.data() + w.size() &&
             (std::is_signed_v<Int> ? static_cast<int64_t>(value) >= least : true) &&
             (value < Int{} || static_cast<uint64_t>(value) <= most) &&
-            (least <= 0 || (value > Int{} && static_cast<uint64_t>(value) >= static_cast<uint64_t>(least)));
+            (least <= 0 ||
+             (value > Int{} && static_cast<uint64_t>(value) >= static_cast<uint64_t>(least)));
         if (!in_range)
-            note(std::string(what) + " " + shown(w) + " is not a whole number from " + std::to_string(least) + " to " +
-                 std::to_string(most));
+            note(std::string(what) + " " + shown(w) + " is not a whole number from " +
+                 std::to_string(least) + " to " + std::to_string(most));
         return in_range ? value : Int{};
     }
     Money money(const char* what) {
@@ -63,7 +66,9 @@ class Words {
     ProviderKey provider() { return {integer<uint64_t>("provider id", 1, UINT64_MAX)}; }
     int64_t memory() { return integer<int64_t>("memory", 0, memory_mb_max); }
     int32_t cpus() { return integer<int32_t>("cpus", 1, cpus_max); }
-    int64_t seconds(const char* what, int64_t least) { return integer<int64_t>(what, least, seconds_max); }
+    int64_t seconds(const char* what, int64_t least) {
+        return integer<int64_t>(what, least, seconds_max);
+    }
     std::string word() { return std::string(words_[next_++]); }
     void note(std::string error) {
         if (error_.empty()) error_ = std::move(error);
@@ -101,7 +106,8 @@ Command take_add_job(Words& w) {
     a.cpus = w.cpus();
     a.start_s = w.seconds("start", 0);
     a.run_s = w.seconds("run", -1);
-    a.user = w.left() > 0 ? w.integer<uint32_t>("uid", 0, UINT32_MAX) : static_cast<uint32_t>(a.id.n);
+    a.user =
+        w.left() > 0 ? w.integer<uint32_t>("uid", 0, UINT32_MAX) : static_cast<uint32_t>(a.id.n);
     return a;
 }
 
@@ -150,17 +156,21 @@ std::string number(uint64_t n) { return std::to_string(n); }
 struct Formatter {
     std::string operator()(const Info&) const { return "info"; }
     std::string operator()(const AddJob& a) const {
-        return "aj " + number(a.id.n) + " " + format_money(a.value) + " " + std::to_string(a.memory_mb) + " " +
-               std::to_string(a.cpus) + " " + std::to_string(a.start_s) + " " + std::to_string(a.run_s) + " " +
+        return "aj " + number(a.id.n) + " " + format_money(a.value) + " " +
+               std::to_string(a.memory_mb) + " " + std::to_string(a.cpus) + " " +
+               std::to_string(a.start_s) + " " + std::to_string(a.run_s) + " " +
                std::to_string(a.user);
     }
     std::string operator()(const DeleteJob& c) const { return "dj " + number(c.id.n); }
-    std::string operator()(const UpdateJob& c) const { return "uj " + number(c.id.n) + " " + format_money(c.value); }
+    std::string operator()(const UpdateJob& c) const {
+        return "uj " + number(c.id.n) + " " + format_money(c.value);
+    }
     std::string operator()(const MoveDone& c) const { return "jmd " + number(c.id.n); }
     std::string operator()(const FreezeDone& c) const { return "jfd " + number(c.id.n); }
     std::string operator()(const AddProvider& a) const {
-        return "ap " + number(a.id.n) + " " + format_money(a.reserve) + " " + std::to_string(a.memory_mb) + " " +
-               std::to_string(a.cpus) + " " + std::to_string(a.start_s) +
+        return "ap " + number(a.id.n) + " " + format_money(a.reserve) + " " +
+               std::to_string(a.memory_mb) + " " + std::to_string(a.cpus) + " " +
+               std::to_string(a.start_s) +
                (a.speed == speed_standard ? "" : " " + std::to_string(a.speed));
     }
     std::string operator()(const DeleteProvider& c) const { return "dp " + number(c.id.n); }
@@ -183,7 +193,8 @@ struct Formatter {
 Result<Words> two_words(std::string_view line, std::string_view what) {
     if (line.size() > protocol_line_max) return fail(std::string(what) + ": the line is too long");
     auto words = split(line);
-    if (words.size() != 2) return fail(std::string(what) + ": expected two words, not " + shown(line));
+    if (words.size() != 2)
+        return fail(std::string(what) + ": expected two words, not " + shown(line));
     words.insert(words.begin(), what);
     return Words(line, std::move(words));
 }
@@ -227,8 +238,12 @@ Result<PaymentLine> parse_payment_line(std::string_view line) {
     return p;
 }
 
-std::string format_alloc_line(const AllocLine& l) { return number(l.job.n) + " " + number(l.provider.n); }
-std::string format_payment_line(const PaymentLine& l) { return number(l.job.n) + " " + format_money(l.price); }
+std::string format_alloc_line(const AllocLine& l) {
+    return number(l.job.n) + " " + number(l.provider.n);
+}
+std::string format_payment_line(const PaymentLine& l) {
+    return number(l.job.n) + " " + format_money(l.price);
+}
 
 std::string_view error_of(std::string_view line) {
     constexpr std::string_view mark = "error: ";

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The solver's text protocol: one command a line, blanks between words. Both sides are here: the solver program parses
-// commands and formats answers, a market that uses such a program formats commands and parses answers. Pure text.
+// The solver's text protocol: one command a line, blanks between words. Both sides are here: the
+// solver program parses commands and formats answers, a market that uses such a program formats
+// commands and parses answers. Pure text.
 //
 //   info                                  one line: solver NAME jobs N providers N time T
-//   aj id value memory cpus start run [uid]   add a job: value per CPU-hour, MB, CPUs on one node, seconds since the
-//                                         market began, run time in seconds (-1: not known), user (default: one of its
-//                                         own, with the number of the job)
+//   aj id value memory cpus start run [uid]   add a job: value per CPU-hour, MB, CPUs on one node,
+//                                         seconds since the market began, run time in seconds (-1:
+//                                         not known), user (default: one of its own, with the
+//                                         number of the job)
 //   dj id | uj id value                   delete a job | change its value
 //   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
 //   ap id reserve memory cpus start [speed]   add a provider; speed is 100 if it is not said
 //   dp id | up id reserve                 delete a provider | change its reserve
 //   time t | go                           the time is t seconds | solve
-//   alloc                                 job and provider, a line each, of what was decided and not yet read here;
-//                                         provider 0: suspend
+//   alloc                                 job and provider, a line each, of what was decided and
+//                                         not yet read here; provider 0: suspend
 //   payment                               job and price per CPU-hour, a line each, of all that run
-//   lj | lp                               list jobs: id user state value memory cpus provider | list providers:
-//                                         id reserve memory cpus speed, then the jobs there
+//   lj | lp                               list jobs: id user state value memory cpus provider |
+//                                         list providers: id reserve memory cpus speed, then the
+//                                         jobs there
 //   reset | set solver NAME | set pricing NAME | exit      mig is greedy_migration
 //
-// A command that cannot be taken is answered by one line "error: ...", and changes nothing. Otherwise only info, alloc,
-// payment, lj and lp answer. Lists have no end mark: who must know that one is complete sends `info` after it.
+// A command that cannot be taken is answered by one line "error: ...", and changes nothing.
+// Otherwise only info, alloc, payment, lj and lp answer. Lists have no end mark: who must know that
+// one is complete sends `info` after it.
 #pragma once
 
 #include <cstdint>
@@ -93,10 +97,11 @@ struct Exit {};
 }  // namespace command
 
 using Command =
-    std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob, command::MoveDone,
-                 command::FreezeDone, command::AddProvider, command::DeleteProvider, command::UpdateProvider,
-                 command::Time, command::Go, command::Alloc, command::Payments, command::ListJobs,
-                 command::ListProviders, command::Reset, command::SetSolver, command::SetPricing, command::Exit>;
+    std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob,
+                 command::MoveDone, command::FreezeDone, command::AddProvider,
+                 command::DeleteProvider, command::UpdateProvider, command::Time, command::Go,
+                 command::Alloc, command::Payments, command::ListJobs, command::ListProviders,
+                 command::Reset, command::SetSolver, command::SetPricing, command::Exit>;
 
 // A line without its newline. Errors name the command, the word and what it should be.
 Result<Command> parse_command(std::string_view line);

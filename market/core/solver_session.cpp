@@ -41,8 +41,9 @@ void SolverSession::list_jobs(std::string& out) const {
             state = going->second == ChangeKind::freeze ? "freezing"
                     : going->second == ChangeKind::thaw ? "thawing"
                                                         : "moving";
-        out += id_text(id.n) + " " + std::to_string(user) + " " + state + " " + format_money(j.value) + " " +
-               std::to_string(j.memory_mb) + " " + std::to_string(j.cpus) + " " +
+        out += id_text(id.n) + " " + std::to_string(user) + " " + state + " " +
+               format_money(j.value) + " " + std::to_string(j.memory_mb) + " " +
+               std::to_string(j.cpus) + " " +
                id_text(j.state == JobState::running ? j.place.n : 0) + "\n";
     }
 }
@@ -50,8 +51,8 @@ void SolverSession::list_jobs(std::string& out) const {
 void SolverSession::list_providers(std::string& out) const {
     for (const auto& [id, start] : providers_) {
         const ProviderSpec p = *solver_.provider(id);
-        out += id_text(id.n) + " " + format_money(p.reserve) + " " + std::to_string(p.memory_mb) + " " +
-               std::to_string(p.cpus) + " " + std::to_string(p.speed);
+        out += id_text(id.n) + " " + format_money(p.reserve) + " " + std::to_string(p.memory_mb) +
+               " " + std::to_string(p.cpus) + " " + std::to_string(p.speed);
         for (const JobKey job : solver_.guests(id)) out += " " + id_text(job.n);
         out += "\n";
     }
@@ -61,7 +62,8 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
     using namespace command;
     const Visitor visitor{
         [&](const Info&) -> Status {
-            out += "solver " + solver_.options().algorithm + " jobs " + std::to_string(solver_.jobs()) + " providers " +
+            out += "solver " + solver_.options().algorithm + " jobs " +
+                   std::to_string(solver_.jobs()) + " providers " +
                    std::to_string(solver_.providers()) + " time " + std::to_string(time_s_) + "\n";
             return {};
         },
@@ -72,7 +74,8 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             s.cpus = a.cpus;
             s.user = a.user;
             s.arrival = Nanos::from_s(a.start_s);
-            if (!solver_.add_job(a.id, s)) return fail("job " + id_text(a.id.n) + " is there already");
+            if (!solver_.add_job(a.id, s))
+                return fail("job " + id_text(a.id.n) + " is there already");
             jobs_[a.id] = a.user;
             return {};
         },
@@ -111,7 +114,8 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             p.memory_mb = a.memory_mb;
             p.cpus = a.cpus;
             p.speed = a.speed;
-            if (!solver_.add_provider(a.id, p)) return fail("provider " + id_text(a.id.n) + " is there already");
+            if (!solver_.add_provider(a.id, p))
+                return fail("provider " + id_text(a.id.n) + " is there already");
             providers_[a.id] = a.start_s;
             return {};
         },
@@ -146,7 +150,8 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             return {};
         },
         [&](const Payments&) -> Status {
-            for (const Payment& p : solver_.payments()) out += format_payment_line({p.job, p.price}) + "\n";
+            for (const Payment& p : solver_.payments())
+                out += format_payment_line({p.job, p.price}) + "\n";
             return {};
         },
         [&](const ListJobs&) -> Status { return list_jobs(out), Status{}; },
@@ -156,8 +161,12 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             *this = SolverSession{};
             return solver_.set_options(options);
         },
-        [&](const SetSolver& c) -> Status { return change_option(&SolverOptions::algorithm, c.name); },
-        [&](const SetPricing& c) -> Status { return change_option(&SolverOptions::pricing, c.name); },
+        [&](const SetSolver& c) -> Status {
+            return change_option(&SolverOptions::algorithm, c.name);
+        },
+        [&](const SetPricing& c) -> Status {
+            return change_option(&SolverOptions::pricing, c.name);
+        },
         [&](const Exit&) -> Status {
             ended_ = true;
             return {};
@@ -172,7 +181,8 @@ std::string SolverSession::take(std::string_view line) {
     std::string out;
     const auto command = parse_command(line);
     if (!command) return "error: " + command.error().message + "\n";
-    if (const auto done = carry_out(*command, out); !done) return "error: " + done.error().message + "\n";
+    if (const auto done = carry_out(*command, out); !done)
+        return "error: " + done.error().message + "\n";
     return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SolverSession: one run of the solver program: commands in, answers out (solver_protocol.hpp), a Solver behind them.
-// Nothing fails: what cannot be taken is answered by an error line.
+// SolverSession: one run of the solver program: commands in, answers out (solver_protocol.hpp), a
+// Solver behind them. Nothing fails: what cannot be taken is answered by an error line.
 #pragma once
 
 #include <map>
@@ -17,7 +17,8 @@ class SolverSession {
     SolverSession() = default;
     // With options that a solver takes.
     explicit SolverSession(const SolverOptions& options) { (void)solver_.set_options(options); }
-    // The answer to one line without its newline: nothing, or whole lines. Blank lines and "# ..." are passed over.
+    // The answer to one line without its newline: nothing, or whole lines. Blank lines and "# ..."
+    // are passed over.
     std::string take(std::string_view line);
     // exit was taken.
     bool ended() const { return ended_; }
@@ -31,9 +32,10 @@ class SolverSession {
     void list_providers(std::string& out) const;
 
     Solver solver_;
-    std::map<JobKey, ProviderKey> pending_;   // decided, not yet read by alloc
-    std::map<JobKey, ChangeKind> under_way_;  // starts, moves, thaws and freezes not told to be done
-    std::map<JobKey, uint32_t> jobs_;         // and the user of each
+    std::map<JobKey, ProviderKey> pending_;  // decided, not yet read by alloc
+    // starts, moves, thaws and freezes not told to be done
+    std::map<JobKey, ChangeKind> under_way_;
+    std::map<JobKey, uint32_t> jobs_;  // and the user of each
     std::map<ProviderKey, int64_t> providers_;
     int64_t time_s_ = 0;
     bool ended_ = false;

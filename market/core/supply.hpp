@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Supply: what a market's providers hold when they are empty, for the question whether any of them could take a job of
-// so many CPUs and megabytes, and for how little. Of the providers only those are kept that no other equals or
-// surpasses in all three (more CPUs, more memory, a lower reserve): a few, however many there are. Pure.
+// Supply: what a market's providers hold when they are empty, for the question whether any of them
+// could take a job of so many CPUs and megabytes, and for how little. Of the providers only those
+// are kept that no other equals or surpasses in all three (more CPUs, more memory, a lower
+// reserve): a few, however many there are. Pure.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,8 @@ class Supply {
 
     // In any order: what is kept is the same.
     void add(const One& one) {
-        if (std::any_of(best_.begin(), best_.end(), [&](const One& b) { return b.surpasses(one); })) return;
+        if (std::any_of(best_.begin(), best_.end(), [&](const One& b) { return b.surpasses(one); }))
+            return;
         std::erase_if(best_, [&](const One& b) { return one.surpasses(b); });
         const auto key = [](const One& o) { return std::tuple(-o.cpus, -o.memory_mb, o.reserve); };
         best_.insert(std::upper_bound(best_.begin(), best_.end(), one,
@@ -46,7 +48,8 @@ class Supply {
     std::optional<Money> least_reserve(int32_t cpus, int64_t memory_mb) const {
         std::optional<Money> least;
         for (const One& b : best_)
-            if (b.cpus >= cpus && b.memory_mb >= memory_mb && (!least || b.reserve < *least)) least = b.reserve;
+            if (b.cpus >= cpus && b.memory_mb >= memory_mb && (!least || b.reserve < *least))
+                least = b.reserve;
         return least;
     }
     bool operator==(const Supply&) const = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the solver knows of jobs and providers, and what it answers. Plain values: the caller (the market, the
-// simulator, the solver program) owns the real things and maps its own ids to keys.
+// What the solver knows of jobs and providers, and what it answers. Plain values: the caller (the
+// market, the simulator, the solver program) owns the real things and maps its own ids to keys.
 #pragma once
 
 #include <compare>
@@ -24,40 +24,43 @@ struct ProviderKey {
     constexpr auto operator<=>(const ProviderKey&) const = default;
 };
 
-// waiting: never ran, nothing to move. running: at `place`. frozen: a checkpoint exists (at `place` if that is known).
+// waiting: never ran, nothing to move. running: at `place`. frozen: a checkpoint exists (at `place`
+// if that is known).
 enum class JobState : uint8_t { waiting, running, frozen };
 const char* to_string(JobState state);
 
 // A decision that is not the solver's to take: an operator's, or that of a move that is under way.
-// free: none. stay: keeps its CPUs and memory at JobSpec::place whatever anybody bids. frozen: gets nothing.
+// free: none. stay: keeps its CPUs and memory at JobSpec::place whatever anybody bids. frozen: gets
+// nothing.
 enum class Pin : uint8_t { free, stay, frozen };
 const char* to_string(Pin pin);
 
 inline constexpr int32_t speed_standard = 100;
-inline constexpr int32_t speed_max = 16'383;           // speeds are 1 to this
-inline constexpr int32_t cpus_max = 1 << 20;           // CPUs are 1 to this
-inline constexpr int64_t memory_mb_max = 1LL << 40;    // memory is 0 to this
+inline constexpr int32_t speed_max = 16'383;         // speeds are 1 to this
+inline constexpr int32_t cpus_max = 1 << 20;         // CPUs are 1 to this
+inline constexpr int64_t memory_mb_max = 1LL << 40;  // memory is 0 to this
 
 struct JobSpec {
-    Money value;                  // the most it pays per CPU-hour; 0 to money_max
-    int64_t memory_mb = 0;        // needed wherever it runs
-    int32_t cpus = 1;             // needed on one provider
+    Money value;            // the most it pays per CPU-hour; 0 to money_max
+    int64_t memory_mb = 0;  // needed wherever it runs
+    int32_t cpus = 1;       // needed on one provider
     uint32_t user = 0;
-    Nanos arrival;                // among equal values the earlier one goes first, then the lower key
+    // among equal values the earlier one goes first, then the lower key
+    Nanos arrival;
     JobState state = JobState::waiting;
-    ProviderKey place;            // where it runs or is frozen
-    int64_t move_bytes = -1;      // what a move must carry; -1: its memory_mb
+    ProviderKey place;               // where it runs or is frozen
+    int64_t move_bytes = -1;         // what a move must carry; -1: its memory_mb
     int64_t dirty_bytes_per_s = -1;  // how fast it dirties memory while it is copied; -1: not known
     Pin pin = Pin::free;
     std::vector<ProviderKey> barred;  // not there (back-off after failures); a few at most
 };
 
 struct ProviderSpec {
-    Money reserve;                // not given below this per CPU-hour; 0 to money_max
+    Money reserve;  // not given below this per CPU-hour; 0 to money_max
     int32_t speed = speed_standard;
     int32_t cpus = 1;
     int64_t memory_mb = 0;
-    bool accepting = true;        // false: takes nobody and expels its guests, except pinned ones
+    bool accepting = true;  // false: takes nobody and expels its guests, except pinned ones
 };
 
 enum class ChangeKind : uint8_t { start, move, freeze, thaw };
@@ -82,24 +85,25 @@ const char* to_string(Cause cause);
 struct Change {
     JobKey job;
     ChangeKind kind = ChangeKind::start;
-    ProviderKey from;             // where it ran (move, freeze); where it was frozen, if known (thaw)
-    ProviderKey to;               // none for freeze
+    // where it ran (move, freeze); where it was frozen, if known (thaw)
+    ProviderKey from;
+    ProviderKey to;  // none for freeze
     Cause cause = Cause::placed;
-    JobKey other;                 // displaced, share: who took the place
-    Money other_value;            // and its bid
+    JobKey other;       // displaced, share: who took the place
+    Money other_value;  // and its bid
 };
 
 struct Payment {
     JobKey job;
     ProviderKey provider;
-    Money price;                  // per CPU-hour
+    Money price;  // per CPU-hour
 };
 
 // Per hour, over all running jobs. A job's worth is value x speed / fastest speed x CPUs.
 struct Surplus {
-    Money consumers;              // worth - price
-    Money providers;              // price - reserve
-    Money welfare;                // the sum of both: worth - reserve
+    Money consumers;  // worth - price
+    Money providers;  // price - reserve
+    Money welfare;    // the sum of both: worth - reserve
 };
 
 // How the caller calls its jobs and providers ("n1.7", "n2"); used for reasons alone.

@@ -34,8 +34,9 @@ struct Ranked {
     }
 };
 
-// Whoever goes, no more places are taken than now; so as many jobs of others as there are placed ones is all that can
-// matter. Twice that many in rank order hold them, unless one user has more than half of these.
+// Whoever goes, no more places are taken than now; so as many jobs of others as there are placed
+// ones is all that can matter. Twice that many in rank order hold them, unless one user has more
+// than half of these.
 Ranked rank_users(const Allocator& market, const ClassMarket& classes) {
     const auto placed = static_cast<size_t>(classes.cuts().empty() ? 0 : classes.cuts().back());
     const auto all = static_cast<size_t>(classes.units());
@@ -67,7 +68,8 @@ class Pivot {
     Pivot(const ClassMarket& market, std::span<const int64_t> values, std::span<const Wide> prices)
         : market_(market), values_(values), prices_(prices) {}
 
-    // What the others would gain without the user, over what it holds, is what it pays above the reserves.
+    // What the others would gain without the user, over what it holds, is what it pays above the
+    // reserves.
     Part part_of(const User& user) const {
         const auto& classes = market_.classes();
         Wide whole = 0;
@@ -85,15 +87,19 @@ class Pivot {
             size_t low = 0, high = user.at.size();
             while (low < high) {
                 const size_t mid = (low + high) / 2;
-                if (user.at[mid] - static_cast<int64_t>(mid) <= t) low = mid + 1;
-                else high = mid;
+                if (user.at[mid] - static_cast<int64_t>(mid) <= t)
+                    low = mid + 1;
+                else
+                    high = mid;
             }
             return values_[static_cast<size_t>(t) + low];
         };
         Wide lost = 0;
-        improve_cuts(classes, cuts, static_cast<int64_t>(values_.size() - user.at.size()), INT64_MAX, others, lost);
+        improve_cuts(classes, cuts, static_cast<int64_t>(values_.size() - user.at.size()),
+                     INT64_MAX, others, lost);
         Part part{std::min(lost, whole), whole};
-        while (part.whole >= Wide{1} << 72) part.paid >>= 1, part.whole >>= 1;  // times an amount it fits
+        // times an amount it fits
+        while (part.whole >= Wide{1} << 72) part.paid >>= 1, part.whole >>= 1;
         return part;
     }
 
@@ -107,7 +113,8 @@ void reckon_parts(Ranked& r, const ClassMarket& classes, std::span<const Wide> p
     int64_t steps = 0;
     const auto shares = [](const User& user) { return user.placed > 0 && user.at.size() > 1; };
     for (const User& user : r.users)
-        if (shares(user)) steps += static_cast<int64_t>((user.placed + 2) * classes.classes().size());
+        if (shares(user))
+            steps += static_cast<int64_t>((user.placed + 2) * classes.classes().size());
     if (steps > pivot_steps_max) return;
     const Pivot pivot(classes, r.values, prices);
     for (User& user : r.users)
@@ -126,14 +133,18 @@ std::vector<Money> user_prices(const Allocator& market, const ClassMarket& class
         const auto& job = market.jobs()[j];
         if (job.key().n == 0 || job.slot == Allocator::none) continue;
         const auto& machine = market.machines()[job.slot];
-        const auto c = std::lower_bound(classes.classes().begin(), classes.classes().end(), machine.cls,
-                                        [](const PlaceClass& x, ClassKey cls) { return x.cls < cls; });
+        const auto c =
+            std::lower_bound(classes.classes().begin(), classes.classes().end(), machine.cls,
+                             [](const PlaceClass& x, ClassKey cls) { return x.cls < cls; });
         Money price = machine.spec.reserve;
         if (c != classes.classes().end() && c->cls == machine.cls && top > 0) {
-            const Money whole{static_cast<int64_t>(prices[static_cast<size_t>(c - classes.classes().begin())] / top)};
-            price += ranked.part_of(market.details(static_cast<uint32_t>(j)).user).of(whole - price);
+            const Money whole{static_cast<int64_t>(
+                prices[static_cast<size_t>(c - classes.classes().begin())] / top)};
+            price +=
+                ranked.part_of(market.details(static_cast<uint32_t>(j)).user).of(whole - price);
             const Wide worth = static_cast<Wide>(job.value.micro) * machine.spec.speed / top;
-            price = std::max(machine.spec.reserve, std::min(price, Money{static_cast<int64_t>(worth)}));
+            price =
+                std::max(machine.spec.reserve, std::min(price, Money{static_cast<int64_t>(worth)}));
         }
         pays[j] = std::min(price, job.value);
     }

@@ -21,7 +21,8 @@ Status check(MarketConfig& c) {
 // The name of an algorithm, or what else it may be called.
 settings::Setter algorithm(std::string& into) {
     return [&into](const toml::node& n) -> Status {
-        const auto name = market::Solver::algorithm_named(n.value_exact<std::string>().value_or(""));
+        const auto name =
+            market::Solver::algorithm_named(n.value_exact<std::string>().value_or(""));
         if (name) {
             into = *name;
             return {};

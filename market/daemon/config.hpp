@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// marketd's configuration: a TOML file read once into one const struct. An unknown key or a value out of range is an
-// error that names file, line and key. `marketd --check-config` stops after it.
+// marketd's configuration: a TOML file read once into one const struct. An unknown key or a value
+// out of range is an error that names file, line and key. `marketd --check-config` stops after it.
 #pragma once
 
 #include <string>
@@ -12,18 +12,21 @@
 namespace souk {
 
 struct MarketConfig {
-    std::string name;                     // default: this host's name
-    std::string listen = "0.0.0.0:7070";  // where agents connect
+    std::string name;                               // default: this host's name
+    std::string listen = "0.0.0.0:7070";            // where agents connect
     std::string socket = "/run/souk/marketd.sock";  // where marketctl connects
     std::string state = "/var/lib/souk/marketd";
     market::MarketOptions market;
     uint64_t finished_max = 100'000;  // finished jobs whose records are kept, the newest
     Nanos finished_age;               // and for so long; 0: whatever their age
-    std::vector<std::string> solver_program;  // speaks the solver's text protocol; empty: the own solver
+    // speaks the solver's text protocol; empty: the own solver
+    std::vector<std::string> solver_program;
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
     Nanos hello_patience = Nanos::from_s(5);
-    int64_t agent_queue_mb = 64;              // what waits for one agent; an agent that lets it pass this starts afresh
-    Nanos keepalive = Nanos::from_s(10);      // a silent agent is asked after this long, and given up after three times
+    // what waits for one agent; an agent that lets it pass this starts afresh
+    int64_t agent_queue_mb = 64;
+    // a silent agent is asked after this long, and given up after three times
+    Nanos keepalive = Nanos::from_s(10);
 };
 
 // `path` empty: the defaults.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// DecisionTimes: how long orders took, from the first input of the step that decided on them to the order in the
-// connection's queue, the commit in between included. A histogram whose steps are a quarter of a power of two, of a
-// window of the newest so many orders and the one before. Pure; owned by Marketd.
+// DecisionTimes: how long orders took, from the first input of the step that decided on them to the
+// order in the connection's queue, the commit in between included. A histogram whose steps are a
+// quarter of a power of two, of a window of the newest so many orders and the one before. Pure;
+// owned by Marketd.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ class DecisionTimes {
         uint64_t seen = 0;
         for (size_t i = 0; i < steps; ++i) {
             seen += newer_[i] + older_[i];
-            if (all > 0 && seen * 1'000 >= all * static_cast<uint64_t>(permille)) return upper_of(i);
+            if (all > 0 && seen * 1'000 >= all * static_cast<uint64_t>(permille))
+                return upper_of(i);
         }
         return {};
     }

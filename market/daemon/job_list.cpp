@@ -18,7 +18,8 @@ constexpr uint64_t finished_shown = 1'000;  // without a state, the newest so ma
 constexpr size_t looked_at_max = 4'096, piece = 256;
 
 enum class State : uint8_t { recent, live, wait, run, suspend, finish, all };
-constexpr std::array<std::string_view, 7> state_names = {"", "live", "wait", "run", "suspend", "finish", "all"};
+constexpr std::array<std::string_view, 7> state_names = {"",        "live",   "wait", "run",
+                                                         "suspend", "finish", "all"};
 
 struct Query {
     State state = State::recent;
@@ -51,11 +52,13 @@ Result<Query> parse(const std::vector<std::string>& filters, const std::string& 
     Query q;
     for (const std::string& word : filters) {
         const size_t equals = std::min(word.find('='), word.size());
-        const std::string key = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));
+        const std::string key = word.substr(0, equals),
+                          value = word.substr(std::min(equals + 1, word.size()));
         if (key == "state") {
             const auto at = std::find(state_names.begin() + 1, state_names.end(), value);
             if (at == state_names.end())
-                return fail("'" + value + "' is no state: it is one of live, wait, run, suspend, finish and all");
+                return fail("'" + value +
+                            "' is no state: it is one of live, wait, run, suspend, finish and all");
             q.state = static_cast<State>(at - state_names.begin());
         } else if (key == "user") {
             q.user = value;
@@ -77,7 +80,10 @@ Result<Query> parse(const std::vector<std::string>& filters, const std::string& 
 class Part {
   public:
     Part(Query& q, const WriteJob& write) : q_(q), write_(write) { w_.begin_array(); }
-    bool full() const { return w_.bytes() >= wire::json_part_bytes || looked_at_ >= looked_at_max || q_.left == uint64_t{0}; }
+    bool full() const {
+        return w_.bytes() >= wire::json_part_bytes || looked_at_ >= looked_at_max ||
+               q_.left == uint64_t{0};
+    }
     void look() { ++looked_at_; }
     void take(const Job& job) {
         if (q_.left == uint64_t{0} || !q_.lets(job.record.report)) return;
@@ -87,7 +93,8 @@ class Part {
     // `at`: what it ended with, if there may be more.
     std::string end(const std::string& at, std::string& next) {
         w_.end_array();
-        if (!at.empty() && q_.left != uint64_t{0}) next = at + (q_.left ? "/" + std::to_string(*q_.left) : "");
+        if (!at.empty() && q_.left != uint64_t{0})
+            next = at + (q_.left ? "/" + std::to_string(*q_.left) : "");
         return w_.take();
     }
 
@@ -98,7 +105,8 @@ class Part {
     size_t looked_at_ = 0;
 };
 
-Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const WriteJob& write, std::string& next) {
+Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const WriteJob& write,
+                                 std::string& next) {
     uint64_t before = UINT64_MAX;
     if (!q.after.empty()) {
         TRY_ASSIGN(before, whole("after", q.after));
@@ -117,8 +125,9 @@ Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const W
     return part.end(std::to_string(before), next);
 }
 
-// With a limit: the live ones first, by when they were submitted, then those that are finished, as they ended; both the newest first.
-// Where it goes on: "live TIME ID" after that one, "done SEQ" below that number.
+// With a limit: the live ones first, by when they were submitted, then those that are finished, as
+// they ended; both the newest first. Where it goes on: "live TIME ID" after that one, "done SEQ"
+// below that number.
 struct Place {
     bool live = true;
     std::optional<std::pair<Nanos, JobId>> after;
@@ -130,19 +139,23 @@ Result<Place> place_of(const std::string& text) {
     if (text.empty()) return p;
     const size_t blank = text.find(' '), second = text.find(' ', blank + 1);
     p.live = text.starts_with("live ");
-    if (!p.live && !text.starts_with("done ")) return fail("'" + text + "' is not where a list of jobs goes on");
+    if (!p.live && !text.starts_with("done "))
+        return fail("'" + text + "' is not where a list of jobs goes on");
     if (!p.live) {
         TRY_ASSIGN(p.before, whole("after", std::string_view(text).substr(blank + 1)));
         return p;
     }
-    if (second == std::string::npos) return fail("'" + text + "' is not where a list of jobs goes on");
-    TRY_ASSIGN(const uint64_t at, whole("after", std::string_view(text).substr(blank + 1, second - blank - 1)));
+    if (second == std::string::npos)
+        return fail("'" + text + "' is not where a list of jobs goes on");
+    TRY_ASSIGN(const uint64_t at,
+               whole("after", std::string_view(text).substr(blank + 1, second - blank - 1)));
     TRY_ASSIGN(const JobId id, parse_job_id(text.substr(second + 1)));
     p.after = {Nanos{static_cast<int64_t>(at)}, id};
     return p;
 }
 
-Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& finished, const WriteJob& write, std::string& next) {
+Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& finished,
+                           const WriteJob& write, std::string& next) {
     TRY_ASSIGN(Place place, place_of(q.after));
     Part part(q, write);
     if (place.live) {
@@ -150,8 +163,11 @@ Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& f
         const auto key = [](const Job& job) { return Key{job.record.report.submitted, job.id()}; };
         std::vector<const Job*> some;
         for (const auto& [id, job] : market.jobs())
-            if (job.record.finish_seq == 0 && q.lets(job.record.report) && (!place.after || key(job) < *place.after)) some.push_back(&job);
-        const size_t wanted = std::min<uint64_t>(some.size(), std::min<uint64_t>(*q.left, looked_at_max));
+            if (job.record.finish_seq == 0 && q.lets(job.record.report) &&
+                (!place.after || key(job) < *place.after))
+                some.push_back(&job);
+        const size_t wanted =
+            std::min<uint64_t>(some.size(), std::min<uint64_t>(*q.left, looked_at_max));
         std::partial_sort(some.begin(), some.begin() + static_cast<ptrdiff_t>(wanted), some.end(),
                           [&](const Job* a, const Job* b) { return key(*b) < key(*a); });
         for (size_t i = 0; i < wanted && !part.full(); ++i) {
@@ -159,10 +175,15 @@ Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& f
             place.after = key(*some[i]);
         }
         const bool more = part.full() || wanted < some.size();
-        if (more) return part.end("live " + std::to_string(place.after->first.ns) + " " + place.after->second.text(), next);
+        if (more)
+            return part.end(
+                "live " + std::to_string(place.after->first.ns) + " " + place.after->second.text(),
+                next);
     }
     if (q.state != State::recent && q.state != State::all) return part.end({}, next);
-    const uint64_t least = q.state == State::all || finished.newest() < finished_shown ? 0 : finished.newest() - finished_shown + 1;
+    const uint64_t least = q.state == State::all || finished.newest() < finished_shown
+                               ? 0
+                               : finished.newest() - finished_shown + 1;
     while (!part.full()) {
         TRY_ASSIGN(auto records, finished.before(place.before, piece));
         for (JobRecord& r : records) {
@@ -178,14 +199,16 @@ Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& f
 }
 
 // Two sorted lists as one. A job that the machine knows is shown as it is there.
-Result<std::string> by_id(Query& q, const Market& market, const FinishedJobs& finished, const WriteJob& write,
-                          std::string& next) {
+Result<std::string> by_id(Query& q, const Market& market, const FinishedJobs& finished,
+                          const WriteJob& write, std::string& next) {
     JobId at;
     if (!q.after.empty()) {
         TRY_ASSIGN(at, parse_job_id(q.after));
     }
     const bool stored_too = q.state == State::recent || q.state == State::all;
-    const uint64_t from = q.state == State::all || finished.newest() < finished_shown ? 0 : finished.newest() - finished_shown + 1;
+    const uint64_t from = q.state == State::all || finished.newest() < finished_shown
+                              ? 0
+                              : finished.newest() - finished_shown + 1;
     std::vector<FinishedJobs::Entry> entries;
     size_t entry = 0;
     bool no_more = !stored_too;
@@ -202,7 +225,9 @@ Result<std::string> by_id(Query& q, const Market& market, const FinishedJobs& fi
         if (known && (!stored || job->first <= entries[entry].first)) {
             at = job->first;
             entry += stored && entries[entry].first == at;
-            if (job->second.record.finish_seq == 0 || (stored_too && job->second.record.finish_seq >= from)) part.take(job->second);
+            if (job->second.record.finish_seq == 0 ||
+                (stored_too && job->second.record.finish_seq >= from))
+                part.take(job->second);
             ++job;
         } else {
             at = entries[entry].first;
@@ -232,8 +257,9 @@ Status must_live(const Market& market, const FinishedJobs& finished, const JobId
 }
 
 Result<std::string> list_jobs_reply(const Market& market, const FinishedJobs& finished,
-                                    const std::vector<std::string>& filters, const std::string& after,
-                                    const WriteJob& write, std::string& next) {
+                                    const std::vector<std::string>& filters,
+                                    const std::string& after, const WriteJob& write,
+                                    std::string& next) {
     TRY_ASSIGN(Query q, parse(filters, after));
     if (q.state == State::finish) return newest_first(q, finished, write, next);
     if (q.left) return newest(q, market, finished, write, next);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Jobs as marketctl asks for them, wherever their records are: those that live in the market's machine, the finished ones
-// in its database (market/store/finished.hpp), of which a bounded number is looked at for one part of an answer.
+// Jobs as marketctl asks for them, wherever their records are: those that live in the market's
+// machine, the finished ones in its database (market/store/finished.hpp), of which a bounded number
+// is looked at for one part of an answer.
 #pragma once
 
 #include <functional>
@@ -21,10 +22,12 @@ market::Job finished_job(market::JobRecord record);
 // Errors: there is no such job, or it is finished.
 Status must_live(const market::Market& market, const FinishedJobs& finished, const JobId& id);
 
-// `filters`: KEY=VALUE of state (live, wait, run, suspend, finish, all; default: live ones and the newest finished ones), user
-// (name or number) and limit. By id; with state=finish the newest first. `after` and `next`: where the list goes on.
+// `filters`: KEY=VALUE of state (live, wait, run, suspend, finish, all; default: live ones and the
+// newest finished ones), user (name or number) and limit. By id; with state=finish the newest
+// first. `after` and `next`: where the list goes on.
 Result<std::string> list_jobs_reply(const market::Market& market, const FinishedJobs& finished,
-                                    const std::vector<std::string>& filters, const std::string& after,
-                                    const WriteJob& write, std::string& next);
+                                    const std::vector<std::string>& filters,
+                                    const std::string& after, const WriteJob& write,
+                                    std::string& next);
 
 }  // namespace souk

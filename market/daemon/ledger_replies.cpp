@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/ledger_replies.hpp"
 
-
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "market/daemon/user_replies.hpp"
@@ -24,11 +23,14 @@ Result<T> whole(const std::string& key, const std::string& text) {
     return fail(key + ": '" + text + "' is not a whole number");
 }
 
-void write_account(JsonWriter& w, const Holder& holder, const std::string& name, Money balance, Money open) {
+void write_account(JsonWriter& w, const Holder& holder, const std::string& name, Money balance,
+                   Money open) {
     w.begin_object();
     switch (holder.kind) {
         case Holder::Kind::market: w.field("account", "market"); break;
-        case Holder::Kind::user: w.field("account", "user").field("uid", holder.uid).field("name", name); break;
+        case Holder::Kind::user:
+            w.field("account", "user").field("uid", holder.uid).field("name", name);
+            break;
         case Holder::Kind::node: w.field("account", "node").field("name", holder.node); break;
     }
     w.field("balance", balance).field("open", open).end_object();
@@ -37,9 +39,16 @@ void write_account(JsonWriter& w, const Holder& holder, const std::string& name,
 void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
     const Receipt& r = e.receipt;
     w.begin_object().field("receipt", r.seq).field("kind", to_string(r.kind));
-    w.field("job", r.job.home.empty() ? "" : r.job.text()).field("uid", r.uid).field("user", r.user);
-    w.field("node", r.node).field("from_unix_s", r.from.seconds()).field("to_unix_s", r.to.seconds());
-    w.field("run_s", r.run.seconds()).field("cpu_s", r.cpu.seconds()).field("price", r.price).field("cpus", r.cpus);
+    w.field("job", r.job.home.empty() ? "" : r.job.text())
+        .field("uid", r.uid)
+        .field("user", r.user);
+    w.field("node", r.node)
+        .field("from_unix_s", r.from.seconds())
+        .field("to_unix_s", r.to.seconds());
+    w.field("run_s", r.run.seconds())
+        .field("cpu_s", r.cpu.seconds())
+        .field("price", r.price)
+        .field("cpus", r.cpus);
     w.field("paid", r.paid).field("earned", r.earned).field("hash", e.hash).end_object();
 }
 
@@ -48,11 +57,13 @@ struct Query {
     uint64_t limit = UINT64_MAX;
 };
 
-Result<Query> parse_query(const Market& market, const std::vector<std::string>& filters, uint32_t uid) {
+Result<Query> parse_query(const Market& market, const std::vector<std::string>& filters,
+                          uint32_t uid) {
     Query q;
     for (const std::string& word : filters) {
         const size_t equals = std::min(word.find('='), word.size());
-        const std::string key = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));
+        const std::string key = word.substr(0, equals),
+                          value = word.substr(std::min(equals + 1, word.size()));
         if (key == "job") {
             TRY_ASSIGN(q.filter.job, parse_job_id(value));
         } else if (key == "user") {
@@ -62,7 +73,8 @@ Result<Query> parse_query(const Market& market, const std::vector<std::string>& 
             q.filter.node = value;
         } else if (key == "since") {
             TRY_ASSIGN(const int64_t seconds, whole<int64_t>(key, value));
-            q.filter.since = Nanos::from_s(std::clamp<int64_t>(seconds, 0, INT64_MAX / 2'000'000'000));
+            q.filter.since =
+                Nanos::from_s(std::clamp<int64_t>(seconds, 0, INT64_MAX / 2'000'000'000));
         } else if (key == "limit") {
             TRY_ASSIGN(q.limit, whole<uint64_t>(key, value));
         } else {
@@ -70,7 +82,8 @@ Result<Query> parse_query(const Market& market, const std::vector<std::string>& 
         }
     }
     if (uid == root_uid) return q;
-    if (q.filter.uid && *q.filter.uid != uid) return fail("only root may see the receipts of others");
+    if (q.filter.uid && *q.filter.uid != uid)
+        return fail("only root may see the receipts of others");
     q.filter.uid = uid;
     return q;
 }
@@ -100,30 +113,34 @@ Result<std::string> account_reply(const Market& market, const std::string& who, 
                  : is_user ? who == entry.second.first || who == std::to_string(holder.uid)
                            : who == holder.node);
     });
-    if (wanted.empty() && who != "-") return fail("no such account: " + who + " is no user and no node of this market");
+    if (wanted.empty() && who != "-")
+        return fail("no such account: " + who + " is no user and no node of this market");
     JsonWriter w;
     w.begin_array();
     for (const auto& [holder, entry] : wanted) {
         if (uid != root_uid && !(holder.kind == Holder::Kind::user && holder.uid == uid))
             return fail("only root may see the account of " + holder.text());
         write_account(w, holder, entry.first, market.ledger().balance(holder), entry.second);
-        if (w.bytes() > wire::json_bytes_max - 4096) return fail("there are too many accounts for one answer: name one");
+        if (w.bytes() > wire::json_bytes_max - 4096)
+            return fail("there are too many accounts for one answer: name one");
     }
     w.end_array();
     return w.take();
 }
 
 Result<std::string> receipts_reply(const Market& market, const ReceiptBook& book,
-                                   const std::vector<std::string>& filters, const std::string& after, uint32_t uid,
-                                   std::string& next) {
+                                   const std::vector<std::string>& filters,
+                                   const std::string& after, uint32_t uid, std::string& next) {
     TRY_ASSIGN(const Query q, parse_query(market, filters, uid));
     uint64_t before = uint64_t{1} << 62, left = q.limit;
     if (const size_t slash = after.find('/'); !after.empty()) {
-        if (slash == std::string::npos) return fail("'" + after + "' is not where a list of receipts goes on");
+        if (slash == std::string::npos)
+            return fail("'" + after + "' is not where a list of receipts goes on");
         TRY_ASSIGN(before, whole<uint64_t>("after", after.substr(0, slash)));
         TRY_ASSIGN(left, whole<uint64_t>("after", after.substr(slash + 1)));
     }
-    TRY_ASSIGN(const auto page, book.page(q.filter, before, std::min<uint64_t>(left, page_entries_max)));
+    TRY_ASSIGN(const auto page,
+               book.page(q.filter, before, std::min<uint64_t>(left, page_entries_max)));
     JsonWriter w;
     w.begin_array();
     for (const auto& entry : page.entries) write_receipt(w, entry);

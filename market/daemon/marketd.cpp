@@ -14,8 +14,9 @@
 namespace souk {
 namespace {
 
-constexpr UserShare::Bounds tools_bounds{.all = 256, .reserve = 32, .each = 64};  // connections of marketctl at one time
-constexpr size_t greeting_max = 4'096;        // TCP connections that have not said who they are
+// connections of marketctl at one time
+constexpr UserShare::Bounds tools_bounds{.all = 256, .reserve = 32, .each = 64};
+constexpr size_t greeting_max = 4'096;  // TCP connections that have not said who they are
 constexpr Nanos commit_pause = Nanos::from_s(1);
 constexpr size_t tool_queue_bytes_max = wire::json_bytes_max + 64 * 1024;
 
@@ -34,7 +35,8 @@ Nanos calendar() { return unix_now() - Loop::now(); }
 Status make_directory(const std::string& path) {
     for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
         const std::string part = path.substr(0, at);
-        if (::mkdir(part.c_str(), 0755) < 0 && errno != EEXIST) return fail_errno("state directory " + part, errno);
+        if (::mkdir(part.c_str(), 0755) < 0 && errno != EEXIST)
+            return fail_errno("state directory " + part, errno);
         if (at == std::string::npos) return {};
     }
 }
@@ -42,11 +44,17 @@ Status make_directory(const std::string& path) {
 }  // namespace
 
 Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
-    : loop_(loop), log_(log), config_(config), db_(std::move(db)), market_(config.market), tools_share_(tools_bounds) {}
+    : loop_(loop),
+      log_(log),
+      config_(config),
+      db_(std::move(db)),
+      market_(config.market),
+      tools_share_(tools_bounds) {}
 
 Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
     TRY(make_directory(config.state));
-    TRY_ASSIGN(StateDb db, StateDb::open(config.state, market_schema_version, market_schema_oldest));
+    TRY_ASSIGN(StateDb db,
+               StateDb::open(config.state, market_schema_version, market_schema_oldest));
     std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
     TRY(daemon->load());
     TRY(daemon->listen());
@@ -102,7 +110,8 @@ Status Marketd::listen() {
         TRY(make_directory(config_.socket.substr(0, slash)));
     TRY_ASSIGN(Fd unix_socket, listen_stream(for_tools, 1024, 0666, listen_patience));
     const auto trouble = [this](const Error& e) {
-        log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections", {{"WHY", e}});
+        log_.limited("accept", Loop::now(), Level::warning, "cannot accept connections",
+                     {{"WHY", e}});
     };
     const auto agent = [this](Fd fd) { accept(std::move(fd), false); };
     const auto tool = [this](Fd fd) { accept(std::move(fd), true); };
@@ -111,7 +120,8 @@ Status Marketd::listen() {
     return {};
 }
 
-// ------------------------------------------------------------------------------------------- connections
+// -------------------------------------------------------------------------------------------
+// connections
 
 void Marketd::accept(Fd socket, bool local) {
     const auto refused = [this](const char* key, std::string_view what, const std::string& why) {
@@ -121,12 +131,14 @@ void Marketd::accept(Fd socket, bool local) {
     c.local = local;
     if (local) {
         const auto cred = peer_cred(socket.get());
-        if (!cred) return refused("cred", "a local connection without identity", cred.error().message);
+        if (!cred)
+            return refused("cred", "a local connection without identity", cred.error().message);
         c.uid = cred->uid;
         auto place = tools_share_.take(c.uid);
         if (!place) {
             wire::send_last_word(socket.get(), place.error().message);
-            return refused(("room of " + std::to_string(c.uid)).c_str(), "a connection was not taken", place.error().message);
+            return refused(("room of " + std::to_string(c.uid)).c_str(),
+                           "a connection was not taken", place.error().message);
         }
         c.place = std::move(*place);
     } else {
@@ -145,7 +157,8 @@ void Marketd::accept(Fd socket, bool local) {
     options.side = wire::Side::acceptor;
     options.first_frame_limit = config_.hello_patience;
     options.keepalive = local ? Nanos{0} : config_.keepalive;
-    options.send_queue_bytes_max = local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
+    options.send_queue_bytes_max =
+        local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
     if (!channel) return refused("open", "a connection was not taken", channel.error().message);
     c.channel = std::move(*channel);
@@ -179,10 +192,12 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
             return fail("this socket is for marketctl; agents connect to " + config_.listen);
         c.kind = Kind::tool;
     } else {
-        if (hello.role != wire::Role::agent) return fail("this is the market; it talks to agents here");
+        if (hello.role != wire::Role::agent)
+            return fail("this is the market; it talks to agents here");
         TRY(greet_agent(number, c, hello));
     }
-    send(number, wire::Welcome{wire::protocol_version, config_.name, c.local ? "" : reachable(hello.address, c.host)});
+    send(number, wire::Welcome{wire::protocol_version, config_.name,
+                               c.local ? "" : reachable(hello.address, c.host)});
     return {};
 }
 
@@ -192,7 +207,8 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
     if (const auto old = agents_.find(hello.node); old != agents_.end()) {
         const std::string& host = connections_.at(old->second).host;
         if (host != c.host)
-            return fail("node " + hello.node + " is connected already, from " + host + "; give this one another name");
+            return fail("node " + hello.node + " is connected already, from " + host +
+                        "; give this one another name");
         drop(old->second, "replaced by a newer connection");
     }
     const std::string address = reachable(hello.address, c.host);
@@ -231,7 +247,9 @@ void Marketd::trim_finished() {
     const bool by_age = config_.finished_age > Nanos{};
     const Nanos since = by_age ? Loop::now() + calendar() - config_.finished_age : Nanos{};
     const Result<bool> more = finished_->trim(config_.finished_max, since, rows_max);
-    if (!more) log_.limited("trim", Loop::now(), Level::error, "cannot erase old finished jobs", {{"WHY", more.error()}});
+    if (!more)
+        log_.limited("trim", Loop::now(), Level::error, "cannot erase old finished jobs",
+                     {{"WHY", more.error()}});
     const bool go_on = more && *more;
     if (go_on || by_age)
         trim_timer_ = loop_.after(go_on ? soon : later, [this] {
@@ -242,7 +260,8 @@ void Marketd::trim_finished() {
 
 Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame& f) {
     if (f.type != wire::FrameType::ctl_request)
-        return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) + " is not for the market");
+        return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) +
+                    " is not for the market");
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     if (c.local) request.uid = c.uid;
     if (request.verb == "ledger-verify") {
@@ -261,7 +280,8 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return {};
     }
     if (request.verb == "story") {
-        if (const Status asked = ask_home(number, request); !asked) replies_.push_back({number, {request.request, false, asked.error().message, {}, {}}});
+        if (const Status asked = ask_home(number, request); !asked)
+            replies_.push_back({number, {request.request, false, asked.error().message, {}, {}}});
         wake();
         return {};
     }
@@ -276,11 +296,13 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return {};
     }
     // What is answered within one iteration is bounded as what waits in the connection's queue.
-    const size_t bound = c.local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
+    const size_t bound =
+        c.local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
     size_t waiting = 0;
     for (const Reply& r : replies_)
         if (r.connection == number) waiting += r.reply.json.size();
-    if (waiting > bound) return fail("the send queue of " + std::to_string(bound) + " bytes is full");
+    if (waiting > bound)
+        return fail("the send queue of " + std::to_string(bound) + " bytes is full");
     replies_.push_back({number, answer(market_, *book_, *finished_, request, face(), Loop::now())});
     wake();
     return {};
@@ -312,7 +334,8 @@ void Marketd::drop(uint64_t number, std::string_view why) {
     closed(number, Error{EPROTO, std::string(why)});
 }
 
-// --------------------------------------------------------------------------------------------------- steps
+// -------------------------------------------------------------------------------------------------
+// steps
 
 void Marketd::wake() {
     if (std::exchange(step_due_, true)) return;
@@ -325,21 +348,26 @@ void Marketd::wake() {
 void Marketd::store(const std::vector<market::StoreOp>& ops) {
     for (const market::StoreOp& op : ops) {
         if (const auto* job = std::get_if<market::JobRecord>(&op)) {
-            if (job->finish_seq > 0) finished_->append(*job);
-            else db_.put(kind_job, job->report.id.text(), wire::pack(*job));
+            if (job->finish_seq > 0)
+                finished_->append(*job);
+            else
+                db_.put(kind_job, job->report.id.text(), wire::pack(*job));
         }
-        if (const auto* node = std::get_if<market::NodeRecord>(&op)) db_.put(kind_node, node->node, wire::pack(*node));
+        if (const auto* node = std::get_if<market::NodeRecord>(&op))
+            db_.put(kind_node, node->node, wire::pack(*node));
         if (const auto* account = std::get_if<market::AccountRecord>(&op))
             db_.put(kind_account, account->holder.text(), wire::pack(*account));
         if (const auto* receipt = std::get_if<market::Receipt>(&op)) book_->append(*receipt);
-        if (const auto* meta = std::get_if<market::MetaRecord>(&op)) db_.put(kind_meta, "market", wire::pack(*meta));
+        if (const auto* meta = std::get_if<market::MetaRecord>(&op))
+            db_.put(kind_meta, "market", wire::pack(*meta));
         if (const auto* user = std::get_if<market::UserRecord>(&op))
             db_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
         if (const auto* price = std::get_if<market::PriceRecord>(&op))
             db_.put(kind_price, std::to_string(price->minute), wire::pack(*price));
         if (const auto* gone = std::get_if<market::ErasePrice>(&op))
             db_.erase(kind_price, std::to_string(gone->minute));
-        if (const auto* gone = std::get_if<market::EraseUser>(&op)) db_.erase(kind_user, std::to_string(gone->uid));
+        if (const auto* gone = std::get_if<market::EraseUser>(&op))
+            db_.erase(kind_user, std::to_string(gone->uid));
     }
 }
 
@@ -349,19 +377,23 @@ void Marketd::step() {
     market_.solve(Loop::now(), out);
     store(out.store);
     for (const QuoteAsked& q : std::exchange(quotes_, {}))
-        replies_.push_back({q.connection, quote_reply(market_, q.home, program_ != nullptr, q.request, Loop::now())});
+        replies_.push_back({q.connection, quote_reply(market_, q.home, program_ != nullptr,
+                                                      q.request, Loop::now())});
     if (finished_->count() > config_.finished_max) trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (out.ask_solver) program_->ask(market_.problem());
     flush();
     const Nanos next = market_.next_call();
-    if (next == Nanos::never()) timer_.cancel();
-    else timer_ = loop_.at(next, [this] { wake(); });
+    if (next == Nanos::never())
+        timer_.cancel();
+    else
+        timer_ = loop_.at(next, [this] { wake(); });
 }
 
 void Marketd::flush() {
     if (const Status committed = db_.commit(); !committed) {
-        log_.limited("disk", Loop::now(), Level::error, "nothing is decided until the records can be written",
+        log_.limited("disk", Loop::now(), Level::error,
+                     "nothing is decided until the records can be written",
                      {{"WHY", committed.error()}});
         disk_trouble_ = true;
         retry_ = loop_.after(commit_pause, [this] { flush(); });
@@ -375,8 +407,10 @@ void Marketd::flush() {
         const uint64_t number = agent->second;
         const Status sent =
             connections_.at(number).channel->send(wire::type_of(s.message), wire::pack(s.message));
-        if (!sent) drop(number, sent.error().message);
-        else if (std::holds_alternative<Order>(s.message) && input_at_ != Nanos::never()) decisions_.add(Loop::now() - input_at_);
+        if (!sent)
+            drop(number, sent.error().message);
+        else if (std::holds_alternative<Order>(s.message) && input_at_ != Nanos::never())
+            decisions_.add(Loop::now() - input_at_);
     }
     input_at_ = Nanos::never();
     for (const Reply& r : std::exchange(replies_, {})) send(r.connection, r.reply);
@@ -388,15 +422,24 @@ void Marketd::solver_answered(Result<std::vector<market::Solver::Assignment>> al
                                 : Status(tl::unexpected(std::move(allocation).error()));
     if (!adopted) {
         log_.limited("solver", Loop::now(), Level::warning,
-                     "the solver program is no help; the market decides by itself", {{"WHY", adopted.error()}});
+                     "the solver program is no help; the market decides by itself",
+                     {{"WHY", adopted.error()}});
         market_.use_own();
     }
     wake();
 }
 
 MarketFace Marketd::face() const {
-    MarketFace f{config_.name, {port_}, market_.solver_options().algorithm, db_.commits(), decisions_.within(500), decisions_.within(990), warnings_};
-    if (program_) f.solver = config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
+    MarketFace f{config_.name,
+                 {port_},
+                 market_.solver_options().algorithm,
+                 db_.commits(),
+                 decisions_.within(500),
+                 decisions_.within(990),
+                 warnings_};
+    if (program_)
+        f.solver =
+            config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
     return f;
 }
 

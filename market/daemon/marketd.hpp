@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: the shell of the market's machine (market/core/market.hpp). It owns the connections, the records on disk and
-// the time; the machine decides. All that came in during one iteration of the loop is decided in one step at its end:
-// solve, commit, send. A commit that fails holds everything back until one succeeds: nothing leaves that a crash could
-// undo.
+// Marketd: the shell of the market's machine (market/core/market.hpp). It owns the connections, the
+// records on disk and the time; the machine decides. All that came in during one iteration of the
+// loop is decided in one step at its end: solve, commit, send. A commit that fails holds everything
+// back until one succeeds: nothing leaves that a crash could undo.
 //
-// Who may connect. TCP: agents (a hello with the node's name; the welcome names the market). Unix socket: marketctl,
-// whose user the kernel names; the socket is open to everybody, what each may do is the machine's business. An agent
-// passes on the questions of its own local users and vouches for their uid.
-// A second connection for the same node: from the same host it is that agent, restarted or reconnected, and replaces
-// the first; from another host it is refused for as long as the first one lives (a silent one is given up after three
-// keepalives), so that nobody takes a node over by its name.
+// Who may connect. TCP: agents (a hello with the node's name; the welcome names the market). Unix
+// socket: marketctl, whose user the kernel names; the socket is open to everybody, what each may do
+// is the machine's business. An agent passes on the questions of its own local users and vouches
+// for their uid. A second connection for the same node: from the same host it is that agent,
+// restarted or reconnected, and replaces the first; from another host it is refused for as long as
+// the first one lives (a silent one is given up after three keepalives), so that nobody takes a
+// node over by its name.
 //
-// Whatever does not speak the protocol is told so in one line and closed; the log says it a few times a minute.
+// Whatever does not speak the protocol is told so in one line and closed; the log says it a few
+// times a minute.
 #pragma once
 
 #include <map>
@@ -22,9 +24,9 @@
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/user_share.hpp"
 #include "kernel/sys/store/statecopy.hpp"
 #include "kernel/sys/store/statedb.hpp"
-#include "kernel/sys/net/user_share.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_times.hpp"
@@ -38,8 +40,8 @@ namespace souk {
 
 class Marketd {
   public:
-    // Reads the records, then listens. Errors: the state directory or an address is in use or unusable, a record that
-    // cannot be read.
+    // Reads the records, then listens. Errors: the state directory or an address is in use or
+    // unusable, a record that cannot be read.
     static Result<std::unique_ptr<Marketd>> open(Loop& loop, Log& log, const MarketConfig& config);
 
     // The last step, and the connections' last words; afterwards nothing is accepted.
@@ -52,11 +54,11 @@ class Marketd {
         std::unique_ptr<wire::Channel> channel;
         Kind kind = Kind::greeting;
         bool local = false;
-        uint32_t uid = 0;   // local: whose it is
+        uint32_t uid = 0;        // local: whose it is
         UserShare::Place place;  // local: among the connections of that user
-        std::string host;   // TCP: where it comes from
-        NodeName node;      // agent
-        bool answers = false;  // agent: it can be asked
+        std::string host;        // TCP: where it comes from
+        NodeName node;           // agent
+        bool answers = false;    // agent: it can be asked
     };
     struct Reply {
         uint64_t connection;
@@ -124,7 +126,7 @@ class Marketd {
         NodeName home;
         wire::CtlRequest request;
     };
-    std::vector<QuoteAsked> quotes_;  // answered when this iteration's step is decided
+    std::vector<QuoteAsked> quotes_;   // answered when this iteration's step is decided
     std::optional<ReceiptWalk> walk_;  // of those who ask whether the ledger is what it was
     std::vector<Reply> walkers_;
     struct Waiter {  // for what becomes of an order by hand
@@ -160,7 +162,8 @@ class Marketd {
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
     Timer timer_, retry_, walk_timer_, trim_timer_, wait_timer_;
-    uint64_t walked_to_ = 0, walked_from_ = 0;  // finished jobs below that number, and from that on, are still to be walked over
+    // finished jobs below that number, and from that on, are still to be walked over
+    uint64_t walked_to_ = 0, walked_from_ = 0;
 };
 
 }  // namespace souk

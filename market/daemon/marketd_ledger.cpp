@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: the ledger as a whole. Its proof while the market runs, its copy, and what agents have seen of it. Each goes on beside
-// everything else, a piece at a time. See marketd.hpp.
+// Marketd: the ledger as a whole. Its proof while the market runs, its copy, and what agents have
+// seen of it. Each goes on beside everything else, a piece at a time. See marketd.hpp.
 #include <algorithm>
 
 #include "kernel/base/json.hpp"
@@ -10,7 +10,8 @@ namespace souk {
 namespace {
 
 constexpr Nanos breath = Nanos::from_ms(1);
-// A question that waits is answered at least so often with "ask again": nobody need take a long silence for an end.
+// A question that waits is answered at least so often with "ask again": nobody need take a long
+// silence for an end.
 constexpr Nanos answer_within = Nanos::from_s(5);
 
 wire::CtlReply refusal(const wire::CtlRequest& request, std::string why) {
@@ -22,7 +23,8 @@ wire::CtlReply refusal(const wire::CtlRequest& request, std::string why) {
 
 }  // namespace
 
-// It may be long: a piece of it at a time, beside everything else. Who asks while one walks shares it.
+// It may be long: a piece of it at a time, beside everything else. Who asks while one walks shares
+// it.
 void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request) {
     wire::CtlReply reply;
     reply.request = request.request;
@@ -39,27 +41,34 @@ void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request
 }
 
 void Marketd::walk_on() {
-    const auto of_job = [this](const JobId& id) { return market_.find(id) || finished_->find(id).value_or(std::nullopt); };
+    const auto of_job = [this](const JobId& id) {
+        return market_.find(id) || finished_->find(id).value_or(std::nullopt);
+    };
     Result<bool> more = walk_->step(of_job);
     if (more && !*more) more = walk_finished();
     if (more && *more) {
         walk_timer_ = loop_.after(breath, [this] { walk_on(); });
         return;
     }
-    step();  // all that was charged is decided and committed: from here to the end nothing comes in between
-    while (more && *(more = walk_->step(of_job))) {}
+    // all that was charged is decided and committed: from here to the end nothing comes in between
+    step();
+    while (more && *(more = walk_->step(of_job))) {
+    }
     const Result<LedgerSummary> ended = more ? walk_ended() : tl::unexpected(more.error());
     for (Reply& r : std::exchange(walkers_, {})) {
         r.reply.ok = ended.has_value();
-        if (ended) r.reply.json = ledger_json(*ended);
-        else r.reply.error = ended.error().message;
+        if (ended)
+            r.reply.json = ledger_json(*ended);
+        else
+            r.reply.error = ended.error().message;
         send(r.connection, r.reply);
     }
     walk_.reset();
 }
 
-// Whatever finished before all receipts had been read has its last one among them, and does not change any more: a piece of
-// that at a time, the newest first. What finishes meanwhile is left for the end.
+// Whatever finished before all receipts had been read has its last one among them, and does not
+// change any more: a piece of that at a time, the newest first. What finishes meanwhile is left for
+// the end.
 Result<bool> Marketd::walk_finished() {
     constexpr size_t records_max = 256;
     if (walked_from_ == 0) walked_to_ = walked_from_ = finished_->newest() + 1;
@@ -79,24 +88,37 @@ Result<LedgerSummary> Marketd::walk_ended() const {
         return fail("there are " + std::to_string(check.receipts()) + " receipts, and there were " +
                     std::to_string(ledger.last()));
     TRY(check.same_balances(ledger.accounts()));
-    TRY_ASSIGN(const auto late, finished_->before(UINT64_MAX, finished_->newest() + 1 - std::min(walked_from_, finished_->newest() + 1)));
+    TRY_ASSIGN(const auto late,
+               finished_->before(UINT64_MAX, finished_->newest() + 1 -
+                                                 std::min(walked_from_, finished_->newest() + 1)));
     for (const auto& r : late) TRY(check.same_cost(r.report.id, r.account.amount, r.tab));
-    for (const auto& [id, job] : market_.jobs()) TRY(check.same_cost(id, job.record.account.amount, job.record.tab));
-    return LedgerSummary{check.receipts(), ledger.accounts().size(), check.paid(), check.earned(),
-                         check.paid() - check.earned(), walk_->head(), ""};
+    for (const auto& [id, job] : market_.jobs())
+        TRY(check.same_cost(id, job.record.account.amount, job.record.tab));
+    return LedgerSummary{check.receipts(),
+                         ledger.accounts().size(),
+                         check.paid(),
+                         check.earned(),
+                         check.paid() - check.earned(),
+                         walk_->head(),
+                         ""};
 }
 
-// ------------------------------------------------------------------------------------------------------- a copy
+// -------------------------------------------------------------------------------------------------
+// a copy
 
-// Root of this machine alone: the file is written with this daemon's rights. One at a time; who asks again (`after`) waits on.
-void Marketd::begin_backup(uint64_t connection, const Connection& c, const wire::CtlRequest& request) {
+// Root of this machine alone: the file is written with this daemon's rights. One at a time; who
+// asks again (`after`) waits on.
+void Marketd::begin_backup(uint64_t connection, const Connection& c,
+                           const wire::CtlRequest& request) {
     const auto refuse = [&](std::string why) {
         replies_.push_back({connection, refusal(request, std::move(why))});
         wake();
     };
     if (request.uid != 0) return refuse("only root may copy the market's records");
-    if (!c.local) return refuse("a backup is a file of the market's machine: ask there, without --node");
-    if (request.args.size() != 1 || !request.args[0].starts_with('/')) return refuse("backup takes a file's absolute name");
+    if (!c.local)
+        return refuse("a backup is a file of the market's machine: ask there, without --node");
+    if (request.args.size() != 1 || !request.args[0].starts_with('/'))
+        return refuse("backup takes a file's absolute name");
     if (request.after.empty()) {
         if (backup_) return refuse("a backup to " + backup_->file + " is under way");
         auto copy = StateCopy::begin(db_, request.args[0]);
@@ -120,7 +142,8 @@ void Marketd::begin_backup(uint64_t connection, const Connection& c, const wire:
 void Marketd::copy_on() {
     constexpr int pages = 64;
     if (db_.has_changes()) step();
-    if (disk_trouble_) return end_backup(fail("the records cannot be written now: ask again when they can"));
+    if (disk_trouble_)
+        return end_backup(fail("the records cannot be written now: ask again when they can"));
     const Result<bool> more = backup_->copy.step(pages);
     if (!more) return end_backup(tl::unexpected(more.error()));
     if (*more) {
@@ -139,7 +162,8 @@ void Marketd::copy_on() {
         JsonWriter w;
         w.begin_object().field("file", backup_->file).field("bytes", *bytes);
         w.field("receipts", mark.seq).field("head", mark.head).end_object();
-        log_.info("a backup is written", {{"file", backup_->file}, {"bytes", *bytes}, {"receipts", mark.seq}});
+        log_.info("a backup is written",
+                  {{"file", backup_->file}, {"bytes", *bytes}, {"receipts", mark.seq}});
         end_backup(w.take());
     });
     if (!sync) return end_backup(tl::unexpected(sync.error()));
@@ -150,14 +174,17 @@ void Marketd::end_backup(Result<std::string> json) {
     wire::CtlReply reply;
     reply.request = backup_->request;
     reply.ok = json.has_value();
-    if (json) reply.json = std::move(*json);
-    else reply.error = json.error().message;
+    if (json)
+        reply.json = std::move(*json);
+    else
+        reply.error = json.error().message;
     const uint64_t connection = backup_->connection;
     loop_.defer([this] { backup_.reset(); });  // its own callback may be on the stack
     send(connection, reply);
 }
 
-// ------------------------------------------------------------------------------------------- what others have seen
+// ------------------------------------------------------------------------------------------- what
+// others have seen
 
 void Marketd::warn(std::string text) {
     constexpr size_t warnings_max = 16;
@@ -166,21 +193,27 @@ void Marketd::warn(std::string text) {
     if (warnings_.size() < warnings_max) warnings_.push_back(std::move(text));
 }
 
-// An agent says which receipt it saw last, and hears which is the last now. One that is not here, or is another, was written by a
-// later state of this market than the one that came up.
+// An agent says which receipt it saw last, and hears which is the last now. One that is not here,
+// or is another, was written by a later state of this market than the one that came up.
 wire::CtlReply Marketd::compare_ledger(const Connection& c, const wire::CtlRequest& request) {
-    if (request.uid != 0 || c.kind != Kind::agent) return refusal(request, "ledger-seen is a question of agents");
+    if (request.uid != 0 || c.kind != Kind::agent)
+        return refusal(request, "ledger-seen is a question of agents");
     if (!request.args.empty()) {
         const auto seen = parse_receipt_mark(request.args[0]);
         if (!seen) return refusal(request, seen.error().message);
         const auto here = book_->hash_of(seen->seq);
         if (!here) return refusal(request, here.error().message);
-        const std::string told = "node " + c.node + " has seen receipt " + std::to_string(seen->seq);
+        const std::string told =
+            "node " + c.node + " has seen receipt " + std::to_string(seen->seq);
         if (here->empty())
-            warn(told + ", and the ledger that came up ended at " + std::to_string(market_.ledger().last()) +
-                 ": it is an older state (a backup that was put back?); what was charged since is not in it");
+            warn(told + ", and the ledger that came up ended at " +
+                 std::to_string(market_.ledger().last()) +
+                 ": it is an older state (a backup that was put back?); what was charged since is "
+                 "not in it");
         else if (*here != seen->head)
-            warn(told + " as another than the one here: the ledger that came up was an older state, and has gone on since");
+            warn(told +
+                 " as another than the one here: the ledger that came up was an older state, and "
+                 "has gone on since");
     }
     wire::CtlReply reply;
     reply.request = request.request;

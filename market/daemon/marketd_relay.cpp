@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: questions that only a job's home node can answer. They are passed on to its agentd, and its answer back. An
-// agentd says in its hello whether it can be asked. See marketd.hpp.
+// Marketd: questions that only a job's home node can answer. They are passed on to its agentd, and
+// its answer back. An agentd says in its hello whether it can be asked. See marketd.hpp.
 #include "market/daemon/marketd.hpp"
 #include "market/wire/codec.hpp"
 
@@ -33,9 +33,11 @@ Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
     question.request = number;
     Relay& relay = relays_[number];
     relay = {connection, request.request, id.home, {}};
-    relay.limit = loop_.after(
-        answer_within, [this, number] { end_relay(number, no_answer("its home node did not answer within 5 s")); });
-    Status sent = connections_.at(agent->second).channel->send(wire::FrameType::ctl_request, wire::pack(question));
+    relay.limit = loop_.after(answer_within, [this, number] {
+        end_relay(number, no_answer("its home node did not answer within 5 s"));
+    });
+    Status sent = connections_.at(agent->second)
+                      .channel->send(wire::FrameType::ctl_request, wire::pack(question));
     if (!sent) relays_.erase(number);
     return sent;
 }

@@ -20,14 +20,23 @@ Result<int64_t> whole(const std::string& text) {
     return *value;
 }
 
-std::string done_json(const market::Job& job, const std::string& text, bool freezes, uint64_t migrations) {
+std::string done_json(const market::Job& job, const std::string& text, bool freezes,
+                      uint64_t migrations) {
     const JobReport& r = job.record.report;
     JsonWriter w;
-    w.begin_object().field("id", job.id().text()).field("done", true).field("where", r.where).field("message", text);
+    w.begin_object()
+        .field("id", job.id().text())
+        .field("done", true)
+        .field("where", r.where)
+        .field("message", text);
     if (freezes && r.stats.image_bytes > 0) w.field("bytes", r.stats.image_bytes);
-    if (const LastMove& m = r.stats.last_move; !freezes && r.stats.migrations > migrations && m.total.ns > 0) {
-        w.field("last_move", move_name(m.forecast)).field("pause_ms", m.pause.ms()).field("total_ms", m.total.ms());
-        if (m.forecast.frozen_bytes + m.forecast.ahead_bytes > 0) w.field("bytes", m.forecast.frozen_bytes + m.forecast.ahead_bytes);
+    if (const LastMove& m = r.stats.last_move;
+        !freezes && r.stats.migrations > migrations && m.total.ns > 0) {
+        w.field("last_move", move_name(m.forecast))
+            .field("pause_ms", m.pause.ms())
+            .field("total_ms", m.total.ms());
+        if (m.forecast.frozen_bytes + m.forecast.ahead_bytes > 0)
+            w.field("bytes", m.forecast.frozen_bytes + m.forecast.ahead_bytes);
     }
     w.end_object();
     return w.take();
@@ -35,16 +44,22 @@ std::string done_json(const market::Job& job, const std::string& text, bool free
 
 std::string not_done_json(const JobId& id, const std::string& text) {
     JsonWriter w;
-    w.begin_object().field("id", id.text()).field("done", false).field("message", text).end_object();
+    w.begin_object()
+        .field("id", id.text())
+        .field("done", false)
+        .field("message", text)
+        .end_object();
     return w.take();
 }
 
 }  // namespace
 
-// ID, NODE or -, freeze or run, and of the order's answer failures and migrations; how many milliseconds at most.
+// ID, NODE or -, freeze or run, and of the order's answer failures and migrations; how many
+// milliseconds at most.
 Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request) {
     if (request.uid != 0) return fail("only root may wait for an order");
-    if (request.args.size() != 6) return fail("await takes 6 arguments, not " + std::to_string(request.args.size()));
+    if (request.args.size() != 6)
+        return fail("await takes 6 arguments, not " + std::to_string(request.args.size()));
     if (waiters_.size() >= waiters_max) return fail("too many wait for orders");
     Waiter w;
     w.connection = connection;
@@ -85,8 +100,9 @@ void Marketd::answer_waiters() {
         } else if (outcome.over) {
             reply.json = not_done_json(w.job, outcome.text);
         } else if (now >= w.deadline) {
-            reply.json = not_done_json(w.job, "not within " + std::to_string(w.limit.ns / 1'000'000'000) + " s; it goes on" +
-                                                  (outcome.text.empty() ? "" : ": " + outcome.text));
+            reply.json = not_done_json(
+                w.job, "not within " + std::to_string(w.limit.ns / 1'000'000'000) +
+                           " s; it goes on" + (outcome.text.empty() ? "" : ": " + outcome.text));
         } else if (now >= w.answer_at) {
             reply.next = std::to_string(w.deadline.ns / 1'000'000);
         } else {
@@ -97,8 +113,10 @@ void Marketd::answer_waiters() {
         return true;
     });
     for (const Reply& r : answers) send(r.connection, r.reply);
-    if (next == Nanos::never()) wait_timer_.cancel();
-    else wait_timer_ = loop_.at(next, [this] { answer_waiters(); });
+    if (next == Nanos::never())
+        wait_timer_.cancel();
+    else
+        wait_timer_ = loop_.at(next, [this] { answer_waiters(); });
 }
 
 }  // namespace souk

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/quote_replies.hpp"
 
-
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "market/wire/types.hpp"
@@ -17,15 +16,17 @@ using market::QuoteRequest;
 Result<int64_t> whole(const std::string& key, const std::string& text, int64_t lo, int64_t hi) {
     const auto value = whole_number<int64_t>(text);
     if (!value || *value < lo || *value > hi)
-        return fail(key + ": '" + text + "' is not a whole number from " + std::to_string(lo) + " to " +
-                    std::to_string(hi));
+        return fail(key + ": '" + text + "' is not a whole number from " + std::to_string(lo) +
+                    " to " + std::to_string(hi));
     return *value;
 }
 
 constexpr int64_t minute_s = 60, span_ns_max = 1'000'000'000'000'000'000;
 
 void write_record(JsonWriter& w, const PriceRecord& r) {
-    w.begin_object().field("from_unix_s", r.minute * minute_s).field("span_s", r.minutes * minute_s);
+    w.begin_object()
+        .field("from_unix_s", r.minute * minute_s)
+        .field("span_s", r.minutes * minute_s);
     w.field("closed_s", r.closed * minute_s);
     if (r.closed < r.minutes) w.field("least", r.least).field("low", r.low).field("high", r.high);
     w.key("speeds").begin_array();
@@ -44,7 +45,8 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
     q.uid = request.uid;
     for (const std::string& word : request.args) {
         const size_t equals = std::min(word.find('='), word.size());
-        const std::string key = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));
+        const std::string key = word.substr(0, equals),
+                          value = word.substr(std::min(equals + 1, word.size()));
         if (key == "price") {
             TRY_ASSIGN(q.terms.max_price, parse_money(value));
         } else if (key == "budget") {
@@ -61,7 +63,8 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
         } else if (key == "pace") {
             q.terms.pace = value == "yes";
         } else {
-            return fail("quote: '" + word + "' is none of price, budget, memory, cpus, finish_ns, runtime_ns and pace");
+            return fail("quote: '" + word +
+                        "' is none of price, budget, memory, cpus, finish_ns, runtime_ns and pace");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");
@@ -72,16 +75,22 @@ std::string quote_json(const Quote& q, bool by_program) {
     JsonWriter w;
     w.begin_object().field("runs", q.runs).field("bid", q.bid);
     if (q.runs)
-        w.field("node", q.node).field("speed", q.speed).field("price", q.price).field("others_first", q.others_first);
-    if (q.runs) w.field("displaced", q.displaced);
-    else w.field("why", q.why);
+        w.field("node", q.node)
+            .field("speed", q.speed)
+            .field("price", q.price)
+            .field("others_first", q.others_first);
+    if (q.runs)
+        w.field("displaced", q.displaced);
+    else
+        w.field("why", q.why);
     if (q.winning_bid) w.field("winning_bid", *q.winning_bid);
     if (q.cost) w.field("cost_now", *q.cost).field("span_now_s", q.span->seconds());
     if (q.budget_lasts) w.field("budget_lasts_s", q.budget_lasts->seconds());
     w.field("history_s", q.day.minutes * minute_s);
     if (q.day.minutes > 0) w.field("place_share", q.day.place_share);
     if (q.day.frozen) w.field("frozen_chance", *q.day.frozen);
-    if (q.day.cost) w.field("expected_cost", *q.day.cost).field("expected_span_s", q.day.span->seconds());
+    if (q.day.cost)
+        w.field("expected_cost", *q.day.cost).field("expected_span_s", q.day.span->seconds());
     if (q.day.in_time) w.field("in_time_chance", *q.day.in_time);
     if (by_program) w.field("decided_by_program", true);
     w.end_object();
@@ -90,8 +99,8 @@ std::string quote_json(const Quote& q, bool by_program) {
 
 }  // namespace
 
-Result<std::string> prices_reply(const Market& market, const std::vector<std::string>& args, const std::string& after,
-                                 std::string& next) {
+Result<std::string> prices_reply(const Market& market, const std::vector<std::string>& args,
+                                 const std::string& after, std::string& next) {
     TRY_ASSIGN(const int64_t since, whole("since", args[0], 0, INT64_MAX / 2));
     TRY_ASSIGN(const int64_t step_s, whole("step", args[1], minute_s, 366 * 86'400));
     const int64_t step = step_s / minute_s;
@@ -112,19 +121,22 @@ Result<std::string> prices_reply(const Market& market, const std::vector<std::st
     return w.take();
 }
 
-wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_program, const wire::CtlRequest& request,
-                           Nanos now) {
+wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_program,
+                           const wire::CtlRequest& request, Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto answered = [&]() -> Result<std::string> {
-        if (home.empty()) return fail("a quote is for a job of a node: ask through its agentd (srun --quote)");
+        if (home.empty())
+            return fail("a quote is for a job of a node: ask through its agentd (srun --quote)");
         TRY_ASSIGN(const QuoteRequest q, parse(home, request));
         TRY_ASSIGN(const Quote quote, market.quote(q, now));
         return quote_json(quote, by_program);
     }();
     reply.ok = answered.has_value();
-    if (answered) reply.json = *answered;
-    else reply.error = answered.error().message;
+    if (answered)
+        reply.json = *answered;
+    else
+        reply.error = answered.error().message;
     return reply;
 }
 

@@ -64,12 +64,18 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     const JobReport& r = job.record.report;
     const JobStats& s = r.stats;
     w.begin_object();
-    w.field("id", r.id.text()).field("user", r.user).field("uid", r.uid).field("status", status_of(job));
+    w.field("id", r.id.text())
+        .field("user", r.user)
+        .field("uid", r.uid)
+        .field("status", status_of(job));
     w.field("value", r.terms.max_price).field("budget", r.terms.budget);
     w.field("memory_mb", r.terms.memory_mb).field("cpus", r.terms.cpus);
     w.field("runtime_s", std::max(c.market.run_time(job, c.now), s.run_time).seconds());
     w.field("market_runtime_s", c.market.run_time(job, c.now).seconds());
-    w.field("where", r.where).field("comment", c.market.comment(job)).field("name", r.name).field("command", r.command);
+    w.field("where", r.where)
+        .field("comment", c.market.comment(job))
+        .field("name", r.name)
+        .field("command", r.command);
     w.field("cost", c.market.cost(job, c.now)).field("price", job.record.price);
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
@@ -77,7 +83,8 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     if (s.resumes > 0) w.field("resumes", s.resumes);
     if (!r.checkpoint_node.empty()) {
         w.field("checkpoint_node", r.checkpoint_node).field("checkpoint_bytes", r.checkpoint_bytes);
-        w.field("checkpoint_age_s", std::max<int64_t>(0, ::time(nullptr) - r.checkpoint_taken.ns / 1'000'000'000));
+        w.field("checkpoint_age_s",
+                std::max<int64_t>(0, ::time(nullptr) - r.checkpoint_taken.ns / 1'000'000'000));
     }
     if (!r.checkpoint_trouble.empty()) w.field("checkpoint_trouble", r.checkpoint_trouble);
     if (r.address) w.field("address", r.address.text());
@@ -92,12 +99,17 @@ void write_job(JsonWriter& w, const Job& job, const Context& c) {
     if (const LastMove& m = s.last_move; m.total.ns > 0) {
         w.field("last_move", move_name(m.forecast)).field("last_pause_ms", m.pause.ms());
         w.field("last_total_ms", m.total.ms());
-        w.field("forecast_pause_ms", m.forecast.pause.ms()).field("forecast_total_ms", m.forecast.total.ms());
-        if (m.forecast.dirty_expected_bytes_per_s > 0) w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
+        w.field("forecast_pause_ms", m.forecast.pause.ms())
+            .field("forecast_total_ms", m.forecast.total.ms());
+        if (m.forecast.dirty_expected_bytes_per_s > 0)
+            w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
         if (m.forecast.ahead_bytes > 0) {
-            w.field("last_ahead_bytes", m.forecast.ahead_bytes).field("last_ahead_ms", m.forecast.ahead_time.ms());
-            w.field("last_ahead_rounds", m.forecast.ahead_rounds).field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
-            w.field("forecast_frozen_bytes", m.forecast.left_bytes).field("last_frozen_bytes", m.forecast.frozen_bytes);
+            w.field("last_ahead_bytes", m.forecast.ahead_bytes)
+                .field("last_ahead_ms", m.forecast.ahead_time.ms());
+            w.field("last_ahead_rounds", m.forecast.ahead_rounds)
+                .field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
+            w.field("forecast_frozen_bytes", m.forecast.left_bytes)
+                .field("last_frozen_bytes", m.forecast.frozen_bytes);
         }
     }
     w.key("places").begin_array();
@@ -127,24 +139,37 @@ Result<std::string> status(const Context& c) {
     JsonWriter w;
     w.begin_object().field("hostname", c.face.name).key("ports").begin_array();
     for (const uint16_t port : c.face.ports) w.value(port);
-    w.end_array().field("home_nodes", homes).field("market_type", "central").field("solver", c.face.solver);
+    w.end_array()
+        .field("home_nodes", homes)
+        .field("market_type", "central")
+        .field("solver", c.face.solver);
     w.field("pricing", c.market.solver_options().pricing).key("jobs").begin_object();
-    w.field("total", c.market.jobs().size() - t.finished + c.finished.count()).field("wait", t.waiting).field("run", t.running + t.in_transit);
-    w.field("suspend", t.frozen).field("finish", c.finished.count()).field("in_transit", t.in_transit).end_object();
+    w.field("total", c.market.jobs().size() - t.finished + c.finished.count())
+        .field("wait", t.waiting)
+        .field("run", t.running + t.in_transit);
+    w.field("suspend", t.frozen)
+        .field("finish", c.finished.count())
+        .field("in_transit", t.in_transit)
+        .end_object();
     w.field("providers", providers).field("clusters", providers > 0 ? 1 : 0).key("next_run_s");
-    if (next == Nanos::never()) w.null();
-    else w.value(std::max(Nanos{0}, next - c.now).seconds());
-    w.field("consumers_surplus", t.surplus.consumers).field("providers_surplus", t.surplus.providers);
+    if (next == Nanos::never())
+        w.null();
+    else
+        w.value(std::max(Nanos{0}, next - c.now).seconds());
+    w.field("consumers_surplus", t.surplus.consumers)
+        .field("providers_surplus", t.surplus.providers);
     w.field("social_welfare", t.surplus.welfare).field("paid", t.paid).field("earned", t.earned);
-    w.field("commits", c.face.commits).field("decision_p50_ms", c.face.decision_p50.ms()).field("decision_p99_ms", c.face.decision_p99.ms());
+    w.field("commits", c.face.commits)
+        .field("decision_p50_ms", c.face.decision_p50.ms())
+        .field("decision_p99_ms", c.face.decision_p99.ms());
     w.field("settling", c.market.settling()).key("warnings").begin_array();
     for (const std::string& warning : c.face.warnings) w.value(warning);
     w.end_array().end_object();
     return w.take();
 }
 
-// What follows in the market's order, as much as one answer takes and one at least. `name` is what the next
-// question goes on after.
+// What follows in the market's order, as much as one answer takes and one at least. `name` is what
+// the next question goes on after.
 template <class Entry>
 std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
     JsonWriter w;
@@ -160,8 +185,9 @@ std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
 }
 
 Result<std::string> list_jobs(const Context& c) {
-    return list_jobs_reply(c.market, c.finished, c.args, c.after,
-                           [&c](JsonWriter& w, const Job& job) { write_job(w, job, c); }, c.next);
+    return list_jobs_reply(
+        c.market, c.finished, c.args, c.after,
+        [&c](JsonWriter& w, const Job& job) { write_job(w, job, c); }, c.next);
 }
 
 void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Context& c) {
@@ -172,7 +198,10 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     w.field("status", c.market.provider_state(node, c.now)).field("on_market", r.on_market);
     w.field("connected", node.connected).field("reserve", r.reserve);
     w.field("current_price", note.current_price).field("next_price", note.next_price);
-    w.field("speed", r.speed).field("cpus", r.cpus).field("memory_mb", r.memory_mb).field("free_mb", r.free_mb);
+    w.field("speed", r.speed)
+        .field("cpus", r.cpus)
+        .field("memory_mb", r.memory_mb)
+        .field("free_mb", r.free_mb);
     w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
     w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
     w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
@@ -183,9 +212,10 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
 
 Result<std::string> list_providers(const Context& c) {
     const auto& nodes = c.market.nodes();
-    return list(c, c.after.empty() ? nodes.begin() : nodes.upper_bound(c.after), nodes.end(),
-                [](const auto& entry) { return entry.first; },
-                [&](JsonWriter& w, const auto& entry) { write_provider(w, entry.first, entry.second, c); });
+    return list(
+        c, c.after.empty() ? nodes.begin() : nodes.upper_bound(c.after), nodes.end(),
+        [](const auto& entry) { return entry.first; },
+        [&](JsonWriter& w, const auto& entry) { write_provider(w, entry.first, entry.second, c); });
 }
 
 // The market as a whole, then its nodes and its jobs, finished ones left out.
@@ -242,7 +272,9 @@ Result<std::string> done(const Context& c, const JobId& id, Result<std::string> 
     JsonWriter w;
     const Job& job = *c.market.find(id);
     w.begin_object().field("id", id.text()).field("hold", hold_of(job)).field("message", *line);
-    w.field("failures", job.failures).field("migrations", job.record.report.stats.migrations).end_object();
+    w.field("failures", job.failures)
+        .field("migrations", job.record.report.stats.migrations)
+        .end_object();
     return w.take();
 }
 
@@ -300,11 +332,17 @@ Result<std::string> receipts(const Context& c) {
     return receipts_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
 }
 
-Result<std::string> user_show(const Context& c) { return users_reply(c.market, c.args[0], c.uid, c.now); }
+Result<std::string> user_show(const Context& c) {
+    return users_reply(c.market, c.args[0], c.uid, c.now);
+}
 
-Result<std::string> user_limit(const Context& c) { return limit_reply(c.market, c.args, c.uid, c.now); }
+Result<std::string> user_limit(const Context& c) {
+    return limit_reply(c.market, c.args, c.uid, c.now);
+}
 
-Result<std::string> prices(const Context& c) { return prices_reply(c.market, c.args, c.after, c.next); }
+Result<std::string> prices(const Context& c) {
+    return prices_reply(c.market, c.args, c.after, c.next);
+}
 
 constexpr size_t any_args = SIZE_MAX;
 struct Verb {
@@ -313,13 +351,21 @@ struct Verb {
 };
 const std::map<std::string, Verb, std::less<>>& verbs() {
     static const std::map<std::string, Verb, std::less<>> all = {
-        {"status", {0, status}}, {"list-jobs", {any_args, list_jobs}}, {"list-providers", {0, list_providers}},
+        {"status", {0, status}},
+        {"list-jobs", {any_args, list_jobs}},
+        {"list-providers", {0, list_providers}},
         {"dump", {0, dump}},
-        {"job", {1, job}},       {"cancel", {1, cancel}},       {"move", {3, move}},
-        {"freeze", {2, freeze}}, {"thaw", {3, thaw}},           {"release", {1, release}},
-        {"account", {1, account}}, {"receipts", {any_args, receipts}},
+        {"job", {1, job}},
+        {"cancel", {1, cancel}},
+        {"move", {3, move}},
+        {"freeze", {2, freeze}},
+        {"thaw", {3, thaw}},
+        {"release", {1, release}},
+        {"account", {1, account}},
+        {"receipts", {any_args, receipts}},
         {"prices", {2, prices}},
-        {"user-show", {1, user_show}}, {"user-limit", {any_args, user_limit}},
+        {"user-show", {1, user_show}},
+        {"user-limit", {any_args, user_limit}},
         {"node", {2, node_lost}},
     };
     return all;
@@ -337,15 +383,17 @@ wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJob
         return reply;
     }
     if (verb->second.args != any_args && request.args.size() != verb->second.args) {
-        reply.error = request.verb + " takes " + std::to_string(verb->second.args) + " arguments, not " +
-                      std::to_string(request.args.size());
+        reply.error = request.verb + " takes " + std::to_string(verb->second.args) +
+                      " arguments, not " + std::to_string(request.args.size());
         return reply;
     }
-    auto json = verb->second.run({market, book, finished, face, now, request.uid, request.args, request.after, reply.next});
+    auto json = verb->second.run(
+        {market, book, finished, face, now, request.uid, request.args, request.after, reply.next});
     if (!json) {
         reply.error = json.error().message;
     } else if (json->size() > wire::json_bytes_max) {
-        reply.error = "the answer is longer than " + std::to_string(wire::json_bytes_max >> 10) + " KiB";
+        reply.error =
+            "the answer is longer than " + std::to_string(wire::json_bytes_max >> 10) + " KiB";
     } else {
         reply.ok = true;
         reply.json = std::move(*json);

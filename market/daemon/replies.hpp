@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers marketctl: one verb with its arguments to one JSON text (tools/common/replies.md says which
-// keys), or one line that says why not. Pure but for what it is given.
+// What marketd answers marketctl: one verb with its arguments to one JSON text
+// (tools/common/replies.md says which keys), or one line that says why not. Pure but for what it is
+// given.
 #pragma once
 
 #include <string>
@@ -17,13 +18,14 @@ namespace souk {
 struct MarketFace {
     std::string name;
     std::vector<uint16_t> ports;
-    std::string solver;  // what decides now: an algorithm, or the program
-    uint64_t commits = 0;  // of its records, since it started
-    Nanos decision_p50, decision_p99;  // from an input to the order on its way; 0: there was none
+    std::string solver;                 // what decides now: an algorithm, or the program
+    uint64_t commits = 0;               // of its records, since it started
+    Nanos decision_p50, decision_p99;   // from an input to the order on its way; 0: there was none
     std::vector<std::string> warnings;  // since it started
 };
 
-// May change the market (cancel, move, ...): then solve() is due, and what it stores comes before the reply.
+// May change the market (cancel, move, ...): then solve() is due, and what it stores comes before
+// the reply.
 wire::CtlReply answer(market::Market& market, const ReceiptBook& book, const FinishedJobs& finished,
                       const wire::CtlRequest& request, const MarketFace& face, Nanos now);
 

@@ -46,7 +46,11 @@ std::string solver_question(const market::Market::Problem& problem) {
 
 SolverProgram::SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, Nanos patience,
                              std::function<void(Result<Allocation>)> answer)
-    : loop_(loop), log_(log), argv_(std::move(argv)), patience_(patience), answer_(std::move(answer)) {}
+    : loop_(loop),
+      log_(log),
+      argv_(std::move(argv)),
+      patience_(patience),
+      answer_(std::move(answer)) {}
 
 SolverProgram::~SolverProgram() { stop(); }
 
@@ -107,7 +111,8 @@ void SolverProgram::ask(const market::Market::Problem& problem) {
     lines_max_ = problem.jobs.size();
     if (!child_) {
         if (Loop::now() < start_again_)
-            return loop_.defer([this] { deliver(fail(argv_[0] + " is not running; it is started again later")); });
+            return loop_.defer(
+                [this] { deliver(fail(argv_[0] + " is not running; it is started again later")); });
         if (const Status started = start(); !started)
             return loop_.defer([this, why = started.error().message] { failed(why); });
     }
@@ -149,8 +154,11 @@ void SolverProgram::failed(const std::string& why) {
     stop();
     pause_ = std::clamp(Nanos{pause_.ns * 2}, pause_min, pause_max);
     start_again_ = Loop::now() + pause_;
-    if (answering_) deliver(fail(argv_[0] + ": " + why));
-    else log_.limited("program", Loop::now(), Level::warning, "solver program", {{"program", argv_[0]}, {"WHY", why}});
+    if (answering_)
+        deliver(fail(argv_[0] + ": " + why));
+    else
+        log_.limited("program", Loop::now(), Level::warning, "solver program",
+                     {{"program", argv_[0]}, {"WHY", why}});
 }
 
 void SolverProgram::deliver(Result<Allocation> allocation) {

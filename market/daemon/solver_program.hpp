@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SolverProgram: anybody's program that speaks the solver's text protocol on stdin and stdout, as the market's solver.
-// It is told the whole market each time (`reset`, `ap`, `aj`, `go`, `alloc`), so that it need not remember anything,
-// and its answer ends where a line of two numbers does not follow: `info` is asked after `alloc` to make sure of one.
+// SolverProgram: anybody's program that speaks the solver's text protocol on stdin and stdout, as
+// the market's solver. It is told the whole market each time (`reset`, `ap`, `aj`, `go`, `alloc`),
+// so that it need not remember anything, and its answer ends where a line of two numbers does not
+// follow: `info` is asked after `alloc` to make sure of one.
 //
-// One question at a time. The answer is an allocation, or why there is none: the program cannot be started, died, spoke
-// nonsense or was late (it is killed then). It is started again when it is asked next, after a growing pause.
-// Owned by Marketd; a child process that ends with it.
+// One question at a time. The answer is an allocation, or why there is none: the program cannot be
+// started, died, spoke nonsense or was late (it is killed then). It is started again when it is
+// asked next, after a growing pause. Owned by Marketd; a child process that ends with it.
 #pragma once
 
 #include <functional>
@@ -48,9 +49,9 @@ class SolverProgram {
     Pidfd child_;
     Stream stream_;
     Timer late_;
-    std::string partial_;               // a line that has not ended
+    std::string partial_;                  // a line that has not ended
     std::optional<Allocation> answering_;  // asked, and what has come of the answer
-    bool ended_ = true;                 // the rest of what it says belongs to no question
+    bool ended_ = true;                    // the rest of what it says belongs to no question
     size_t lines_max_ = 0;
     Nanos pause_, start_again_{INT64_MIN};
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/user_replies.hpp"
 
-
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "market/wire/types.hpp"
@@ -20,13 +19,15 @@ constexpr uint32_t root_uid = 0;
 template <class T>
 Result<T> whole(const std::string& key, const std::string& text) {
     const auto value = whole_number<T>(text);
-    if (!value || *value < T{}) return fail(key + ": '" + text + "' is not a whole number, nor none");
+    if (!value || *value < T{})
+        return fail(key + ": '" + text + "' is not a whole number, nor none");
     return *value;
 }
 
 std::string name_of(const Market& market, uint32_t uid) {
     const auto user = market.users().find(uid);
-    if (user != market.users().end() && !user->second.record.name.empty()) return user->second.record.name;
+    if (user != market.users().end() && !user->second.record.name.empty())
+        return user->second.record.name;
     const auto account = market.ledger().accounts().find(Holder::user(uid));
     if (account != market.ledger().accounts().end()) return account->second.name;
     for (const auto& [id, job] : market.jobs())
@@ -40,7 +41,8 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     const UserLimits& l = user.record.limits;
     Money spent = user.spent;  // and what is charged since
     for (const JobId& id : user.claiming)
-        if (const Job* job = market.find(id)) spent += market.cost(*job, now) - job->record.account.amount;
+        if (const Job* job = market.find(id))
+            spent += market.cost(*job, now) - job->record.account.amount;
     if (l.spend_per_day) spent = std::min(spent, std::max(*l.spend_per_day, user.spent));
     w.begin_object().field("user", name_of(market, uid)).field("uid", uid);
     if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
@@ -49,7 +51,9 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     w.field("spent_today", std::max(spent, Money{}))
         .field("running_jobs", user.claiming.size())
         .field("running_cpus", user.cpus);
-    w.field("held_jobs", user.held).field("day_is_spent", l.spend_per_day && market.day_is_spent(user)).end_object();
+    w.field("held_jobs", user.held)
+        .field("day_is_spent", l.spend_per_day && market.day_is_spent(user))
+        .end_object();
 }
 
 }  // namespace
@@ -65,7 +69,8 @@ Result<uint32_t> user_of(const Market& market, const std::string& who) {
     return fail("no such user: " + who + " (one who never had a job here is named by number)");
 }
 
-Result<std::string> users_reply(const Market& market, const std::string& who, uint32_t uid, Nanos now) {
+Result<std::string> users_reply(const Market& market, const std::string& who, uint32_t uid,
+                                Nanos now) {
     JsonWriter w;
     w.begin_array();
     if (who != "-" || uid != root_uid) {
@@ -81,13 +86,15 @@ Result<std::string> users_reply(const Market& market, const std::string& who, ui
     for (const auto& [of, user] : market.users()) {
         if (!user.record.limits.any()) continue;
         write_user(w, market, of, now);
-        if (w.bytes() > wire::json_bytes_max - 4096) return fail("there are too many users for one answer: name one");
+        if (w.bytes() > wire::json_bytes_max - 4096)
+            return fail("there are too many users for one answer: name one");
     }
     w.end_array();
     return w.take();
 }
 
-Result<std::string> limit_reply(Market& market, const std::vector<std::string>& args, uint32_t uid, Nanos now) {
+Result<std::string> limit_reply(Market& market, const std::vector<std::string>& args, uint32_t uid,
+                                Nanos now) {
     if (uid != root_uid) return fail("only root may set what a user may have at most");
     if (args.empty()) return fail("user-limit: the user is missing");
     TRY_ASSIGN(const uint32_t of, user_of(market, args[0]));
@@ -95,7 +102,8 @@ Result<std::string> limit_reply(Market& market, const std::vector<std::string>& 
     UserLimits limits = known == market.users().end() ? UserLimits{} : known->second.record.limits;
     for (size_t i = 1; i < args.size(); ++i) {
         const size_t equals = std::min(args[i].find('='), args[i].size());
-        const std::string key = args[i].substr(0, equals), value = args[i].substr(std::min(equals + 1, args[i].size()));
+        const std::string key = args[i].substr(0, equals),
+                          value = args[i].substr(std::min(equals + 1, args[i].size()));
         const bool none = value == "none";
         if (key == "spend-per-day") {
             limits.spend_per_day.reset();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers about users and their limits (tools/common/replies.md says which keys). A user sees his own,
-// root everything; only root sets them. Errors: one line that says why not.
+// What marketd answers about users and their limits (tools/common/replies.md says which keys). A
+// user sees his own, root everything; only root sets them. Errors: one line that says why not.
 #pragma once
 
 #include <string>
@@ -14,9 +14,12 @@ namespace souk {
 Result<uint32_t> user_of(const market::Market& market, const std::string& who);
 
 // `who`: a user; "-": all that have a limit and that `uid` may see.
-Result<std::string> users_reply(const market::Market& market, const std::string& who, uint32_t uid, Nanos now);
+Result<std::string> users_reply(const market::Market& market, const std::string& who, uint32_t uid,
+                                Nanos now);
 
-// args: the user, then KEY=VALUE of spend-per-day, jobs and cpus; VALUE none takes that limit back, others stay.
-Result<std::string> limit_reply(market::Market& market, const std::vector<std::string>& args, uint32_t uid, Nanos now);
+// args: the user, then KEY=VALUE of spend-per-day, jobs and cpus; VALUE none takes that limit back,
+// others stay.
+Result<std::string> limit_reply(market::Market& market, const std::vector<std::string>& args,
+                                uint32_t uid, Nanos now);
 
 }  // namespace souk

@@ -40,12 +40,14 @@ struct Wanted {
     JobSpec spec;
 };
 
-Result<std::vector<Wanted>> checked(const market::Solver& solver, std::span<const Placement> wanted) {
+Result<std::vector<Wanted>> checked(const market::Solver& solver,
+                                    std::span<const Placement> wanted) {
     std::vector<Wanted> out;
     std::set<uint32_t> named;
     Rooms rooms(solver);
     for (const Placement& p : wanted) {
-        const std::string line = "job " + std::to_string(p.job + 1) + " on provider " + std::to_string(p.provider + 1);
+        const std::string line =
+            "job " + std::to_string(p.job + 1) + " on provider " + std::to_string(p.provider + 1);
         const JobKey job{uint64_t{p.job} + 1};
         const ProviderKey provider{uint64_t{p.provider} + 1};
         const auto spec = solver.job(job);
@@ -84,8 +86,10 @@ Result<std::vector<market::Solver::Assignment>> possible_now(const market::Solve
     for (const Wanted& w : all) {
         const ProviderKey here = solver.place(w.job);
         if (w.spec.pin != Pin::free || here == w.provider) continue;
-        if (rooms.of(w.provider).holds(w.spec)) place(w, w.provider);
-        else if (here.n != 0 && rooms.of(here).holds(w.spec)) place(w, here);
+        if (rooms.of(w.provider).holds(w.spec))
+            place(w, w.provider);
+        else if (here.n != 0 && rooms.of(here).holds(w.spec))
+            place(w, here);
     }
     return out;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Decider: who decides in a simulated market in place of the market's own solver: a queueing policy (queue_policies.hpp)
-// or somebody's program. It is told what happened and how things stand, and says where every job is to be. One for each
-// run, owned by it.
+// Decider: who decides in a simulated market in place of the market's own solver: a queueing policy
+// (queue_policies.hpp) or somebody's program. It is told what happened and how things stand, and
+// says where every job is to be. One for each run, owned by it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,14 @@ namespace souk::sim {
 
 // What happened to a job or provider, by its index.
 struct Told {
-    enum class What : uint8_t { job_came, job_ended, job_frozen, job_placed, provider_came, provider_left };
+    enum class What : uint8_t {
+        job_came,
+        job_ended,
+        job_frozen,
+        job_placed,
+        provider_came,
+        provider_left
+    };
     What what;
     uint32_t index;
 };
@@ -34,8 +41,8 @@ struct JobView {
 
 struct MarketView {
     int64_t now_s = 0;
-    std::vector<JobView> jobs;          // by arrival
-    std::vector<uint32_t> providers;    // that are there, by index
+    std::vector<JobView> jobs;        // by arrival
+    std::vector<uint32_t> providers;  // that are there, by index
 };
 
 struct Placement {
@@ -45,18 +52,21 @@ struct Placement {
 class Decider {
   public:
     virtual ~Decider() = default;
-    // Where every job is to be; who is not named does not run. Who is on its way somewhere is moved on when it is there.
-    virtual Result<std::vector<Placement>> decide(std::span<const Told> told, const MarketView& view) = 0;
+    // Where every job is to be; who is not named does not run. Who is on its way somewhere is moved
+    // on when it is there.
+    virtual Result<std::vector<Placement>> decide(std::span<const Told> told,
+                                                  const MarketView& view) = 0;
 };
 
 // Makes one for a run over these jobs and providers, which outlive it.
-using MakeDecider =
-    std::function<Result<std::unique_ptr<Decider>>(std::span<const SimJob>, std::span<const SimProvider>)>;
+using MakeDecider = std::function<Result<std::unique_ptr<Decider>>(std::span<const SimJob>,
+                                                                   std::span<const SimProvider>)>;
 
-// What of a decision can be done now, as the solver takes it: an operation under way is let end, and who finds its new
-// place still held stays where it is, or waits, until the next decision. Fails on what could never be: a job or provider
-// that is not there, a job named twice, below the reserve, more than a provider has. `under_way` are the jobs that are
-// on their way to the place that they hold. Keys are indices + 1.
+// What of a decision can be done now, as the solver takes it: an operation under way is let end,
+// and who finds its new place still held stays where it is, or waits, until the next decision.
+// Fails on what could never be: a job or provider that is not there, a job named twice, below the
+// reserve, more than a provider has. `under_way` are the jobs that are on their way to the place
+// that they hold. Keys are indices + 1.
 Result<std::vector<market::Solver::Assignment>> possible_now(const market::Solver& solver,
                                                              std::span<const Placement> wanted,
                                                              std::span<const uint32_t> under_way);

@@ -35,10 +35,12 @@ std::vector<std::string_view> words_of(std::string_view text) {
     return words;
 }
 
-// The shares of a bimodal distribution: percents that make 100, or fractions that make 1, with decimals or without.
+// The shares of a bimodal distribution: percents that make 100, or fractions that make 1, with
+// decimals or without.
 Status set_shares(Distribution& d, std::string_view first, std::string_view second) {
     const Result<Money> p = parse_money(first), q = parse_money(second);
-    if (!p || !q || p->micro < 0 || q->micro < 0) return fail("a share is no number with at most six decimals");
+    if (!p || !q || p->micro < 0 || q->micro < 0)
+        return fail("a share is no number with at most six decimals");
     constexpr int64_t percent = 1'000'000;
     const Wide sum = static_cast<Wide>(p->micro) + q->micro;
     const int64_t scale = sum == percent ? 100 : 1;
@@ -61,12 +63,9 @@ int64_t normal(Rng& rng, int64_t mean, int64_t deviation) {
 int64_t Distribution::draw(Rng& rng, int64_t least) const {
     const int64_t* p = parameters;
     switch (kind) {
-        case Kind::fix:
-            return std::max(least, p[0]);
-        case Kind::uniform:
-            return std::max(least, rng.between(p[0], p[1]));
-        case Kind::bimodal:
-            break;
+        case Kind::fix: return std::max(least, p[0]);
+        case Kind::uniform: return std::max(least, rng.between(p[0], p[1]));
+        case Kind::bimodal: break;
     }
     const bool first = first_share_micro >= 0 ? rng.between(1, 100'000'000) <= first_share_micro
                                               : rng.between(1, 100) <= p[0];
@@ -79,8 +78,10 @@ Result<Distribution> parse_distribution(std::string_view text) {
     for (const Shape& s : shapes)
         if (!words.empty() && words[0] == s.name) shape = &s;
     const std::string quoted = "'" + std::string(text.substr(0, 60)) + "'";
-    if (!shape) return fail(quoted + " is no distribution (fix A, uniform LO HI, bimodal P M1 D1 Q M2 D2)");
-    if (words.size() != shape->parameters + 1) return fail(quoted + " is not of the form '" + shape->usage + "'");
+    if (!shape)
+        return fail(quoted + " is no distribution (fix A, uniform LO HI, bimodal P M1 D1 Q M2 D2)");
+    if (words.size() != shape->parameters + 1)
+        return fail(quoted + " is not of the form '" + shape->usage + "'");
     Distribution d{shape->kind, {}};
     if (d.kind == Distribution::Kind::bimodal)
         if (const Status shares = set_shares(d, words[1], words[4]); !shares)
@@ -90,7 +91,8 @@ Result<Distribution> parse_distribution(std::string_view text) {
         const std::string_view word = words[i];
         const auto v = whole_number<int64_t>(word);
         if (!v || *v < 0 || *v > most)
-            return fail(quoted + ": '" + std::string(word.substr(0, 24)) + "' is no integer from 0 to 1000000");
+            return fail(quoted + ": '" + std::string(word.substr(0, 24)) +
+                        "' is no integer from 0 to 1000000");
         d.parameters[i - 1] = *v;
     }
     if (d.kind == Distribution::Kind::uniform && d.parameters[0] > d.parameters[1])

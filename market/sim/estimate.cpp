@@ -33,10 +33,12 @@ constexpr Figure all[] = {
 std::span<const Figure> figures() { return all; }
 
 double student_t(size_t degrees) {
-    constexpr double table[] = {12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281};
+    constexpr double table[] = {12.7062, 4.3027, 3.1824, 2.7764, 2.5706,
+                                2.4469,  2.3646, 2.3060, 2.2622, 2.2281};
     if (degrees == 0) return INFINITY;
     if (degrees <= std::size(table)) return table[degrees - 1];
-    // Cornish and Fisher's expansion about the normal quantile: off by less than 0.0002 from here on.
+    // Cornish and Fisher's expansion about the normal quantile: off by less than 0.0002 from here
+    // on.
     const double z = 1.959963985, n = static_cast<double>(degrees);
     const double z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
     return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Estimate: a figure over several runs that differ in their seed: its mean and the half width of the 95 % confidence
-// interval of the mean (Student's t; the runs are independent). Pure.
+// Estimate: a figure over several runs that differ in their seed: its mean and the half width of
+// the 95 % confidence interval of the mean (Student's t; the runs are independent). Pure.
 #pragma once
 
 #include <optional>

@@ -23,17 +23,22 @@ struct File {
     explicit File(int descriptor) : fd(descriptor) {}
     File(const File&) = delete;
     File& operator=(const File&) = delete;
-    ~File() { if (fd >= 0) ::close(fd); }
+    ~File() {
+        if (fd >= 0) ::close(fd);
+    }
     int fd;
 };
 
 struct Inflater {
     z_stream z{};
     bool open = false;
-    Inflater() { open = inflateInit2(&z, 16 + MAX_WBITS) == Z_OK; }  // 16: a gzip header and trailer
+    // 16: a gzip header and trailer
+    Inflater() { open = inflateInit2(&z, 16 + MAX_WBITS) == Z_OK; }
     Inflater(const Inflater&) = delete;
     Inflater& operator=(const Inflater&) = delete;
-    ~Inflater() { if (open) inflateEnd(&z); }
+    ~Inflater() {
+        if (open) inflateEnd(&z);
+    }
 };
 
 using Sink = std::function<Status(std::string_view)>;
@@ -74,13 +79,15 @@ Status inflate_all(int fd, char* in, size_t n, const Sink& sink) {
             } else if (rc == Z_BUF_ERROR) {
                 break;  // wants more input
             } else if (rc != Z_OK) {
-                return fail("damaged gzip stream after " + std::to_string(total) + " bytes of text" +
-                            (z.msg ? std::string(": ") + z.msg : std::string()));
+                return fail("damaged gzip stream after " + std::to_string(total) +
+                            " bytes of text" + (z.msg ? std::string(": ") + z.msg : std::string()));
             }
         }
         TRY_ASSIGN(n, read_piece(fd, in));
     }
-    if (member_open) return fail("truncated gzip stream: ends after " + std::to_string(total) + " bytes of text");
+    if (member_open)
+        return fail("truncated gzip stream: ends after " + std::to_string(total) +
+                    " bytes of text");
     return {};
 }
 
@@ -89,7 +96,8 @@ Status stream(const std::string& path, const Sink& sink) {
     if (file.fd < 0) return fail_errno("open", errno);
     const auto piece = std::make_unique_for_overwrite<char[]>(piece_bytes);
     TRY_ASSIGN(size_t n, read_piece(file.fd, piece.get()));
-    if (n >= 2 && piece[0] == '\x1f' && piece[1] == '\x8b') return inflate_all(file.fd, piece.get(), n, sink);
+    if (n >= 2 && piece[0] == '\x1f' && piece[1] == '\x8b')
+        return inflate_all(file.fd, piece.get(), n, sink);
     while (n > 0) {
         TRY(sink({piece.get(), n}));
         TRY_ASSIGN(n, read_piece(file.fd, piece.get()));
@@ -111,7 +119,8 @@ Status write_all(int fd, std::string_view content) {
 
 Result<SwfTrace> read_swf(const std::string& path) {
     SwfParser parser;
-    if (Status read = stream(path, [&](std::string_view piece) { return parser.feed(piece); }); !read)
+    if (Status read = stream(path, [&](std::string_view piece) { return parser.feed(piece); });
+        !read)
         return wrap(path, std::move(read).error());
     Result<SwfTrace> trace = parser.finish();
     if (!trace) return wrap(path, std::move(trace).error());
@@ -142,8 +151,10 @@ std::string place_of(const std::string& path) {
 
 constexpr int names_max = 1'000;
 
-// Tries name after name while there is a file of that name (of a process that was killed, or of another machine).
-Status with_unused_name(const std::string& place, std::string& name, const std::function<bool(const char*)>& make) {
+// Tries name after name while there is a file of that name (of a process that was killed, or of
+// another machine).
+Status with_unused_name(const std::string& place, std::string& name,
+                        const std::function<bool(const char*)>& make) {
     for (int n = 0; n < names_max; ++n) {
         name = place + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(n);
         if (make(name.c_str())) return {};
@@ -189,7 +200,8 @@ Status OutputFiles::add(const std::string& path, std::string_view content) {
         if (!made) return wrap(path, made.error());
     }
     pending_.push_back(file);
-    if (Status written = write_all(file.fd, content); !written) return wrap(path, std::move(written).error());
+    if (Status written = write_all(file.fd, content); !written)
+        return wrap(path, std::move(written).error());
     return {};
 }
 
@@ -200,7 +212,8 @@ Status OutputFiles::give_name(Pending& file) {
             return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
         }));
     }
-    if (std::rename(file.temporary.c_str(), file.place.c_str()) != 0) return fail_errno("rename", errno);
+    if (std::rename(file.temporary.c_str(), file.place.c_str()) != 0)
+        return fail_errno("rename", errno);
     file.temporary.clear();
     return {};
 }
@@ -209,7 +222,8 @@ Status OutputFiles::commit() {
     while (!pending_.empty()) {
         Pending& file = pending_.back();
         if (file.regular) {
-            if (Status named = give_name(file); !named) return wrap(file.place, std::move(named).error());
+            if (Status named = give_name(file); !named)
+                return wrap(file.place, std::move(named).error());
             ::close(file.fd);
         } else {
             const File out(::open(file.place.c_str(), O_WRONLY | O_CLOEXEC));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The edge of the simulator: traces and job files in, results out. Reading streams through one buffer of 256 KiB, so a
-// trace costs the memory of its jobs and not that of its text. Every error begins with the file's name.
+// The edge of the simulator: traces and job files in, results out. Reading streams through one
+// buffer of 256 KiB, so a trace costs the memory of its jobs and not that of its text. Every error
+// begins with the file's name.
 #pragma once
 
 #include <string>
@@ -12,17 +13,18 @@
 
 namespace souk::sim {
 
-// An SWF trace, as text or gzip (told apart by the first two bytes, not by the name). Fails when the file cannot be
-// read, when its gzip stream is truncated or damaged, and as SwfParser does.
+// An SWF trace, as text or gzip (told apart by the first two bytes, not by the name). Fails when
+// the file cannot be read, when its gzip stream is truncated or damaged, and as SwfParser does.
 Result<SwfTrace> read_swf(const std::string& path);
 
 // A whole text file of at most 256 MiB.
 Result<std::string> read_text(const std::string& path);
 
-// Files that appear together or not at all: each is written without a name (where the file system cannot do that: under
-// a temporary one beside its place), and commit() gives them their names. So whoever is killed while writing leaves
-// nothing; killed inside commit(), some whole files and perhaps one whole file NAME.tmp.PID.N. Without commit() nothing
-// is left. A symbolic link stays one; what is no regular file (a device, a pipe) is written to by commit().
+// Files that appear together or not at all: each is written without a name (where the file system
+// cannot do that: under a temporary one beside its place), and commit() gives them their names. So
+// whoever is killed while writing leaves nothing; killed inside commit(), some whole files and
+// perhaps one whole file NAME.tmp.PID.N. Without commit() nothing is left. A symbolic link stays
+// one; what is no regular file (a device, a pipe) is written to by commit().
 class OutputFiles {
   public:
     OutputFiles() = default;

@@ -24,7 +24,8 @@ Status set_integer(int64_t& to, std::string_view text, int64_t least, int64_t mo
 
 Status set_factor(int64_t& micro, std::string_view text) {
     const Result<Money> v = parse_money(text);  // a decimal with at most six digits after the point
-    if (!v || v->micro <= 0 || v->micro > 1'000'000'000'000) return fail("is no number above 0 and up to 1000000");
+    if (!v || v->micro <= 0 || v->micro > 1'000'000'000'000)
+        return fail("is no number above 0 and up to 1000000");
     micro = v->micro;
     return {};
 }
@@ -42,15 +43,20 @@ Status set_seed(uint64_t& to, std::string_view text) {
 }
 
 Status set_cpus(ImportCpus& to, std::string_view text) {
-    if (text == "one") to = ImportCpus::one;
-    else if (text == "requested") to = ImportCpus::requested;
-    else if (text == "allocated") to = ImportCpus::allocated;
-    else return fail("is none of one, requested, allocated");
+    if (text == "one")
+        to = ImportCpus::one;
+    else if (text == "requested")
+        to = ImportCpus::requested;
+    else if (text == "allocated")
+        to = ImportCpus::allocated;
+    else
+        return fail("is none of one, requested, allocated");
     return {};
 }
 
 Status set_bool(bool& to, std::string_view text) {
-    if (text != "yes" && text != "no" && text != "true" && text != "false") return fail("is none of yes, no");
+    if (text != "yes" && text != "no" && text != "true" && text != "false")
+        return fail("is none of yes, no");
     to = text == "yes" || text == "true";
     return {};
 }
@@ -63,7 +69,11 @@ using C = ImportConfig;
 using V = std::string_view;
 constexpr Key keys[] = {
     {"use_swf", [](C& c, V v) { return set_bool(c.use_swf, v); }},
-    {"trace", [](C& c, V v) -> Status { c.trace = v; return {}; }},
+    {"trace",
+     [](C& c, V v) -> Status {
+         c.trace = v;
+         return {};
+     }},
     {"first_day", [](C& c, V v) { return set_integer(c.first_day, v, 0, 1'000'000); }},
     {"last_day", [](C& c, V v) { return set_integer(c.last_day, v, -1, 1'000'000); }},
     {"arrival_divisor", [](C& c, V v) { return set_factor(c.arrival_divisor_micro, v); }},
@@ -110,7 +120,8 @@ const Key* find_key(V name) {
     std::string wanted = plain(name);
     for (const auto& [alias, key] : aliases)
         if (wanted == alias) wanted = key;
-    const Key* key = std::find_if(keys, keys + key_count, [&](const Key& k) { return plain(k.name) == wanted; });
+    const Key* key =
+        std::find_if(keys, keys + key_count, [&](const Key& k) { return plain(k.name) == wanted; });
     return key == keys + key_count ? nullptr : key;
 }
 
@@ -154,36 +165,44 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
         if (line.empty()) continue;
         const std::string where = "line " + std::to_string(number) + ": ";
         const size_t equals = line.find('=');
-        if (equals == V::npos) return fail(where + "'" + printable(line) + "' is not of the form key = value");
+        if (equals == V::npos)
+            return fail(where + "'" + printable(line) + "' is not of the form key = value");
         const V name = trimmed(line.substr(0, equals));
         V value = trimmed(line.substr(equals + 1));
-        if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
+        if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+            value = value.substr(1, value.size() - 2);
         const Key* key = find_key(name);
         if (!key) return fail(where + "no key '" + printable(name) + "'");
         size_t& line_seen = seen[key - keys];
         if (line_seen)
-            return fail(where + printable(name) + " is set in line " + std::to_string(line_seen) + " already");
+            return fail(where + printable(name) + " is set in line " + std::to_string(line_seen) +
+                        " already");
         line_seen = number;
         if (const Status set = key->set(config, value); !set)
-            return fail(where + printable(name) + ": '" + printable(value) + "' " + set.error().message);
+            return fail(where + printable(name) + ": '" + printable(value) + "' " +
+                        set.error().message);
     }
     if (config.use_swf && config.trace.empty()) return fail("trace is not set");
-    if (!config.use_swf && config.jobs_max < 0) return fail("jobs is not set: use_swf = no needs a number of jobs");
+    if (!config.use_swf && config.jobs_max < 0)
+        return fail("jobs is not set: use_swf = no needs a number of jobs");
     if (config.providers == 0) return fail("providers is not set");
-    if (config.last_day >= 0 && config.last_day < config.first_day) return fail("last_day is before first_day");
+    if (config.last_day >= 0 && config.last_day < config.first_day)
+        return fail("last_day is before first_day");
     return config;
 }
 
 namespace {
 
-// One stream of random numbers for each kind of thing, so that more jobs leave the providers as they are.
+// One stream of random numbers for each kind of thing, so that more jobs leave the providers as
+// they are.
 Rng providers_of(Imported& out, const ImportConfig& c) {
     Rng providers(c.seed * 2 + 1);
     for (int64_t id = 1; id <= c.providers; ++id) {
         SimProvider p;
         p.id = id;
         p.reserve = Money::units(c.reservation.draw(providers, 0));
-        p.speed = static_cast<int32_t>(std::min<int64_t>(c.speed.draw(providers, 1), market::speed_max));
+        p.speed =
+            static_cast<int32_t>(std::min<int64_t>(c.speed.draw(providers, 1), market::speed_max));
         p.cpus = static_cast<int32_t>(c.provider_cpus.draw(providers, 1));
         p.memory_mb = c.provider_memory.draw(providers, 0);
         out.providers.push_back(p);
@@ -211,11 +230,14 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
     for (const SimProvider& p : out.providers) widest = std::max(widest, p.cpus);
     std::vector<const SwfJob*> order;
     for (const SwfJob& job : trace.jobs) {
-        if (job.submit_s >= 0) order.push_back(&job);
-        else ++out.dropped_no_submit;
+        if (job.submit_s >= 0)
+            order.push_back(&job);
+        else
+            ++out.dropped_no_submit;
     }
     if (order.empty()) return fail("no job of the trace has a submit time");
-    std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->submit_s < b->submit_s; });
+    std::stable_sort(order.begin(), order.end(),
+                     [](auto* a, auto* b) { return a->submit_s < b->submit_s; });
     const int64_t zero_s = order.front()->submit_s + c.first_day * day_s;
     for (const SwfJob* log : order) {
         const int64_t at = log->submit_s - zero_s;
@@ -223,7 +245,8 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
         if (c.jobs_max >= 0 && static_cast<int64_t>(out.jobs.size()) >= c.jobs_max) break;
         const int32_t first = c.cpus == ImportCpus::requested ? log->requested : log->allocated;
         const int32_t second = c.cpus == ImportCpus::requested ? log->allocated : log->requested;
-        const int32_t width = c.cpus == ImportCpus::one ? 1 : std::max(1, first > 0 ? first : second);
+        const int32_t width =
+            c.cpus == ImportCpus::one ? 1 : std::max(1, first > 0 ? first : second);
         out.dropped_no_run += log->run_s < 0;
         out.dropped_too_wide += log->run_s >= 0 && width > widest;
         if (log->run_s < 0 || width > widest) continue;
@@ -231,18 +254,21 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
         job.id = static_cast<int64_t>(out.jobs.size()) + 1;
         const std::optional<int64_t> start_s = start_of(at, c);
         if (!start_s)
-            return fail("line " + std::to_string(log->line) + ": with this arrival_divisor the job comes after second " +
+            return fail("line " + std::to_string(log->line) +
+                        ": with this arrival_divisor the job comes after second " +
                         std::to_string(seconds_max));
         job.start_s = *start_s;
         job.run_s = run_of(log->run_s, c);
         job.value = Money::units(c.value.draw(jobs, 1));
         const int64_t drawn_mb = c.memory.draw(jobs, 0);
         const int64_t kb = log->used_kb > 0 ? log->used_kb : log->requested_kb;
-        job.memory_mb = kb > 0 ? std::min(market::memory_mb_max, (kb * width + 1023) / 1024) : drawn_mb;
+        job.memory_mb =
+            kb > 0 ? std::min(market::memory_mb_max, (kb * width + 1023) / 1024) : drawn_mb;
         job.cpus = width;
         // An unknown user is none of the known ones, whose numbers are below.
-        job.user = c.users && log->user >= 0 ? static_cast<uint32_t>(log->user)
-                                             : (c.users ? unknown_user : 0) + static_cast<uint32_t>(job.id);
+        job.user = c.users && log->user >= 0
+                       ? static_cast<uint32_t>(log->user)
+                       : (c.users ? unknown_user : 0) + static_cast<uint32_t>(job.id);
         out.jobs.push_back(job);
     }
     if (out.jobs.empty()) return fail("no job of the trace is left by this configuration");
@@ -257,7 +283,9 @@ Result<Imported> draw_workload(const ImportConfig& c) {
         SimJob job;
         job.id = id;
         const std::optional<int64_t> start_s = start_of(at_s, c);
-        if (!start_s) return fail("job " + std::to_string(id) + " comes after second " + std::to_string(seconds_max));
+        if (!start_s)
+            return fail("job " + std::to_string(id) + " comes after second " +
+                        std::to_string(seconds_max));
         job.start_s = *start_s;
         job.run_s = run_of(c.run.draw(jobs, 1), c);
         job.value = Money::units(c.value.draw(jobs, 1));
@@ -278,7 +306,8 @@ std::optional<double> offered_load(const Imported& workload) {
         first = std::min(first, job.start_s);
         last = std::max(last, job.start_s);
     }
-    for (const SimProvider& p : workload.providers) speed += static_cast<double>(p.speed) / 100 * p.cpus;
+    for (const SimProvider& p : workload.providers)
+        speed += static_cast<double>(p.speed) / 100 * p.cpus;
     if (last <= first || speed <= 0) return std::nullopt;
     return work / (speed * static_cast<double>(last - first));
 }

@@ -10,7 +10,8 @@
 namespace souk::sim {
 namespace {
 
-constexpr int64_t run_most = 1'000'000'000;  // 31 years: its work in hundredths stays far from overflow
+// 31 years: its work in hundredths stays far from overflow
+constexpr int64_t run_most = 1'000'000'000;
 constexpr size_t fields_most = 7;
 
 struct Field {
@@ -47,9 +48,11 @@ class Line {
         int64_t v = 0;
         const std::string_view word = words_[i];
         const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), v);
-        if (code == std::errc::result_out_of_range || (code == std::errc() && (v < field.least || v > field.most)))
-            return bad_field(i, field.name, "is out of range (" + std::to_string(field.least) + " to " +
-                                                std::to_string(field.most) + ")");
+        if (code == std::errc::result_out_of_range ||
+            (code == std::errc() && (v < field.least || v > field.most)))
+            return bad_field(i, field.name,
+                             "is out of range (" + std::to_string(field.least) + " to " +
+                                 std::to_string(field.most) + ")");
         if (code != std::errc() || end != word.data() + word.size())
             return bad_field(i, field.name, "is not an integer");
         return v;
@@ -94,7 +97,8 @@ Result<SimProvider> provider_of(const Line& line) {
     TRY_ASSIGN(p.id, line.integer(0, {"id", 1, std::numeric_limits<int64_t>::max()}));
     TRY_ASSIGN(p.start_s, line.integer(1, {"start", 0, seconds_max}));
     TRY_ASSIGN(p.end_s, line.integer(2, {"end", -1, seconds_max}));
-    if (p.end_s >= 0 && p.end_s <= p.start_s) return line.bad_field(2, "end", "is not after the start");
+    if (p.end_s >= 0 && p.end_s <= p.start_s)
+        return line.bad_field(2, "end", "is not after the start");
     TRY_ASSIGN(p.reserve, line.money(3, "reserve"));
     TRY_ASSIGN(p.memory_mb, line.integer(4, {"memory", 0, market::memory_mb_max}));
     TRY_ASSIGN(const int64_t cpus, line.integer(5, {"cpus", 1, market::cpus_max}));
@@ -106,7 +110,8 @@ Result<SimProvider> provider_of(const Line& line) {
 
 // T has an id; `read` makes one from a line.
 template <class T>
-Result<std::vector<T>> parse_lines(std::string_view text, Result<T> (*read)(const Line&), const char* kind) {
+Result<std::vector<T>> parse_lines(std::string_view text, Result<T> (*read)(const Line&),
+                                   const char* kind) {
     struct Numbered {
         T value;
         size_t line;
@@ -129,8 +134,8 @@ Result<std::vector<T>> parse_lines(std::string_view text, Result<T> (*read)(cons
     for (size_t i = 0; i < found.size(); ++i) {
         if (i > 0 && found[i].value.id == found[i - 1].value.id)
             return fail("line " + std::to_string(found[i].line) +
-                        ": field 1 (id): " + std::to_string(found[i].value.id) + " is the " + kind + " of line " +
-                        std::to_string(found[i - 1].line) + " again");
+                        ": field 1 (id): " + std::to_string(found[i].value.id) + " is the " + kind +
+                        " of line " + std::to_string(found[i - 1].line) + " again");
         out.push_back(std::move(found[i].value));
     }
     return out;
@@ -138,17 +143,21 @@ Result<std::vector<T>> parse_lines(std::string_view text, Result<T> (*read)(cons
 
 }  // namespace
 
-Result<std::vector<SimJob>> parse_jobs(std::string_view text) { return parse_lines<SimJob>(text, job_of, "job"); }
+Result<std::vector<SimJob>> parse_jobs(std::string_view text) {
+    return parse_lines<SimJob>(text, job_of, "job");
+}
 
 Result<std::vector<SimProvider>> parse_providers(std::string_view text) {
     return parse_lines<SimProvider>(text, provider_of, "provider");
 }
 
 std::string format_jobs(const std::vector<SimJob>& jobs, bool with_users) {
-    std::string out = with_users ? "# id start run value memory cpus user\n" : "# id start run value memory cpus\n";
+    std::string out = with_users ? "# id start run value memory cpus user\n"
+                                 : "# id start run value memory cpus\n";
     for (const SimJob& j : jobs) {
-        out += std::to_string(j.id) + ' ' + std::to_string(j.start_s) + ' ' + std::to_string(j.run_s) + ' ' +
-               format_money(j.value) + ' ' + std::to_string(j.memory_mb) + ' ' + std::to_string(j.cpus);
+        out += std::to_string(j.id) + ' ' + std::to_string(j.start_s) + ' ' +
+               std::to_string(j.run_s) + ' ' + format_money(j.value) + ' ' +
+               std::to_string(j.memory_mb) + ' ' + std::to_string(j.cpus);
         if (with_users) out += ' ' + std::to_string(j.user);
         out += '\n';
     }
@@ -158,8 +167,9 @@ std::string format_jobs(const std::vector<SimJob>& jobs, bool with_users) {
 std::string format_providers(const std::vector<SimProvider>& providers) {
     std::string out = "# id start end reserve memory cpus speed\n";
     for (const SimProvider& p : providers)
-        out += std::to_string(p.id) + ' ' + std::to_string(p.start_s) + ' ' + std::to_string(p.end_s) + ' ' +
-               format_money(p.reserve) + ' ' + std::to_string(p.memory_mb) + ' ' + std::to_string(p.cpus) + ' ' +
+        out += std::to_string(p.id) + ' ' + std::to_string(p.start_s) + ' ' +
+               std::to_string(p.end_s) + ' ' + format_money(p.reserve) + ' ' +
+               std::to_string(p.memory_mb) + ' ' + std::to_string(p.cpus) + ' ' +
                std::to_string(p.speed) + '\n';
     return out;
 }

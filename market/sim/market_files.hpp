@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The job and provider files of the market simulator, as plain values. Pure: text in, values out.
 //
-// One job or provider a line, blanks between the fields, `#` starts a comment, empty lines are skipped, CRLF is taken.
+// One job or provider a line, blanks between the fields, `#` starts a comment, empty lines are
+// skipped, CRLF is taken.
 //   provider: id start end reserve memory cpus speed      (end -1: never leaves)
-//   job:      id start run value memory cpus [user]       (run: seconds on a standard machine, speed 100)
-// Times are whole seconds, memory is MB, money has at most six decimals. Without a user every job is its own.
-// An error says line, field and why: a missing field or one too many, no number, a number out of range, an id twice, an
-// end that is not after the start, a file without any line.
+//   job:      id start run value memory cpus [user]       (run: seconds on a standard machine,
+//                                                         speed 100)
+// Times are whole seconds, memory is MB, money has at most six decimals. Without a user every job
+// is its own. An error says line, field and why: a missing field or one too many, no number, a
+// number out of range, an id twice, an end that is not after the start, a file without any line.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +21,15 @@
 
 namespace souk::sim {
 
-// Starts and ends are at most this (253 years): the market reckons in nanoseconds, 64 bits of them, and its options add
-// up to 1e9 s.
+// Starts and ends are at most this (253 years): the market reckons in nanoseconds, 64 bits of them,
+// and its options add up to 1e9 s.
 inline constexpr int64_t seconds_max = 8'000'000'000;
 
 struct SimJob {
-    int64_t id = 0;         // at least 1
-    int64_t start_s = 0;    // arrives
-    int64_t run_s = 0;      // at least 1
-    Money value;            // per CPU-hour
+    int64_t id = 0;       // at least 1
+    int64_t start_s = 0;  // arrives
+    int64_t run_s = 0;    // at least 1
+    Money value;          // per CPU-hour
     int64_t memory_mb = 0;
     int32_t cpus = 1;
     uint32_t user = 0;
@@ -35,7 +37,7 @@ struct SimJob {
 };
 
 struct SimProvider {
-    int64_t id = 0;         // at least 1
+    int64_t id = 0;  // at least 1
     int64_t start_s = 0;
     int64_t end_s = -1;
     Money reserve;

@@ -25,10 +25,10 @@ enum class Phase : uint8_t { away, waiting, running, moving, freezing, frozen, t
 
 struct Job {
     Phase phase = Phase::away;
-    uint32_t version = 0;        // of its newest timer; older ones are void
-    uint32_t provider = 0;       // index, while it holds a place
-    int64_t since_s = 0;         // running: advances from here; else: the operation began here
-    int64_t work = 0;            // left, in hundredths of a standard second
+    uint32_t version = 0;   // of its newest timer; older ones are void
+    uint32_t provider = 0;  // index, while it holds a place
+    int64_t since_s = 0;    // running: advances from here; else: the operation began here
+    int64_t work = 0;       // left, in hundredths of a standard second
 };
 
 struct Timer {
@@ -55,19 +55,22 @@ ProviderKey provider_key(size_t index) { return {index + 1}; }
 
 class MarketRun {
   public:
-    MarketRun(std::span<const SimJob> jobs, std::span<const SimProvider> providers, const MarketRunOptions& options)
+    MarketRun(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+              const MarketRunOptions& options)
         : specs_(jobs), providers_(providers), options_(options), jobs_(jobs.size()) {
         out_.jobs.resize(jobs.size());
         arrivals_.resize(jobs.size());
         std::iota(arrivals_.begin(), arrivals_.end(), 0u);
-        std::stable_sort(arrivals_.begin(), arrivals_.end(),
-                         [&](uint32_t a, uint32_t b) { return specs_[a].start_s < specs_[b].start_s; });
+        std::stable_sort(arrivals_.begin(), arrivals_.end(), [&](uint32_t a, uint32_t b) {
+            return specs_[a].start_s < specs_[b].start_s;
+        });
         for (uint32_t p = 0; p < providers.size(); ++p) {
             provider_events_.push_back({providers[p].start_s, p, true});
             if (providers[p].end_s >= 0) provider_events_.push_back({providers[p].end_s, p, false});
         }
-        std::stable_sort(provider_events_.begin(), provider_events_.end(),
-                         [](const ProviderEvent& a, const ProviderEvent& b) { return a.at_s < b.at_s; });
+        std::stable_sort(
+            provider_events_.begin(), provider_events_.end(),
+            [](const ProviderEvent& a, const ProviderEvent& b) { return a.at_s < b.at_s; });
     }
 
     Result<RunOutcome> run() {
@@ -93,8 +96,9 @@ class MarketRun {
             if (options_.record) record_load();
             ++out_.totals.steps;
             if (++steps_without_progress_ > steps_without_progress_max)
-                return fail("for " + std::to_string(steps_without_progress_max) + " steps up to second " +
-                            std::to_string(now_) + " no job has advanced: freezing and thawing take all the time " +
+                return fail("for " + std::to_string(steps_without_progress_max) +
+                            " steps up to second " + std::to_string(now_) +
+                            " no job has advanced: freezing and thawing take all the time " +
                             "(a longer turn or minimum stay would help)");
         }
         out_.totals.end_s = now_;
@@ -104,7 +108,8 @@ class MarketRun {
   private:
     Status decide() {
         if (!decider_) {
-            for (const Change& change : solver_.solve(Nanos::from_s(now_))) changes_.push_back(change);
+            for (const Change& change : solver_.solve(Nanos::from_s(now_)))
+                changes_.push_back(change);
             return {};
         }
         // Who decides hears of arrivals and of what ended, and of what took no time.
@@ -115,7 +120,8 @@ class MarketRun {
         std::erase_if(live_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
         for (const uint32_t i : live_) {
             view.jobs.push_back(view_of(i));
-            if (jobs_[i].phase == Phase::moving || jobs_[i].phase == Phase::thawing) under_way.push_back(i);
+            if (jobs_[i].phase == Phase::moving || jobs_[i].phase == Phase::thawing)
+                under_way.push_back(i);
         }
         TRY_ASSIGN(const std::vector<Placement> wanted, decider_->decide(told_, view));
         told_.clear();
@@ -132,8 +138,10 @@ class MarketRun {
         const int32_t speed = providers_[job.provider].speed;
         view.provider = job.provider;
         int64_t from_s = job.since_s;
-        if (job.phase == Phase::running) view.work -= std::max<int64_t>(0, now_ - job.since_s) * speed;
-        else from_s = now_;  // on its way: at least as long as that
+        if (job.phase == Phase::running)
+            view.work -= std::max<int64_t>(0, now_ - job.since_s) * speed;
+        else
+            from_s = now_;  // on its way: at least as long as that
         view.end_s = from_s + ceil_div(job.work, speed);
         return view;
     }
@@ -142,12 +150,15 @@ class MarketRun {
     }
 
     int64_t next_event() {
-        while (!timers_.empty() && timers_.top().version != jobs_[timers_.top().job].version) timers_.pop();
+        while (!timers_.empty() && timers_.top().version != jobs_[timers_.top().job].version)
+            timers_.pop();
         int64_t t = timers_.empty() ? never : timers_.top().at_s;
-        if (next_arrival_ < arrivals_.size()) t = std::min(t, specs_[arrivals_[next_arrival_]].start_s);
+        if (next_arrival_ < arrivals_.size())
+            t = std::min(t, specs_[arrivals_[next_arrival_]].start_s);
         // Joining and leaving alone changes nothing once every job is done.
         if (unfinished_ > 0 || next_arrival_ < arrivals_.size()) {
-            if (next_provider_ < provider_events_.size()) t = std::min(t, provider_events_[next_provider_].at_s);
+            if (next_provider_ < provider_events_.size())
+                t = std::min(t, provider_events_[next_provider_].at_s);
             // What the solver wants to look at again: only while that can still change something.
             if (const Nanos wake = solver_.next_wake(); wake != Nanos::never() && !timers_.empty())
                 t = std::min(t, std::max(now_ + 1, ceil_div(wake.ns, 1'000'000'000)));
@@ -175,7 +186,8 @@ class MarketRun {
     void agree_on_rates() {
         rates_.clear();
         for (const market::Payment& payment : solver_.payments())
-            rates_.push_back({static_cast<uint32_t>(payment.job.n - 1), payment.price, *solver_.worth(payment.job),
+            rates_.push_back({static_cast<uint32_t>(payment.job.n - 1), payment.price,
+                              *solver_.worth(payment.job),
                               providers_[payment.provider.n - 1].reserve});
     }
 
@@ -193,7 +205,8 @@ class MarketRun {
     void stop(uint32_t i) {
         Job& job = jobs_[i];
         if (job.phase != Phase::running) return;
-        if (job.since_s == now_ + 1) --out_.jobs[i].lost_s;  // told in this very step, and on its way again
+        // told in this very step, and on its way again
+        if (job.since_s == now_ + 1) --out_.jobs[i].lost_s;
         if (now_ <= job.since_s) return;
         job.work -= (now_ - job.since_s) * providers_[job.provider].speed;
         steps_without_progress_ = 0;
@@ -217,7 +230,8 @@ class MarketRun {
 
     void release(uint32_t i) {
         busy_cpus_ -= specs_[i].cpus;
-        if (options_.record && now_ > open_stay_[i]) out_.stays.push_back({i, jobs_[i].provider, open_stay_[i], now_});
+        if (options_.record && now_ > open_stay_[i])
+            out_.stays.push_back({i, jobs_[i].provider, open_stay_[i], now_});
     }
 
     void tell_timers() {
@@ -257,7 +271,8 @@ class MarketRun {
         job.phase = phase;
         job.since_s = now_;
         uint32_t& under_way = phase == Phase::moving ? moves_now_ : freezes_now_;
-        uint32_t& most = phase == Phase::moving ? out_.totals.concurrent_moves_max : out_.totals.concurrent_freezes_max;
+        uint32_t& most = phase == Phase::moving ? out_.totals.concurrent_moves_max
+                                                : out_.totals.concurrent_freezes_max;
         most = std::max(most, ++under_way);
         set_timer(i, now_ + seconds);
         pin(i, phase == Phase::freezing ? Pin::frozen : Pin::stay);
@@ -270,13 +285,16 @@ class MarketRun {
     }
 
     void tell_providers() {
-        for (; next_provider_ < provider_events_.size() && provider_events_[next_provider_].at_s <= now_;
+        for (; next_provider_ < provider_events_.size() &&
+               provider_events_[next_provider_].at_s <= now_;
              ++next_provider_) {
             const auto [at_s, p, joins] = provider_events_[next_provider_];
             const SimProvider& provider = providers_[p];
             if (joins) {
-                MUST(solver_.add_provider(provider_key(p), {.reserve = provider.reserve, .speed = provider.speed,
-                                                            .cpus = provider.cpus, .memory_mb = provider.memory_mb}));
+                MUST(solver_.add_provider(provider_key(p), {.reserve = provider.reserve,
+                                                            .speed = provider.speed,
+                                                            .cpus = provider.cpus,
+                                                            .memory_mb = provider.memory_mb}));
                 offered_cpus_ += provider.cpus;
                 tell(Told::What::provider_came, p);
                 if (decider_) present_.push_back(p);
@@ -299,7 +317,8 @@ class MarketRun {
     }
 
     void tell_arrivals() {
-        for (; next_arrival_ < arrivals_.size() && specs_[arrivals_[next_arrival_]].start_s <= now_; ++next_arrival_) {
+        for (; next_arrival_ < arrivals_.size() && specs_[arrivals_[next_arrival_]].start_s <= now_;
+             ++next_arrival_) {
             const uint32_t i = arrivals_[next_arrival_];
             const SimJob& job = specs_[i];
             jobs_[i].phase = Phase::waiting;
@@ -328,7 +347,8 @@ class MarketRun {
         }
         if (change.kind != ChangeKind::freeze) hold(i, static_cast<uint32_t>(change.to.n - 1));
         if (change.kind != ChangeKind::start) outcome.moved_mb += memory;
-        const int64_t rate = change.kind == ChangeKind::move ? options_.network_mb_per_s : options_.disk_mb_per_s;
+        const int64_t rate =
+            change.kind == ChangeKind::move ? options_.network_mb_per_s : options_.disk_mb_per_s;
         const int64_t seconds = ceil_div(memory, rate);
         switch (change.kind) {
             case ChangeKind::start:
@@ -342,18 +362,15 @@ class MarketRun {
                 ++jobs_[i].version;
                 tell(Told::What::job_frozen, i);
                 return;
-            case ChangeKind::move:
-                ++outcome.moves;
-                break;
-            case ChangeKind::thaw:
-                ++outcome.thaws;
-                break;
+            case ChangeKind::move: ++outcome.moves; break;
+            case ChangeKind::thaw: ++outcome.thaws; break;
         }
         if (seconds == 0) {
             tell(Told::What::job_placed, i);
             return run_from(i, now_);
         }
-        begin_operation(i, change.kind == ChangeKind::move ? Phase::moving : Phase::thawing, seconds);
+        begin_operation(i, change.kind == ChangeKind::move ? Phase::moving : Phase::thawing,
+                        seconds);
     }
 
     void record_load() {
@@ -368,22 +385,22 @@ class MarketRun {
     std::span<const SimProvider> providers_;
     const MarketRunOptions& options_;
     market::Solver solver_;
-    std::unique_ptr<Decider> decider_;            // none: the solver decides
-    std::vector<Told> told_;                      // what the decider has not heard yet
-    std::vector<uint32_t> live_, present_;        // for the decider: jobs by arrival, providers
+    std::unique_ptr<Decider> decider_;      // none: the solver decides
+    std::vector<Told> told_;                // what the decider has not heard yet
+    std::vector<uint32_t> live_, present_;  // for the decider: jobs by arrival, providers
     std::vector<Job> jobs_;
     std::vector<uint32_t> arrivals_;              // job indices by start
     std::vector<ProviderEvent> provider_events_;  // by time
     size_t next_arrival_ = 0, next_provider_ = 0;
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     int64_t now_ = 0;
-    size_t unfinished_ = 0;                       // arrived and not finished
+    size_t unfinished_ = 0;  // arrived and not finished
     int64_t busy_cpus_ = 0, offered_cpus_ = 0;
     uint32_t moves_now_ = 0, freezes_now_ = 0;
     uint32_t steps_without_progress_ = 0;
     std::vector<Change> changes_;
-    std::vector<Rate> rates_;                     // in force since now_
-    std::vector<int64_t> open_stay_;              // since when a job holds its place (history)
+    std::vector<Rate> rates_;         // in force since now_
+    std::vector<int64_t> open_stay_;  // since when a job holds its place (history)
     RunOutcome out_;
 };
 

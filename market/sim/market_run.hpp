@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MarketRun: jobs and providers through the market's own Solver, event by event. Pure: time is whole seconds and jumps
-// from event to event, with the result of the loop that takes one step a second (the tests hold that loop).
+// MarketRun: jobs and providers through the market's own Solver, event by event. Pure: time is
+// whole seconds and jumps from event to event, with the result of the loop that takes one step a
+// second (the tests hold that loop).
 //
 // One step, at second t:
-// 1. every running job has advanced by its provider's speed / 100 standard seconds for each second since it runs;
-// 2. the solver is told of finished jobs, finished moves, freezes and thaws, leaving and joining providers, arrivals;
-// 3. if it was told anything, or had asked to be called by now, it solves, and its changes are made:
+// 1. every running job has advanced by its provider's speed / 100 standard seconds for each second
+// since it runs;
+// 2. the solver is told of finished jobs, finished moves, freezes and thaws, leaving and joining
+// providers, arrivals;
+// 3. if it was told anything, or had asked to be called by now, it solves, and its changes are
+// made:
 //    - a start takes no time;
-//    - a freeze takes ceil(memory / disk speed) seconds. The job stops and its place is free at once;
-//    - a thaw takes as long, a move ceil(memory / network speed). The job holds its new place from the beginning. The
-//      end is told in step t + duration, and the job advances from the step after that: the step of the telling is
-//      lost. (So in the published example job 4, frozen at 10, thawed at 50 for 1 s, runs its 40 s from 52: 92 s.)
+//    - a freeze takes ceil(memory / disk speed) seconds. The job stops and its place is free at
+//      once;
+//    - a thaw takes as long, a move ceil(memory / network speed). The job holds its new place from
+//      the beginning. The end is told in step t + duration, and the job advances from the step
+//      after that: the step of the telling is lost. (So in the published example job 4, frozen at
+//      10, thawed at 50 for 1 s, runs its 40 s from 52: 92 s.)
 //    - without memory there is nothing to carry: no time, no step lost.
-// Until such an operation ends the solver takes no other decision about the job (it is pinned). When its provider
-// leaves meanwhile, the operation is given up and the solver decides anew.
+// Until such an operation ends the solver takes no other decision about the job (it is pinned).
+// When its provider leaves meanwhile, the operation is given up and the solver decides anew.
 //
-// As in the market itself, a job pays for each second in which it advances, its CPUs x the price of the solver's
-// pricing, and for none in which it is carried. Surplus is reckoned over the same seconds: the consumers' is worth -
-// price, the providers' price - reserve.
+// As in the market itself, a job pays for each second in which it advances, its CPUs x the price of
+// the solver's pricing, and for none in which it is carried. Surplus is reckoned over the same
+// seconds: the consumers' is worth - price, the providers' price - reserve.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +42,9 @@ namespace souk::sim {
 
 struct MarketRunOptions {
     market::SolverOptions solver;  // its link is the network below
-    MakeDecider decider;           // decides in place of the solver, which then reckons the prices alone
-    std::string decided_by;        // its name, for reports
+    // decides in place of the solver, which then reckons the prices alone
+    MakeDecider decider;
+    std::string decided_by;  // its name, for reports
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
@@ -52,36 +59,37 @@ struct MoneySeconds {
     }
     // Ends at a quarter of the range, so that a sum of these stays in it too.
     Money money() const {
-        return {static_cast<int64_t>(std::clamp<__int128>(micro_s / 3600, INT64_MIN / 4, INT64_MAX / 4))};
+        return {static_cast<int64_t>(
+            std::clamp<__int128>(micro_s / 3600, INT64_MIN / 4, INT64_MAX / 4))};
     }
     bool operator==(const MoneySeconds&) const = default;
 };
 
 struct JobOutcome {
-    int64_t end_s = -1;          // -1: never finished, because nothing could run it any more
+    int64_t end_s = -1;  // -1: never finished, because nothing could run it any more
     int64_t first_run_s = -1;
-    int64_t operation_s = 0;     // in moves, freezes and thaws
-    int64_t lost_s = 0;          // steps of their telling
-    int64_t moved_mb = 0;        // carried by moves, freezes and thaws
+    int64_t operation_s = 0;  // in moves, freezes and thaws
+    int64_t lost_s = 0;       // steps of their telling
+    int64_t moved_mb = 0;     // carried by moves, freezes and thaws
     uint32_t moves = 0, freezes = 0, thaws = 0;
     MoneySeconds paid;
     bool operator==(const JobOutcome&) const = default;
 };
 
 struct RunTotals {
-    int64_t end_s = 0;                   // the last event
-    uint32_t concurrent_freezes_max = 0; // freezes and thaws under way at one time
+    int64_t end_s = 0;                    // the last event
+    uint32_t concurrent_freezes_max = 0;  // freezes and thaws under way at one time
     uint32_t concurrent_moves_max = 0;
-    int64_t busy_cpu_s = 0;              // held CPUs x seconds
-    int64_t offered_cpu_s = 0;           // until the last event
-    MoneySeconds consumers, providers;   // surplus
-    uint64_t steps = 0;                  // at which the solver was asked
+    int64_t busy_cpu_s = 0;             // held CPUs x seconds
+    int64_t offered_cpu_s = 0;          // until the last event
+    MoneySeconds consumers, providers;  // surplus
+    uint64_t steps = 0;                 // at which the solver was asked
 };
 
 // Where a job was from one second to another (history).
 struct Stay {
-    uint32_t job = 0;                    // index in the jobs
-    uint32_t provider = 0;               // index in the providers
+    uint32_t job = 0;       // index in the jobs
+    uint32_t provider = 0;  // index in the providers
     int64_t from_s = 0, to_s = 0;
 };
 struct Load {
@@ -90,9 +98,9 @@ struct Load {
 };
 
 struct RunOutcome {
-    std::vector<JobOutcome> jobs;        // in the order of the jobs given
+    std::vector<JobOutcome> jobs;  // in the order of the jobs given
     RunTotals totals;
-    std::vector<Stay> stays;             // only with record
+    std::vector<Stay> stays;  // only with record
     std::vector<Load> loads;
 };
 
@@ -101,9 +109,9 @@ inline const std::string& decided_by(const MarketRunOptions& o) {
     return o.decider ? o.decided_by : o.solver.algorithm;
 }
 
-// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver does not take, as the
-// decider does, when freezing and thawing eat all progress (for 10,000 steps no running job has advanced), and beyond
-// seconds_max.
+// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver
+// does not take, as the decider does, when freezing and thawing eat all progress (for 10,000 steps
+// no running job has advanced), and beyond seconds_max.
 Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
                               const MarketRunOptions& options);
 

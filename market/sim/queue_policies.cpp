@@ -8,7 +8,8 @@ namespace {
 
 class QueuePolicy : public Decider {
   public:
-    QueuePolicy(std::span<const SimJob> jobs, std::span<const SimProvider> providers, bool backfills)
+    QueuePolicy(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+                bool backfills)
         : jobs_(jobs), providers_(providers), backfills_(backfills) {}
 
     Result<std::vector<Placement>> decide(std::span<const Told>, const MarketView& view) override {
@@ -56,10 +57,11 @@ class QueuePolicy : public Decider {
         machines_.clear();
         for (const uint32_t p : view.providers)
             machines_.push_back({p, {providers_[p].cpus, providers_[p].memory_mb}, {}});
-        std::stable_sort(machines_.begin(), machines_.end(), [&](const Machine& a, const Machine& b) {
-            const SimProvider &x = providers_[a.provider], &y = providers_[b.provider];
-            return x.speed != y.speed ? x.speed > y.speed : x.reserve < y.reserve;
-        });
+        std::stable_sort(
+            machines_.begin(), machines_.end(), [&](const Machine& a, const Machine& b) {
+                const SimProvider &x = providers_[a.provider], &y = providers_[b.provider];
+                return x.speed != y.speed ? x.speed > y.speed : x.reserve < y.reserve;
+            });
         for (const JobView& v : view.jobs) {
             if (v.provider == JobView::nowhere) continue;
             out_.push_back({v.job, v.provider});
@@ -82,7 +84,9 @@ class QueuePolicy : public Decider {
     }
     size_t first_free(uint32_t job) const {
         size_t m = 0;
-        while (m < machines_.size() && !(suits(machines_[m], job) && machines_[m].free.holds(jobs_[job]))) ++m;
+        while (m < machines_.size() &&
+               !(suits(machines_[m], job) && machines_[m].free.holds(jobs_[job])))
+            ++m;
         return m;
     }
     int64_t ends(const JobView& v, size_t m) const {
@@ -107,11 +111,13 @@ class QueuePolicy : public Decider {
         for (size_t m = 0; m < machines_.size(); ++m) {
             if (!suits(machines_[m], job)) continue;
             std::vector<Held>& held = machines_[m].held;
-            std::sort(held.begin(), held.end(), [](const Held& a, const Held& b) { return a.end_s < b.end_s; });
+            std::sort(held.begin(), held.end(),
+                      [](const Held& a, const Held& b) { return a.end_s < b.end_s; });
             Room room = machines_[m].free;
             for (size_t i = 0; i < held.size(); ++i) {
                 room.give(jobs_[held[i].job]);
-                if (i + 1 < held.size() && held[i + 1].end_s == held[i].end_s) continue;  // all that end together
+                // all that end together
+                if (i + 1 < held.size() && held[i + 1].end_s == held[i].end_s) continue;
                 if (!room.holds(jobs_[job])) continue;
                 if (held[i].end_s < shadow_s_) {
                     shadow_s_ = held[i].end_s;
@@ -121,8 +127,10 @@ class QueuePolicy : public Decider {
                 break;
             }
         }
-        if (shadow_s_ == INT64_MAX) reserved_ = SIZE_MAX;
-        else extra_.take(jobs_[job]);
+        if (shadow_s_ == INT64_MAX)
+            reserved_ = SIZE_MAX;
+        else
+            extra_.take(jobs_[job]);
     }
 
     std::span<const SimJob> jobs_;
@@ -139,9 +147,12 @@ class QueuePolicy : public Decider {
 }  // namespace
 
 MakeDecider queue_policy(std::string_view name) {
-    if (std::find(std::begin(queue_policies), std::end(queue_policies), name) == std::end(queue_policies)) return {};
-    return [easy = name == "easy"](std::span<const SimJob> jobs,
-                                   std::span<const SimProvider> providers) -> Result<std::unique_ptr<Decider>> {
+    if (std::find(std::begin(queue_policies), std::end(queue_policies), name) ==
+        std::end(queue_policies))
+        return {};
+    return [easy = name == "easy"](
+               std::span<const SimJob> jobs,
+               std::span<const SimProvider> providers) -> Result<std::unique_ptr<Decider>> {
         return std::make_unique<QueuePolicy>(jobs, providers, easy);
     };
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Queueing policies for a simulated market: what batch systems do, to compare the market with. Jobs wait by arrival and
-// are never frozen or moved; only a provider that leaves sends its jobs back, to their place in the queue. Each job
-// starts on the first provider by speed, then reserve, that has room for it and whose reserve is not above its value. A
-// job that no provider there could hold is passed over.
+// Queueing policies for a simulated market: what batch systems do, to compare the market with. Jobs
+// wait by arrival and are never frozen or moved; only a provider that leaves sends its jobs back,
+// to their place in the queue. Each job starts on the first provider by speed, then reserve, that
+// has room for it and whose reserve is not above its value. A job that no provider there could hold
+// is passed over.
 //   fcfs   nobody starts before a job that came earlier.
-//   easy   backfilling (replay.hpp has the source): the first job that finds no room has a reservation on the provider that
-//          can hold it earliest, by the true run times of those that run; a later job starts at once if it does not delay
-//          that: elsewhere, or if it ends by then, or beside the reservation.
+//   easy   backfilling (replay.hpp has the source): the first job that finds no room has a
+//          reservation on the provider that can hold it earliest, by the true run times of those
+//          that run; a later job starts at once if it does not delay that: elsewhere, or if it ends
+//          by then, or beside the reservation.
 // On one provider these are replay_fcfs and replay_easy with exact estimates.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// RankedJobs: the active jobs of one machine by rank, with the processors that each needs and whether it runs. Flat
-// blocks of 32, so that the dozens of jobs that are usually about cost a few cache lines, and thousands a look at each
-// block's summary. Ranks are 0 to INT32_MAX - 1.
+// RankedJobs: the active jobs of one machine by rank, with the processors that each needs and
+// whether it runs. Flat blocks of 32, so that the dozens of jobs that are usually about cost a few
+// cache lines, and thousands a look at each block's summary. Ranks are 0 to INT32_MAX - 1.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +31,12 @@ class RankedJobs {
         }
         Block& block = blocks_[b];
         const int at = block.position(rank);
-        std::copy_backward(block.entries + at, block.entries + block.size, block.entries + block.size + 1);
+        std::copy_backward(block.entries + at, block.entries + block.size,
+                           block.entries + block.size + 1);
         block.entries[at] = {rank, procs};
         const uint32_t before = (1u << at) - 1;
-        block.running = (block.running & before) | (block.running & ~before) << 1 | static_cast<uint32_t>(runs) << at;
+        block.running = (block.running & before) | (block.running & ~before) << 1 |
+                        static_cast<uint32_t>(runs) << at;
         ++block.size;
         if (runs)
             block.held += procs;
@@ -55,7 +57,8 @@ class RankedJobs {
             greatest_.erase(greatest_.begin() + static_cast<ptrdiff_t>(b));
             return;
         }
-        if (block.running >> at & 1) block.held -= block.entries[at].procs;  // least_waiting may stay too small
+        // least_waiting may stay too small
+        if (block.running >> at & 1) block.held -= block.entries[at].procs;
         std::copy(block.entries + at + 1, block.entries + block.size, block.entries + at);
         const uint32_t before = (1u << at) - 1;
         block.running = (block.running & before) | (block.running >> 1 & ~before);
@@ -63,8 +66,9 @@ class RankedJobs {
         greatest_[b] = block.entries[block.size - 1].rank;
     }
 
-    // In order, each takes its processors if that many of `procs` are left; those before `from` are known to have
-    // what they should. changed(rank, runs) for everyone in whom that differs from before.
+    // In order, each takes its processors if that many of `procs` are left; those before `from` are
+    // known to have what they should. changed(rank, runs) for everyone in whom that differs from
+    // before.
     template <class Changed>
     void settle(int32_t from, int32_t procs, Changed&& changed) {
         size_t b = 0;
@@ -134,7 +138,8 @@ class RankedJobs {
 
     // The first block that ends at or after the rank.
     size_t block_of(int32_t rank) const {
-        return static_cast<size_t>(std::lower_bound(greatest_.begin(), greatest_.end(), rank) - greatest_.begin());
+        return static_cast<size_t>(std::lower_bound(greatest_.begin(), greatest_.end(), rank) -
+                                   greatest_.begin());
     }
 
     void split(size_t b) {
@@ -148,7 +153,8 @@ class RankedJobs {
         lower.summarise();
         upper.summarise();
         greatest_[b] = lower.entries[half - 1].rank;
-        greatest_.insert(greatest_.begin() + static_cast<ptrdiff_t>(b) + 1, upper.entries[half - 1].rank);
+        greatest_.insert(greatest_.begin() + static_cast<ptrdiff_t>(b) + 1,
+                         upper.entries[half - 1].rank);
         blocks_.insert(blocks_.begin() + static_cast<ptrdiff_t>(b) + 1, upper);
     }
 

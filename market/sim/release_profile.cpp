@@ -13,8 +13,9 @@ constexpr size_t block_max = 128;
 
 // The first block that ends at or after the time, else the last one.
 size_t ReleaseProfile::block_for(int64_t time_s) const {
-    const auto at = std::partition_point(blocks_.begin(), blocks_.end(),
-                                         [&](const Block& b) { return b.entries.back().time_s < time_s; });
+    const auto at = std::partition_point(blocks_.begin(), blocks_.end(), [&](const Block& b) {
+        return b.entries.back().time_s < time_s;
+    });
     return std::min<size_t>(at - blocks_.begin(), blocks_.size() - 1);
 }
 

@@ -25,14 +25,16 @@ Workload workload_of(const SwfTrace& trace, int64_t cpus, Procs procs, Estimates
             ++out.dropped.too_large;
         } else {
             const int32_t run = std::max(job.run_s, 1);
-            const int32_t estimate = estimates == Estimates::user ? std::max(run, job.requested_s) : run;
+            const int32_t estimate =
+                estimates == Estimates::user ? std::max(run, job.requested_s) : run;
             sorted &= out.jobs.empty() || out.jobs.back().submit_s <= job.submit_s;
             out.jobs.push_back({job.submit_s, run, estimate, width, static_cast<uint32_t>(i)});
         }
     }
     if (!sorted)
-        std::stable_sort(out.jobs.begin(), out.jobs.end(),
-                         [](const ReplayJob& a, const ReplayJob& b) { return a.submit_s < b.submit_s; });
+        std::stable_sort(
+            out.jobs.begin(), out.jobs.end(),
+            [](const ReplayJob& a, const ReplayJob& b) { return a.submit_s < b.submit_s; });
     return out;
 }
 
@@ -48,7 +50,8 @@ Schedule replay_fcfs(std::span<const ReplayJob> jobs, int64_t cpus) {
     int64_t free = cpus, now = 0;
     for (const ReplayJob& job : jobs) {
         now = std::max(now, job.submit_s);
-        while (free < job.procs) {  // the machine holds the job alone, so the heap cannot run dry first
+        // the machine holds the job alone, so the heap cannot run dry first
+        while (free < job.procs) {
             now = std::max(now, running.top().end_s);
             free += running.top().procs;
             running.pop();
@@ -60,19 +63,23 @@ Schedule replay_fcfs(std::span<const ReplayJob> jobs, int64_t cpus) {
     return out;
 }
 
-ReplayTerms terms_of(const SwfTrace& trace, const Workload& workload, const Distribution& values, uint64_t seed,
-                     int64_t disk_mb_per_s, int64_t memory_mb) {
+ReplayTerms terms_of(const SwfTrace& trace, const Workload& workload, const Distribution& values,
+                     uint64_t seed, int64_t disk_mb_per_s, int64_t memory_mb) {
     ReplayTerms out;
     Rng rng(seed);
     out.value.reserve(workload.jobs.size());
-    for (size_t i = 0; i < workload.jobs.size(); ++i) out.value.push_back(Money::units(values.draw(rng, 1)));
+    for (size_t i = 0; i < workload.jobs.size(); ++i)
+        out.value.push_back(Money::units(values.draw(rng, 1)));
     if (disk_mb_per_s <= 0) return out;
     out.carry_s.reserve(workload.jobs.size());
     const int64_t rate = disk_mb_per_s * 1024;  // KB per second
     for (const ReplayJob& job : workload.jobs) {
         const SwfJob& log = trace.jobs[job.source];
-        const int64_t kb = log.used_kb > 0 ? log.used_kb : log.requested_kb > 0 ? log.requested_kb : memory_mb * 1024;
-        out.carry_s.push_back(static_cast<int32_t>(std::min<int64_t>(INT32_MAX, (kb * job.procs + rate - 1) / rate)));
+        const int64_t kb = log.used_kb > 0        ? log.used_kb
+                           : log.requested_kb > 0 ? log.requested_kb
+                                                  : memory_mb * 1024;
+        out.carry_s.push_back(
+            static_cast<int32_t>(std::min<int64_t>(INT32_MAX, (kb * job.procs + rate - 1) / rate)));
     }
     return out;
 }

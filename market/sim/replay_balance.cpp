@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two parts. Time: each process's progress is one clock for all (the machine is shared evenly), so a job's end is a
-// fixed reading of it. Places: every processor has L or L + 1 processes; kept in one array, first the low ones, so that
-// a change of load is a swap at the boundary.
+// Two parts. Time: each process's progress is one clock for all (the machine is shared evenly), so
+// a job's end is a fixed reading of it. Places: every processor has L or L + 1 processes; kept in
+// one array, first the low ones, so that a change of load is a swap at the boundary.
 #include <algorithm>
 #include <numeric>
 #include <queue>
@@ -93,11 +93,11 @@ class Places {
         at_[order_[to]] = static_cast<uint32_t>(to);
     }
 
-    std::vector<uint32_t> order_, at_;   // processors, low ones first; where each is in it
-    std::vector<uint32_t> first_;        // of the processes on a processor, the newest
+    std::vector<uint32_t> order_, at_;  // processors, low ones first; where each is in it
+    std::vector<uint32_t> first_;       // of the processes on a processor, the newest
     std::vector<Process> processes_;
     std::vector<uint32_t> unused_;
-    size_t low_;                         // processors at L; the others are at L + 1
+    size_t low_;  // processors at L; the others are at L + 1
 };
 
 // Progress of every process since the beginning, in 2^-20 s.
@@ -106,7 +106,9 @@ constexpr int ticks_log2 = 20;
 struct Running {
     int64_t done_at;  // in progress
     uint32_t job, processes;
-    bool operator>(const Running& o) const { return done_at != o.done_at ? done_at > o.done_at : job > o.job; }
+    bool operator>(const Running& o) const {
+        return done_at != o.done_at ? done_at > o.done_at : job > o.job;
+    }
 };
 
 }  // namespace
@@ -118,15 +120,18 @@ Schedule replay_balance(std::span<const ReplayJob> jobs, int64_t cpus) {
     std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
     int64_t now = 0, progress = 0, processes = 0;
     size_t next = 0;
-    // Whole seconds until progress reaches a reading; and the progress of whole seconds, rounded down alike.
+    // Whole seconds until progress reaches a reading; and the progress of whole seconds, rounded
+    // down alike.
     const auto seconds_to = [&](int64_t reading) {
         const __int128 left = reading - progress;
         const int64_t sharing = std::max(processes, cpus);
-        return static_cast<int64_t>(((left * sharing + cpus - 1) / cpus + (1 << ticks_log2) - 1) >> ticks_log2);
+        return static_cast<int64_t>(((left * sharing + cpus - 1) / cpus + (1 << ticks_log2) - 1) >>
+                                    ticks_log2);
     };
     const auto progress_in = [&](int64_t seconds) {
         const int64_t sharing = std::max(processes, cpus);
-        return static_cast<int64_t>((static_cast<__int128>(seconds) << ticks_log2) * cpus / sharing);
+        return static_cast<int64_t>((static_cast<__int128>(seconds) << ticks_log2) * cpus /
+                                    sharing);
     };
     while (next < jobs.size() || !running.empty()) {
         int64_t t = next < jobs.size() ? jobs[next].submit_s : INT64_MAX;
@@ -141,8 +146,8 @@ Schedule replay_balance(std::span<const ReplayJob> jobs, int64_t cpus) {
         for (; next < jobs.size() && jobs[next].submit_s == now; ++next) {
             const ReplayJob& job = jobs[next];
             processes += job.procs;
-            running.push({progress + (static_cast<int64_t>(job.run_s) << ticks_log2), static_cast<uint32_t>(next),
-                          places.arrive(job.procs)});
+            running.push({progress + (static_cast<int64_t>(job.run_s) << ticks_log2),
+                          static_cast<uint32_t>(next), places.arrive(job.procs)});
         }
     }
     return out;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// EASY without rescanning: while the head of the queue stays blocked and nothing ends, its shadow time cannot change
-// and a job that could not backfill before cannot now (less time is left before the shadow, and no processor more is
-// free). So an arrival is tried alone, and only an end looks at the queue again, in blocks that one comparison can
-// skip.
+// EASY without rescanning: while the head of the queue stays blocked and nothing ends, its shadow
+// time cannot change and a job that could not backfill before cannot now (less time is left before
+// the shadow, and no processor more is free). So an arrival is tried alone, and only an end looks
+// at the queue again, in blocks that one comparison can skip.
 #include <algorithm>
 #include <climits>
 #include <queue>
@@ -13,7 +13,8 @@
 namespace souk::sim {
 namespace {
 
-// The waiting jobs in order. Taken jobs leave holes; blocks know the least processors and estimate of theirs.
+// The waiting jobs in order. Taken jobs leave holes; blocks know the least processors and estimate
+// of theirs.
 class WaitQueue {
   public:
     struct Limits {
@@ -74,9 +75,11 @@ class WaitQueue {
         --waiting_;
         const size_t b = i / block;
         const size_t from = b * block, end = std::min(job_.size(), from + block);
-        if (procs == least_procs_[b]) least_procs_[b] = *std::min_element(&procs_[from], &procs_[from] + (end - from));
+        if (procs == least_procs_[b])
+            least_procs_[b] = *std::min_element(&procs_[from], &procs_[from] + (end - from));
         if (estimate == least_estimate_[b])
-            least_estimate_[b] = *std::min_element(&estimate_[from], &estimate_[from] + (end - from));
+            least_estimate_[b] =
+                *std::min_element(&estimate_[from], &estimate_[from] + (end - from));
     }
 
     void compact() {
@@ -99,7 +102,9 @@ class WaitQueue {
 
 class Easy {
   public:
-    Easy(std::span<const ReplayJob> jobs, int64_t cpus) : jobs_(jobs), free_(cpus) { out_.end_s.resize(jobs.size()); }
+    Easy(std::span<const ReplayJob> jobs, int64_t cpus) : jobs_(jobs), free_(cpus) {
+        out_.end_s.resize(jobs.size());
+    }
 
     Schedule run() {
         size_t next = 0;
@@ -143,7 +148,8 @@ class Easy {
         out_.end_s[index] = now_ + job.run_s;
     }
 
-    // A backfilled job leaves the head's shadow time as it is: it ends by then, or takes of the extra processors.
+    // A backfilled job leaves the head's shadow time as it is: it ends by then, or takes of the
+    // extra processors.
     void start_backfilled(uint32_t index) {
         if (now_ + jobs_[index].estimate_s > shadow_s_) extra_ -= jobs_[index].procs;
         start(index);
@@ -193,6 +199,8 @@ class Easy {
 
 }  // namespace
 
-Schedule replay_easy(std::span<const ReplayJob> jobs, int64_t cpus) { return Easy(jobs, cpus).run(); }
+Schedule replay_easy(std::span<const ReplayJob> jobs, int64_t cpus) {
+    return Easy(jobs, cpus).run();
+}
 
 }  // namespace souk::sim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Greedy migration on one machine. With A(r) the processors that those ranked before r leave, exactly the jobs with
-// procs <= A(r) run. An end or an arrival at rank r changes nothing before r; behind it, whole blocks of jobs in which
-// nobody's answer changes are skipped.
+// Greedy migration on one machine. With A(r) the processors that those ranked before r leave,
+// exactly the jobs with procs <= A(r) run. An end or an arrival at rank r changes nothing before r;
+// behind it, whole blocks of jobs in which nobody's answer changes are skipped.
 #include <algorithm>
 #include <numeric>
 #include <queue>
@@ -48,7 +48,8 @@ class Greedy {
             }
             for (; next < jobs_.size() && jobs_[next].submit_s == now_; ++next) {
                 const auto i = static_cast<uint32_t>(next);
-                // Free processors that nobody who waits can use: a lone arrival takes of them and changes nothing else.
+                // Free processors that nobody who waits can use: a lone arrival takes of them and
+                // changes nothing else.
                 const bool alone = next + 1 == jobs_.size() || jobs_[next + 1].submit_s != now_;
                 const bool at_once = alone && from == RankedJobs::none && jobs_[i].procs <= free_;
                 active_.add(rank_[i], jobs_[i].procs, at_once);
@@ -58,8 +59,9 @@ class Greedy {
                     from = std::min(from, rank_[i]);
             }
             if (from == RankedJobs::none) continue;
-            active_.settle(from, static_cast<int32_t>(cpus_),
-                           [&](int32_t rank, bool runs) { runs ? start(order_[rank]) : freeze(order_[rank]); });
+            active_.settle(from, static_cast<int32_t>(cpus_), [&](int32_t rank, bool runs) {
+                runs ? start(order_[rank]) : freeze(order_[rank]);
+            });
         }
         return std::move(out_);
     }
@@ -74,22 +76,26 @@ class Greedy {
         bool operator>(const Timer& o) const { return end_s > o.end_s; }
     };
 
-    // Descending values; equal ones by arrival, then place in the log, which is how jobs are numbered.
+    // Descending values; equal ones by arrival, then place in the log, which is how jobs are
+    // numbered.
     void order_by_value() {
         std::iota(order_.begin(), order_.end(), 0u);
         market::radix_sort(
             order_, [&](uint32_t i) { return -terms_.value[i].micro; },
             [&](uint32_t a, uint32_t b) {
-                return terms_.value[a] != terms_.value[b] ? terms_.value[a] > terms_.value[b] : a < b;
+                return terms_.value[a] != terms_.value[b] ? terms_.value[a] > terms_.value[b]
+                                                          : a < b;
             });
     }
 
     void drop_void_timers() {
-        while (!timers_.empty() && out_.end_s[timers_.top().job] != timers_.top().end_s) timers_.pop();
+        while (!timers_.empty() && out_.end_s[timers_.top().job] != timers_.top().end_s)
+            timers_.pop();
     }
 
     void freeze(uint32_t i) {
-        // What was left when it went on, less the time since; time in which it was being thawed is no progress.
+        // What was left when it went on, less the time since; time in which it was being thawed is
+        // no progress.
         left_s_[i] = static_cast<int32_t>(std::min<int64_t>(left_s_[i], out_.end_s[i] - now_));
         out_.end_s[i] = not_running;
         free_ += jobs_[i].procs;
@@ -126,9 +132,11 @@ class Greedy {
 
 }  // namespace
 
-Schedule replay_greedy_migration(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms) {
+Schedule replay_greedy_migration(std::span<const ReplayJob> jobs, int64_t cpus,
+                                 const ReplayTerms& terms) {
     MUST(cpus >= 0 && cpus < RankedJobs::none);
-    MUST(terms.value.size() == jobs.size() && (terms.carry_s.empty() || terms.carry_s.size() == jobs.size()));
+    MUST(terms.value.size() == jobs.size() &&
+         (terms.carry_s.empty() || terms.carry_s.size() == jobs.size()));
     return Greedy(jobs, cpus, terms).run();
 }
 

@@ -11,19 +11,24 @@
 namespace souk::sim {
 namespace {
 
-double bounded(double run, double stay, double alpha) { return std::max({run, stay, alpha}) / std::max(run, alpha); }
+double bounded(double run, double stay, double alpha) {
+    return std::max({run, stay, alpha}) / std::max(run, alpha);
+}
 
-// Sums of value x something, in micro-units; the doubles that come out are the nearest to the exact sum.
+// Sums of value x something, in micro-units; the doubles that come out are the nearest to the exact
+// sum.
 double units(__int128 micro) { return static_cast<double>(micro) / 1e6; }
 
-std::vector<ByValue> by_value_of(std::span<const SimJob> jobs, const RunOutcome& outcome, double alpha) {
+std::vector<ByValue> by_value_of(std::span<const SimJob> jobs, const RunOutcome& outcome,
+                                 double alpha) {
     struct Sums {
         uint32_t jobs = 0;
         double least = INFINITY, slowdown = 0, squares = 0, bounded = 0;
     };
     std::map<Money, Sums> sums;
     const auto slowdown_of = [&](size_t i) {
-        return static_cast<double>(outcome.jobs[i].end_s - jobs[i].start_s) / static_cast<double>(jobs[i].run_s);
+        return static_cast<double>(outcome.jobs[i].end_s - jobs[i].start_s) /
+               static_cast<double>(jobs[i].run_s);
     };
     for (size_t i = 0; i < jobs.size(); ++i) {
         if (outcome.jobs[i].end_s < 0) continue;
@@ -43,13 +48,15 @@ std::vector<ByValue> by_value_of(std::span<const SimJob> jobs, const RunOutcome&
     std::vector<ByValue> out;
     out.reserve(sums.size());
     for (const auto& [value, s] : sums)
-        out.push_back({value, s.jobs, s.least, s.slowdown / s.jobs, s.bounded / s.jobs, std::sqrt(s.squares / s.jobs)});
+        out.push_back({value, s.jobs, s.least, s.slowdown / s.jobs, s.bounded / s.jobs,
+                       std::sqrt(s.squares / s.jobs)});
     return out;
 }
 
 }  // namespace
 
-RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOutcome& outcome, int64_t alpha_s) {
+RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOutcome& outcome,
+                    int64_t alpha_s) {
     RunReport r;
     const auto alpha = static_cast<double>(alpha_s);
     r.jobs = static_cast<uint32_t>(jobs.size());
@@ -90,8 +97,8 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
     r.weighted_completion_s = units(completion);
     r.weighted_stay_s = units(stays);
     if (outcome.totals.offered_cpu_s > 0)
-        r.utilisation =
-            static_cast<double>(outcome.totals.busy_cpu_s) / static_cast<double>(outcome.totals.offered_cpu_s);
+        r.utilisation = static_cast<double>(outcome.totals.busy_cpu_s) /
+                        static_cast<double>(outcome.totals.offered_cpu_s);
     r.consumers_surplus = outcome.totals.consumers.money();
     r.providers_surplus = outcome.totals.providers.money();
     r.welfare = r.consumers_surplus + r.providers_surplus;
@@ -129,32 +136,38 @@ std::string summary_text(const RunReport& r, const MarketRunOptions& options) {
     line("providers' surplus", format_money(r.providers_surplus));
     line("social welfare", format_money(r.welfare));
     line("last event", fmt::format("{} s", r.end_s));
-    out += "\nperformance by value\nmin slowdown       value    slowdown  bounded slowdown      jobs   deviation\n";
+    out +=
+        "\nperformance by value\nmin slowdown       value    slowdown  bounded slowdown      jobs  "
+        " deviation\n";
     for (const ByValue& v : r.by_value)
-        fmt::format_to(std::back_inserter(out), "{:>12.2f}{:>12}{:>12.2f}{:>18.2f}{:>10}{:>12.2f}\n", v.slowdown_min,
+        fmt::format_to(std::back_inserter(out),
+                       "{:>12.2f}{:>12}{:>12.2f}{:>18.2f}{:>10}{:>12.2f}\n", v.slowdown_min,
                        format_money(v.value), v.slowdown, v.bounded_slowdown, v.jobs, v.deviation);
     return out;
 }
 
 std::string per_job_csv(std::span<const SimJob> jobs, const RunOutcome& outcome, int64_t alpha_s) {
     std::string out =
-        "id,value,cpus,memory_mb,user,start_s,run_s,first_run_s,end_s,stay_s,slowdown,bounded_slowdown,migrations,"
+        "id,value,cpus,memory_mb,user,start_s,run_s,first_run_s,end_s,stay_s,slowdown,bounded_"
+        "slowdown,migrations,"
         "freezes,thaws,operation_s,moved_mb,paid\n";
     for (size_t i = 0; i < jobs.size(); ++i) {
         const SimJob& j = jobs[i];
         const JobOutcome& o = outcome.jobs[i];
-        fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},", j.id, format_money(j.value), j.cpus,
-                       j.memory_mb, j.user, j.start_s, j.run_s);
+        fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},", j.id,
+                       format_money(j.value), j.cpus, j.memory_mb, j.user, j.start_s, j.run_s);
         if (o.first_run_s >= 0) out += std::to_string(o.first_run_s);
         if (o.end_s >= 0) {
-            const auto run = static_cast<double>(j.run_s), stay = static_cast<double>(o.end_s - j.start_s);
-            fmt::format_to(std::back_inserter(out), ",{},{},{:.6f},{:.6f}", o.end_s, o.end_s - j.start_s, stay / run,
+            const auto run = static_cast<double>(j.run_s),
+                       stay = static_cast<double>(o.end_s - j.start_s);
+            fmt::format_to(std::back_inserter(out), ",{},{},{:.6f},{:.6f}", o.end_s,
+                           o.end_s - j.start_s, stay / run,
                            bounded(run, stay, static_cast<double>(alpha_s)));
         } else {
             out += ",,,,";
         }
-        fmt::format_to(std::back_inserter(out), ",{},{},{},{},{},{}\n", o.moves, o.freezes, o.thaws, o.operation_s,
-                       o.moved_mb, format_money(o.paid.money()));
+        fmt::format_to(std::back_inserter(out), ",{},{},{},{},{},{}\n", o.moves, o.freezes, o.thaws,
+                       o.operation_s, o.moved_mb, format_money(o.paid.money()));
     }
     return out;
 }

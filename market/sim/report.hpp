@@ -2,12 +2,17 @@
 // RunReport: the figures of a simulated market that a researcher publishes. Pure.
 //
 // Definitions, over the jobs that finished (the others are counted alone):
-// - stay = end - start; slowdown = stay / run; bounded slowdown = max(run, stay, alpha) / max(run, alpha).
-// - A freeze and a thaw count one freeze each. Migrate-and-freeze time: seconds in moves, freezes and thaws, averaged
+// - stay = end - start; slowdown = stay / run; bounded slowdown = max(run, stay, alpha) / max(run,
+// alpha).
+// - A freeze and a thaw count one freeze each. Migrate-and-freeze time: seconds in moves, freezes
+// and thaws, averaged
 //   over the jobs that had any.
-// - weighted stay time: sum of value x stay. Weighted bounded slowdown: sum of value x bounded slowdown.
-// - weighted completion time (WCT): sum of value x (run + waiting + frozen + in moves, freezes and thaws), that is the
-//   stay without the steps in which the end of a thaw or a move was told (market_run.hpp). With this definition the
+// - weighted stay time: sum of value x stay. Weighted bounded slowdown: sum of value x bounded
+// slowdown.
+// - weighted completion time (WCT): sum of value x (run + waiting + frozen + in moves, freezes and
+// thaws), that is the
+//   stay without the steps in which the end of a thaw or a move was told (market_run.hpp). With
+//   this definition the
 //   published example has its 9446; for a job that was never thawed or moved it is the stay.
 // - utilisation: held CPU-seconds / offered CPU-seconds until the last event. Surplus and welfare
 //   (market_run.hpp): money, integrated.
@@ -42,7 +47,8 @@ struct RunReport {
     std::vector<ByValue> by_value;  // ascending
 };
 
-RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOutcome& outcome, int64_t alpha_s);
+RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOutcome& outcome,
+                    int64_t alpha_s);
 
 // For people: the summary and the table by value, in the order of the published one.
 std::string summary_text(const RunReport& report, const MarketRunOptions& options);

@@ -16,10 +16,24 @@ constexpr int64_t submit_most = 1'000'000'000'000;  // 31,700 years: no sum over
 // Digits that fit 64 bits whatever they are.
 constexpr int digits_max = 18;
 
-constexpr const char* field_names[field_count] = {
-    "job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time",
-    "used memory", "requested processors", "requested time", "requested memory", "status", "user",
-    "group", "executable", "queue", "partition", "preceding job", "think time"};
+constexpr const char* field_names[field_count] = {"job number",
+                                                  "submit time",
+                                                  "wait time",
+                                                  "run time",
+                                                  "allocated processors",
+                                                  "average CPU time",
+                                                  "used memory",
+                                                  "requested processors",
+                                                  "requested time",
+                                                  "requested memory",
+                                                  "status",
+                                                  "user",
+                                                  "group",
+                                                  "executable",
+                                                  "queue",
+                                                  "partition",
+                                                  "preceding job",
+                                                  "think time"};
 
 // The fields that a SwfJob keeps as 32 bits (bit = index of the field); 0 and 1 are kept as 64.
 constexpr uint32_t kept32 = 1u << 3 | 1u << 4 | 1u << 6 | 1u << 7 | 1u << 8 | 1u << 9 | 1u << 11;
@@ -39,7 +53,8 @@ std::string quoted_word(const char* p) {
 
 tl::unexpected<Error> SwfParser::bad(int field, std::string_view why) const {
     std::string message = "line " + std::to_string(line_) + ": ";
-    if (field >= 0) message += "field " + std::to_string(field + 1) + " (" + field_names[field] + "): ";
+    if (field >= 0)
+        message += "field " + std::to_string(field + 1) + " (" + field_names[field] + "): ";
     return fail(message + std::string(why));
 }
 
@@ -135,20 +150,30 @@ Status SwfParser::keep(const int64_t* f, const char* text) {
             while (!blank(*word)) ++word;
             while (blank(*word)) ++word;
         }
-        if (f[i] > most) return bad(i, quoted_word(word) + " is out of range (at most " + std::to_string(most) + ")");
+        if (f[i] > most)
+            return bad(
+                i, quoted_word(word) + " is out of range (at most " + std::to_string(most) + ")");
         return bad(i, quoted_word(word) + (i == 0 ? " is negative, every job needs one"
                                                   : " is negative, only -1 (unknown) may be"));
     }
     ids_ascend_ &= f[0] > id_max_;
     id_max_ = std::max(id_max_, f[0]);
     const auto narrow = [](int64_t v) { return static_cast<int32_t>(v); };
-    trace_.jobs.push_back({.id = f[0], .submit_s = f[1], .run_s = narrow(f[3]), .allocated = narrow(f[4]),
-                           .requested = narrow(f[7]), .requested_s = narrow(f[8]), .used_kb = narrow(f[6]),
-                           .requested_kb = narrow(f[9]), .user = narrow(f[11]), .line = static_cast<uint32_t>(line_)});
+    trace_.jobs.push_back({.id = f[0],
+                           .submit_s = f[1],
+                           .run_s = narrow(f[3]),
+                           .allocated = narrow(f[4]),
+                           .requested = narrow(f[7]),
+                           .requested_s = narrow(f[8]),
+                           .used_kb = narrow(f[6]),
+                           .requested_kb = narrow(f[9]),
+                           .user = narrow(f[11]),
+                           .line = static_cast<uint32_t>(line_)});
     return {};
 }
 
-// "; MaxProcs: 1664 (72, 1368, 224)": the number after the key; anything else of the header is for people.
+// "; MaxProcs: 1664 (72, 1368, 224)": the number after the key; anything else of the header is for
+// people.
 void SwfParser::header_line(std::string_view line) {
     constexpr std::string_view key = "MaxProcs:";
     size_t at = line.find_first_not_of("; \t");
@@ -166,12 +191,15 @@ Status SwfParser::no_duplicates() const {
     ids.reserve(trace_.jobs.size());
     for (const SwfJob& job : trace_.jobs) ids.emplace_back(job.id, job.line);
     std::sort(ids.begin(), ids.end());
-    const std::pair<int64_t, uint32_t>* first = nullptr;  // of the duplicates, the one that the text shows first
+    // of the duplicates, the one that the text shows first
+    const std::pair<int64_t, uint32_t>* first = nullptr;
     for (size_t i = 1; i < ids.size(); ++i)
-        if (ids[i].first == ids[i - 1].first && (!first || ids[i].second < first[0].second)) first = &ids[i];
+        if (ids[i].first == ids[i - 1].first && (!first || ids[i].second < first[0].second))
+            first = &ids[i];
     if (!first) return {};
-    return fail("line " + std::to_string(first->second) + ": field 1 (job number): " + std::to_string(first->first) +
-                " is the job of line " + std::to_string(first[-1].second) + " again");
+    return fail("line " + std::to_string(first->second) +
+                ": field 1 (job number): " + std::to_string(first->first) + " is the job of line " +
+                std::to_string(first[-1].second) + " again");
 }
 
 Result<SwfTrace> SwfParser::finish() {
@@ -181,7 +209,8 @@ Result<SwfTrace> SwfParser::finish() {
         tail_.clear();
     }
     if (trace_.jobs.empty())
-        return fail(line_ == 0 ? "is empty" : "has no job in its " + std::to_string(line_) + " lines");
+        return fail(line_ == 0 ? "is empty"
+                               : "has no job in its " + std::to_string(line_) + " lines");
     if (!ids_ascend_) TRY(no_duplicates());
     return std::move(trace_);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SwfParser: reads a job log in the Standard Workload Format (Chapin et al., 'Benchmarks and standards for the
-// evaluation of parallel job schedulers', JSSPP 1999; version 2.2 of the Parallel Workloads Archive) from text that
-// comes in pieces of any size. Pure: no file, no clock. The owner feeds it and takes the trace from finish().
+// SwfParser: reads a job log in the Standard Workload Format (Chapin et al., 'Benchmarks and
+// standards for the evaluation of parallel job schedulers', JSSPP 1999; version 2.2 of the Parallel
+// Workloads Archive) from text that comes in pieces of any size. Pure: no file, no clock. The owner
+// feeds it and takes the trace from finish().
 //
-// A job line has exactly 18 numbers between blanks; `;` starts a header line; CRLF ends and empty lines are taken.
-// Fails on, naming line, field and why: a missing or a 19th field, text that is no number, a fraction or a number out
-// of range where an integer is kept, a negative number other than -1 ("unknown"), an unknown id, an id that an earlier
-// line has, a line of more than 64 KiB, a text without any job.
+// A job line has exactly 18 numbers between blanks; `;` starts a header line; CRLF ends and empty
+// lines are taken. Fails on, naming line, field and why: a missing or a 19th field, text that is no
+// number, a fraction or a number out of range where an integer is kept, a negative number other
+// than -1 ("unknown"), an unknown id, an id that an earlier line has, a line of more than 64 KiB, a
+// text without any job.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +23,20 @@ namespace souk::sim {
 // What the simulators use of a job line; -1 is "unknown" in every field but the id.
 struct SwfJob {
     int64_t id = 0;
-    int64_t submit_s = 0;        // since the start of the log (or of the epoch: some logs say so)
+    int64_t submit_s = 0;  // since the start of the log (or of the epoch: some logs say so)
     int32_t run_s = -1;
-    int32_t allocated = -1;      // processors that it got
-    int32_t requested = -1;      // processors that it asked for
-    int32_t requested_s = -1;    // run time that its user expected
-    int32_t used_kb = -1;        // memory per processor
-    int32_t requested_kb = -1;   // memory per processor
+    int32_t allocated = -1;     // processors that it got
+    int32_t requested = -1;     // processors that it asked for
+    int32_t requested_s = -1;   // run time that its user expected
+    int32_t used_kb = -1;       // memory per processor
+    int32_t requested_kb = -1;  // memory per processor
     int32_t user = -1;
-    uint32_t line = 0;           // its line in the text, from 1
+    uint32_t line = 0;  // its line in the text, from 1
 };
 
 struct SwfTrace {
-    std::vector<SwfJob> jobs;    // in the order of the text; submit times need not be sorted
-    int64_t max_procs = 0;       // of the header; 0 when it does not say
+    std::vector<SwfJob> jobs;  // in the order of the text; submit times need not be sorted
+    int64_t max_procs = 0;     // of the header; 0 when it does not say
 };
 
 class SwfParser {
@@ -52,7 +54,7 @@ class SwfParser {
     Status no_duplicates() const;
 
     SwfTrace trace_;
-    std::string tail_;           // the beginning of a line whose end has not come yet
+    std::string tail_;  // the beginning of a line whose end has not come yet
     uint64_t line_ = 0;
     int64_t id_max_ = -1;
     bool ids_ascend_ = true;

@@ -17,10 +17,12 @@ std::vector<ValueClass> value_classes_of(std::span<const SimJob> jobs) {
         return classes;
     }
     const Money first = values.front();
-    const int64_t width = (values.back().micro - first.micro) / static_cast<int64_t>(value_classes_max) + 1;
+    const int64_t width =
+        (values.back().micro - first.micro) / static_cast<int64_t>(value_classes_max) + 1;
     for (const Money v : values) {
         const int64_t c = (v.micro - first.micro) / width;
-        if (classes.empty() || (classes.back().low.micro - first.micro) / width != c) classes.push_back({v, v});
+        if (classes.empty() || (classes.back().low.micro - first.micro) / width != c)
+            classes.push_back({v, v});
         classes.back().high = v;
     }
     return classes;

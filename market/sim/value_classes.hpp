@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Value classes: the jobs of a comparison by their value, in as many classes as a table or a chart can show. Pure.
+// Value classes: the jobs of a comparison by their value, in as many classes as a table or a chart
+// can show. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct ValueClass {
     bool operator==(const ValueClass&) const = default;
 };
 
-// Every value for itself, or classes of equal width where there are more than value_classes_max; ascending.
+// Every value for itself, or classes of equal width where there are more than value_classes_max;
+// ascending.
 std::vector<ValueClass> value_classes_of(std::span<const SimJob> jobs);
 
 // Means over the finished jobs of a class.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/finished.hpp"
 
-
 #include "kernel/base/number.hpp"
 #include "market/store/receipts.hpp"
 #include "market/wire/market_records.hpp"
@@ -61,7 +60,8 @@ Result<std::optional<market::JobRecord>> FinishedJobs::find(const JobId& id) con
     return record;
 }
 
-Result<std::vector<market::JobRecord>> FinishedJobs::before(uint64_t before, size_t records_max) const {
+Result<std::vector<market::JobRecord>> FinishedJobs::before(uint64_t before,
+                                                            size_t records_max) const {
     TRY_ASSIGN(const auto rows, db_->before(kind_finished, padded(before), records_max));
     std::vector<market::JobRecord> records;
     for (const StateDb::Row& row : rows) {
@@ -71,12 +71,15 @@ Result<std::vector<market::JobRecord>> FinishedJobs::before(uint64_t before, siz
     return records;
 }
 
-Result<std::vector<FinishedJobs::Entry>> FinishedJobs::after(const JobId& id, size_t entries_max) const {
-    TRY_ASSIGN(const auto rows, db_->after(kind_finished_id, id.home.empty() ? "" : index_key(id), entries_max));
+Result<std::vector<FinishedJobs::Entry>> FinishedJobs::after(const JobId& id,
+                                                             size_t entries_max) const {
+    TRY_ASSIGN(const auto rows,
+               db_->after(kind_finished_id, id.home.empty() ? "" : index_key(id), entries_max));
     std::vector<Entry> entries;
     for (const StateDb::Row& row : rows) {
         const size_t blank = row.key.find(' ');
-        if (blank == std::string::npos) return fail("'" + row.key + "' is not the id of a finished job");
+        if (blank == std::string::npos)
+            return fail("'" + row.key + "' is not the id of a finished job");
         Entry entry;
         entry.first.home = row.key.substr(0, blank);
         TRY_ASSIGN(entry.first.seq, number(std::string_view(row.key).substr(blank + 1)));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FinishedJobs: the records of finished jobs in the market's state database, and in no memory. A row for each, by the
-// number in which they ended (1, 2, .. without a gap; the oldest are erased first), and one that says under which number
-// a job is found. They join the database's next commit, in which their rows among the live jobs go.
-// Owned by whoever owns the database. Errors: the database's own, and a record that cannot be read.
+// FinishedJobs: the records of finished jobs in the market's state database, and in no memory. A
+// row for each, by the number in which they ended (1, 2, .. without a gap; the oldest are erased
+// first), and one that says under which number a job is found. They join the database's next
+// commit, in which their rows among the live jobs go. Owned by whoever owns the database. Errors:
+// the database's own, and a record that cannot be read.
 #pragma once
 
 #include <optional>
@@ -32,8 +33,8 @@ class FinishedJobs {
     using Entry = std::pair<JobId, uint64_t>;
     Result<std::vector<Entry>> after(const JobId& id, size_t entries_max) const;
 
-    // Erases the oldest: those above `count_max`, and those that ended before `since` (Unix time), at most `rows_max` of
-    // them. True: there are more.
+    // Erases the oldest: those above `count_max`, and those that ended before `since` (Unix time),
+    // at most `rows_max` of them. True: there are more.
     Result<bool> trim(uint64_t count_max, Nanos since, size_t rows_max);
 
   private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/receipts.hpp"
 
-
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/store/sha256.hpp"
@@ -25,14 +24,17 @@ std::string key_of(uint64_t seq) {
 }
 
 tl::unexpected<Error> bad(const std::string& key, const std::string& why) {
-    return fail("receipt " + key.substr(std::min(key.find_first_not_of('0'), key.size())) + ": " + why);
+    return fail("receipt " + key.substr(std::min(key.find_first_not_of('0'), key.size())) + ": " +
+                why);
 }
 
 Result<ReceiptBook::Entry> parse_row(const StateDb::Row& row) {
-    if (row.value.size() <= hash_digits || row.value[hash_digits] != ' ') return bad(row.key, "it is not one");
+    if (row.value.size() <= hash_digits || row.value[hash_digits] != ' ')
+        return bad(row.key, "it is not one");
     auto receipt = market::parse_receipt(std::string_view(row.value).substr(hash_digits + 1));
     if (!receipt) return bad(row.key, receipt.error().message);
-    if (key_of(receipt->seq) != row.key) return bad(row.key, "it has the number " + std::to_string(receipt->seq));
+    if (key_of(receipt->seq) != row.key)
+        return bad(row.key, "it has the number " + std::to_string(receipt->seq));
     return ReceiptBook::Entry{std::move(*receipt), row.value.substr(0, hash_digits)};
 }
 
@@ -57,18 +59,22 @@ void ReceiptBook::append(const Receipt& receipt) {
 }
 
 bool ReceiptBook::Filter::lets(const Receipt& r) const {
-    return (!job || r.job == *job) && (!uid || (r.uid == *uid && !r.job.home.empty())) && (!node || r.node == *node) &&
-           r.to >= since;
+    return (!job || r.job == *job) && (!uid || (r.uid == *uid && !r.job.home.empty())) &&
+           (!node || r.node == *node) && r.to >= since;
 }
 
-Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t before, size_t entries_max) const {
+Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t before,
+                                            size_t entries_max) const {
     Page page;
     TRY_ASSIGN(const auto rows, db_->before(kind_receipt, key_of(before), scan_rows_max));
     for (const StateDb::Row& row : rows) {
         TRY_ASSIGN(Entry entry, parse_row(row));
-        // They are written when they end: what comes before an older one is older. (But for clocks that were set.)
+        // They are written when they end: what comes before an older one is older. (But for clocks
+        // that were set.)
         constexpr Nanos clock_slack = Nanos::from_s(86'400);
-        if (filter.since.ns > INT64_MIN + clock_slack.ns && entry.receipt.to < filter.since - clock_slack) return page;
+        if (filter.since.ns > INT64_MIN + clock_slack.ns &&
+            entry.receipt.to < filter.since - clock_slack)
+            return page;
         page.before = entry.receipt.seq;
         if (!filter.lets(entry.receipt)) continue;
         page.entries.push_back(std::move(entry));
@@ -80,26 +86,29 @@ Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t befor
 
 Result<std::vector<StateDb::Row>> ReceiptWalk::next() const {
     auto rows = db_.after(kind_receipt, key_, step_rows);
-    if (!rows) return wrap("receipts from " + std::to_string(check_.receipts() + 1) + " on", rows.error());
+    if (!rows)
+        return wrap("receipts from " + std::to_string(check_.receipts() + 1) + " on", rows.error());
     return rows;
 }
 
 Result<Receipt> ReceiptWalk::read(const StateDb::Row& row) {
     TRY_ASSIGN(auto entry, parse_row(row));
-    if (sha256_hex((head_.empty() ? first_hash() : head_) + " " + row.value.substr(hash_digits + 1)) != entry.hash)
+    if (sha256_hex((head_.empty() ? first_hash() : head_) + " " +
+                   row.value.substr(hash_digits + 1)) != entry.hash)
         return bad(row.key, "its hash is not that of what it says and of the one before");
     head_ = std::move(entry.hash);
     key_ = row.key;
     if (seen_.seq > 0 && seen_.seq == entry.receipt.seq && seen_.head != head_)
-        return bad(row.key, "an agent has seen it with the hash " + seen_.head + ", here it has " + head_ +
-                                ": this ledger has another past");
+        return bad(row.key, "an agent has seen it with the hash " + seen_.head + ", here it has " +
+                                head_ + ": this ledger has another past");
     return std::move(entry.receipt);
 }
 
 Status ReceiptWalk::reached() const {
     if (seen_.seq <= check_.receipts()) return {};
-    return fail("an agent has seen receipt " + std::to_string(seen_.seq) + ", and the last here is " +
-                std::to_string(check_.receipts()) + ": this is an older state of the ledger");
+    return fail("an agent has seen receipt " + std::to_string(seen_.seq) +
+                ", and the last here is " + std::to_string(check_.receipts()) +
+                ": this is an older state of the ledger");
 }
 
 std::string ReceiptMark::text() const { return std::to_string(seq) + ":" + head; }
@@ -110,9 +119,11 @@ Result<ReceiptMark> parse_receipt_mark(std::string_view text) {
     const auto seq = take_number<uint64_t>(rest);
     mark.seq = seq.value_or(0);
     mark.head = rest.substr(std::min<size_t>(1, rest.size()));
-    const bool hash = mark.head.size() == hash_digits && mark.head.find_first_not_of("0123456789abcdef") == std::string::npos;
+    const bool hash = mark.head.size() == hash_digits &&
+                      mark.head.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (seq && rest.starts_with(':') && hash) return mark;
-    return fail("'" + std::string(text) + "' is not a receipt's number, a colon and its hash, as pvdctl status says them");
+    return fail("'" + std::string(text) +
+                "' is not a receipt's number, a colon and its hash, as pvdctl status says them");
 }
 
 namespace {
@@ -129,13 +140,15 @@ Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) 
     TRY_ASSIGN(const auto job_rows, db.load(kind_job));
     for (const auto& row : job_rows) {
         TRY_ASSIGN(const auto job, record_of<market::JobRecord>("the record of job ", row));
-        if (job.report.id.text() != row.key) return fail("the record of job " + row.key + " is that of " + job.report.id.text());
+        if (job.report.id.text() != row.key)
+            return fail("the record of job " + row.key + " is that of " + job.report.id.text());
         jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
     }
     for (std::string key;;) {
         TRY_ASSIGN(const auto rows, db.after(kind_finished, key, step_rows));
         for (const auto& row : rows) {
-            TRY_ASSIGN(const auto job, record_of<market::JobRecord>("the record of finished job ", row));
+            TRY_ASSIGN(const auto job,
+                       record_of<market::JobRecord>("the record of finished job ", row));
             jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
         }
         if (rows.empty()) break;
@@ -146,7 +159,8 @@ Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) 
     for (const auto& row : account_rows) {
         TRY_ASSIGN(auto account, record_of<market::AccountRecord>("the account of ", row));
         const market::Holder holder = account.holder;
-        if (holder.text() != row.key) return fail("the account of " + row.key + " is that of " + holder.text());
+        if (holder.text() != row.key)
+            return fail("the account of " + row.key + " is that of " + holder.text());
         accounts.emplace(holder, std::move(account));
     }
     ReceiptWalk walk(db, seen);
@@ -157,20 +171,27 @@ Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) 
     for (const auto& row : meta_rows) {
         TRY_ASSIGN(const auto meta, record_of<market::MetaRecord>("the record of the ", row));
         if (meta.receipts != walk.check().receipts())
-            return fail("there are " + std::to_string(walk.check().receipts()) + " receipts, and there were " +
-                        std::to_string(meta.receipts));
+            return fail("there are " + std::to_string(walk.check().receipts()) +
+                        " receipts, and there were " + std::to_string(meta.receipts));
     }
     TRY(walk.check().same_balances(accounts));
     TRY(walk.reached());
     for (const auto& [id, job] : jobs) TRY(walk.check().same_cost(id, job.first, job.second));
-    return LedgerSummary{walk.check().receipts(), accounts.size(), walk.check().paid(), walk.check().earned(),
-                         walk.check().paid() - walk.check().earned(), walk.head(),
+    return LedgerSummary{walk.check().receipts(),
+                         accounts.size(),
+                         walk.check().paid(),
+                         walk.check().earned(),
+                         walk.check().paid() - walk.check().earned(),
+                         walk.head(),
                          db.log_missing() ? StateDb::log_missing_text(db.path()) : ""};
 }
 
 std::string ledger_json(const LedgerSummary& s) {
     JsonWriter w;
-    w.begin_object().field("receipts", s.receipts).field("accounts", s.accounts).field("paid", s.paid);
+    w.begin_object()
+        .field("receipts", s.receipts)
+        .field("accounts", s.accounts)
+        .field("paid", s.paid);
     w.field("earned", s.earned).field("market", s.market).field("head", s.head);
     if (!s.warning.empty()) w.field("warning", s.warning);
     w.end_object();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ReceiptBook: the market's receipts in its state database, one row each, chained: a row is the hash of (the hash of the
-// row before, a blank, the receipt's text), in 64 hexadecimal digits, a blank, and that text. So whoever changes, adds or
-// takes away one changes the hash of all that follow. They are appended to the database's next commit and never changed;
-// none of them is kept in memory.
-// Owned by whoever owns the database. Errors: the database's own, and the first receipt that is not what it was.
+// ReceiptBook: the market's receipts in its state database, one row each, chained: a row is the
+// hash of (the hash of the row before, a blank, the receipt's text), in 64 hexadecimal digits, a
+// blank, and that text. So whoever changes, adds or takes away one changes the hash of all that
+// follow. They are appended to the database's next commit and never changed; none of them is kept
+// in memory. Owned by whoever owns the database. Errors: the database's own, and the first receipt
+// that is not what it was.
 #pragma once
 
 #include <optional>
@@ -16,15 +17,17 @@
 
 namespace souk {
 
-// Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one. 3: finished jobs have rows of
-// their own (finished.hpp).
+// Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one. 3:
+// finished jobs have rows of their own (finished.hpp).
 inline constexpr int market_schema_version = 3, market_schema_oldest = 1;
 // The kinds of its rows.
-inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account", *kind_meta = "meta",
-                            *kind_receipt = "receipt", *kind_user = "user", *kind_price = "price",
-                            *kind_finished = "finished", *kind_finished_id = "finished-id";
+inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account",
+                            *kind_meta = "meta", *kind_receipt = "receipt", *kind_user = "user",
+                            *kind_price = "price", *kind_finished = "finished",
+                            *kind_finished_id = "finished-id";
 
-// A receipt by its number and its hash: what stood there when somebody outside of the market heard of it.
+// A receipt by its number and its hash: what stood there when somebody outside of the market heard
+// of it.
 struct ReceiptMark {
     uint64_t seq = 0;  // 0: none
     std::string head;
@@ -54,10 +57,11 @@ class ReceiptBook {
         std::string hash;
     };
     struct Page {
-        std::vector<Entry> entries;       // the newest first
-        std::optional<uint64_t> before;   // more may be found before this number
+        std::vector<Entry> entries;      // the newest first
+        std::optional<uint64_t> before;  // more may be found before this number
     };
-    // What is committed and has a number below `before`: at most so many, of a bounded number that are looked at.
+    // What is committed and has a number below `before`: at most so many, of a bounded number that
+    // are looked at.
     Result<Page> page(const Filter& filter, uint64_t before, size_t entries_max) const;
 
   private:
@@ -70,8 +74,10 @@ class ReceiptBook {
 class ReceiptWalk {
   public:
     // `seen`: one of them as somebody outside has it. Another in its place is an error.
-    explicit ReceiptWalk(const StateDb& db, ReceiptMark seen = {}) : db_(db), seen_(std::move(seen)) {}
-    // Sums by job are kept where `of_job` says so. False: there were no more. Errors: the first bad receipt, by number.
+    explicit ReceiptWalk(const StateDb& db, ReceiptMark seen = {})
+        : db_(db), seen_(std::move(seen)) {}
+    // Sums by job are kept where `of_job` says so. False: there were no more. Errors: the first bad
+    // receipt, by number.
     template <class F>
     Result<bool> step(F of_job) {
         TRY_ASSIGN(const auto rows, next());
@@ -96,8 +102,8 @@ class ReceiptWalk {
     std::string head_, key_;
 };
 
-// The whole of a market's database: chain, sums, balances, and each job's cost. Errors: what is wrong, with its number or
-// name.
+// The whole of a market's database: chain, sums, balances, and each job's cost. Errors: what is
+// wrong, with its number or name.
 struct LedgerSummary {
     uint64_t receipts = 0, accounts = 0;
     Money paid, earned, market;

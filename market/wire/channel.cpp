@@ -26,7 +26,8 @@ constexpr size_t bulk_bytes = 256 * 1024;
 
 std::unique_ptr<Transport> plain_transport() { return std::make_unique<PlainTransport>(); }
 
-Channel::Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options, std::unique_ptr<Transport> transport)
+Channel::Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options,
+                 std::unique_ptr<Transport> transport)
     : loop_(loop),
       handlers_(std::make_shared<ChannelHandlers>(std::move(handlers))),
       options_(options),
@@ -35,18 +36,22 @@ Channel::Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options, s
     MUST(handlers_->on_frame && handlers_->on_closed);
 }
 
-Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHandlers handlers, ChannelOptions options,
+Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHandlers handlers,
+                                               ChannelOptions options,
                                                std::unique_ptr<Transport> transport) {
-    std::unique_ptr<Channel> channel(new Channel(loop, std::move(handlers), options, std::move(transport)));
+    std::unique_ptr<Channel> channel(
+        new Channel(loop, std::move(handlers), options, std::move(transport)));
     Channel* self = channel.get();
-    StreamHandlers stream{[self](ByteView wire) { self->received(wire); }, [self] { self->peer_ended(); },
+    StreamHandlers stream{[self](ByteView wire) { self->received(wire); },
+                          [self] { self->peer_ended(); },
                           [self](const Error& error) { self->end(error); },
                           [self] {
                               const auto held = self->handlers_;
                               if (held->on_drain) held->on_drain();
                           }};
-    TRY_ASSIGN(channel->stream_, loop.stream(std::move(socket), std::move(stream),
-                                             {.send_queue_bytes_max = options.send_queue_bytes_max}));
+    TRY_ASSIGN(channel->stream_,
+               loop.stream(std::move(socket), std::move(stream),
+                           {.send_queue_bytes_max = options.send_queue_bytes_max}));
     channel->heard_ = Loop::now();
     channel->first_frame_timer_ = loop.after(options.first_frame_limit, [self] {
         self->end(Error{ETIMEDOUT, "the peer connected and said nothing"});
@@ -70,7 +75,8 @@ size_t Channel::room() const {
 Status Channel::may_send(FrameType type, size_t body_bytes) {
     if (closed()) return fail("the connection is closed");
     if (body_bytes > frame_bytes_max(type))
-        return fail("a message of " + std::to_string(body_bytes) + " bytes is longer than its type may be");
+        return fail("a message of " + std::to_string(body_bytes) +
+                    " bytes is longer than its type may be");
     return stream_.may_send(frame_header_bytes + body_bytes);
 }
 
@@ -141,10 +147,12 @@ void Channel::take(const Frame& frame) {
     if (!std::exchange(opened_, true)) first_frame_timer_.cancel();
     if (frame.type == frame_pong) return;
     if (frame.type == frame_ping) {
-        (void)send(frame_pong, std::string_view());  // refused by a full queue: that peer does not read anyway
+        // refused by a full queue: that peer does not read anyway
+        (void)send(frame_pong, std::string_view());
         return;
     }
-    const auto handlers = handlers_;  // lives through the call, whatever the callback does to the channel
+    // lives through the call, whatever the callback does to the channel
+    const auto handlers = handlers_;
     handlers->on_frame(frame);
 }
 
@@ -176,8 +184,9 @@ void Channel::resume_reading() {
 // ---- the end
 
 void Channel::peer_ended() {
-    end(Error{0, decoder_.between_frames() ? "the peer closed the connection"
-                                           : "the peer closed the connection in the middle of a message"});
+    end(Error{0, decoder_.between_frames()
+                     ? "the peer closed the connection"
+                     : "the peer closed the connection in the middle of a message"});
 }
 
 void Channel::finish() {
@@ -197,7 +206,8 @@ void send_last_word(int socket, std::string_view line) {
     const auto header = frame_header(FrameType::error, body.size());
     std::string frame(reinterpret_cast<const char*>(header.data()), header.size());
     frame += body;
-    (void)!::send(socket, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);  // whoever reads it knows; closing is what counts
+    // whoever reads it knows; closing is what counts
+    (void)!::send(socket, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void Channel::end(const Error& error) {
@@ -231,16 +241,19 @@ void Channel::watch_silence(Nanos at) {
         if (paused_) heard_ = now;  // not listening is no silence
         const Nanos silent = now - heard_;
         if (silent >= options_.keepalive) {
-            // By pings, not by time alone: after a sleep of this machine the peer gets its chance to answer.
+            // By pings, not by time alone: after a sleep of this machine the peer gets its chance
+            // to answer.
             if (unanswered_ == pings_max)
-                return end(Error{ETIMEDOUT,
-                                 "the peer has been silent for " + std::to_string(silent.ns / 1'000'000'000) + " s"});
+                return end(Error{ETIMEDOUT, "the peer has been silent for " +
+                                                std::to_string(silent.ns / 1'000'000'000) + " s"});
             ++unanswered_;
             (void)send(frame_ping, std::string_view());
         }
         if (stalls(now))
-            return end(Error{ETIMEDOUT, "the peer has read nothing for " + std::to_string((now - took_).ns / 1'000'000'000) + " s, and " +
-                                            std::to_string(stream_.queued()) + " bytes wait for it"});
+            return end(Error{ETIMEDOUT, "the peer has read nothing for " +
+                                            std::to_string((now - took_).ns / 1'000'000'000) +
+                                            " s, and " + std::to_string(stream_.queued()) +
+                                            " bytes wait for it"});
         watch_silence((silent >= options_.keepalive ? now : heard_) + options_.keepalive);
     });
 }

@@ -27,7 +27,8 @@ GuestCommand take(const Pb__GuestCommand& m, Check& c) {
     v.new_epoch = c.epoch("new_epoch", m.new_epoch);
     v.dest = c.node_or_none("dest", m.dest);
     v.dest_address = c.address("dest_address", m.dest_address);
-    const bool needs_spec = v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep;
+    const bool needs_spec =
+        v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep;
     if (m.spec || needs_spec) v.spec = take_spec(m.spec, c);
     const bool sends = v.verb == GuestVerb::ship || v.verb == GuestVerb::checkpoint;
     if (sends && (v.dest.empty() || v.dest_address.empty())) c.bad("dest", "missing");
@@ -108,8 +109,9 @@ void fill(const StdioData& v, Pb__StdioData& m, Arena& a) {
 }
 
 StdioData take(const Pb__StdioData& m, Check& c) {
-    return {c.job(m.id), c.epoch("epoch", m.epoch), c.one_of("stream", m.stream, Stream::out, Stream::err),
-            c.count("offset", m.offset), c.data("data", m.data, stdio_bytes_max)};
+    return {c.job(m.id), c.epoch("epoch", m.epoch),
+            c.one_of("stream", m.stream, Stream::out, Stream::err), c.count("offset", m.offset),
+            c.data("data", m.data, stdio_bytes_max)};
 }
 
 void fill(const StdioAck& v, Pb__StdioAck& m, Arena& a) {
@@ -121,8 +123,9 @@ void fill(const StdioAck& v, Pb__StdioAck& m, Arena& a) {
 }
 
 StdioAck take(const Pb__StdioAck& m, Check& c) {
-    return {c.job(m.id), c.epoch("epoch", m.epoch), c.one_of("stream", m.stream, Stream::out, Stream::err),
-            c.count("offset", m.offset), m.again != 0};
+    return {c.job(m.id), c.epoch("epoch", m.epoch),
+            c.one_of("stream", m.stream, Stream::out, Stream::err), c.count("offset", m.offset),
+            m.again != 0};
 }
 
 void fill(const StdioInput& v, Pb__StdioInput& m, Arena& a) {
@@ -156,7 +159,8 @@ void fill(const StdioWinch& v, Pb__StdioWinch& m, Arena& a) {
 }
 
 StdioWinch take(const Pb__StdioWinch& m, Check& c) {
-    return {c.job(m.id), c.epoch("epoch", m.epoch), c.cells("rows", m.rows), c.cells("cols", m.cols)};
+    return {c.job(m.id), c.epoch("epoch", m.epoch), c.cells("rows", m.rows),
+            c.cells("cols", m.cols)};
 }
 
 void fill(const ImageBegin& v, Pb__ImageBegin& m, Arena& a) {
@@ -168,8 +172,9 @@ void fill(const ImageBegin& v, Pb__ImageBegin& m, Arena& a) {
 }
 
 ImageBegin take(const Pb__ImageBegin& m, Check& c) {
-    ImageBegin v{c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.epoch("from_epoch", m.from_epoch),
-                 c.node("sender", m.sender), c.one_of("form", m.form, MoveForm::stop_and_copy, MoveForm::post_copy)};
+    ImageBegin v{c.job(m.id), c.epoch("new_epoch", m.new_epoch),
+                 c.epoch("from_epoch", m.from_epoch), c.node("sender", m.sender),
+                 c.one_of("form", m.form, MoveForm::stop_and_copy, MoveForm::post_copy)};
     if (v.new_epoch <= v.from_epoch) c.bad("new_epoch", "not newer than the sender's");
     return v;
 }
@@ -182,7 +187,8 @@ void fill(const AheadBegin& v, Pb__AheadBegin& m, Arena& a) {
 }
 
 AheadBegin take(const Pb__AheadBegin& m, Check& c) {
-    return {c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.node("sender", m.sender), c.count("bytes", m.bytes)};
+    return {c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.node("sender", m.sender),
+            c.count("bytes", m.bytes)};
 }
 
 void fill(const PagesState& v, Pb__PagesState& m, Arena& a) {
@@ -204,7 +210,8 @@ PagesState take(const Pb__PagesState& m, Check& c) {
     for (size_t i = 0; i < std::min(m.n_wishes, page_wishes_max); ++i) {
         const Pb__PageWish& w = *m.wishes[i];
         if (w.start % page_bytes != 0) c.bad("wishes", "not the start of a page");
-        v.wishes.push_back({c.in<int32_t>("wishes", w.pid, 1, INT32_MAX), c.in<uint64_t>("wishes", w.start, 0, uint64_t{1} << 57),
+        v.wishes.push_back({c.in<int32_t>("wishes", w.pid, 1, INT32_MAX),
+                            c.in<uint64_t>("wishes", w.start, 0, uint64_t{1} << 57),
                             c.in<uint64_t>("wishes", w.pages, 1, 1 << 16)});
     }
     return v;

@@ -164,8 +164,14 @@ void fill(const JobNote& v, Pb__JobNote& m, Arena& a) {
 }
 
 JobNote take(const Pb__JobNote& m, Check& c) {
-    return {c.job(m.id), c.price("price", m.price), c.amount("cost", m.cost), clean(m.comment), bool(m.settled),
-            c.amount("day_limit", m.day_limit), c.amount("day_left", m.day_left), c.amount("day_cost", m.day_cost)};
+    return {c.job(m.id),
+            c.price("price", m.price),
+            c.amount("cost", m.cost),
+            clean(m.comment),
+            bool(m.settled),
+            c.amount("day_limit", m.day_limit),
+            c.amount("day_left", m.day_left),
+            c.amount("day_cost", m.day_cost)};
 }
 
 void fill(const ProviderNote& v, Pb__ProviderNote& m, Arena&) {
@@ -234,7 +240,9 @@ Result<ToMarket> unpack_to_market(FrameType type, std::string_view bytes) {
         case FrameType::job_report: return as<ToMarket, JobReport>(bytes);
         case FrameType::provider_report: return as<ToMarket, ProviderReport>(bytes);
         case FrameType::order_failed: return as<ToMarket, OrderFailed>(bytes);
-        default: return fail("frame type " + std::to_string(static_cast<int>(type)) + " is not for the market");
+        default:
+            return fail("frame type " + std::to_string(static_cast<int>(type)) +
+                        " is not for the market");
     }
 }
 
@@ -245,7 +253,9 @@ Result<FromMarket> unpack_from_market(FrameType type, std::string_view bytes) {
         case FrameType::provider_note: return as<FromMarket, ProviderNote>(bytes);
         case FrameType::directory: return as<FromMarket, Directory>(bytes);
         case FrameType::node_lost: return as<FromMarket, NodeLost>(bytes);
-        default: return fail("frame type " + std::to_string(static_cast<int>(type)) + " is not one of the market's");
+        default:
+            return fail("frame type " + std::to_string(static_cast<int>(type)) +
+                        " is not one of the market's");
     }
 }
 

@@ -186,7 +186,8 @@ NodeRecord take(const Pb__MarketNode& m, Check& c) {
     v.address = c.address("address", m.address);
     v.has_report = m.report.len > 0;
     if (v.has_report) v.report = take_packed<ProviderReport>("report", m.report, c);
-    v.earned = {c.in("earned", m.earned, -signed_max, signed_max)};  // what is taken back may be more
+    // what is taken back may be more
+    v.earned = {c.in("earned", m.earned, -signed_max, signed_max)};
     return v;
 }
 
@@ -201,8 +202,10 @@ void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
 }
 
 MetaRecord take(const Pb__MarketMeta& m, Check& c) {
-    return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq), c.amount("retired", m.retired),
-            bool(m.ledger), c.count("receipts", m.receipts), c.in<int64_t>("day", m.day, 0, days_max) - 1, bool(m.finished_retired)};
+    return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq),
+            c.amount("retired", m.retired),    bool(m.ledger),
+            c.count("receipts", m.receipts),   c.in<int64_t>("day", m.day, 0, days_max) - 1,
+            bool(m.finished_retired)};
 }
 
 }  // namespace

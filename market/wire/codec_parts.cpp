@@ -18,7 +18,8 @@ void* Arena::allocate(size_t bytes) {
     bytes = (bytes + align - 1) / align * align;
     if (bytes > in_block_) {
         const size_t size = std::max(bytes, block);
-        blocks_.push_back(std::make_unique<char[]>(size));  // zeroed, aligned as operator new aligns
+        // zeroed, aligned as operator new aligns
+        blocks_.push_back(std::make_unique<char[]>(size));
         next_ = blocks_.back().get();
         in_block_ = size;
     }
@@ -42,7 +43,8 @@ std::string Check::address(const char* field, const char* text) {
     const std::string_view all = text;
     if (all.empty()) return {};
     const auto colon = all.rfind(':');
-    const bool printable = std::all_of(all.begin(), all.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+    const bool printable =
+        std::all_of(all.begin(), all.end(), [](char c) { return c > ' ' && c < '\x7f'; });
     if (printable && all.size() <= name_max && colon != std::string_view::npos && colon > 0) {
         const unsigned port = whole_number<unsigned>(all.substr(colon + 1)).value_or(0);
         if (port > 0 && port < 65'536) return text;
@@ -73,7 +75,8 @@ std::string Check::data(const char* field, const ProtobufCBinaryData& bytes, siz
         bad(field, std::to_string(bytes.len) + " bytes, at most " + std::to_string(n_max));
         return {};
     }
-    return bytes.len ? std::string(reinterpret_cast<const char*>(bytes.data), bytes.len) : std::string();
+    return bytes.len ? std::string(reinterpret_cast<const char*>(bytes.data), bytes.len)
+                     : std::string();
 }
 
 std::string Check::c_string(const char* field, const ProtobufCBinaryData& bytes, size_t n_max) {
@@ -84,7 +87,10 @@ std::string Check::c_string(const char* field, const ProtobufCBinaryData& bytes,
 
 std::string clean(std::string_view text, size_t n_max) {
     size_t n = std::min(text.size(), n_max);
-    for (int i = 0; i < 3 && n > 0 && n < text.size() && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80; ++i) --n;
+    for (int i = 0;
+         i < 3 && n > 0 && n < text.size() && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80;
+         ++i)
+        --n;
     return blank_controls(text.substr(0, n));
 }
 
@@ -167,9 +173,14 @@ Pb__MoveForecast* fill_forecast(const MoveForecast& forecast, Arena& arena) {
 
 MoveForecast take_forecast(const Pb__MoveForecast* m, Check& c) {
     if (!m) return {};
-    return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy), c.span("pause", m->pause), c.span("total", m->total),
-            c.count("ahead_bytes", m->ahead_bytes), c.span("ahead_time", m->ahead_time), m->ahead_rounds,
-            c.count("left_bytes", m->left_bytes), c.count("frozen_bytes", m->frozen_bytes),
+    return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy),
+            c.span("pause", m->pause),
+            c.span("total", m->total),
+            c.count("ahead_bytes", m->ahead_bytes),
+            c.span("ahead_time", m->ahead_time),
+            m->ahead_rounds,
+            c.count("left_bytes", m->left_bytes),
+            c.count("frozen_bytes", m->frozen_bytes),
             c.count("dirty_bytes_per_s", m->dirty_bytes_per_s),
             c.count("dirty_expected_bytes_per_s", m->dirty_expected_bytes_per_s)};
 }
@@ -201,7 +212,8 @@ JobStats take_stats(const Pb__JobStats* m, Check& c) {
     stats.run_time = c.span("run_time", m->run_time);
     stats.longest_pause = c.span("longest_pause", m->longest_pause);
     stats.image_bytes = c.in<int64_t>("image_bytes", m->image_bytes, 0, bytes_max);
-    stats.last_move = {take_forecast(m->forecast, c), c.span("last_pause", m->last_pause), c.span("last_total", m->last_total)};
+    stats.last_move = {take_forecast(m->forecast, c), c.span("last_pause", m->last_pause),
+                       c.span("last_total", m->last_total)};
     stats.cpu_time = c.span("cpu_time", m->cpu_time);
     stats.resumes = m->resumes;
     return stats;
@@ -209,7 +221,8 @@ JobStats take_stats(const Pb__JobStats* m, Check& c) {
 
 Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
     auto* m = make(arena, pb__job_spec__init);
-    const auto strings = [&](const std::vector<std::string>& from, size_t& n, ProtobufCBinaryData*& to) {
+    const auto strings = [&](const std::vector<std::string>& from, size_t& n,
+                             ProtobufCBinaryData*& to) {
         n = from.size();
         to = arena.array<ProtobufCBinaryData>(n);
         for (size_t i = 0; i < n; ++i) to[i] = fill_bytes(from[i]);
@@ -246,9 +259,10 @@ Pb__JobSpec* fill_spec(const JobSpec& spec, Arena& arena) {
 }
 
 namespace {
-void take_strings(const char* field, size_t n, const ProtobufCBinaryData* from, std::vector<std::string>& to,
-                  size_t& bytes_left, Check& c) {
-    if (n > strings_max) return c.bad(field, std::to_string(n) + " entries, at most " + std::to_string(strings_max));
+void take_strings(const char* field, size_t n, const ProtobufCBinaryData* from,
+                  std::vector<std::string>& to, size_t& bytes_left, Check& c) {
+    if (n > strings_max)
+        return c.bad(field, std::to_string(n) + " entries, at most " + std::to_string(strings_max));
     to.reserve(n);
     for (size_t i = 0; i < n && c.ok(); ++i) {
         to.push_back(c.c_string(field, from[i], bytes_left));
@@ -280,17 +294,21 @@ JobSpec take_spec(const Pb__JobSpec* m, Check& c) {
     for (size_t i = 0; i < m->n_rlimits; ++i) {
         const Pb__ResourceLimit& r = *m->rlimits[i];
         if (r.soft > r.hard) c.bad("rlimits", "a soft limit above its hard one");
-        spec.rlimits.push_back({c.in<int32_t>("rlimits", r.resource, 0, RLIM_NLIMITS - 1), r.soft, r.hard});
+        spec.rlimits.push_back(
+            {c.in<int32_t>("rlimits", r.resource, 0, RLIM_NLIMITS - 1), r.soft, r.hard});
     }
     spec.uid = m->uid;
     spec.gid = m->gid;
-    if (m->n_groups > groups_max) c.bad("groups", "too many");
-    else if (m->n_groups) spec.groups.assign(m->groups, m->groups + m->n_groups);
+    if (m->n_groups > groups_max)
+        c.bad("groups", "too many");
+    else if (m->n_groups)
+        spec.groups.assign(m->groups, m->groups + m->n_groups);
     spec.tty = m->tty;
     spec.move = c.one_of("move", m->move, MovePolicy::automatic, MovePolicy::fast);
     spec.tcp = c.one_of("tcp", m->tcp, TcpPolicy::close, TcpPolicy::keep);
     spec.net = c.one_of("net", m->net, NetMode::host, NetMode::own);
-    if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep)) c.bad("tcp", "connections go along with a network of its own, and only with that");
+    if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep))
+        c.bad("tcp", "connections go along with a network of its own, and only with that");
     spec.address = {m->address};
     spec.checkpoint_every = c.span("checkpoint_every", m->checkpoint_every);
     spec.restart = m->restart;
@@ -310,7 +328,8 @@ void fill_places(const std::vector<NodeName>& places, size_t& n, char**& out, Ar
 
 std::vector<NodeName> take_places(size_t n, char* const* places, Check& c) {
     std::vector<NodeName> out;
-    if (n > places_max) c.bad("places", std::to_string(n) + " entries, at most " + std::to_string(places_max));
+    if (n > places_max)
+        c.bad("places", std::to_string(n) + " entries, at most " + std::to_string(places_max));
     for (size_t i = 0; i < n && c.ok(); ++i) out.push_back(c.node("places", places[i]));
     return out;
 }
@@ -322,12 +341,15 @@ std::string serialize(const ProtobufCMessage& message) {
     return bytes;
 }
 
-// The decoder's own bookkeeping and the structs of a message take up to about 25 bytes for each of the shortest fields.
+// The decoder's own bookkeeping and the structs of a message take up to about 25 bytes for each of
+// the shortest fields.
 size_t arena_bytes_for(size_t message_bytes) { return 64 * 1024 + 32 * message_bytes; }
 
-const ProtobufCMessage* parse_into(Arena& arena, const ProtobufCMessageDescriptor& descriptor, std::string_view bytes) {
+const ProtobufCMessage* parse_into(Arena& arena, const ProtobufCMessageDescriptor& descriptor,
+                                   std::string_view bytes) {
     ProtobufCAllocator allocator{
-        [](void* data, size_t size) { return static_cast<Arena*>(data)->allocate(size); }, [](void*, void*) {}, &arena};
+        [](void* data, size_t size) { return static_cast<Arena*>(data)->allocate(size); },
+        [](void*, void*) {}, &arena};
     return protobuf_c_message_unpack(&descriptor, &allocator, bytes.size(),
                                      reinterpret_cast<const uint8_t*>(bytes.data()));
 }

@@ -29,7 +29,9 @@ Pb__Checkpoint* fill_checkpoint(const Checkpoint& v, Arena& a) {
 }
 
 Checkpoint take_checkpoint(const Pb__Checkpoint& m, Check& c) {
-    return {take_peer_or_none("checkpoint", m.at, c), c.epoch("checkpoint", m.epoch), c.time("checkpoint", m.taken),
+    return {take_peer_or_none("checkpoint", m.at, c),
+            c.epoch("checkpoint", m.epoch),
+            c.time("checkpoint", m.taken),
             c.in<int64_t>("checkpoint", m.bytes, 0, bytes_max),
             {c.count("checkpoint", m.stdout_end), c.count("checkpoint", m.stderr_end)},
             c.count("checkpoint", m.input_end)};
@@ -47,8 +49,11 @@ Pb__Splice* fill_splice(const Splice& v, Arena& a) {
 }
 
 Splice take_splice(const Pb__Splice& m, Check& c) {
-    return {bool(m.due), {c.count("splice", m.stdout_shift), c.count("splice", m.stderr_shift)},
-            c.count("splice", m.input_shift), c.count("splice", m.at), std::string(m.text)};
+    return {bool(m.due),
+            {c.count("splice", m.stdout_shift), c.count("splice", m.stderr_shift)},
+            c.count("splice", m.input_shift),
+            c.count("splice", m.at),
+            std::string(m.text)};
 }
 
 Pb__StoryStep* fill_step(const StoryStep& v, Arena& a) {
@@ -72,7 +77,9 @@ Pb__StoryStep* fill_step(const StoryStep& v, Arena& a) {
 }
 
 StoryStep take_step(const Pb__StoryStep& m, Check& c) {
-    const auto span = [&](const char* field, int64_t ns) { return Nanos{c.span(field, ns).ns - 1}; };
+    const auto span = [&](const char* field, int64_t ns) {
+        return Nanos{c.span(field, ns).ns - 1};
+    };
     StoryStep v;
     v.what = c.one_of("story", m.what, StoryStep::What::submitted, StoryStep::What::finished);
     v.at = c.time("story at", m.at);
@@ -188,7 +195,8 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     if (m.splice) v.splice = take_splice(*m.splice, c);
     v.cost_run = Nanos{c.span("cost_run", m.cost_run).ns - 1};
     v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};
-    if (const Nanos since = c.span("running_since", m.running_since); since.ns > 0) v.running_since = since;
+    if (const Nanos since = c.span("running_since", m.running_since); since.ns > 0)
+        v.running_since = since;
     v.boot = m.boot;
     v.day_limit = c.amount("day_limit", m.day_limit);
     v.day_cost = c.amount("day_cost", m.day_cost);

@@ -34,7 +34,9 @@ void fill(const Welcome& v, Pb__Welcome& m, Arena& a) {
     m.address = fill_string(v.address, a);
 }
 
-Welcome take(const Pb__Welcome& m, Check& c) { return {m.version, clean(m.name, name_max), c.address("address", m.address)}; }
+Welcome take(const Pb__Welcome& m, Check& c) {
+    return {m.version, clean(m.name, name_max), c.address("address", m.address)};
+}
 
 void fill(const ErrorText& v, Pb__ErrorText& m, Arena& a) { m.text = fill_line(v.text, a); }
 
@@ -71,7 +73,8 @@ void fill(const CtlReply& v, Pb__CtlReply& m, Arena& a) {
 }
 
 CtlReply take(const Pb__CtlReply& m, Check& c) {
-    return {m.request, bool(m.ok), clean(m.error), c.data("json", m.json, json_bytes_max), clean(m.next), bool(m.away)};
+    return {m.request,     bool(m.ok),  clean(m.error), c.data("json", m.json, json_bytes_max),
+            clean(m.next), bool(m.away)};
 }
 
 void fill(const Submit& v, Pb__Submit& m, Arena& a) {
@@ -85,8 +88,13 @@ void fill(const Submit& v, Pb__Submit& m, Arena& a) {
 
 Submit take(const Pb__Submit& m, Check& c) {
     if (*m.name)
-        if (const Status good = check_label(m.name, name_max); !good) c.bad("name", good.error().message);
-    return {take_spec(m.spec, c), take_terms(m.terms, c), clean(m.name, name_max), bool(m.attach), m.token,
+        if (const Status good = check_label(m.name, name_max); !good)
+            c.bad("name", good.error().message);
+    return {take_spec(m.spec, c),
+            take_terms(m.terms, c),
+            clean(m.name, name_max),
+            bool(m.attach),
+            m.token,
             bool(m.retry)};
 }
 
@@ -105,7 +113,8 @@ void fill(const Attach& v, Pb__Attach& m, Arena& a) {
 }
 
 Attach take(const Pb__Attach& m, Check& c) {
-    return {c.job(m.id), bool(m.resume),
+    return {c.job(m.id),
+            bool(m.resume),
             {c.count("stdout_offset", m.stdout_offset), c.count("stderr_offset", m.stderr_offset)}};
 }
 
@@ -144,9 +153,11 @@ Change take(const Pb__Change& m, Check& c) {
         c.bad("terms", "missing");
         return v;
     }
-    if (v.fields & Change::max_price) v.terms.max_price = c.price("max_price", m.terms->max_price, 1);
+    if (v.fields & Change::max_price)
+        v.terms.max_price = c.price("max_price", m.terms->max_price, 1);
     if (v.fields & Change::budget) v.terms.budget = c.price("budget", m.terms->budget);
-    if (v.fields & Change::memory_mb) v.terms.memory_mb = c.megabytes("memory_mb", m.terms->memory_mb);
+    if (v.fields & Change::memory_mb)
+        v.terms.memory_mb = c.megabytes("memory_mb", m.terms->memory_mb);
     if (v.fields & Change::cpus) v.terms.cpus = c.cpus("cpus", m.terms->cpus);
     if (v.fields & Change::finish) v.terms.finish = c.span("finish", m.terms->finish);
     if (v.fields & Change::strategy) v.terms.strategy = c.strategy("strategy", m.terms->strategy);
@@ -193,7 +204,9 @@ void fill(const Winch& v, Pb__Winch& m, Arena&) {
     m.cols = v.cols;
 }
 
-Winch take(const Pb__Winch& m, Check& c) { return {c.cells("rows", m.rows), c.cells("cols", m.cols)}; }
+Winch take(const Pb__Winch& m, Check& c) {
+    return {c.cells("rows", m.rows), c.cells("cols", m.cols)};
+}
 
 void fill(const Signal& v, Pb__Signal& m, Arena&) { m.number = v.number; }
 
@@ -205,7 +218,8 @@ void fill(const Notice& v, Pb__Notice& m, Arena& a) {
 }
 
 Notice take(const Pb__Notice& m, Check& c) {
-    return {c.one_of("kind", m.kind, home::Tell::What::started, home::Tell::What::warning), clean(m.text)};
+    return {c.one_of("kind", m.kind, home::Tell::What::started, home::Tell::What::warning),
+            clean(m.text)};
 }
 
 constexpr size_t summary_max = 64 * 1024;

@@ -9,9 +9,12 @@
 namespace souk::wire {
 namespace {
 
-constexpr size_t keep_bytes_max = 64 * 1024;  // a decoder between frames holds no more memory than this
+// a decoder between frames holds no more memory than this
+constexpr size_t keep_bytes_max = 64 * 1024;
 
-bool is_known(FrameType type) { return frame_bytes_max(type) > 0 || type == frame_ping || type == frame_pong; }
+bool is_known(FrameType type) {
+    return frame_bytes_max(type) > 0 || type == frame_ping || type == frame_pong;
+}
 
 bool may_open(Side side, FrameType type) {
     if (side == Side::acceptor) return type == FrameType::hello;
@@ -23,16 +26,20 @@ std::string number(FrameType type) { return std::to_string(static_cast<unsigned>
 }  // namespace
 
 Status FrameDecoder::check_header() {
-    length_ = uint32_t{head_[0]} | uint32_t{head_[1]} << 8 | uint32_t{head_[2]} << 16 | uint32_t{head_[3]} << 24;
+    length_ = uint32_t{head_[0]} | uint32_t{head_[1]} << 8 | uint32_t{head_[2]} << 16 |
+              uint32_t{head_[3]} << 24;
     type_ = static_cast<FrameType>(head_[4] | head_[5] << 8);
     const unsigned flags = static_cast<unsigned>(head_[6] | head_[7] << 8);
     if (!opened_ && !may_open(side_, type_)) {
         if (is_known(type_))
-            return fail("the connection begins with a frame of type " + number(type_) + ", not with a hello");
+            return fail("the connection begins with a frame of type " + number(type_) +
+                        ", not with a hello");
         return fail("this is not souk's protocol");
     }
     if (!is_known(type_)) return fail("a frame of unknown type " + number(type_));
-    if (flags != 0) return fail("a frame of type " + number(type_) + " with unknown flags " + std::to_string(flags));
+    if (flags != 0)
+        return fail("a frame of type " + number(type_) + " with unknown flags " +
+                    std::to_string(flags));
     if (length_ > frame_bytes_max(type_))
         return fail("a frame of type " + number(type_) + " with " + std::to_string(length_) +
                     " bytes, over its limit of " + std::to_string(frame_bytes_max(type_)));
@@ -77,10 +84,18 @@ Result<std::optional<Frame>> FrameDecoder::next(ByteView& input) {
 
 std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body_bytes) {
     MUST(is_known(type) && body_bytes <= frame_bytes_max(type));
-    const auto byte = [](size_t value, int shift) { return static_cast<uint8_t>(value >> shift & 0xff); };
+    const auto byte = [](size_t value, int shift) {
+        return static_cast<uint8_t>(value >> shift & 0xff);
+    };
     const auto number = static_cast<uint16_t>(type);
-    return {byte(body_bytes, 0), byte(body_bytes, 8), byte(body_bytes, 16), byte(body_bytes, 24),
-            byte(number, 0),     byte(number, 8),     0,                    0};
+    return {byte(body_bytes, 0),
+            byte(body_bytes, 8),
+            byte(body_bytes, 16),
+            byte(body_bytes, 24),
+            byte(number, 0),
+            byte(number, 8),
+            0,
+            0};
 }
 
 Bytes encode_frame(FrameType type, std::string_view body) {
@@ -93,8 +108,9 @@ Bytes encode_frame(FrameType type, std::string_view body) {
 
 Status check_version(uint32_t version) {
     if (version == protocol_version) return {};
-    return fail("the peer speaks version " + std::to_string(version) + " of souk's protocol, this program version " +
-                std::to_string(protocol_version) + ": install the same release on both");
+    return fail("the peer speaks version " + std::to_string(version) +
+                " of souk's protocol, this program version " + std::to_string(protocol_version) +
+                ": install the same release on both");
 }
 
 }  // namespace souk::wire

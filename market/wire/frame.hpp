@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Frames over a byte stream: a header of 8 bytes {u32 length of the body, u16 type, u16 flags = 0}, little-endian, then
-// the body (a packed message). FrameDecoder is pure: bytes in, frames or one error out.
-// Nothing of a body is kept before its header has passed: a known type, no longer than that type may be
-// (types.hpp), flags 0, and as the first frame of a connection only what may open one.
+// Frames over a byte stream: a header of 8 bytes {u32 length of the body, u16 type, u16 flags = 0},
+// little-endian, then the body (a packed message). FrameDecoder is pure: bytes in, frames or one
+// error out. Nothing of a body is kept before its header has passed: a known type, no longer than
+// that type may be (types.hpp), flags 0, and as the first frame of a connection only what may open
+// one.
 #pragma once
 
 #include <array>
@@ -26,16 +27,17 @@ struct Frame {
     std::string_view body;
 };
 
-// Who this end is, hence what may come first: to an acceptor a hello, to a connector a welcome or an error.
+// Who this end is, hence what may come first: to an acceptor a hello, to a connector a welcome or
+// an error.
 enum class Side : uint8_t { acceptor, connector };
 
 class FrameDecoder {
   public:
     explicit FrameDecoder(Side side) : side_(side) {}
 
-    // Takes bytes from the front of `input` until a frame is whole; nothing if `input` ended before. The frame's
-    // body lies in `input` or in the decoder, and is valid until the next call. After an error the stream cannot be
-    // read on: every further call returns the same error.
+    // Takes bytes from the front of `input` until a frame is whole; nothing if `input` ended
+    // before. The frame's body lies in `input` or in the decoder, and is valid until the next call.
+    // After an error the stream cannot be read on: every further call returns the same error.
     Result<std::optional<Frame>> next(ByteView& input);
     // Whether the stream ended between two frames (true), or inside one.
     bool between_frames() const { return head_bytes_ == 0 && !in_body_; }
@@ -56,12 +58,14 @@ class FrameDecoder {
     std::optional<Error> error_;
 };
 
-// The header of a frame whose body has that many bytes; more than the type may have is a bug of the caller.
+// The header of a frame whose body has that many bytes; more than the type may have is a bug of the
+// caller.
 std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body_bytes);
 // Header and body in one.
 Bytes encode_frame(FrameType type, std::string_view body);
 
-// Whether this program can talk with a peer of that version (hello and welcome carry it); the error names both.
+// Whether this program can talk with a peer of that version (hello and welcome carry it); the error
+// names both.
 Status check_version(uint32_t version);
 
 }  // namespace souk::wire

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The messages that only connections know, as plain values; those of the machines are in market/core/messages.hpp and
-// agentd/core/messages.hpp. Offsets count the bytes of one stream from its beginning.
+// The messages that only connections know, as plain values; those of the machines are in
+// market/core/messages.hpp and agentd/core/messages.hpp. Offsets count the bytes of one stream from
+// its beginning.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,17 @@ struct Hello {
     uint32_t magic = hello_magic;
     uint32_t version = protocol_version;
     Role role = Role::tool;
-    NodeName node;        // agent, image: who it is
-    std::string address;  // agent: where its own agentd listens, host:port
-    bool answers = false; // agent: the market may ask it (ctl_request); versions before that end the connection
+    NodeName node;         // agent, image: who it is
+    std::string address;   // agent: where its own agentd listens, host:port
+    bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
+                           // the connection
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {
     uint32_t version = protocol_version;
-    std::string name;     // the node's or the market's
-    std::string address = {};  // the market to an agent: where it tells others that this agent is reached
+    std::string name;  // the node's or the market's
+    // the market to an agent: where it tells others that this agent is reached
+    std::string address = {};
     bool operator==(const Welcome&) const = default;
 };
 struct ErrorText {
@@ -39,13 +42,15 @@ struct ErrorText {
 struct Ok {
     bool operator==(const Ok&) const = default;
 };
-// One question of pvdctl or marketctl. `request` pairs it with its reply; `uid` is set by the agentd that relays it.
+// One question of pvdctl or marketctl. `request` pairs it with its reply; `uid` is set by the
+// agentd that relays it.
 struct CtlRequest {
     uint64_t request = 0;
     uint32_t uid = 0;
     std::string verb;
     std::vector<std::string> args;
-    std::string after;  // of a list: what comes after this one, which is the `next` of the answer before
+    // of a list: what comes after this one, which is the `next` of the answer before
+    std::string after;
     bool operator==(const CtlRequest&) const = default;
 };
 struct CtlReply {
@@ -105,10 +110,11 @@ struct ImageBegin {
     MoveForm form = MoveForm::stop_and_copy;
     bool operator==(const ImageBegin&) const = default;
 };
-// Of a job that still runs: memory follows, in rounds. Each end of one is answered by pages_state (put: all bytes so far).
+// Of a job that still runs: memory follows, in rounds. Each end of one is answered by pages_state
+// (put: all bytes so far).
 struct AheadBegin {
     JobId id;
-    Epoch new_epoch;     // whom it is for
+    Epoch new_epoch;  // whom it is for
     NodeName sender;
     uint64_t bytes = 0;  // that the job has now
     bool operator==(const AheadBegin&) const = default;
@@ -129,8 +135,9 @@ struct ImageResult {
     bool operator==(const ImageResult&) const = default;
 };
 
-// A new job. `token` is a random number of the caller: after a connection that broke before `submitted` came, the same
-// request is sent again with `retry` set, and the job that has this token (and uid) already is the answer.
+// A new job. `token` is a random number of the caller: after a connection that broke before
+// `submitted` came, the same request is sent again with `retry` set, and the job that has this
+// token (and uid) already is the answer.
 struct Submit {
     JobSpec spec;  // uid, gid and groups are replaced by what the kernel says of the caller
     JobTerms terms;
@@ -145,7 +152,8 @@ struct Submitted {
     std::string waits;  // why it will, as far as this node knows now
     bool operator==(const Submitted&) const = default;
 };
-// resume: the caller has each stream up to its offset and wants the rest; else it takes what is still kept.
+// resume: the caller has each stream up to its offset and wants the rest; else it takes what is
+// still kept.
 struct Attach {
     JobId id;
     bool resume = false;
@@ -163,7 +171,16 @@ struct Attached {
 };
 // Which of the terms change; bit N-1 is field N of JobTerms in souk.proto.
 struct Change {
-    enum Field : uint32_t { max_price = 1, budget = 2, memory_mb = 4, cpus = 8, finish = 16, strategy = 32, pace = 64, all = 127 };
+    enum Field : uint32_t {
+        max_price = 1,
+        budget = 2,
+        memory_mb = 4,
+        cpus = 8,
+        finish = 16,
+        strategy = 32,
+        pace = 64,
+        all = 127
+    };
     JobId id;
     uint32_t fields = 0;
     JobTerms terms;  // what `fields` does not name is at its default

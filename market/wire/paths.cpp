@@ -26,7 +26,9 @@ std::string run_directory() {
     return run && *run ? run : "/run/souk";
 }
 
-std::string node_socket(const std::string& run, const std::string& node) { return run + "/" + node + "/agentd.sock"; }
+std::string node_socket(const std::string& run, const std::string& node) {
+    return run + "/" + node + "/agentd.sock";
+}
 std::string market_socket(const std::string& run) { return run + "/market/marketd.sock"; }
 
 Result<std::string> find_agentd(const std::string& socket, const std::string& node) {
@@ -43,7 +45,8 @@ Result<std::string> find_agentd(const std::string& socket, const std::string& no
         for (const std::string& other : *names)
             if (exists(node_socket(run, other))) return node_socket(run, other);
     return fail("no agentd runs on this machine (nothing in " + run +
-                "): start one, or a market on this host with 'souk up', or name it with --node or --socket");
+                "): start one, or a market on this host with 'souk up', or name it with --node or "
+                "--socket");
 }
 
 Result<std::string> find_market(const std::string& socket, const std::string& node) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The kinds of frames, who sends each to whom, and how long each may be. A receiver looks at the type and the length
-// alone before it reads a frame's body: an unknown type or a longer frame ends the connection.
+// The kinds of frames, who sends each to whom, and how long each may be. A receiver looks at the
+// type and the length alone before it reads a frame's body: an unknown type or a longer frame ends
+// the connection.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,17 @@ inline constexpr uint32_t hello_magic = 0x4b554f53;  // "SOUK" on the wire
 inline constexpr uint32_t protocol_version = 2;
 
 enum class FrameType : uint16_t {
-    // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an error and the
+    // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or
+    // an error and the
     // end.
     hello = 1,
     welcome = 2,
-    error = 3,        // one line; after it the sender closes, except on a tool's connection (the request has failed)
-    ok = 4,           // to a tool: done
-    ctl_request = 5,  // pvdctl and marketctl to agentd, and relayed by agentd to the market; marketctl to marketd
-    ctl_reply = 6,    // the answer, the same way back
+    // one line; after it the sender closes, except on a tool's connection (the request has failed)
+    error = 3,
+    ok = 4,  // to a tool: done
+    // pvdctl and marketctl to agentd, and relayed by agentd to the market; marketctl to marketd
+    ctl_request = 5,
+    ctl_reply = 6,  // the answer, the same way back
 
     // agentd to marketd
     job_report = 16,
@@ -43,14 +47,16 @@ enum class FrameType : uint16_t {
     stdio_winch = 55,      // home to guest: the terminal's size
     beat = 56,             // guest to home, and its answer
 
-    // agentd to agentd on a connection of its own (role image): source to destination, then the image, unframed, and
+    // agentd to agentd on a connection of its own (role image): source to destination, then the
+    // image, unframed, and
     // the pages that are not in it; back come what is wanted of these, and the result
     image_begin = 64,
     image_result = 65,
     pages_state = 66,
     ahead_begin = 67,  // instead of image_begin: memory ahead of the job's image, unframed
 
-    // srun and its home agentd, over a unix socket (the caller's identity is the kernel's word, SO_PEERCRED)
+    // srun and its home agentd, over a unix socket (the caller's identity is the kernel's word,
+    // SO_PEERCRED)
     submit = 80,
     submitted = 81,
     attach = 82,
@@ -66,14 +72,15 @@ enum class FrameType : uint16_t {
     exit = 92,    // to srun: it is finished and all its output was sent
 };
 
-inline constexpr size_t stdio_bytes_max = 64 * 1024;    // in one frame of output or input
-// Input that a job has not taken yet: srun reads on while it has less than this unacknowledged, so it may send one read
-// more; each hop has room for that.
+inline constexpr size_t stdio_bytes_max = 64 * 1024;  // in one frame of output or input
+// Input that a job has not taken yet: srun reads on while it has less than this unacknowledged, so
+// it may send one read more; each hop has room for that.
 inline constexpr size_t input_window_bytes = 256 * 1024;
 inline constexpr size_t input_room_bytes = 2 * input_window_bytes;
-inline constexpr size_t spec_bytes_max = 512 * 1024;    // argv, env, path and cwd of a job, in all
-inline constexpr size_t json_bytes_max = 1024 * 1024;   // in one answer
-inline constexpr size_t json_part_bytes = 256 * 1024;   // a list that is longer is answered in parts
+inline constexpr size_t spec_bytes_max = 512 * 1024;   // argv, env, path and cwd of a job, in all
+inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
+// a list that is longer is answered in parts
+inline constexpr size_t json_part_bytes = 256 * 1024;
 
 // The longest body of a frame of this type, in bytes; 0: there is no such type.
 constexpr uint32_t frame_bytes_max(FrameType type) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What many agents cost one market: thousands of connections from this one process over loopback (fleet.hpp) to a real
-// marketd on one core, every agent reporting each second, jobs coming, ending and changing their bids; then marketd is
-// killed and all come back at once. JSON on stdout. Usage: bench_agents [AGENTS [JOBS [EVENTS_PER_S [SECONDS]]]]
+// What many agents cost one market: thousands of connections from this one process over loopback
+// (fleet.hpp) to a real marketd on one core, every agent reporting each second, jobs coming, ending
+// and changing their bids; then marketd is killed and all come back at once. JSON on stdout. Usage:
+// bench_agents [AGENTS [JOBS [EVENTS_PER_S [SECONDS]]]]
 #include <algorithm>
 #include <cstdio>
 
@@ -22,7 +23,8 @@ void spend(Loop& loop, double seconds) {
 }
 
 void until(Loop& loop, const char* what, const std::function<bool()>& done, int seconds = 120) {
-    if (!value(loop.run_until(done, Nanos::from_s(seconds)))) fatal(std::string(what) + ": not within " + std::to_string(seconds) + " s");
+    if (!value(loop.run_until(done, Nanos::from_s(seconds))))
+        fatal(std::string(what) + ": not within " + std::to_string(seconds) + " s");
 }
 
 struct Spread {
@@ -54,7 +56,8 @@ int main(int argc, char** argv) {
     const double seconds = argument(argc, argv, 4, 20);
     const size_t descriptors = raise_descriptors();
     if (descriptors < options.agents + 100)
-        fatal(std::to_string(options.agents) + " connections need as many file descriptors; the limit here is " +
+        fatal(std::to_string(options.agents) +
+              " connections need as many file descriptors; the limit here is " +
               std::to_string(descriptors) + " (ulimit -Hn)");
     stay_on(false);
     Loop loop = value(Loop::open(LoopOptions::for_many_peers()));
@@ -70,7 +73,8 @@ int main(int argc, char** argv) {
     const double connect_s = seconds_since(began);
     spend(loop, 3);
     const long idle_kib = market.kib("VmRSS");
-    std::fprintf(stderr, "bench: %zu agents after %.2f s, %.1f KiB each\n", options.agents, connect_s,
+    std::fprintf(stderr, "bench: %zu agents after %.2f s, %.1f KiB each\n", options.agents,
+                 connect_s,
                  static_cast<double>(idle_kib - empty_kib) / static_cast<double>(options.agents));
 
     fleet.start();
@@ -81,10 +85,11 @@ int main(int argc, char** argv) {
     const double quiet_share = (market.cpu_s() - quiet_cpu) / seconds_since(quiet_from);
     const Nanos submitted = Loop::now();
     fleet.submit(options.jobs);
-    until(loop, "first placement", [&] { return fleet.running() >= std::min(options.jobs, options.agents) * 99 / 100; });
+    until(loop, "first placement",
+          [&] { return fleet.running() >= std::min(options.jobs, options.agents) * 99 / 100; });
     const double placed_s = seconds_since(submitted);
-    std::fprintf(stderr, "bench: reports alone %.1f %% of a core; %zu jobs placed after %.2f s\n", quiet_share * 100,
-                 fleet.running(), placed_s);
+    std::fprintf(stderr, "bench: reports alone %.1f %% of a core; %zu jobs placed after %.2f s\n",
+                 quiet_share * 100, fleet.running(), placed_s);
     spend(loop, 3);
 
     fleet.set_events(events);
@@ -118,19 +123,30 @@ int main(int argc, char** argv) {
     spend(loop, 2);
 
     JsonWriter w;
-    w.begin_object().field("agents", options.agents).field("jobs", options.jobs).field("events_per_s", 3 * events);
-    const auto per_agent = [&](long kib) { return static_cast<double>(kib - empty_kib) / static_cast<double>(options.agents); };
+    w.begin_object()
+        .field("agents", options.agents)
+        .field("jobs", options.jobs)
+        .field("events_per_s", 3 * events);
+    const auto per_agent = [&](long kib) {
+        return static_cast<double>(kib - empty_kib) / static_cast<double>(options.agents);
+    };
     w.field("connect_s", connect_s).field("kib_per_idle_connection", per_agent(idle_kib));
     w.field("kib_per_connection", per_agent(peak_kib));
     w.field("write_fdatasync_ms", market.sync_ms()).field("load_average", load_average());
-    w.field("resident_mib", static_cast<double>(busy_kib) / 1024).field("peak_mib", static_cast<double>(peak_kib) / 1024);
-    w.field("reports_cpu_share", quiet_share).field("first_placement_s", placed_s).field("cpu_share", share);
+    w.field("resident_mib", static_cast<double>(busy_kib) / 1024)
+        .field("peak_mib", static_cast<double>(peak_kib) / 1024);
+    w.field("reports_cpu_share", quiet_share)
+        .field("first_placement_s", placed_s)
+        .field("cpu_share", share);
     w.field("frames_per_s", static_cast<double>(fleet.sent() - frames_before) / span);
     w.field("orders_per_s", static_cast<double>(orders_at - orders_before) / span);
     w.field("decision_ms_median", latency.median).field("decision_ms_p99", latency.p99);
-    w.field("decision_ms_max", latency.max).field("decisions", latency.n).field("marketd_decision_ms_p99", decision_p99);
+    w.field("decision_ms_max", latency.max)
+        .field("decisions", latency.n)
+        .field("marketd_decision_ms_p99", decision_p99);
     w.field("restart_s", restart_s).field("all_back_s", back_s).field("decides_again_s", decided_s);
-    w.field("attempts_per_agent", static_cast<double>(fleet.attempts() - attempts) / static_cast<double>(options.agents));
+    w.field("attempts_per_agent",
+            static_cast<double>(fleet.attempts() - attempts) / static_cast<double>(options.agents));
     w.field("last_refusal", fleet.last_refusal()).end_object();
     std::printf("%s\n", w.take().c_str());
     return 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the event loop and the channel cost: round trips and frames per second over unix and TCP loopback, two threads
-// with a loop each, beside the same by plain blocking sockets (the physical limit here), and the resident memory of
-// many idle connections. JSON on stdout. Usage: bench_loop [SECONDS per figure, default 1]
+// What the event loop and the channel cost: round trips and frames per second over unix and TCP
+// loopback, two threads with a loop each, beside the same by plain blocking sockets (the physical
+// limit here), and the resident memory of many idle connections. JSON on stdout. Usage: bench_loop
+// [SECONDS per figure, default 1]
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -55,7 +56,8 @@ struct Spread {
 };
 Spread spread_of(std::vector<int64_t>& ns) {
     std::sort(ns.begin(), ns.end());
-    return {static_cast<double>(ns[ns.size() / 2]) / 1e3, static_cast<double>(ns[ns.size() * 99 / 100]) / 1e3};
+    return {static_cast<double>(ns[ns.size() / 2]) / 1e3,
+            static_cast<double>(ns[ns.size() * 99 / 100]) / 1e3};
 }
 
 // Ping-pong of `message_bytes` by read and write, an echo thread at the other end.
@@ -86,7 +88,8 @@ void serve(Fd fd, const std::function<void(Channel&, const Frame&)>& on_frame) {
     Loop loop = value(Loop::open());
     std::unique_ptr<Channel> channel;
     ChannelHandlers handlers{[&](const Frame& frame) { on_frame(*channel, frame); },
-                             [&](const Error&) { loop.stop(); }, {}};
+                             [&](const Error&) { loop.stop(); },
+                             {}};
     channel = value(Channel::open(loop, std::move(fd), std::move(handlers), {}));
     MUST(loop.run());
 }
@@ -95,7 +98,8 @@ Spread channel_round_trip(bool tcp) {
     auto [client, server] = connected(tcp);
     std::thread echo([fd = std::move(server)]() mutable {
         serve(std::move(fd), [first = true](Channel& channel, const Frame& frame) mutable {
-            MUST(channel.send(std::exchange(first, false) ? FrameType::welcome : frame.type, frame.body));
+            MUST(channel.send(std::exchange(first, false) ? FrameType::welcome : frame.type,
+                              frame.body));
         });
     });
     std::vector<int64_t> spans;
@@ -111,8 +115,11 @@ Spread channel_round_trip(bool tcp) {
                                      start = now;
                                      if (now > end) return loop.stop();
                                      MUST(channel->send(FrameType::order, body));
-                                 }, [&](const Error&) { loop.stop(); }, {}};
-        channel = value(Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
+                                 },
+                                 [&](const Error&) { loop.stop(); },
+                                 {}};
+        channel = value(
+            Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
         MUST(channel->send(FrameType::hello, body));
         MUST(loop.run());
     }
@@ -138,7 +145,8 @@ double channel_rate(bool tcp, FrameType type, size_t body_bytes) {
             }
         };
         ChannelHandlers handlers{[](const Frame&) {}, [&](const Error&) { loop.stop(); }, fill};
-        channel = value(Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
+        channel = value(
+            Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
         MUST(channel->send(FrameType::hello, std::string_view("x")));
         fill();
         MUST(loop.run());
@@ -169,9 +177,12 @@ double raw_rate(bool tcp) {
             for (int i = 0; i < 4 && value(channel->send_raw(piece)) > 0; ++i) {
             }
         };
-        ChannelHandlers handlers{[&](const Frame&) { writable = value(loop.watch(channel->fd(), POLLOUT, fill)); },
-                                 [&](const Error&) { loop.stop(); }, {}};
-        channel = value(Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
+        ChannelHandlers handlers{
+            [&](const Frame&) { writable = value(loop.watch(channel->fd(), POLLOUT, fill)); },
+            [&](const Error&) { loop.stop(); },
+            {}};
+        channel = value(
+            Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
         MUST(channel->send(FrameType::hello, std::string_view("x")));
         MUST(loop.run());
     }
@@ -184,7 +195,8 @@ double plain_bytes_rate(bool tcp) {
     uint64_t bytes = 0;
     std::thread sink([&bytes, fd = server.get()] {
         std::vector<char> buf(1 << 20);
-        for (ssize_t n; (n = recv(fd, buf.data(), buf.size(), 0)) > 0;) bytes += static_cast<uint64_t>(n);
+        for (ssize_t n; (n = recv(fd, buf.data(), buf.size(), 0)) > 0;)
+            bytes += static_cast<uint64_t>(n);
     });
     const std::vector<char> buf(1 << 20);
     const Nanos start = Loop::now();
@@ -220,9 +232,9 @@ void print_memory() {
         auto [ours, theirs] = connected(false);
         const Bytes hello = encode_frame(FrameType::hello, std::string(100, 'x'));
         MUST(send(theirs.get(), hello.data(), hello.size(), 0) > 0);
-        channels.push_back(
-            value(Channel::open(loop, std::move(ours), {[&](const Frame&) { ++greeted; }, [](const Error&) {}, {}},
-                                {.keepalive = Nanos::from_s(30)})));
+        channels.push_back(value(Channel::open(
+            loop, std::move(ours), {[&](const Frame&) { ++greeted; }, [](const Error&) {}, {}},
+            {.keepalive = Nanos::from_s(30)})));
         peers.push_back(std::move(theirs));
     }
     MUST(value(loop.run_until([&] { return greeted == count; }, Nanos::from_s(30))));
@@ -230,9 +242,11 @@ void print_memory() {
     const uint64_t iterations = loop.stats().iterations;
     value(loop.run_until([] { return false; }, Nanos{static_cast<int64_t>(seconds_each * 1e9)}));
     printf(
-        "  \"memory\": {\"connections\": %zu, \"loop_kib\": %zu, \"kib_per_connection\": %.2f, \"wakeups_while_idle\": "
+        "  \"memory\": {\"connections\": %zu, \"loop_kib\": %zu, \"kib_per_connection\": %.2f, "
+        "\"wakeups_while_idle\": "
         "%lu},\n",
-        count, with_loop - before, static_cast<double>(after - with_loop) / static_cast<double>(count),
+        count, with_loop - before,
+        static_cast<double>(after - with_loop) / static_cast<double>(count),
         loop.stats().iterations - iterations - 1);
 }
 
@@ -274,11 +288,14 @@ void print_state() {
         MUST(pwrite(file.get(), page.data(), page.size(), i % 256 * 4096) == 4096);
         MUST(fdatasync(file.get()) == 0);
     });
-    for (const char* name : {"/plain", "/state.db", "/state.db-wal", "/lock"}) unlink((path + name).c_str());
+    for (const char* name : {"/plain", "/state.db", "/state.db-wal", "/lock"})
+        unlink((path + name).c_str());
     rmdir(dir);
-    printf("  \"state\": {\"commit_1_row_us\": %.0f, \"commit_100_rows_us\": %.0f, \"per_row_us\": %.1f, "
-           "\"plain_write_fdatasync_us\": %.0f, \"resident_kib\": %zu}\n",
-           one, hundred, (hundred - one) / 99, plain, after - before);
+    printf(
+        "  \"state\": {\"commit_1_row_us\": %.0f, \"commit_100_rows_us\": %.0f, \"per_row_us\": "
+        "%.1f, "
+        "\"plain_write_fdatasync_us\": %.0f, \"resident_kib\": %zu}\n",
+        one, hundred, (hundred - one) / 99, plain, after - before);
 }
 
 }  // namespace
@@ -295,11 +312,13 @@ int main(int argc, char** argv) {
         const double small = channel_rate(tcp, FrameType::order, 256), bulk = raw_rate(tcp);
         const double plain_bytes = plain_bytes_rate(tcp);
         printf(
-            "  \"%s\": {\"round_trip_us\": %.1f, \"round_trip_p99_us\": %.1f, \"plain_round_trip_us\": %.1f, "
-            "\"plain_round_trip_p99_us\": %.1f, \"frames_per_s\": %.0f, \"bulk_mb_per_s\": %.0f, \"plain_mb_per_s\": "
+            "  \"%s\": {\"round_trip_us\": %.1f, \"round_trip_p99_us\": %.1f, "
+            "\"plain_round_trip_us\": %.1f, "
+            "\"plain_round_trip_p99_us\": %.1f, \"frames_per_s\": %.0f, \"bulk_mb_per_s\": %.0f, "
+            "\"plain_mb_per_s\": "
             "%.0f},\n",
-            tcp ? "tcp" : "unix", channel.median_us, channel.p99_us, plain.median_us, plain.p99_us, small,
-            bulk / 1e6, plain_bytes / 1e6);
+            tcp ? "tcp" : "unix", channel.median_us, channel.p99_us, plain.median_us, plain.p99_us,
+            small, bulk / 1e6, plain_bytes / 1e6);
         fflush(stdout);
     }
     print_state();

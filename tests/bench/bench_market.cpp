@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Market machine alone, when 100,000 jobs come at once to 5,000 nodes: the step that decides them all, what it says
-// of each that waits, and once more after one bid has changed, which is what a list of all jobs costs then. Three kinds
-// of jobs: one CPU each and alike; up to 8 CPUs and as many megabytes as they like; so big that no node holds them. CPU
-// time, one thread, JSON on stdout. Usage: bench_market [JOBS [NODES]]
+// The Market machine alone, when 100,000 jobs come at once to 5,000 nodes: the step that decides
+// them all, what it says of each that waits, and once more after one bid has changed, which is what
+// a list of all jobs costs then. Three kinds of jobs: one CPU each and alike; up to 8 CPUs and as
+// many megabytes as they like; so big that no node holds them. CPU time, one thread, JSON on
+// stdout. Usage: bench_market [JOBS [NODES]]
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -75,8 +76,14 @@ void run(JsonWriter& w, const Shape& shape, size_t jobs, size_t nodes) {
     const double changed = cpu_ms();
     for (const auto& [id, job] : market.jobs()) words += market.comment(job).size();
     const double listed = cpu_ms();
-    w.begin_object().field("name", shape.name).field("jobs", jobs).field("nodes", nodes).field("orders", orders);
-    w.field("solve_ms", solved - begin).field("event_ms", changed - changing).field("comments_ms", listed - changed);
+    w.begin_object()
+        .field("name", shape.name)
+        .field("jobs", jobs)
+        .field("nodes", nodes)
+        .field("orders", orders);
+    w.field("solve_ms", solved - begin)
+        .field("event_ms", changed - changing)
+        .field("comments_ms", listed - changed);
     w.field("comments_mb", static_cast<double>(words) / 1e6).end_object();
 }
 
@@ -91,8 +98,8 @@ int main(int argc, char** argv) {
     }
     JsonWriter w;
     w.begin_object().key("results").begin_array();
-    for (const Shape& shape :
-         {Shape{"alike", 1, 0, 0}, Shape{"mixed needs", 8, 16'000, 0}, Shape{"too big", 8, 16'000, 16}})
+    for (const Shape& shape : {Shape{"alike", 1, 0, 0}, Shape{"mixed needs", 8, 16'000, 0},
+                               Shape{"too big", 8, 16'000, 16}})
         run(w, shape, jobs, nodes);
     w.end_array().end_object();
     std::printf("%s\n", w.take().c_str());

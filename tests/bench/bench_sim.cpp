@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The simulator. Prints one JSON object:
 // - example: whether the published example has its published figures;
-// - traces: CPU milliseconds from unpacked SWF text on disk to the metrics (median of 5 runs), and of the policy alone,
-//   for SDSC-SP2 (128 processors) and HPC2N (240), with the ratio of greedy migration to our own FCFS;
-// - scale: the same for synthetic logs of 10,000, 100,000 and 1,000,000 jobs (load 0.9 on 256 processors), and the peak
-//   memory of a process of its own that replays them, per job (the text is streamed: all of it is the jobs').
+// - traces: CPU milliseconds from unpacked SWF text on disk to the metrics (median of 5 runs), and
+// of the policy alone,
+//   for SDSC-SP2 (128 processors) and HPC2N (240), with the ratio of greedy migration to our own
+//   FCFS;
+// - scale: the same for synthetic logs of 10,000, 100,000 and 1,000,000 jobs (load 0.9 on 256
+// processors), and the peak
+//   memory of a process of its own that replays them, per job (the text is streamed: all of it is
+//   the jobs').
 // - solver: greedy migration of DAS2 by its special path and by the market's solver, in one run.
 #include <sys/resource.h>
 #include <unistd.h>
@@ -42,11 +46,13 @@ struct Cost {
     size_t jobs = 0;
 };
 
-Schedule run_policy(const std::string& policy, const SwfTrace& trace, const Workload& w, int64_t cpus) {
+Schedule run_policy(const std::string& policy, const SwfTrace& trace, const Workload& w,
+                    int64_t cpus) {
     if (policy == "fcfs") return replay_fcfs(w.jobs, cpus);
     if (policy == "easy") return replay_easy(w.jobs, cpus);
     if (policy == "balance") return replay_balance(w.jobs, cpus);
-    return replay_greedy_migration(w.jobs, cpus, terms_of(trace, w, *parse_distribution("uniform 10 60"), 1, 100, 0));
+    return replay_greedy_migration(
+        w.jobs, cpus, terms_of(trace, w, *parse_distribution("uniform 10 60"), 1, 100, 0));
 }
 
 Cost once(const std::string& path, const std::string& policy, int64_t cpus) {
@@ -74,11 +80,11 @@ Cost measure(const std::string& path, const std::string& policy, int64_t cpus, i
     return cost;
 }
 
-// Bytes that a fresh process (this program again, as `bench_sim --peak ...`) needs at its peak beyond what it began
-// with.
+// Bytes that a fresh process (this program again, as `bench_sim --peak ...`) needs at its peak
+// beyond what it began with.
 int64_t peak_bytes(const std::string& path, const std::string& policy, int64_t cpus) {
-    const std::string command = "/proc/" + std::to_string(getpid()) + "/exe --peak '" + path + "' " + policy + " " +
-                                std::to_string(cpus);
+    const std::string command = "/proc/" + std::to_string(getpid()) + "/exe --peak '" + path +
+                                "' " + policy + " " + std::to_string(cpus);
     std::FILE* answer = popen(command.c_str(), "r");
     MUST(answer != nullptr);
     long long bytes = 0;
@@ -95,8 +101,8 @@ int print_peak(const std::string& path, const std::string& policy, int64_t cpus)
     return 0;
 }
 
-// A log of load 0.9 on 256 processors: exponential-like gaps and runs, mostly small jobs, estimates 1 to 5 times the
-// run.
+// A log of load 0.9 on 256 processors: exponential-like gaps and runs, mostly small jobs, estimates
+// 1 to 5 times the run.
 void write_synthetic(const std::string& path, int64_t jobs) {
     Rng rng(1);
     std::ofstream out(path);
@@ -105,8 +111,9 @@ void write_synthetic(const std::string& path, int64_t jobs) {
         const int64_t run = 1 + static_cast<int64_t>(rng.unit() * rng.unit() * 14'400);
         const int64_t procs = rng.chance(0.5) ? rng.between(1, 8) : int64_t{1} << rng.below(7);
         t += rng.unit() * 2 * 3'600 * 11.4 / (256 * 0.9);
-        out << i << ' ' << static_cast<int64_t>(t) << " -1 " << run << ' ' << procs << " -1 -1 " << procs << ' '
-            << run * rng.between(1, 5) << " -1 1 " << rng.below(100) << " -1 -1 -1 -1 -1 -1\n";
+        out << i << ' ' << static_cast<int64_t>(t) << " -1 " << run << ' ' << procs << " -1 -1 "
+            << procs << ' ' << run * rng.between(1, 5) << " -1 1 " << rng.below(100)
+            << " -1 -1 -1 -1 -1 -1\n";
     }
 }
 
@@ -130,12 +137,15 @@ void print_costs(const std::string& path, int64_t cpus, int rounds, bool memory)
         const int64_t bytes = memory ? peak_bytes(path, policy, cpus) : 0;
         const Cost c = measure(path, policy, cpus, rounds);
         if (policy == policies[0]) fcfs_ms = c.all_ms;
-        std::printf("%s{\"policy\": \"%s\", \"jobs\": %zu, \"cpu_ms\": %.2f, \"policy_ms\": %.2f, \"of_fcfs\": %.2f, "
-                    "\"us_per_job\": %.3f, \"mean_wait_s\": %.2f",
-                    policy == policies[0] ? "" : ",\n    ", policy, c.jobs, c.all_ms, c.policy_ms, c.all_ms / fcfs_ms,
-                    c.all_ms * 1e3 / static_cast<double>(c.jobs), c.mean_wait_s);
+        std::printf(
+            "%s{\"policy\": \"%s\", \"jobs\": %zu, \"cpu_ms\": %.2f, \"policy_ms\": %.2f, "
+            "\"of_fcfs\": %.2f, "
+            "\"us_per_job\": %.3f, \"mean_wait_s\": %.2f",
+            policy == policies[0] ? "" : ",\n    ", policy, c.jobs, c.all_ms, c.policy_ms,
+            c.all_ms / fcfs_ms, c.all_ms * 1e3 / static_cast<double>(c.jobs), c.mean_wait_s);
         if (memory)
-            std::printf(", \"peak_bytes_per_job\": %.0f", static_cast<double>(bytes) / static_cast<double>(c.jobs));
+            std::printf(", \"peak_bytes_per_job\": %.0f",
+                        static_cast<double>(bytes) / static_cast<double>(c.jobs));
         std::printf("}");
     }
 }
@@ -155,7 +165,8 @@ void print_solver(const std::string& path) {
     const auto generic = replay_with_solver(trace, w.jobs, 64, terms, {});
     const double c = cpu_ms();
     std::printf(
-        ",\n  \"solver\": {\"trace\": \"DAS2-fs1\", \"special_path_ms\": %.2f, \"market_solver_ms\": %.2f, \"equal\": "
+        ",\n  \"solver\": {\"trace\": \"DAS2-fs1\", \"special_path_ms\": %.2f, "
+        "\"market_solver_ms\": %.2f, \"equal\": "
         "%s}",
         b - a, c - b, generic && generic->end_s == special.end_s ? "true" : "false");
 }
@@ -163,9 +174,13 @@ void print_solver(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 5 && std::string(argv[1]) == "--peak") return print_peak(argv[2], argv[3], std::atoll(argv[4]));
+    if (argc == 5 && std::string(argv[1]) == "--peak")
+        return print_peak(argv[2], argv[3], std::atoll(argv[4]));
     if (argc > 1) {
-        std::fprintf(stderr, "bench_sim: unknown argument '%s': it takes none (SOUK_TRACES names the traces)\n", argv[1]);
+        std::fprintf(
+            stderr,
+            "bench_sim: unknown argument '%s': it takes none (SOUK_TRACES names the traces)\n",
+            argv[1]);
         return 2;
     }
     char name[] = "/tmp/souk-bench-sim-XXXXXX";
@@ -197,7 +212,8 @@ int main(int argc, char** argv) {
         print_solver(traces + "/DAS2-fs1-2003-1.swf.gz");
         std::printf("}\n");
     } else {
-        std::fprintf(stderr, "no traces in '%s' (set SOUK_TRACES): only the synthetic logs were measured\n",
+        std::fprintf(stderr,
+                     "no traces in '%s' (set SOUK_TRACES): only the synthetic logs were measured\n",
                      traces.c_str());
         std::printf("}}\n");
     }

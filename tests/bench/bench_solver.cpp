@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The allocation core at 100,000 jobs on 10,000 machines, against std::sort of the same jobs by value, one thread, in
-// one run. Markets of the greedy: equal one-CPU machines; ten distinct speeds; machines of 16 CPUs with jobs of 1 to 4, where
-// memory binds and where four speeds do; every machine of a speed of its own (one event then shifts thousands of jobs).
-// Markets of the welfare algorithm: 20 classes with equal and with rising reserves, wide machines, a speed each.
+// The allocation core at 100,000 jobs on 10,000 machines, against std::sort of the same jobs by
+// value, one thread, in one run. Markets of the greedy: equal one-CPU machines; ten distinct
+// speeds; machines of 16 CPUs with jobs of 1 to 4, where memory binds and where four speeds do;
+// every machine of a speed of its own (one event then shifts thousands of jobs). Markets of the
+// welfare algorithm: 20 classes with equal and with rising reserves, wide machines, a speed each.
 // Prints one JSON object. For each market:
-// - the sort, the solve of jobs and providers that the solver knows but has never placed (and the same with telling it
+// - the sort, the solve of jobs and providers that the solver knows but has never placed (and the
+// same with telling it
 //   of them), their ratios: medians of CPU time, so that a busy machine does not blur them;
-// - one event (arrival, departure, price change) with its solve: median, 99th percentile, maximum, changes. The same
-//   events run three times and each event counts as the fastest of its three: what the work costs is in all of them,
+// - one event (arrival, departure, price change) with its solve: median, 99th percentile, maximum,
+// changes. The same
+//   events run three times and each event counts as the fastest of its three: what the work costs
+//   is in all of them,
 //   the time slices that others took in one.
 #include <algorithm>
 #include <chrono>
@@ -26,7 +30,9 @@ using namespace souk::market;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double us_since(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
+double us_since(Clock::time_point t) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - t).count();
+}
 
 double cpu_us() { return process_cpu_time().ms() * 1e3; }
 
@@ -71,15 +77,18 @@ double sort_us(const std::vector<BenchJob>& jobs) {
     };
     std::vector<Row> rows;
     rows.reserve(jobs.size());
-    for (const BenchJob& j : jobs) rows.push_back({j.spec.value, j.spec.arrival, j.key, static_cast<uint32_t>(j.key)});
+    for (const BenchJob& j : jobs)
+        rows.push_back({j.spec.value, j.spec.arrival, j.key, static_cast<uint32_t>(j.key)});
     const double begin = cpu_us();
-    std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.value > b.value; });
+    std::sort(rows.begin(), rows.end(),
+              [](const Row& a, const Row& b) { return a.value > b.value; });
     const double us = cpu_us() - begin;
     if (rows[0].value < rows[1].value) std::abort();  // the sort is not optimised away
     return us;
 }
 
-void tell(Solver& solver, const MarketShape& shape, const std::vector<BenchJob>& jobs, int machines) {
+void tell(Solver& solver, const MarketShape& shape, const std::vector<BenchJob>& jobs,
+          int machines) {
     for (int i = 0; i < machines; ++i) {
         ProviderSpec p;
         p.reserve = Money::units(1 + i % shape.speeds * shape.reserve_step);
@@ -125,7 +134,8 @@ void run(const MarketShape& shape, int jobs, int machines) {
     Rng rng(2026);
     std::vector<BenchJob> all;
     all.reserve(static_cast<size_t>(jobs));
-    for (int i = 0; i < jobs; ++i) all.push_back({static_cast<uint64_t>(i) + 1, random_job(rng, shape, i)});
+    for (int i = 0; i < jobs; ++i)
+        all.push_back({static_cast<uint64_t>(i) + 1, random_job(rng, shape, i)});
     std::vector<double> sorts, solves, tolds;
     std::vector<double> event_us(static_cast<size_t>(shape.events), 1e12);
     size_t changes = 0;
@@ -146,17 +156,21 @@ void run(const MarketShape& shape, int jobs, int machines) {
         if (r >= rounds - event_rounds) changes = run_events(solver, shape, all, event_us);
     }
     const double pay = cpu_us();
-    const size_t payments = shape.cpus_job == 1 ? solver.payments().size() : 0;  // the integral: see mixed_payments
+    // the integral: see mixed_payments
+    const size_t payments = shape.cpus_job == 1 ? solver.payments().size() : 0;
     const double payments_us = cpu_us() - pay;
     std::sort(event_us.begin(), event_us.end());
     const double sorted = median(sorts), solved = median(solves), told = median(tolds);
     std::printf(
-        "  {\"name\": \"%s\", \"jobs\": %d, \"machines\": %d, \"sort_ms\": %.3f, \"solve_ms\": %.3f, "
-        "\"ratio\": %.2f, \"told_and_solve_ms\": %.3f, \"told_ratio\": %.2f, \"event_us_median\": %.2f, "
-        "\"event_us_p99\": %.1f, \"event_us_max\": %.0f, \"changes_per_event\": %.1f, \"payments\": %zu, "
+        "  {\"name\": \"%s\", \"jobs\": %d, \"machines\": %d, \"sort_ms\": %.3f, \"solve_ms\": "
+        "%.3f, "
+        "\"ratio\": %.2f, \"told_and_solve_ms\": %.3f, \"told_ratio\": %.2f, \"event_us_median\": "
+        "%.2f, "
+        "\"event_us_p99\": %.1f, \"event_us_max\": %.0f, \"changes_per_event\": %.1f, "
+        "\"payments\": %zu, "
         "\"payments_ms\": %.2f},\n",
-        shape.name, jobs, machines, sorted / 1e3, solved / 1e3, solved / sorted, told / 1e3, told / sorted,
-        median(event_us), event_us[event_us.size() * 99 / 100], event_us.back(),
+        shape.name, jobs, machines, sorted / 1e3, solved / 1e3, solved / sorted, told / 1e3,
+        told / sorted, median(event_us), event_us[event_us.size() * 99 / 100], event_us.back(),
         static_cast<double>(changes) / shape.events, payments, payments_us / 1e3);
 }
 
@@ -174,7 +188,8 @@ void mixed_payments(uint64_t jobs, uint64_t machines, int rounds, bool last) {
         solver.add_provider(ProviderKey{i}, p);
     }
     std::vector<double> us;
-    for (uint64_t i = 1; i <= jobs; ++i) solver.add_job(JobKey{i}, random_job(rng, shape, static_cast<int64_t>(i)));
+    for (uint64_t i = 1; i <= jobs; ++i)
+        solver.add_job(JobKey{i}, random_job(rng, shape, static_cast<int64_t>(i)));
     size_t payments = 0;
     for (int r = 0; r < rounds; ++r) {
         solver.change_value(JobKey{1}, Money::units(r + 1));  // the cache is stale
@@ -194,10 +209,11 @@ void mixed_payments(uint64_t jobs, uint64_t machines, int rounds, bool last) {
         us.push_back(cpu_us() - begin);
     }
     std::printf(
-        "  {\"name\": \"%s\", \"jobs\": %lu, \"machines\": %lu, \"payments\": %zu, \"payments_ms\": %.2f, "
+        "  {\"name\": \"%s\", \"jobs\": %lu, \"machines\": %lu, \"payments\": %zu, "
+        "\"payments_ms\": %.2f, "
         "\"one_price_ms\": %.3f}%s\n",
-        shape.name, static_cast<unsigned long>(jobs), static_cast<unsigned long>(machines), payments, all_us / 1e3,
-        median(us) / 1e3, last ? "" : ",");
+        shape.name, static_cast<unsigned long>(jobs), static_cast<unsigned long>(machines),
+        payments, all_us / 1e3, median(us) / 1e3, last ? "" : ",");
 }
 }  // namespace
 
@@ -207,8 +223,10 @@ int main(int argc, char** argv) {
         return 2;
     }
     const MarketShape shapes[] = {
-        {"equal machines", 1, 1, 1, 4096, 1024},           {"ten speeds", 10, 1, 1, 4096, 1024},
-        {"16 CPUs, memory binds", 1, 16, 4, 8192, 2048},   {"16 CPUs, four speeds", 4, 16, 4, 65536, 2048},
+        {"equal machines", 1, 1, 1, 4096, 1024},
+        {"ten speeds", 10, 1, 1, 4096, 1024},
+        {"16 CPUs, memory binds", 1, 16, 4, 8192, 2048},
+        {"16 CPUs, four speeds", 4, 16, 4, 65536, 2048},
         {"a speed each", 10'000, 1, 1, 4096, 1024, 1'000},
         {"welfare, 20 classes", 20, 1, 1, 4096, 1024, 20'000, "welfare"},
         {"welfare, 20 classes and reserves", 20, 1, 1, 4096, 1024, 20'000, "welfare", 48},

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a market's records cost: job events a second through a real marketd on one core, with how many of them one commit
-// and one fdatasync call of marketd carry (count_sync.c), the time in these and the CPU time of each, beside this disk's
-// fdatasync; then the start of a market with many live and many finished jobs in its database, its memory, and how long it
-// takes to find a finished one. JSON on stdout.
-// Usage: bench_store [JOBS of each kind [SECONDS of events [DIRECTORY to fill with such a database, and no more]]]
+// What a market's records cost: job events a second through a real marketd on one core, with how
+// many of them one commit and one fdatasync call of marketd carry (count_sync.c), the time in these
+// and the CPU time of each, beside this disk's fdatasync; then the start of a market with many live
+// and many finished jobs in its database, its memory, and how long it takes to find a finished one.
+// JSON on stdout. Usage: bench_store [JOBS of each kind [SECONDS of events [DIRECTORY to fill with
+// such a database, and no more]]]
 #include <cstdio>
 
 #include "kernel/base/json.hpp"
@@ -93,23 +94,30 @@ void job_events(JsonWriter& w, double seconds) {
     options.port = static_cast<uint16_t>(market.port);
     Fleet fleet(loop, options);
     fleet.connect_all();
-    if (!value(loop.run_until([&] { return fleet.welcomed() == options.agents; }, Nanos::from_s(60)))) fatal("no connections");
+    if (!value(
+            loop.run_until([&] { return fleet.welcomed() == options.agents; }, Nanos::from_s(60))))
+        fatal("no connections");
     fleet.start();
     fleet.churn();
-    const auto wait = [&](double s) { value(loop.run_until([] { return false; }, Nanos{static_cast<int64_t>(s * 1e9)})); };
+    const auto wait = [&](double s) {
+        value(loop.run_until([] { return false; }, Nanos{static_cast<int64_t>(s * 1e9)}));
+    };
     wait(2);
     const MarketProcess::Syncs before = market.syncs();
     const double cpu = market.cpu_s(), commits = market.number("commits");
     const uint64_t sent = fleet.sent(), ended = fleet.settled();
     const Nanos from = Loop::now();
     wait(seconds);
-    const double span = seconds_since(from), events = static_cast<double>(fleet.sent() - sent) - 100 * span;
-    w.field("events_per_s", events / span).field("jobs_per_s", static_cast<double>(fleet.settled() - ended) / span);
+    const double span = seconds_since(from),
+                 events = static_cast<double>(fleet.sent() - sent) - 100 * span;
+    w.field("events_per_s", events / span)
+        .field("jobs_per_s", static_cast<double>(fleet.settled() - ended) / span);
     w.field("event_cpu_us", (market.cpu_s() - cpu) / events * 1e6);
     w.field("events_cpu_share", (market.cpu_s() - cpu) / span);
     w.field("events_per_commit", events / (market.number("commits") - commits));
     const MarketProcess::Syncs after = market.syncs();
-    const auto calls = static_cast<double>(after.calls - before.calls), sync_us = static_cast<double>(after.ns - before.ns) / 1e3;
+    const auto calls = static_cast<double>(after.calls - before.calls),
+               sync_us = static_cast<double>(after.ns - before.ns) / 1e3;
     w.field("events_per_fdatasync", events / calls).field("fdatasyncs_per_s", calls / span);
     w.field("event_fdatasync_us", sync_us / events).field("fdatasync_us", sync_us / calls);
     w.field("write_fdatasync_ms", market.sync_ms());
@@ -145,9 +153,11 @@ int main(int argc, char** argv) {
         w.field("restart_finished_s", alone.start());
         const std::string id = record(jobs / 2, JobPhase::finished).report.id.text();
         const Nanos from = Loop::now();
-        if (alone.ask("job", {id}).find(id) == std::string::npos) fatal("job " + id + " is not found");
+        if (alone.ask("job", {id}).find(id) == std::string::npos)
+            fatal("job " + id + " is not found");
         w.field("find_ms", seconds_since(from) * 1e3);
-        if (alone.ask("list-jobs", {"state=finish"}).size() < jobs * 100) fatal("the list is too short");
+        if (alone.ask("list-jobs", {"state=finish"}).size() < jobs * 100)
+            fatal("the list is too short");
         w.field("finished_resident_mib", static_cast<double>(alone.kib("VmRSS")) / 1024);
     }
     const double start = finished.start();

@@ -34,7 +34,10 @@ FAILURES = (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessEr
 
 def spread(values):
     s = sorted(values)
-    return {'median': s[len(s) // 2], 'min': s[0], 'p90': s[min(len(s) - 1, len(s) * 9 // 10)], 'n': len(s)}
+    return {
+        'median': s[len(s) // 2], 'min': s[0], 'p90': s[min(len(s) - 1,
+                                                            len(s) * 9 // 10)], 'n': len(s)
+    }
 
 
 class Book:
@@ -44,8 +47,11 @@ class Book:
     def add(self, part, figure, unit, ours, peer=None, peer_name='', goal=None):
         if not ours:
             return
-        row = {'part': part, 'figure': figure, 'unit': unit, 'ours': spread(ours), 'peer_name': peer_name,
-               'peer': spread(peer) if peer else None, 'ratio': None, 'goal': '', 'met': None}
+        row = {
+            'part': part, 'figure': figure, 'unit': unit, 'ours': spread(ours), 'peer_name':
+            peer_name, 'peer': spread(peer) if peer else None, 'ratio': None, 'goal': '', 'met':
+            None
+        }
         if peer and row['peer']['median']:
             row['ratio'] = row['ours']['median'] / row['peer']['median']
         if goal:
@@ -53,7 +59,8 @@ class Book:
             sign, bound, of = GOALS[goal] if isinstance(goal, str) else of_live
             value = row['ratio'] if of == 'ratio' else row['ours']['median']
             row['goal'] = f'{sign} {bound}{" x" if of == "ratio" else ""}'
-            row['met'] = None if value is None else (value <= bound if sign == '<=' else value >= bound)
+            row['met'] = None if value is None else (
+                value <= bound if sign == '<=' else value >= bound)
         self.figures.append(row)
 
     def problem(self, part, error):
@@ -70,11 +77,13 @@ def say(text):
 
 def run_ms(argv, env, seconds=30):
     start = time.monotonic()
-    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          timeout=seconds)
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, timeout=seconds)
     ms = (time.monotonic() - start) * 1e3
     if done.returncode:
-        raise RuntimeError(f'{argv[0]}: exit {done.returncode}: {done.stderr.decode(errors="replace").strip()[-300:]}')
+        raise RuntimeError(
+            f'{argv[0]}: exit {done.returncode}: {done.stderr.decode(errors="replace").strip()[-300:]}'
+        )
     return ms
 
 
@@ -86,9 +95,11 @@ def round_trip(book, market, slurm, rounds):
         if i >= 2:  # the first of each fill the caches
             for values, ms in zip((ours, plain, theirs), taken):
                 values.append(ms)
-    book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, plain, 'fork+exec of true', 'round trip')
+    book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, plain, 'fork+exec of true',
+             'round trip')
     if slurm:
-        book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, theirs, 'Slurm srun', 'round trip')
+        book.add('srun', 'srun -p 1 true, round trip', 'ms', ours, theirs, 'Slurm srun',
+                 'round trip')
 
 
 # ---- the smallest jobs
@@ -96,8 +107,10 @@ def round_trip(book, market, slurm, rounds):
 
 def small(book, market, count, rounds, trips):
     found = small_jobs.measure(market, TRUE, count, rounds, trips)
-    for figure, unit, goal in (('jobs/s', 'jobs/s', 'small jobs/s'), ('CPU ms a job', 'ms', None), ('srun true, ms', 'ms', 'small trip')):
-        title = figure if figure.startswith('srun') else f'{count} x srun -p 1 true at once, {figure}'
+    for figure, unit, goal in (('jobs/s', 'jobs/s', 'small jobs/s'), ('CPU ms a job', 'ms', None),
+                               ('srun true, ms', 'ms', 'small trip')):
+        title = figure if figure.startswith(
+            'srun') else f'{count} x srun -p 1 true at once, {figure}'
         book.add('small', title, unit, *found[figure], 'fork+exec of true', goal)
 
 
@@ -111,11 +124,13 @@ def all_at_once(argv, env, count, seconds=60):
     running, ended_well, last = [], 0, start
     try:
         for _ in range(count):
-            running.append(subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL, close_fds=False))
+            running.append(
+                subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, close_fds=False))
         while running and time.monotonic() < start + seconds:
             try:
-                ended_well += running[0].wait(timeout=max(0.01, start + seconds - time.monotonic())) == 0
+                ended_well += running[0].wait(timeout=max(0.01, start + seconds -
+                                                          time.monotonic())) == 0
                 running.pop(0)
             except subprocess.TimeoutExpired:
                 break
@@ -142,7 +157,8 @@ def ours_detached(market, count):
 
 def slurm_detached(slurm, count):
     start = time.monotonic()
-    _, failed = all_at_once(['/usr/bin/sbatch', '-Q', '-o', '/dev/null', '--wrap', TRUE], slurm.env, count)
+    _, failed = all_at_once(['/usr/bin/sbatch', '-Q', '-o', '/dev/null', '--wrap', TRUE], slurm.env,
+                            count)
     end = start + 120
     while slurm.run('/usr/bin/squeue', '-h').strip():
         if time.monotonic() > end:
@@ -153,16 +169,18 @@ def slurm_detached(slurm, count):
 
 def throughput(book, market, slurm, count, rounds):
     forms = {
-        'attached': ('srun -p 1 true', lambda: all_at_once(market.srun('-p', '1', TRUE), market.env, count),
-                     lambda: all_at_once(['/usr/bin/srun', '-Q', TRUE], slurm.env, count), 'Slurm srun'),
+        'attached':
+        ('srun -p 1 true', lambda: all_at_once(market.srun('-p', '1', TRUE), market.env, count),
+         lambda: all_at_once(['/usr/bin/srun', '-Q', TRUE], slurm.env, count), 'Slurm srun'),
         'detached': ('srun --detach true', lambda: ours_detached(market, count),
                      lambda: slurm_detached(slurm, count), 'Slurm sbatch'),
     }
     for figure, ours_run, slurm_run, slurm_name in forms.values():
         ours, plain, theirs = [], [], []
         for _ in range(rounds):
-            for values, name, run in ((ours, figure, ours_run),
-                                      (plain, 'fork+exec', lambda: all_at_once([TRUE], None, count)),
+            for values, name, run in ((ours, figure,
+                                       ours_run), (plain, 'fork+exec',
+                                                   lambda: all_at_once([TRUE], None, count)),
                                       (theirs, slurm_name, slurm_run if slurm else None)):
                 if run is None:
                     continue
@@ -187,7 +205,9 @@ def throughput(book, market, slurm, count, rounds):
 
 def compiled(name, where):
     program = f'{where}/{name}'
-    subprocess.run(['gcc', '-O2', '-o', program, os.path.join(os.path.dirname(__file__), f'{name}.c')], check=True)
+    subprocess.run(
+        ['gcc', '-O2', '-o', program,
+         os.path.join(os.path.dirname(__file__), f'{name}.c')], check=True)
     return program
 
 
@@ -222,7 +242,11 @@ def moves_of(book, market, memory, rounds):
 
 
 def moves_in(book, market, memory, rounds, where):
-    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'told', 'by hand', 'pause by hand', 'freeze by hand', 'thaw by hand', 'own')}
+    got = {
+        k: []
+        for k in ('freeze', 'thaw', 'move', 'pause', 'told', 'by hand', 'pause by hand',
+                  'freeze by hand', 'thaw by hand', 'own')
+    }
     hand, job = None, None
     try:
         program = compiled('stall', where)
@@ -263,14 +287,19 @@ def moves_in(book, market, memory, rounds, where):
             if it:
                 it.close()
     by = 'criu dump + cp + restore'
-    book.add('move', f'{memory} MB: order to running elsewhere', 'ms', got['move'], got['by hand'], by, 'move')
+    book.add('move', f'{memory} MB: order to running elsewhere', 'ms', got['move'], got['by hand'],
+             by, 'move')
     goal = 'pause' if memory == 1 else ''
-    book.add('move', f'{memory} MB: pause, by the clock of the job itself', 'ms', got['pause'], got['pause by hand'], by, goal)
-    book.add('move', f'{memory} MB: the same', 'ms', got['pause'], got['own'], "CRIU's own count: dump frozen + restore")
-    book.add('move', f'{memory} MB: pause as the market tells it', 'ms', got['told'], got['pause'], "the job's own clock", goal)
-    book.add('freeze', f'{memory} MB: order to frozen on disk', 'ms', got['freeze'], got['freeze by hand'],
-             'criu dump + sync')
-    book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'], 'criu restore')
+    book.add('move', f'{memory} MB: pause, by the clock of the job itself', 'ms', got['pause'],
+             got['pause by hand'], by, goal)
+    book.add('move', f'{memory} MB: the same', 'ms', got['pause'], got['own'],
+             "CRIU's own count: dump frozen + restore")
+    book.add('move', f'{memory} MB: pause as the market tells it', 'ms', got['told'], got['pause'],
+             "the job's own clock", goal)
+    book.add('freeze', f'{memory} MB: order to frozen on disk', 'ms', got['freeze'],
+             got['freeze by hand'], 'criu dump + sync')
+    book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'],
+             'criu restore')
 
 
 # ---- moves of memory that does not go with the image
@@ -337,23 +366,27 @@ def live_of(book, market, memory, rounds):
         finally:
             if job:
                 job.close()
-        book.add('live', f'{memory} MB, {form}: pause', 'ms', pause, by_hand, 'criu dump + cp + restore',
-                 LIVE_PAUSE_MS[form].get(memory))
-        book.add('live', f'{memory} MB, {form}: order until all is there', 'ms', total, raw, 'raw loopback copy',
-                 LIVE_TOTAL[form] if memory == 512 else None)
+        book.add('live', f'{memory} MB, {form}: pause', 'ms', pause, by_hand,
+                 'criu dump + cp + restore', LIVE_PAUSE_MS[form].get(memory))
+        book.add('live', f'{memory} MB, {form}: order until all is there', 'ms', total, raw,
+                 'raw loopback copy', LIVE_TOTAL[form] if memory == 512 else None)
 
 
 def ahead_of(book, market, sizes, rounds):
     """Memory sent ahead of the stop, where the kernel marks what is written to; else a note says what it lacks."""
-    said = subprocess.run([f'{market.bin}/souk', 'doctor', '--json'], capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run([f'{market.bin}/souk', 'doctor', '--json'], capture_output=True,
+                          text=True, timeout=60).stdout
     marks = next(n for n in json.loads(said) if n['name'] == 'soft-dirty')
     if not marks['met']:
-        book.notes.append(f'pre-copy was not measured: soft-dirty pages: {marks["found"]} (to mend: {marks["mend"]})')
+        book.notes.append(
+            f'pre-copy was not measured: soft-dirty pages: {marks["found"]} (to mend: {marks["mend"]})'
+        )
         return say(book.notes[-1])
     for memory, policy in itertools.product(sizes, ('safe', 'auto')):
         raw, job, pause, total, form = [raw_copy(memory) for _ in range(rounds)], None, [], [], '?'
         try:
-            job = souk.Watched(market, f'{market.bin}/testload', '-m', str(memory), '-t', '100000', options=('--move', policy))
+            job = souk.Watched(market, f'{market.bin}/testload', '-m', str(memory), '-t', '100000',
+                               options=('--move', policy))
             time.sleep(1 + memory / 100)
             for i in range(rounds):
                 for figures, ms in zip((pause, total), job.move(i)):
@@ -366,7 +399,8 @@ def ahead_of(book, market, sizes, rounds):
             if job:
                 job.close()
         book.add('ahead', f'{memory} MB, --move={policy}, {form}: pause', 'ms', pause)
-        book.add('ahead', f'{memory} MB, --move={policy}, {form}: order until all is there', 'ms', total, raw, 'raw loopback copy')
+        book.add('ahead', f'{memory} MB, --move={policy}, {form}: order until all is there', 'ms',
+                 total, raw, 'raw loopback copy')
 
 
 # ---- moves of many jobs, work while pages arrive, CPU time
@@ -390,7 +424,8 @@ def mixed_of(book, market, moves):
             job.close()
     book.add('live', f'{len(pause)} moves of jobs of 1 to 256 MB: pause', 'ms', pause)
     if pause:
-        book.add('live', f'{len(pause)} moves of jobs of 1 to 256 MB: pause, p99', 'ms', [sorted(pause)[len(pause) * 99 // 100]], goal='p99')
+        book.add('live', f'{len(pause)} moves of jobs of 1 to 256 MB: pause, p99', 'ms',
+                 [sorted(pause)[len(pause) * 99 // 100]], goal='p99')
 
 
 def work_of(book, market, memory, rounds):
@@ -399,7 +434,8 @@ def work_of(book, market, memory, rounds):
     with tempfile.TemporaryDirectory() as where:
         try:
             program = compiled('random_access', where)
-            job = souk.Watched(market, program, str(memory), '20000000', options=('--move', 'fast'), talks=True)
+            job = souk.Watched(market, program, str(memory), '20000000', options=('--move', 'fast'),
+                               talks=True)
 
             def work(meanwhile=lambda: None):
                 if job.srun.stdout.readline() != 'ready\n':
@@ -418,7 +454,8 @@ def work_of(book, market, memory, rounds):
             if job:
                 job.close()
     both = [a + b for a, b in zip(sorted(still), sorted(raw))]
-    book.add('live', f'{memory} MB: random work while post-copy pages arrive', 'ms', moved, both, 'the same unmoved + raw copy', 'work')
+    book.add('live', f'{memory} MB: random work while post-copy pages arrive', 'ms', moved, both,
+             'the same unmoved + raw copy', 'work')
 
 
 def cpu_of(book, market, memory, rounds):
@@ -444,12 +481,15 @@ def cpu_of(book, market, memory, rounds):
         hand = criu_hand.Hand(command)
         try:
             time.sleep(1 + memory / 100)
-            theirs = [hand.ask('move')['cpu_ms'] * 1024 / memory for _ in range(max(3, rounds // 3))]
+            theirs = [
+                hand.ask('move')['cpu_ms'] * 1024 / memory for _ in range(max(3, rounds // 3))
+            ]
         finally:
             hand.close()
     except FAILURES as e:
         book.problem('CPU time of CRIU by hand', e)
-    book.add('live', f'CPU time of the agents for a GB moved ({memory} MB jobs)', 'ms', ours, theirs, 'criu dump + restore')
+    book.add('live', f'CPU time of the agents for a GB moved ({memory} MB jobs)', 'ms', ours,
+             theirs, 'criu dump + restore')
 
 
 # ---- frozen to disk, and thawed
@@ -495,9 +535,11 @@ def disk_of(book, market, memory, rounds):
         if job:
             job.close()
     ours, raw = ([a + b for a, b in zip(*pair)] for pair in ((freeze, thaw), (written, read)))
-    book.add('disk', f'{memory} MB: order to frozen on disk', 'ms', freeze, written, 'write + fdatasync')
+    book.add('disk', f'{memory} MB: order to frozen on disk', 'ms', freeze, written,
+             'write + fdatasync')
     book.add('disk', f'{memory} MB: order to thawed', 'ms', thaw, read, 'read into fresh memory')
-    book.add('disk', f'{memory} MB: both', 'ms', ours, raw, 'write + fdatasync + read', 'disk' if memory == 512 else None)
+    book.add('disk', f'{memory} MB: both', 'ms', ours, raw, 'write + fdatasync + read',
+             'disk' if memory == 512 else None)
 
 
 # ---- idle
@@ -533,7 +575,8 @@ def idle(book, market, slurm, seconds, when):
         memory[name] = [resident_mib(p) for p in pids]
     for ours, theirs in (('agentd', 'slurmd'), ('marketd', 'slurmctld')):
         title = f'{ours}, {when}: '
-        book.add('idle', title + 'resident', 'MiB', memory[ours], memory.get(theirs), theirs, 'resident')
+        book.add('idle', title + 'resident', 'MiB', memory[ours], memory.get(theirs), theirs,
+                 'resident')
         book.add('idle', title + 'CPU', '% core', cpu[ours], cpu.get(theirs), theirs, 'cpu')
         book.add('idle', title + 'wakeups', '1/s', wakes[ours], wakes.get(theirs), theirs)
 
@@ -542,14 +585,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
-    parser.add_argument('--parts', default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk')
+    parser.add_argument('--parts',
+                        default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
     parser.add_argument('--small-jobs', type=int, default=300, help='at once, of the smallest')
     parser.add_argument('--bursts', type=int, default=3)
     parser.add_argument('--sizes', default='1,16,64,256', help='MB of each moved job')
     parser.add_argument('--moves', type=int, default=10)
-    parser.add_argument('--live-sizes', default='64,512,2048', help='MB of each job that moves past its image')
+    parser.add_argument('--live-sizes', default='64,512,2048',
+                        help='MB of each job that moves past its image')
     parser.add_argument('--mixed-moves', type=int, default=200)
     parser.add_argument('--idle', type=float, default=20, help='seconds')
     parser.add_argument('--no-slurm', action='store_true')
@@ -570,18 +615,29 @@ def main():
             say(book.notes[-1])
         market = souk.Market(o.bin)
         plan = {
-            'idle': lambda: idle(book, market, slurm, o.idle, 'fresh'),
-            'srun': lambda: round_trip(book, market, slurm, o.trips),
-            'small': lambda: small(book, market, o.small_jobs, o.bursts, o.trips),
-            'throughput': lambda: throughput(book, market, slurm, o.jobs, o.bursts),
-            'move': lambda: [moves_of(book, market, int(mb), o.moves)
-                             for mb in o.sizes.split(',')],
-            'live': lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
-            'ahead': lambda: ahead_of(book, market, [int(mb) for mb in o.live_sizes.split(',')], o.moves),
-            'mixed': lambda: mixed_of(book, market, o.mixed_moves),
-            'work': lambda: [work_of(book, market, 512, o.moves), cpu_of(book, market, 512, o.moves)],
-            'disk': lambda: [disk_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
-            'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
+            'idle':
+            lambda: idle(book, market, slurm, o.idle, 'fresh'),
+            'srun':
+            lambda: round_trip(book, market, slurm, o.trips),
+            'small':
+            lambda: small(book, market, o.small_jobs, o.bursts, o.trips),
+            'throughput':
+            lambda: throughput(book, market, slurm, o.jobs, o.bursts),
+            'move':
+            lambda: [moves_of(book, market, int(mb), o.moves) for mb in o.sizes.split(',')],
+            'live':
+            lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
+            'ahead':
+            lambda: ahead_of(book, market, [int(mb) for mb in o.live_sizes.split(',')], o.moves),
+            'mixed':
+            lambda: mixed_of(book, market, o.mixed_moves),
+            'work':
+            lambda: [work_of(book, market, 512, o.moves),
+                     cpu_of(book, market, 512, o.moves)],
+            'disk':
+            lambda: [disk_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
+            'idle after':
+            lambda: idle(book, market, slurm, o.idle, 'after that work'),
         }
         for part, run in plan.items():
             if part.split()[0] not in parts or (part == 'idle after' and len(parts) == 1):
@@ -601,7 +657,10 @@ def main():
             market.close()
         if slurm:
             slurm.close()
-    print(json.dumps({'figures': book.figures, 'problems': book.problems, 'notes': book.notes, 'load': load}, indent=1))
+    print(
+        json.dumps(
+            {'figures': book.figures, 'problems': book.problems, 'notes': book.notes, 'load': load},
+            indent=1))
     return 1 if book.problems else 0
 
 

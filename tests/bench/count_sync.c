@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Loaded into a daemon that is measured (LD_PRELOAD): counts its fdatasync and fsync calls and the time in them, in the two
-// 64-bit numbers of the file that SOUK_SYNC_COUNT names. Without that it only passes them on.
+// Loaded into a daemon that is measured (LD_PRELOAD): counts its fdatasync and fsync calls and the
+// time in them, in the two 64-bit numbers of the file that SOUK_SYNC_COUNT names. Without that it
+// only passes them on.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -9,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct { _Atomic uint64_t calls, ns; } *count;
+static struct { _Atomic uint64_t calls, ns; } * count;
 static int (*real_fdatasync)(int);
 static int (*real_fsync)(int);
 

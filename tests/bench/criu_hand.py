@@ -27,10 +27,11 @@ class Hand:
 
     def __init__(self, argv):
         self.disk = tempfile.mkdtemp(prefix='souk-bench-hand.', dir='/var/tmp')
-        self.inside = subprocess.Popen(
-            ['unshare', '--pid', '--fork', '--kill-child', '--mount', '--mount-proc', '--ipc', '--uts', '--',
-             sys.executable, os.path.abspath(__file__), self.disk],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.inside = subprocess.Popen([
+            'unshare', '--pid', '--fork', '--kill-child', '--mount', '--mount-proc', '--ipc',
+            '--uts', '--', sys.executable,
+            os.path.abspath(__file__), self.disk
+        ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self.ask('start ' + ' '.join(argv))
         except RuntimeError:
@@ -88,8 +89,9 @@ class Inside:
         os.close(null)
 
     def criu(self, verb, directory, *arguments):
-        done = subprocess.run([CRIU, verb, '-D', directory, '-o', verb + '.log', '--manage-cgroups=ignore', *arguments],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([
+            CRIU, verb, '-D', directory, '-o', verb + '.log', '--manage-cgroups=ignore', *arguments
+        ], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         if done.returncode:
             words = done.stderr.strip()
             try:
@@ -154,9 +156,11 @@ class Inside:
         size = sum(os.stat(os.path.join(first, name)).st_size for name in os.listdir(first))
         shutil.rmtree(first)
         shutil.rmtree(second, ignore_errors=True)
-        return {'freeze_ms': (dumped - start) * 1e3, 'copy_ms': (copied - dumped) * 1e3,
-                'restore_ms': (restored - copied) * 1e3, 'all_ms': (restored - start) * 1e3, 'bytes': size, 'own_ms': own_ms,
-                'cpu_ms': (cpu_dump + cpu_restore) * 1e3}
+        return {
+            'freeze_ms': (dumped - start) * 1e3, 'copy_ms': (copied - dumped) * 1e3, 'restore_ms':
+            (restored - copied) * 1e3, 'all_ms': (restored - start) * 1e3, 'bytes': size, 'own_ms':
+            own_ms, 'cpu_ms': (cpu_dump + cpu_restore) * 1e3
+        }
 
     @staticmethod
     def children_cpu():

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Fleet: thousands of agents in one process, each with a connection of its own to a real marketd over market/wire, a
-// provider that is reported every second and the jobs of a home. They do what agentd says to a market, without running
-// anything: an order is carried out a moment later. Owned by a benchmark; one loop, one thread.
+// Fleet: thousands of agents in one process, each with a connection of its own to a real marketd
+// over market/wire, a provider that is reported every second and the jobs of a home. They do what
+// agentd says to a market, without running anything: an order is carried out a moment later. Owned
+// by a benchmark; one loop, one thread.
 //
-// It takes the time from each event that changes the allocation (a submission, a bid, a job's end, put into the socket
-// at the end of the loop's iteration) to the first order that follows from it.
+// It takes the time from each event that changes the allocation (a submission, a bid, a job's end,
+// put into the socket at the end of the loop's iteration) to the first order that follows from it.
 #pragma once
 
 #include <algorithm>
@@ -28,10 +29,11 @@ namespace souk::bench {
 
 struct FleetOptions {
     size_t agents = 5'000;
-    size_t speeds = 1;            // kinds of machines, up to 4; with one, an event leads to its orders at once
-    int32_t cpus = 1;             // of each machine
-    size_t jobs = 8'000;          // live ones, once it stands
-    int events_per_s = 0;         // of each kind: submissions with ends, and changed bids
+    // kinds of machines, up to 4; with one, an event leads to its orders at once
+    size_t speeds = 1;
+    int32_t cpus = 1;                      // of each machine
+    size_t jobs = 8'000;                   // live ones, once it stands
+    int events_per_s = 0;                  // of each kind: submissions with ends, and changed bids
     Nanos carry_out = Nanos::from_ms(20);  // from an order to its end
     std::string address = "127.0.0.1";
     uint16_t port = 0;
@@ -40,8 +42,10 @@ struct FleetOptions {
 
 class Fleet {
   public:
-    Fleet(Loop& loop, FleetOptions options) : loop_(loop), options_(std::move(options)), rng_(options_.seed) {
-        for (size_t i = 0; i < options_.agents; ++i) agents_.push_back(std::make_unique<Agent>(i, rng_.next()));
+    Fleet(Loop& loop, FleetOptions options)
+        : loop_(loop), options_(std::move(options)), rng_(options_.seed) {
+        for (size_t i = 0; i < options_.agents; ++i)
+            agents_.push_back(std::make_unique<Agent>(i, rng_.next()));
         for (auto& agent : agents_) fill(agent->offer, agent->number);
     }
 
@@ -91,7 +95,9 @@ class Fleet {
   private:
     struct Agent {
         Agent(size_t n, uint64_t seed)
-            : number(n), node("n" + std::to_string(n + 1)), pause(Nanos::from_ms(50), Nanos::from_s(2), seed) {}
+            : number(n),
+              node("n" + std::to_string(n + 1)),
+              pause(Nanos::from_ms(50), Nanos::from_s(2), seed) {}
         size_t number;
         NodeName node;
         RetryPause pause;
@@ -119,15 +125,17 @@ class Fleet {
         p.memory_mb = p.free_mb = 4'000 * options_.cpus;
         p.load_source = "bpf";
         p.machine = {"x86_64", "6.1.0-18-amd64", "4.0", 4096, {}};
-        for (int f = 0; f < 140; ++f) p.machine.cpu_features += (f ? " feature" : "feature") + std::to_string(f);
+        for (int f = 0; f < 140; ++f)
+            p.machine.cpu_features += (f ? " feature" : "feature") + std::to_string(f);
     }
 
     // ---- connections
 
     void connect(Agent& a) {
         ++attempts_;
-        auto connecting = loop_.connect(value(Address::parse(options_.address + ":" + std::to_string(options_.port))),
-                                        Nanos::from_s(3), [this, &a](Result<Fd> fd) { connected(a, std::move(fd)); });
+        auto connecting = loop_.connect(
+            value(Address::parse(options_.address + ":" + std::to_string(options_.port))),
+            Nanos::from_s(3), [this, &a](Result<Fd> fd) { connected(a, std::move(fd)); });
         if (!connecting) return lost(a, connecting.error().message);
         a.connecting = std::move(*connecting);
     }
@@ -179,7 +187,8 @@ class Fleet {
         }
         const FromMarket message = value(wire::unpack_from_market(f.type, f.body));
         if (const auto* order = std::get_if<Order>(&message)) take(a, *order);
-        if (const auto* note = std::get_if<JobNote>(&message); note && note->settled) settled_ += forget(a, note->id);
+        if (const auto* note = std::get_if<JobNote>(&message); note && note->settled)
+            settled_ += forget(a, note->id);
     }
 
     // ---- jobs
@@ -194,7 +203,8 @@ class Fleet {
         r.uid = 1'000 + static_cast<uint32_t>(home % 40);
         r.user = "user" + std::to_string(r.uid);
         r.name = "simulate";
-        r.command = "./simulate --input data/run-" + std::to_string(r.id.seq) + ".dat --output out/";
+        r.command =
+            "./simulate --input data/run-" + std::to_string(r.id.seq) + ".dat --output out/";
         r.submitted = Nanos::from_s(1'700'000'000) + Nanos{static_cast<int64_t>(++submitted_)};
         job.home = a.number;
         a.jobs.push_back(r.id);
@@ -224,7 +234,8 @@ class Fleet {
         }
         if (it == jobs_.end() || (up && it->second.report.phase != JobPhase::waiting)) return;
         JobReport& r = it->second.report;
-        r.terms.max_price = Money{(up ? rng_.between(2'500, 3'000) : rng_.between(2, 50)) * 1'000'000};
+        r.terms.max_price =
+            Money{(up ? rng_.between(2'500, 3'000) : rng_.between(2, 50)) * 1'000'000};
         await(id, up);
         send(*agents_[it->second.home], r);
     }
@@ -238,7 +249,9 @@ class Fleet {
         r.order_seq = order.seq;
         leave_running(job);
         if (order.kind == Order::Kind::run) {
-            r.phase = r.phase == JobPhase::waiting ? JobPhase::starting : r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
+            r.phase = r.phase == JobPhase::waiting  ? JobPhase::starting
+                      : r.phase == JobPhase::frozen ? JobPhase::thawing
+                                                    : JobPhase::moving;
             if (r.phase == JobPhase::starting) r.where = order.node;
             r.to = order.node;
             r.epoch = r.epoch.next();
@@ -291,8 +304,9 @@ class Fleet {
         awaited_[id.text()] = Loop::now();
         if (displaces) displacing_.push_back(id.text());
     }
-    // An order for the job itself, one that fills the place that it left, or, for a bid that displaces somebody, the
-    // freeze of somebody else: those who displace are answered in the order in which they came.
+    // An order for the job itself, one that fills the place that it left, or, for a bid that
+    // displaces somebody, the freeze of somebody else: those who displace are answered in the order
+    // in which they came.
     void heard(const Order& order) {
         const auto hit = [this](auto& map, const std::string& key) {
             const auto it = map.find(key);
@@ -308,11 +322,13 @@ class Fleet {
         if (!displacing_.empty()) displacing_.pop_front();
     }
 
-    // A hundred times a second: a share of the reports and of the events, and what was under way long enough.
+    // A hundred times a second: a share of the reports and of the events, and what was under way
+    // long enough.
     void tick() {
         constexpr int ticks_per_s = 100;
         const size_t n = agents_.size();
-        for (size_t i = n * (tick_ % ticks_per_s) / ticks_per_s; reports_ && i < n * (tick_ % ticks_per_s + 1) / ticks_per_s; ++i) {
+        for (size_t i = n * (tick_ % ticks_per_s) / ticks_per_s;
+             reports_ && i < n * (tick_ % ticks_per_s + 1) / ticks_per_s; ++i) {
             Agent& a = *agents_[i];
             a.offer.load_permille = static_cast<int32_t>(rng_.below(1'000));
             a.offer.free_mb = a.offer.memory_mb - static_cast<int64_t>(rng_.below(100));
@@ -320,9 +336,11 @@ class Fleet {
         }
         events_due_ += options_.events_per_s;
         for (; events_due_ >= ticks_per_s; events_due_ -= ticks_per_s) {
-            if (jobs_.size() > options_.jobs && !running_.empty()) finish_one(running_[rng_.below(running_.size())]);
+            if (jobs_.size() > options_.jobs && !running_.empty())
+                finish_one(running_[rng_.below(running_.size())]);
             const bool wins = rng_.chance(0.5);
-            submit_one(rng_.below(n), wins ? rng_.between(2'500, 3'000) : rng_.between(100, 300), wins);
+            submit_one(rng_.below(n), wins ? rng_.between(2'500, 3'000) : rng_.between(100, 300),
+                       wins);
             rebid();
         }
         const Nanos now = Loop::now();
@@ -331,10 +349,12 @@ class Fleet {
             under_way_.pop_front();
         }
         for (auto* map : {&awaited_, &awaited_places_})  // those that changed nothing
-            std::erase_if(*map, [now](const auto& entry) { return entry.second + Nanos::from_s(2) < now; });
+            std::erase_if(
+                *map, [now](const auto& entry) { return entry.second + Nanos::from_s(2) < now; });
         if (churning_) {
             finish(SIZE_MAX);
-            for (size_t i = jobs_.size(); i < options_.jobs; ++i) submit_one(churned_++, rng_.between(100, 1'000), false);
+            for (size_t i = jobs_.size(); i < options_.jobs; ++i)
+                submit_one(churned_++, rng_.between(100, 1'000), false);
         }
         ++tick_;
         due_ = std::max(due_ + Nanos{1'000'000'000 / ticks_per_s}, now);

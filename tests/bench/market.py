@@ -23,7 +23,9 @@ class Market:
             status = json.loads(self.tool('souk', 'status', '--json'))
             self.nodes = [n['name'] for n in status['nodes']]
             self.state = status['nodes'][0]['state_dir']
-            self.daemons = {'marketd': [status['market']['pid']], 'agentd': [n['pid'] for n in status['nodes']]}
+            self.daemons = {
+                'marketd': [status['market']['pid']], 'agentd': [n['pid'] for n in status['nodes']]
+            }
             self.wait(lambda: len(self.providers()) == nodes, 20, 'not every node is on the market')
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
             self.close()
@@ -39,10 +41,12 @@ class Market:
         return self.argv('srun', '--node', self.nodes[0], *arguments)
 
     def tool(self, name, *arguments, check=True, seconds=30):
-        done = subprocess.run(self.argv(name, *arguments), env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=seconds)
+        done = subprocess.run(self.argv(name, *arguments), env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=seconds)
         if check and done.returncode:
-            raise RuntimeError(f'{name} {" ".join(arguments)}: exit {done.returncode}: {done.stderr.strip()[-300:]}')
+            raise RuntimeError(
+                f'{name} {" ".join(arguments)}: exit {done.returncode}: {done.stderr.strip()[-300:]}'
+            )
         return done.stdout
 
     def ctl(self, *arguments):
@@ -66,9 +70,11 @@ class Watched:
         self.market = market
         self.lines = []
         self.changed = threading.Condition()
-        self.srun = subprocess.Popen(market.srun('-v', '-p', '100', '-m', '5000', *options, '--', *command), env=market.env,
-                                     stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
-                                     stdout=subprocess.PIPE if talks else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.srun = subprocess.Popen(
+            market.srun('-v', '-p', '100', '-m', '5000', *options, '--', *command), env=market.env,
+            stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if talks else subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         try:
@@ -97,7 +103,8 @@ class Watched:
                         return match, when
                 if not self.changed.wait(end - time.monotonic()) and time.monotonic() > end:
                     seen = '; '.join(line for _, line in self.lines[since:])
-                    raise RuntimeError(f'no notice "{pattern}" within {seconds} s (seen: {seen[-300:]})')
+                    raise RuntimeError(
+                        f'no notice "{pattern}" within {seconds} s (seen: {seen[-300:]})')
 
     def order(self, pattern, *words, seconds=30):
         """An order by marketctl: (match, ms from its start until the notice came)."""
@@ -110,7 +117,8 @@ class Watched:
     def move(self, i, seconds=60):
         """To the next of the other nodes: its pause, and from the order until it runs there, in ms."""
         others = [n for n in self.market.nodes if n != self.where]
-        match, ms = self.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', self.id, others[i % len(others)], seconds=seconds)
+        match, ms = self.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', self.id,
+                               others[i % len(others)], seconds=seconds)
         self.where = match.group(1)
         return float(match.group(2)), ms
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MarketProcess: a real marketd of a benchmark's own, on one core, in a temporary directory. It ends with the
-// benchmark. What it costs is read from /proc. Whatever fails ends the benchmark with one line.
+// MarketProcess: a real marketd of a benchmark's own, on one core, in a temporary directory. It
+// ends with the benchmark. What it costs is read from /proc. Whatever fails ends the benchmark with
+// one line.
 #pragma once
 
 #include <fcntl.h>
@@ -79,17 +80,21 @@ class MarketProcess {
         std::filesystem::remove_all(dir, ignored);
     }
 
-    // Until it answers `status`: the time from exec to that, in seconds. The first start chooses a port and keeps it.
+    // Until it answers `status`: the time from exec to that, in seconds. The first start chooses a
+    // port and keeps it.
     double start() {
         {
             std::ofstream file(dir + "/m.toml");
-            file << "name = \"m\"\nlisten = \"127.0.0.1:" << port << "\"\nstate = \"" << dir << "/state\"\nsocket = \""
-                 << dir << "/m.sock\"\n" << more_;
+            file << "name = \"m\"\nlisten = \"127.0.0.1:" << port << "\"\nstate = \"" << dir
+                 << "/state\"\nsocket = \"" << dir << "/m.sock\"\n"
+                 << more_;
         }
         std::error_code ignored;
         std::filesystem::remove(dir + "/log", ignored);
         const std::string program =
-            (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/marketd").string();
+            (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
+             "bin/marketd")
+                .string();
         const Nanos began = Loop::now();
         pid = ::fork();
         if (pid < 0) fatal("fork");
@@ -98,7 +103,8 @@ class MarketProcess {
             stay_on(true);
             const int log = ::open((dir + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
             ::dup2(log, 2);
-            const std::string counter = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "count_sync.so";
+            const std::string counter =
+                std::filesystem::read_symlink("/proc/self/exe").parent_path() / "count_sync.so";
             ::setenv("LD_PRELOAD", counter.c_str(), 1);
             ::setenv("SOUK_SYNC_COUNT", (dir + "/syncs").c_str(), 1);
             ::execl(program.c_str(), "marketd", "--config", (dir + "/m.toml").c_str(), nullptr);
@@ -106,13 +112,15 @@ class MarketProcess {
         }
         constexpr Nanos limit = Nanos::from_s(300);
         while (!answer_to("status", {}, Nanos{})) {
-            if (::waitpid(pid, nullptr, WNOHANG) != 0) fatal("marketd ended: " + file_text(dir + "/log"));
+            if (::waitpid(pid, nullptr, WNOHANG) != 0)
+                fatal("marketd ended: " + file_text(dir + "/log"));
             if (Loop::now() - began > limit) fatal("marketd does not answer within 300 s");
             ::poll(nullptr, 0, 1);
         }
         const double s = static_cast<double>((Loop::now() - began).ns) / 1e9;
         const std::string log = file_text(dir + "/log");
-        if (const size_t at = log.find(" port="); at != std::string::npos) port = std::atoi(log.c_str() + at + 6);
+        if (const size_t at = log.find(" port="); at != std::string::npos)
+            port = std::atoi(log.c_str() + at + 6);
         return s;
     }
     void end(int signal) {
@@ -121,8 +129,10 @@ class MarketProcess {
         ::waitpid(pid, nullptr, 0);
         pid = 0;
     }
-    Result<tools::Answer> answer_to(const std::string& verb, const std::vector<std::string>& args, Nanos patience) const {
-        return tools::ask([this] { return Result<std::string>(dir + "/m.sock"); }, verb, args, patience);
+    Result<tools::Answer> answer_to(const std::string& verb, const std::vector<std::string>& args,
+                                    Nanos patience) const {
+        return tools::ask([this] { return Result<std::string>(dir + "/m.sock"); }, verb, args,
+                          patience);
     }
     std::string ask(const std::string& verb, std::vector<std::string> args = {}) const {
         auto answer = answer_to(verb, args, Nanos::from_s(10));
@@ -142,18 +152,24 @@ class MarketProcess {
         return at == std::string::npos ? 0 : std::atol(text.c_str() + at + key.size() + 1);
     }
     // CPU time that it has used, in seconds.
-    double cpu_s() const { return std::atof(file_text("/proc/" + std::to_string(pid) + "/schedstat").c_str()) / 1e9; }
+    double cpu_s() const {
+        return std::atof(file_text("/proc/" + std::to_string(pid) + "/schedstat").c_str()) / 1e9;
+    }
 
     // Its fdatasync and fsync calls until now, and the time in them (count_sync.c).
-    struct Syncs { uint64_t calls = 0, ns = 0; };
+    struct Syncs {
+        uint64_t calls = 0, ns = 0;
+    };
     Syncs syncs() const {
         Syncs s;
         std::ifstream file(dir + "/syncs", std::ios::binary);
-        if (!file.read(reinterpret_cast<char*>(&s), sizeof s)) fatal("nobody counts the syncs of marketd");
+        if (!file.read(reinterpret_cast<char*>(&s), sizeof s))
+            fatal("nobody counts the syncs of marketd");
         return s;
     }
 
-    // The median of writing a page and fdatasync, where its records are: what no commit can be faster than.
+    // The median of writing a page and fdatasync, where its records are: what no commit can be
+    // faster than.
     double sync_ms() const {
         const int file = ::open((dir + "/sync").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         std::vector<int64_t> spans;

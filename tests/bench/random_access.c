@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// random_access MB STEPS: fills its memory, says "ready", waits for a line, changes STEPS random words of it, says how many
-// ms that took and a checksum. What it is measured with is its own clock, which a move does not stop.
+// random_access MB STEPS: fills its memory, says "ready", waits for a line, changes STEPS random
+// words of it, says how many ms that took and a checksum. What it is measured with is its own
+// clock, which a move does not stop.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import time
 
-NEEDED = ('/usr/sbin/munged', '/usr/sbin/slurmctld', '/usr/sbin/slurmd', '/usr/bin/srun', '/usr/bin/sbatch')
+NEEDED = ('/usr/sbin/munged', '/usr/sbin/slurmctld', '/usr/sbin/slurmd', '/usr/bin/srun',
+          '/usr/bin/sbatch')
 
 CONF = '''ClusterName=bench
 SlurmctldHost={host}(127.0.0.1)
@@ -82,11 +83,15 @@ class Slurm:
         port = free_port_pair()
         conf = f'{self.dir}/slurm.conf'
         with open(conf, 'w') as f:
-            f.write(CONF.format(host=socket.gethostname(), port=port, port2=port + 1, dir=self.dir, cpus=cpus))
+            f.write(
+                CONF.format(host=socket.gethostname(), port=port, port2=port + 1, dir=self.dir,
+                            cpus=cpus))
         self.env = dict(os.environ, SLURM_CONF=conf)
-        self._daemon('munged', ['/usr/sbin/munged', '--foreground', '--force', '--key-file', f'{self.dir}/munge.key',
-                                '--socket', f'{self.dir}/munge.sock', '--pid-file', f'{self.dir}/munged.pid',
-                                '--log-file', f'{self.dir}/munged.log', '--seed-file', f'{self.dir}/munge.seed'])
+        self._daemon('munged', [
+            '/usr/sbin/munged', '--foreground', '--force', '--key-file', f'{self.dir}/munge.key',
+            '--socket', f'{self.dir}/munge.sock', '--pid-file', f'{self.dir}/munged.pid',
+            '--log-file', f'{self.dir}/munged.log', '--seed-file', f'{self.dir}/munge.seed'
+        ])
         self._wait(lambda: os.path.exists(f'{self.dir}/munge.sock'), 'munged')
         self._daemon('slurmctld', ['/usr/sbin/slurmctld', '-D', '-f', conf])
         self._daemon('slurmd', ['/usr/sbin/slurmd', '-D', '-N', 'bench', '-f', conf])
@@ -94,8 +99,8 @@ class Slurm:
 
     def _daemon(self, name, argv):
         with open(f'{self.dir}/{name}.out', 'wb') as out:
-            self.daemons[name] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self.env,
-                                                  cwd=self.dir)
+            self.daemons[name] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out,
+                                                  stderr=out, env=self.env, cwd=self.dir)
 
     def _wait(self, there, who, seconds=30):
         end = time.monotonic() + seconds
@@ -107,8 +112,9 @@ class Slurm:
             time.sleep(0.1)
 
     def run(self, *argv, seconds=60):
-        return subprocess.run(argv, env=self.env, cwd=self.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, timeout=seconds).stdout
+        return subprocess.run(argv, env=self.env, cwd=self.dir, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              timeout=seconds).stdout
 
     def pids(self):
         return {name: [d.pid] for name, d in self.daemons.items() if name != 'munged'}

@@ -9,7 +9,8 @@ TICK_MS = 1e3 / os.sysconf('SC_CLK_TCK')
 
 
 def spawn(argv, env):
-    quiet = [(os.POSIX_SPAWN_OPEN, 0, '/dev/null', os.O_RDWR, 0), (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+    quiet = [(os.POSIX_SPAWN_OPEN, 0, '/dev/null', os.O_RDWR, 0), (os.POSIX_SPAWN_DUP2, 0, 1),
+             (os.POSIX_SPAWN_DUP2, 0, 2)]
     return os.posix_spawn(argv[0], argv, os.environ if env is None else env, file_actions=quiet)
 
 
@@ -53,11 +54,13 @@ def measure(market, true, count, rounds, trips):
         if failed:
             raise RuntimeError(f'{failed} of {count} jobs failed')
         # Capsules end after their sruns: their CPU time is counted when the daemons have reaped them.
-        market.wait(lambda: not market.ctl('list-jobs', '--state', 'live'), 60, 'jobs do not finish')
+        market.wait(lambda: not market.ctl('list-jobs', '--state', 'live'), 60,
+                    'jobs do not finish')
         cpu = own + (cpu_ms(daemons) - before) / count
         plain_rate, plain_cpu, _ = burst([true], None, count)
         if i > 0:  # the first fills the caches
-            for figure, ours, plain in (('jobs/s', rate, plain_rate), ('CPU ms a job', cpu, plain_cpu)):
+            for figure, ours, plain in (('jobs/s', rate, plain_rate), ('CPU ms a job', cpu,
+                                                                       plain_cpu)):
                 found[figure][0].append(ours)
                 found[figure][1].append(plain)
     for i in range(trips + 2):

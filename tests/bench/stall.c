@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// stall MB FILE: holds so much memory, looks at the clock without a rest, and appends to FILE, in ms, each time for which it
-// did not run that is longer than 3 ms: the pause of a move as the job has it, whoever moves it. The clock is that of the
-// wall: the others are set by a restore to go on from where they stood.
+// stall MB FILE: holds so much memory, looks at the clock without a rest, and appends to FILE, in
+// ms, each time for which it did not run that is longer than 3 ms: the pause of a move as the job
+// has it, whoever moves it. The clock is that of the wall: the others are set by a restore to go on
+// from where they stood.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,9 @@ int main(int argc, char** argv) {
         ++memory[i];
         const double now = ms();
         char line[32];
-        if (now - before > 3 && write(file, line, (size_t)snprintf(line, sizeof line, "%.3f\n", now - before)) < 0) return 1;
+        if (now - before > 3 &&
+            write(file, line, (size_t)snprintf(line, sizeof line, "%.3f\n", now - before)) < 0)
+            return 1;
         before = now;
     }
 }

@@ -72,11 +72,14 @@ class Srun:
 
     def __init__(self, argv, env, **how):
         how.setdefault("stdin", subprocess.DEVNULL)
-        self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+        self.process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, **how)
         self.argv, self.out, self.words = argv, bytearray(), []
         self.told = []  # the job's own lines of stderr
         self._change = threading.Condition()
-        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._read_out, self._read_err)]
+        self._threads = [
+            threading.Thread(target=f, daemon=True) for f in (self._read_out, self._read_err)
+        ]
         for t in self._threads:
             t.start()
 
@@ -95,12 +98,14 @@ class Srun:
 
     def _wait(self, what, probe, limit):
         with self._change:
-            ended = lambda: self.process.poll() is not None and not any(t.is_alive() for t in self._threads)
+            ended = lambda: self.process.poll() is not None and not any(t.is_alive()
+                                                                        for t in self._threads)
             end = time.monotonic() + limit
             while not (found := probe()):
                 if ended():
-                    raise AssertionError(f"{self.argv[-3:]} ended ({self.process.returncode}) before {what}; "
-                                         f"said {self.words} {self.told[-5:]}")
+                    raise AssertionError(
+                        f"{self.argv[-3:]} ended ({self.process.returncode}) before {what}; "
+                        f"said {self.words} {self.told[-5:]}")
                 if time.monotonic() > end:
                     raise Late(f"{what}: not within {limit:g} s; said {self.words[-12:]}")
                 self._change.wait(0.2)
@@ -127,7 +132,8 @@ class Srun:
         try:
             status = self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise Late(f"{self.argv[-4:]} has not ended within {limit:g} s; said {self.words[-12:]}") from None
+            raise Late(f"{self.argv[-4:]} has not ended within {limit:g} s; said {self.words[-12:]}"
+                       ) from None
         for t in self._threads:
             t.join(5)
         return status
@@ -144,7 +150,10 @@ class Market:
     def __init__(self, *options):
         self.run_dir = f"/run/souk-t{os.getpid()}-{next(_serial)}"
         # Its state on the same file system: what a market costs is measured in other places.
-        self.env = {**os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state", "PATH": BIN + ":" + os.environ["PATH"]}
+        self.env = {
+            **os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state", "PATH":
+            BIN + ":" + os.environ["PATH"]
+        }
         self.env.pop("SOUK_NODE", None)
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
 
@@ -162,8 +171,11 @@ class Market:
         for job in self.jobs_here:
             job.end()
         self.note_family()
-        said = subprocess.run([f"{BIN}/souk", "down", "--force"], env=self.env, capture_output=True, text=True, timeout=100)
-        left = [] if said.returncode == 0 else [f"souk down: {said.returncode} {said.stdout}{said.stderr}"]
+        said = subprocess.run([f"{BIN}/souk", "down", "--force"], env=self.env, capture_output=True,
+                              text=True, timeout=100)
+        left = [] if said.returncode == 0 else [
+            f"souk down: {said.returncode} {said.stdout}{said.stderr}"
+        ]
         return left + self.leftovers()
 
     def note_family(self):
@@ -172,7 +184,8 @@ class Market:
         for name in os.listdir("/proc"):
             if name.isdigit() and (stat := read_text(f"/proc/{name}/stat")):
                 children.setdefault(int(stat.rsplit(")", 1)[1].split()[1]), []).append(int(name))
-        supervisor = json.loads(read_text(self.run_dir + "/instance.json") or "{}").get("supervisor", {}).get("pid")
+        supervisor = json.loads(read_text(self.run_dir + "/instance.json") or
+                                "{}").get("supervisor", {}).get("pid")
         reached = [supervisor] if supervisor else []
         for pid in reached:
             reached += children.get(pid, [])
@@ -187,7 +200,9 @@ class Market:
                     yield where + "/cgroup.procs"
 
     def leftovers(self):
-        left = [f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.family if alive(p)]
+        left = [
+            f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.family if alive(p)
+        ]
         if self.tag:
             groups = [f"{root}/{self.tag}" for root in mount_points(("cgroup", "cgroup2"))]
             left += [f"cgroup {group}" for group in groups if os.path.exists(group)]
@@ -218,19 +233,21 @@ class Market:
                 self.tool("pvdctl", "--node", node, "market", "on")
             if status["reserve"] != 1:
                 self.tool("pvdctl", "--node", node, "set", "price", "1")
-        until("every node is free", lambda: all(p["status"] == "free" and p["reserve"] == 1 for p in self.providers()))
+        until("every node is free",
+              lambda: all(p["status"] == "free" and p["reserve"] == 1 for p in self.providers()))
 
     # Tools
 
     def tool(self, name, *args, check=True, limit=LIMIT, **how):
-        if name == "marketctl" and {"move", "freeze", "thaw"} & set(map(str, args)) and "--wait" not in args:
+        if name == "marketctl" and {"move", "freeze", "thaw"} & set(map(
+                str, args)) and "--wait" not in args:
             args = ["--no-wait", *args]  # a test waits for what it needs to see
         how.setdefault("stdin", subprocess.DEVNULL)
         if "input" in how:
             how.pop("stdin")
         how.setdefault("text", True)
-        done = subprocess.run([f"{BIN}/{name}", *map(str, args)], env=how.pop("env", self.env), capture_output=True,
-                              timeout=limit, **how)
+        done = subprocess.run([f"{BIN}/{name}", *map(str, args)], env=how.pop("env", self.env),
+                              capture_output=True, timeout=limit, **how)
         if check:
             assert done.returncode == 0, f"{name} {args}: {done.returncode} {done.stderr}"
         return done
@@ -271,8 +288,10 @@ class Market:
         return until(f"{id} {what}", lambda: (j := self.job(id)) and probe(j) and j, limit)
 
     def until_runs(self, id, where=None, limit=LIMIT):
-        return self.until_job(id, f"runs on {where}", lambda j: j["status"] == "run" and "going_to" not in j and
-                              where in (None, j["where"]), limit)
+        return self.until_job(
+            id, f"runs on {where}",
+            lambda j: j["status"] == "run" and "going_to" not in j and where in (None, j["where"]),
+            limit)
 
     def until_up(self):
         """Every daemon runs and is connected."""
@@ -281,7 +300,8 @@ class Market:
             if not all(x["pid"] for x in [d["market"], *d["nodes"]]):
                 return False
             done = self.tool("marketctl", "--json", "list-providers", check=False)
-            return done.returncode == 0 and sum(p["connected"] for p in json.loads(done.stdout)) == len(d["nodes"])
+            return done.returncode == 0 and sum(p["connected"]
+                                                for p in json.loads(done.stdout)) == len(d["nodes"])
         until("every daemon is back", probe, 60)
 
     # What the kernel knows
@@ -329,7 +349,8 @@ class Market:
         return box[0][0]
 
     def logs(self):
-        paths = [f"{self.run_dir}/supervisor.log"] + [f"{self.run_dir}/{n}/log" for n in ("market", "n1", "n2", "n3")]
+        paths = [f"{self.run_dir}/supervisor.log"
+                 ] + [f"{self.run_dir}/{n}/log" for n in ("market", "n1", "n2", "n3")]
         return [(p, "\n".join(read_text(p).splitlines()[-60:])) for p in paths if os.path.exists(p)]
 
 

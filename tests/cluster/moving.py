@@ -29,14 +29,16 @@ def need(*programs):
 
 def compiled(path, source, *options):
     (path / "job.c").write_text(source)
-    subprocess.run(["gcc", "-O2", "-o", path / "job", path / "job.c", *options], check=True, timeout=60)
+    subprocess.run(["gcc", "-O2", "-o", path / "job", path / "job.c", *options], check=True,
+                   timeout=60)
     return path / "job"
 
 
 def move_about(market, job, form):
     r = random.Random(form)
     times = MOVES or 4
-    assert shove(market, job.id, form, times, between=lambda: time.sleep(r.uniform(0, 0.3))) == times  # any moment
+    assert shove(market, job.id, form, times,
+                 between=lambda: time.sleep(r.uniform(0, 0.3))) == times  # any moment
 
 
 def check_ended(market, job):
@@ -50,9 +52,11 @@ def check_ended(market, job):
 
 def check_rounds(market, form, where, round_):
     """Each round of a bash job, whichever way it was moved, prints what it prints by hand."""
-    by_hand = subprocess.run(["bash", "-c", f'cd "$1"; {round_}', "bash", where], capture_output=True, text=True, timeout=90)
+    by_hand = subprocess.run(["bash", "-c", f'cd "$1"; {round_}', "bash", where],
+                             capture_output=True, text=True, timeout=90)
     assert by_hand.returncode == 0 and by_hand.stdout and not by_hand.stderr, by_hand
-    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format(round_), "bash", where, stdin=subprocess.PIPE)
+    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format(round_), "bash", where,
+                      stdin=subprocess.PIPE)
     job.printed(1)
     move_about(market, job, form)
     job.printed(job.lines() + 1)

@@ -79,9 +79,11 @@ def test_bad_words_are_refused_in_one_line_and_change_nothing(market, argv, stat
     assert state() == before
 
 
-@pytest.mark.parametrize("text, word, status", [("echo a script\n", "Exec format error", 126),
-                                                ("#!/no/such/interpreter\n", "No such file or directory", 127)])
-def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tmp_path, text, word, status):
+@pytest.mark.parametrize("text, word, status",
+                         [("echo a script\n", "Exec format error", 126),
+                          ("#!/no/such/interpreter\n", "No such file or directory", 127)])
+def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tmp_path, text, word,
+                                                                      status):
     script = tmp_path / "script"
     script.write_text(text)
     script.chmod(0o755)
@@ -89,15 +91,19 @@ def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tm
     assert not market.live()
 
 
-def test_a_directory_that_the_user_may_not_enter_or_that_is_gone_is_refused_at_once(market, tmp_path):
+def test_a_directory_that_the_user_may_not_enter_or_that_is_gone_is_refused_at_once(
+        market, tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     enter = ("import os, sys; os.chdir(sys.argv[1]); srun = os.open(sys.argv[2], os.O_RDONLY); {};"
              "os.execve(srun, sys.argv[2:], os.environ)")
-    for what, word in (("os.setgroups([]), os.setgid(65534), os.setuid(65534)", "Permission denied"),
-                       ("os.rmdir(sys.argv[1])", "No such file")):
-        done = subprocess.run(["/usr/bin/python3", "-c", enter.format(what), str(closed), f"{BIN}/srun", "-p", "5", "true"],
-                              env=market.env, capture_output=True, text=True, timeout=40)
+    for what, word in (("os.setgroups([]), os.setgid(65534), os.setuid(65534)",
+                        "Permission denied"), ("os.rmdir(sys.argv[1])", "No such file")):
+        done = subprocess.run([
+            "/usr/bin/python3", "-c",
+            enter.format(what),
+            str(closed), f"{BIN}/srun", "-p", "5", "true"
+        ], env=market.env, capture_output=True, text=True, timeout=40)
         refused(done, 1, "working directory", word)
     assert not market.live()
 
@@ -128,15 +134,22 @@ def test_a_second_market_on_the_same_port_or_state_does_not_start(market, tmp_pa
     other.write_text(f'listen = "{address}"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
     done = subprocess.run([*enter, f"{BIN}/marketd", "--config", str(other)], **how)
     assert done.returncode == 1 and "7070" in done.stderr and "in use" in done.stderr.lower(), done
-    refused(subprocess.run([f"{BIN}/agentd", "--config", f"{market.run_dir}/n1/agentd.conf"], **how), 1, "in use")
+    refused(
+        subprocess.run([f"{BIN}/agentd", "--config", f"{market.run_dir}/n1/agentd.conf"], **how), 1,
+        "in use")
     assert market.tool("srun", "-p", 5, "true").returncode == 0
 
 
-GARBAGE = [b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4096, b"\xff" * 4096, struct.pack("<I", 0x7fffffff) + b"x" * 64,
-           struct.pack(">I", 0x7fffffff) + b"x" * 64, b"\x01", random.Random(5).randbytes(100_000), b""]
+GARBAGE = [
+    b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4096, b"\xff" * 4096,
+    struct.pack("<I", 0x7fffffff) + b"x" * 64,
+    struct.pack(">I", 0x7fffffff) + b"x" * 64, b"\x01",
+    random.Random(5).randbytes(100_000), b""
+]
 
 
-@pytest.mark.parametrize("place", ["market tcp", "market unix", "agent tcp", "agent unix", "supervisor"])
+@pytest.mark.parametrize("place",
+                         ["market tcp", "market unix", "agent tcp", "agent unix", "supervisor"])
 def test_garbage_on_a_socket_harms_nobody(market, place):
     job = market.srun("-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
     job.printed(3)
@@ -147,7 +160,8 @@ def test_garbage_on_a_socket_harms_nobody(market, place):
     def send():
         for data in GARBAGE + [random.Random(seed).randbytes(600) for seed in range(30)]:
             if who == "supervisor":
-                s, to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), market.run_dir + "/notify.sock"
+                s, to = socket.socket(socket.AF_UNIX,
+                                      socket.SOCK_DGRAM), market.run_dir + "/notify.sock"
                 data = data[:4096]
             elif kind == "unix":
                 s, to = socket.socket(socket.AF_UNIX), daemon["socket"]
@@ -179,9 +193,10 @@ def test_garbage_on_a_socket_harms_nobody(market, place):
 def test_an_agent_without_a_market_stays_up_and_says_so(market, tmp_path):
     conf, log = tmp_path / "agentd.conf", tmp_path / "log"
     text = read_text(f"{market.run_dir}/n1/agentd.conf")
-    for key, value in (("listen", market.daemon("n1")["address"].replace(":7071", ":7999")), ("node", "n9"),
-                       ("market", market.daemon("market")["address"].replace(":7070", ":7998")),
-                       ("socket", f"{tmp_path}/s"), ("state", f"{tmp_path}/state"), ("cgroup", f"{market.tag}/n9")):
+    for key, value in (("listen", market.daemon("n1")["address"].replace(":7071", ":7999")),
+                       ("node", "n9"), ("market", market.daemon("market")["address"].replace(
+                           ":7070", ":7998")), ("socket", f"{tmp_path}/s"),
+                       ("state", f"{tmp_path}/state"), ("cgroup", f"{market.tag}/n9")):
         old = next(line for line in text.splitlines() if line.startswith(key + " ="))
         text = text.replace(old, f'{key} = "{value}"')
     conf.write_text(text)
@@ -217,7 +232,8 @@ def test_with_a_full_disk_a_job_is_not_frozen_but_runs_on_and_loses_nothing(fit)
     m = Market("--nodes", "1")
     images = f"{m.run_dir}/state/n1/images"
     os.makedirs(images)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "souk-test", images], check=True, timeout=10)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "souk-test", images],
+                   check=True, timeout=10)
     for market in bring_up(m):
         job = market.srun("-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
         market.until_runs(job.id, "n1")
@@ -239,7 +255,8 @@ def test_with_a_full_disk_a_job_is_not_frozen_but_runs_on_and_loses_nothing(fit)
 
 def test_up_that_fails_leaves_nothing(market):
     m = Market("--solver", "no-such-solver")
-    refused(m.tool("souk", "up", *m.options, check=False), 2, "--solver", "no-such-solver", "greedy_migration")
+    refused(m.tool("souk", "up", *m.options, check=False), 2, "--solver", "no-such-solver",
+            "greedy_migration")
     m.note_family()
     assert not m.leftovers()
 
@@ -249,8 +266,10 @@ def test_an_up_that_is_interrupted_leaves_nothing(fit):
     up = subprocess.Popen([f"{BIN}/souk", "up", *m.options], env=m.env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        m.tag = until("it has begun", lambda: json.loads(read_text(f"{m.run_dir}/instance.json") or "{}").get("tag"),
-                      pause=0.001)
+        m.tag = until(
+            "it has begun",
+            lambda: json.loads(read_text(f"{m.run_dir}/instance.json") or "{}").get("tag"),
+            pause=0.001)
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(40) != 0
@@ -262,8 +281,8 @@ def test_a_market_s_directory_may_be_named_from_where_one_stands(fit, tmp_path):
     env = {**os.environ, "SOUK_RUN": "r", "PATH": BIN + ":" + os.environ["PATH"]}
 
     def tool(*argv):
-        return subprocess.run(argv, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=100)
+        return subprocess.run(argv, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=100)
     try:
         up = tool("souk", "up", "--nodes", "1")
         assert up.returncode == 0, up.stderr

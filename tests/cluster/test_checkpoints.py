@@ -31,11 +31,13 @@ def checkpoint(market, job):
 
 def images(market, job, node="n1"):
     directory = f"{market.run_dir}/state/{node}/images"
-    return [n for n in os.listdir(directory) if n.startswith(job.id + ".")] if os.path.isdir(directory) else []
+    return [n for n in os.listdir(directory)
+            if n.startswith(job.id + ".")] if os.path.isdir(directory) else []
 
 
 def newest_image(market, job):
-    return max([int(n.split(".")[2]) for n in images(market, job) if not n.endswith(".part")], default=0)
+    return max([int(n.split(".")[2]) for n in images(market, job) if not n.endswith(".part")],
+               default=0)
 
 
 def lose(market, name, job):
@@ -46,7 +48,8 @@ def lose(market, name, job):
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
     until("its capsule is dead", lambda: not market.capsules(job.id, name))
-    until("the market knows", lambda: not [p for p in market.providers() if p["node"] == name and p["connected"]])
+    until("the market knows",
+          lambda: not [p for p in market.providers() if p["node"] == name and p["connected"]])
 
 
 def check_spliced(job, again):
@@ -72,27 +75,34 @@ def test_a_job_whose_node_dies_for_good_goes_on_from_its_checkpoint_elsewhere(ma
     with Absence(market):
         lose(market, "n2", job)
         market.tool("marketctl", "node", "lost", "n2")
-        moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and "going_to" not in j and j["where"] != "n2")
+        moved = market.until_job(
+            job.id, "runs elsewhere",
+            lambda j: j["status"] == "run" and "going_to" not in j and j["where"] != "n2")
         assert moved["where"] in ("n1", "n3") and moved["resumes"] == 1
         job.printed(job.lines() + 20)
-        mark = until("the mark", lambda: [t for t in job.told if "goes on from its checkpoint" in t])
+        mark = until("the mark",
+                     lambda: [t for t in job.told if "goes on from its checkpoint" in t])
     assert len(mark) == 1
-    again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
+    again = int(
+        re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
     market.until_up()
     checkpoint(market, job)  # of the new epoch
     job.process.stdin.close()
     assert job.wait() == 7
     check_spliced(job, again)
-    until("no image of it is left", lambda: not [i for n in ("n1", "n2", "n3") for i in images(market, job, n)])
+    until("no image of it is left",
+          lambda: not [i for n in ("n1", "n2", "n3") for i in images(market, job, n)])
 
 
 def test_checkpoints_take_the_place_of_one_another_and_the_output_is_that_of_a_job_without(market):
     job = at_n2(market, "--checkpoint-every", "1s")
     for _ in range(3):
         checkpoint(market, job)
-        assert len(images(market, job)) <= 3  # the last, the one before while it is dropped, the next
+        assert len(images(market,
+                          job)) <= 3  # the last, the one before while it is dropped, the next
     seen = market.job(job.id)
-    assert seen["checkpoint_bytes"] > 100_000 and seen["checkpoint_age_s"] < 60 and "resumes" not in seen
+    assert seen["checkpoint_bytes"] > 100_000 and seen[
+        "checkpoint_age_s"] < 60 and "resumes" not in seen
     market.tool("marketctl", "move", job.id, "n3")
     market.until_job(job.id, "has moved", lambda j: j["migrations"] >= 2)
     checkpoint(market, job)
@@ -120,7 +130,8 @@ def configured(market, node, change):
 
 
 def test_a_home_that_listens_on_every_address_gets_its_checkpoints_where_the_market_sees_it(market):
-    with configured(market, "n1", lambda text: re.sub(r'^listen = ".*:', 'listen = "0.0.0.0:', text, flags=re.M)):
+    with configured(market, "n1",
+                    lambda text: re.sub(r'^listen = ".*:', 'listen = "0.0.0.0:', text, flags=re.M)):
         market.until_up()
         job = at_n2(market, "--checkpoint-every", "1s")
         checkpoint(market, job)

@@ -17,7 +17,8 @@ def settled(market, id):
     def probe():
         job = market.job(id)
         assert job.get("status") != "finish", job
-        return job.get("status") == "run" and "going_to" not in job and len(market.capsules(id)) == 1 and job
+        return job.get("status") == "run" and "going_to" not in job and len(
+            market.capsules(id)) == 1 and job
     job = until(f"{id} runs in one capsule", probe, 90)
     assert [j["id"] for j in market.list_jobs()].count(id) == 1
     assert market.processes(id, "python3") == 1
@@ -111,7 +112,10 @@ def test_a_move_asked_for_before_the_capsule_has_answered_its_new_agent_is_not_r
     market.until_runs(job.id, "n1")
     market.tool("marketctl", "--hold", "move", job.id, "n2")
     market.until_runs(job.id, "n2")
-    init, = [p for _, _, pids in market.capsules(job.id) for p in pids if read_text(f"/proc/{p}/comm") == "souk-init\n"]
+    init, = [
+        p for _, _, pids in market.capsules(job.id) for p in pids
+        if read_text(f"/proc/{p}/comm") == "souk-init\n"
+    ]
     os.kill(init, signal.SIGSTOP)
     try:
         kill_now(market, "n2")
@@ -121,7 +125,8 @@ def test_a_move_asked_for_before_the_capsule_has_answered_its_new_agent_is_not_r
               lambda: market.capsules(job.id, "n3") or market.job(job.id)["failed_moves"])
     finally:
         os.kill(init, signal.SIGCONT)
-    market.until_job(job.id, "runs on n3 or was refused", lambda j: j["where"] == "n3" or j["failed_moves"])
+    market.until_job(job.id, "runs on n3 or was refused",
+                     lambda j: j["where"] == "n3" or j["failed_moves"])
     assert market.job(job.id)["failed_moves"] == 0
     job.printed(job.lines() + 3)
     job.process.stdin.close()
@@ -141,8 +146,10 @@ def test_a_job_that_waits_is_started_after_the_market_died(market):
 
 
 def test_all_daemons_killed_at_once_lose_nothing(market):
-    jobs = [market.srun("-p", 50 + i, "--node", f"n{i + 1}", *programs.chain_job(), stdin=subprocess.PIPE)
-            for i in range(3)]
+    jobs = [
+        market.srun("-p", 50 + i, "--node", f"n{i + 1}", *programs.chain_job(),
+                    stdin=subprocess.PIPE) for i in range(3)
+    ]
     for job in jobs:
         job.printed(3)
     d = market.daemons()
@@ -197,10 +204,14 @@ def talk_without(market, victim, home, bytes_):
     """The output of a job on n2 that writes and ends while an agent is dead."""
     for node in ("n1", "n3"):
         market.tool("pvdctl", "--node", node, "market", "off")
-    job = market.srun("--node", home, "-p", 50, "/usr/bin/python3", "-c", TALKER.replace("BYTES", str(bytes_)))
+    job = market.srun("--node", home, "-p", 50, "/usr/bin/python3", "-c",
+                      TALKER.replace("BYTES", str(bytes_)))
     market.until_runs(job.id, "n2")
     job.printed(1)
-    pid, = [p for _, _, pids in market.capsules(job.id) for p in pids if read_text(f"/proc/{p}/comm") == "python3\n"]
+    pid, = [
+        p for _, _, pids in market.capsules(job.id) for p in pids
+        if read_text(f"/proc/{p}/comm") == "python3\n"
+    ]
     with Absence(market):
         kill_for_now(market, victim)
         os.kill(pid, signal.SIGUSR1)
@@ -222,7 +233,8 @@ def test_output_before_the_end_is_whole_however_long_its_home_was_dead_then(mark
         time.sleep(5.5)  # nothing is to happen in that time
 
 
-def test_a_home_that_comes_back_in_the_middle_of_a_freeze_gets_the_output_it_was_not_there_for(market):
+def test_a_home_that_comes_back_in_the_middle_of_a_freeze_gets_the_output_it_was_not_there_for(
+        market):
     for node in ("n1", "n3"):
         market.tool("pvdctl", "--node", node, "market", "off")
     job = market.srun("-p", 50, "/usr/bin/python3", "-c", TALKER.replace("BYTES", "5"))
@@ -239,7 +251,8 @@ def test_a_home_that_comes_back_in_the_middle_of_a_freeze_gets_the_output_it_was
             os.kill(of["python3"], signal.SIGUSR1)
             until("the job has ended", lambda: not alive(of["python3"]))
             os.kill(of["souk-init"], signal.SIGCONT)
-            until("its end is known", lambda: os.path.exists(f"{market.run_dir}/state/n2/guests/{capsule}/exit"))
+            until("its end is known",
+                  lambda: os.path.exists(f"{market.run_dir}/state/n2/guests/{capsule}/exit"))
     finally:
         if alive(of["souk-init"]):
             os.kill(of["souk-init"], signal.SIGCONT)

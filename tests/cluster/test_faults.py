@@ -19,21 +19,28 @@ NODES = ["n1", "n2", "n3"]
 COUNT = int(os.environ.get("SOUK_FAULTS", 12))
 FIRST = int(os.environ.get("SOUK_FAULT_SEED", 0))
 # The CRIU of a source that is killed may take the job with it, so that is for the long form.
-FAULTS = ["source", "destination", "home", "market", *(["criu of the source"] if COUNT > 15 else []), "criu of the destination", "link of the source",
-          "link of the destination", "link of the home", "room", "image: a bit flipped", "image: cut short"]
+FAULTS = [
+    "source", "destination", "home", "market", *(["criu of the source"] if COUNT > 15 else []),
+    "criu of the destination", "link of the source", "link of the destination", "link of the home",
+    "room", "image: a bit flipped", "image: cut short"
+]
 SIZES = [4, 12, 32, 96] if COUNT <= 15 else [4, 8, 16, 48, 96, 160, 256, 512, 1024]
 STEPS = 4000 if COUNT <= 15 else 6000
 _by_hand = {}
 
 
 def work(size, *more):
-    return [f"{BIN}/testload", "--steps", str(STEPS), "--print-every", "100", "--digest", "--memory",
-            str(size), *more]
+    return [
+        f"{BIN}/testload", "--steps",
+        str(STEPS), "--print-every", "100", "--digest", "--memory",
+        str(size), *more
+    ]
 
 
 def unmoved(size):
     if size not in _by_hand:
-        _by_hand[size] = subprocess.run(work(size), capture_output=True, timeout=120, check=True).stdout
+        _by_hand[size] = subprocess.run(work(size), capture_output=True, timeout=120,
+                                        check=True).stdout
     return _by_hand[size]
 
 
@@ -100,7 +107,10 @@ def strike(market, r, fault, nodes, size):
             kill(pid)
         return f"killed {pid}"
     if fault.startswith("link"):
-        port = ["ip", "-n", f"{market.tag}-fabric", "link", "set", f"p{NODES.index(nodes[fault.split()[-1]])}"]
+        port = [
+            "ip", "-n", f"{market.tag}-fabric", "link", "set",
+            f"p{NODES.index(nodes[fault.split()[-1]])}"
+        ]
         subprocess.run([*port, "down"], check=True)
         try:
             time.sleep(seconds := r.choice([0.05, 0.3, 1, 3]))  # so long it is cut
@@ -109,7 +119,8 @@ def strike(market, r, fault, nodes, size):
         return f"cut for {seconds} s"
     name = nodes.get(fault, fault)
     kill(market.pid_of[name])
-    until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in (0, market.pid_of[name]), 60)
+    until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in
+          (0, market.pid_of[name]), 60)
     return "killed"
 
 
@@ -128,7 +139,9 @@ def nothing_of(market, id):
         for kind in ("guests", "images", "ram"):
             directory = f"{market.run_dir}/state/{node}/{kind}"
             if os.path.isdir(directory):
-                left += [f"{node}/{kind}/{n}" for n in os.listdir(directory) if n.startswith(id + ".")]
+                left += [
+                    f"{node}/{kind}/{n}" for n in os.listdir(directory) if n.startswith(id + ".")
+                ]
     return left
 
 
@@ -148,7 +161,8 @@ def one_round(market, seed, directory):
     market.pid_of = {d["name"]: d["pid"] for d in [daemons["market"], *daemons["nodes"]]}
     wanted = unmoved(size)
     trace = f"{directory}/{seed}"
-    job = market.srun("--node", home, "--move", form, "-p", 50, "-m", size + 128, *work(size, *(["--append", trace] if form == "safe" else [])))
+    job = market.srun("--node", home, "--move", form, "-p", 50, "-m", size + 128,
+                      *work(size, *(["--append", trace] if form == "safe" else [])))
     id = job.id
     said = f"seed {seed}: {fault}, {form}, {size} MB, home {home}, {id}"
     try:
@@ -159,11 +173,12 @@ def one_round(market, seed, directory):
         destination = r.choice([n for n in NODES if n != source])
         nodes = {"source": source, "destination": destination, "home": home}
         said += f", {source} to {destination}"
-        filled = fill(f"{market.run_dir}/state/{destination}/ram", r.choice([0, 1 << 16, 1 << 18])) if fault == "room" else None
+        filled = fill(f"{market.run_dir}/state/{destination}/ram", r.choice(
+            [0, 1 << 16, 1 << 18])) if fault == "room" else None
         with Witness(market, id) as witness:
             try:
-                order = subprocess.Popen([f"{BIN}/marketctl", "move", id, destination], env=market.env,
-                                         stderr=subprocess.DEVNULL)
+                order = subprocess.Popen([f"{BIN}/marketctl", "move", id, destination],
+                                         env=market.env, stderr=subprocess.DEVNULL)
                 if filled:
                     job.printed(job.lines() + 3)
                 else:
@@ -188,14 +203,17 @@ def one_round(market, seed, directory):
             assert bytes(job.out) == wanted
         if form == "safe":
             ran = [int(line) for line in read_text(trace).split()]
-            assert ran == list(range(1, len(ran) + 1)), f"steps that ran twice, or not: {out_of_order(ran)}"
+            assert ran == list(range(
+                1,
+                len(ran) + 1)), f"steps that ran twice, or not: {out_of_order(ran)}"
             assert status or len(ran) == STEPS
         assert [j["id"] for j in market.list_jobs()].count(id) == 1
         until("nothing is left of it", lambda: not nothing_of(market, id), 20)
         settled(market)  # the books, to the micro-unit
     except BaseException as e:
         logs = "\n".join(f"{p}\n{t[-2500:]}" for p, t in market.logs())
-        raise AssertionError(f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
+        raise AssertionError(
+            f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
     return said
 
 
@@ -205,7 +223,8 @@ def damage(path, how, r):
         before = f.read()
     at = r.randrange(len(before))
     bit = 1 << r.randrange(8)
-    after = before[:at] if how == "cut short" else before[:at] + bytes([before[at] ^ bit]) + before[at + 1:]
+    after = before[:at] if how == "cut short" else before[:at] + bytes([before[at]
+                                                                        ^ bit]) + before[at + 1:]
     with open(path, "wb") as f:
         f.write(after)
 
@@ -218,7 +237,8 @@ def damage(path, how, r):
 def image_round(market, seed):
     """A frozen job whose image is damaged stays frozen, on every node that is to thaw it, and goes on when it is whole again."""
     r = random.Random(seed)
-    how, size = FAULTS[seed % len(FAULTS)].split(": ")[1].removeprefix("a bit "), r.choice(SIZES[:4])
+    how, size = FAULTS[seed % len(FAULTS)].split(": ")[1].removeprefix("a bit "), r.choice(
+        SIZES[:4])
     market.until_up()
     job = market.srun("--node", r.choice(NODES), "-p", 50, "-m", size + 128, *work(size))
     id = job.id
@@ -235,7 +255,9 @@ def image_round(market, seed):
         for there in r.sample(NODES, 2):
             failed = market.job(id)["failed_moves"]
             market.tool("marketctl", "--hold", "thaw", id, there)
-            market.until_job(id, "is refused", lambda j: j["failed_moves"] > failed and j["status"] == "suspend" and "going_to" not in j)
+            market.until_job(
+                id, "is refused", lambda j: j["failed_moves"] > failed and j["status"] == "suspend"
+                and "going_to" not in j)
             market.tool("marketctl", "--hold", "freeze", id)
             assert not market.processes(id, "testload")
         undo()
@@ -246,7 +268,8 @@ def image_round(market, seed):
         settled(market)
     except BaseException as e:
         logs = "\n".join(f"{p}\n{t[-2500:]}" for p, t in market.logs())
-        raise AssertionError(f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
+        raise AssertionError(
+            f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
     return said
 
 
@@ -255,7 +278,9 @@ def test_a_fault_in_the_middle_of_a_move_neither_loses_nor_doubles_a_job(market,
     for seed in range(FIRST, FIRST + COUNT):
         began = time.monotonic()
         try:
-            done = image_round(market, seed) if FAULTS[seed % len(FAULTS)].startswith("image") else one_round(market, seed, tmp_path)
+            done = image_round(
+                market, seed) if FAULTS[seed % len(FAULTS)].startswith("image") else one_round(
+                    market, seed, tmp_path)
             print(done, f"{time.monotonic() - began:.1f} s", flush=True)
         except AssertionError as e:
             if COUNT <= 15:

@@ -22,7 +22,8 @@ class Wire:
         self.market, self.node, self.armed, self.flipped = market, node, None, threading.Event()
         self.config = f"{market.run_dir}/{node}/agentd.conf"
         self.before = read_text(self.config)
-        self.real = next(line.split('"')[1] for line in self.before.splitlines() if line.startswith("listen"))
+        self.real = next(
+            line.split('"')[1] for line in self.before.splitlines() if line.startswith("listen"))
         host = self.real.rsplit(":", 1)[0]
         self.listener = market.in_netns(node, lambda: socket.create_server((host, port)))
         self.selector = selectors.DefaultSelector()
@@ -52,7 +53,8 @@ class Wire:
                     here = s.accept()[0]
                     host, port = self.real.rsplit(":", 1)
                     try:
-                        there = self.market.in_netns(self.node, lambda: socket.create_connection((host, int(port))))
+                        there = self.market.in_netns(
+                            self.node, lambda: socket.create_connection((host, int(port))))
                     except OSError:  # its daemon is just being started
                         here.close()
                         continue
@@ -103,7 +105,10 @@ def wire(market):
 @pytest.mark.parametrize("size, policy", [(2, "auto"), (64, "safe"), (64, "fast")])
 def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, wire, size, policy):
     r = random.Random(size)
-    work = [f"{BIN}/testload", "--steps", "12000", "--print-every", "100", "--digest", "--memory", str(size)]
+    work = [
+        f"{BIN}/testload", "--steps", "12000", "--print-every", "100", "--digest", "--memory",
+        str(size)
+    ]
     wanted = subprocess.run(work, capture_output=True, timeout=120, check=True).stdout
     job = market.srun("--node", "n1", "--move", policy, "-p", 50, *work)
     job.printed(1)

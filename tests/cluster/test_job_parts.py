@@ -39,16 +39,20 @@ int main(void) {
 @pytest.mark.parametrize("form", FORMS)
 def test_two_terabytes_that_are_reserved_and_hardly_touched(market, tmp_path, form):
     def moved_as_a_small_one(job):
-        market.tool("marketctl", "--hold", "move", job.id, next(n for n in ("n1", "n2") if n != market.until_runs(job.id)["where"]))
-        return market.until_job(job.id, "has moved", lambda j: j["status"] == "run" and j["migrations"] > 0)["last_move"] == "stop-and-copy"
+        market.tool("marketctl", "--hold", "move", job.id,
+                    next(n for n in ("n1", "n2") if n != market.until_runs(job.id)["where"]))
+        return market.until_job(
+            job.id, "has moved",
+            lambda j: j["status"] == "run" and j["migrations"] > 0)["last_move"] == "stop-and-copy"
     check_lines(market, form, compiled(tmp_path, RESERVER), also=moved_as_a_small_one)
 
 
 def python_in(market, form, path, source, *args):
     """A job of that text of python, in that directory."""
     (path / "job.py").write_text(source)
-    return market.srun("--move", form, "-p", 50, "bash", "-c", 'cd "$1"; shift; exec /usr/bin/python3 job.py "$@"', "bash", path,
-                       *args, stdin=subprocess.PIPE)
+    return market.srun("--move", form, "-p", 50, "bash", "-c",
+                       'cd "$1"; shift; exec /usr/bin/python3 job.py "$@"', "bash", path, *args,
+                       stdin=subprocess.PIPE)
 
 
 LOCKER = """
@@ -63,7 +67,8 @@ while not select.select([0], [], [], 0.01)[0]:
 """
 
 
-@pytest.mark.parametrize("kind, size, form", [("lockf", 1, "auto"), ("flock", 32, "safe"), ("lockf", 32, "fast")])
+@pytest.mark.parametrize("kind, size, form", [("lockf", 1, "auto"), ("flock", 32, "safe"),
+                                              ("lockf", 32, "fast")])
 def test_locks_of_files_go_along(market, tmp_path, kind, size, form):
     job = python_in(market, form, tmp_path, LOCKER, kind, str(size))
     job.printed(3)
@@ -123,7 +128,8 @@ int main(void) {
 def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
     # For some milliseconds of each of them the first thread has ended, and another gives their memory back.
     compiled(tmp_path, LEAVERS, "-pthread")
-    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"), "bash", tmp_path, stdin=subprocess.PIPE)
+    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"),
+                      "bash", tmp_path, stdin=subprocess.PIPE)
     job.printed(1)
     for _ in range(4):
         move_about(market, job, form)
@@ -169,7 +175,8 @@ def test_daemons_that_forked_twice_go_along(market, tmp_path, form):
     """One that was left by its parent is the first process's, on every node; so is one that such a one left."""
     job = python_in(market, form, tmp_path, DAEMON)
     job.printed(3)
-    until("both daemons have begun", lambda: read_text(tmp_path / "daemon") and read_text(tmp_path / "second"))
+    until("both daemons have begun",
+          lambda: read_text(tmp_path / "daemon") and read_text(tmp_path / "second"))
     move_about(market, job, form)
     assert not market.job(job.id).get("cannot_move")
     lines = read_text(tmp_path / "daemon").count("\n")
@@ -187,7 +194,8 @@ def check_refused(market, job, reason):
     failed = market.job(job.id)["failed_moves"]
     for verb in ("move", "freeze"):
         said = len(job.words)
-        args = [job.id] + ([next(n for n in ("n1", "n2", "n3") if n != here)] if verb == "move" else [])
+        args = [job.id] + ([next(
+            n for n in ("n1", "n2", "n3") if n != here)] if verb == "move" else [])
         market.tool("marketctl", "--hold", verb, *args)
         job.said(reason, after=said)
         market.tool("marketctl", "release", job.id)

@@ -49,7 +49,8 @@ def test_a_program_that_the_fastest_node_lacks_runs_on_the_next(market):
 
 def test_a_program_that_no_node_has_ends_with_127(market, tmp_path):
     gone = shutil.copy2("/bin/true", tmp_path / "gone")
-    for node in ("n1", "n2", "n3"):  # all are busy, so that the job is there before its program goes
+    for node in ("n1", "n2",
+                 "n3"):  # all are busy, so that the job is there before its program goes
         market.tool("pvdctl", "--node", node, "set", "price", 40)
     absent = market.srun("-p", 30, gone)
     market.until_job(absent.id, "waits", lambda j: j["status"] == "wait")
@@ -65,7 +66,8 @@ def test_it_waits_for_a_node_that_was_not_asked(market):
     for node in ("n2", "n3"):
         market.tool("pvdctl", "--node", node, "market", "off")
     job = market.srun("-p", 50, "--node", "n2", market.programs / "true")
-    market.until_job(job.id, "says what it waits for", lambda j: "n1 cannot execute it" in j.get("comment", ""))
+    market.until_job(job.id, "says what it waits for",
+                     lambda j: "n1 cannot execute it" in j.get("comment", ""))
     market.tool("pvdctl", "--node", "n3", "market", "on")
     assert job.wait() == 0
     until("it ran there", lambda: market.job(job.id)["places"] == ["n3"])

@@ -40,13 +40,21 @@ class Cut:
 
 def stands(market, job, node="n2"):
     """Every process of it on that node is frozen by its control group."""
-    groups = {os.path.dirname(p) for p in market.cgroup_files() if f"/{node}/jobs/{job.id}." in p and p.endswith("/job/cgroup.procs")}
-    states = [read_text(f"{g}/cgroup.events") for g in groups if os.path.exists(f"{g}/cgroup.events") and read_text(f"{g}/cgroup.procs")]
+    groups = {
+        os.path.dirname(p)
+        for p in market.cgroup_files()
+        if f"/{node}/jobs/{job.id}." in p and p.endswith("/job/cgroup.procs")
+    }
+    states = [
+        read_text(f"{g}/cgroup.events") for g in groups
+        if os.path.exists(f"{g}/cgroup.events") and read_text(f"{g}/cgroup.procs")
+    ]
     return bool(states) and all("frozen 1" in s for s in states)
 
 
 def frozen_to_disk(market, job):
-    until("an image of it lies at its node", lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
+    until("an image of it lies at its node",
+          lambda: [i for i in images(market, job, "n2") if not i.endswith(".part")], 30)
     until("its capsule is gone", lambda: not market.capsules(job.id))
 
 
@@ -58,7 +66,8 @@ def ends_well(market, job):
           not [i for n in ("n1", "n2", "n3") for i in images(market, job, n)])
 
 
-def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the_node_is_back(market):
+def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the_node_is_back(
+        market):
     job = at_n2(market)
     job.printed(10)
     with Cut(market):
@@ -72,24 +81,31 @@ def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the
     programs.check_chain(job.out)
 
 
-def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_the_copy_of_before_does_not_count(market):
+def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_the_copy_of_before_does_not_count(
+        market):
     job = past_a_checkpoint(market)
     with Cut(market):
         market.tool("marketctl", "release", job.id)
-        moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and j["where"] != "n2" and "going_to" not in j, 40)
+        moved = market.until_job(
+            job.id, "runs elsewhere",
+            lambda j: j["status"] == "run" and j["where"] != "n2" and "going_to" not in j, 40)
         assert moved["resumes"] == 1
         assert not market.capsules(job.id, "n2") or stands(market, job)
         job.printed(job.lines() + 10)
-        mark = until("the mark", lambda: [t for t in job.told if "goes on from its checkpoint" in t])
+        mark = until("the mark",
+                     lambda: [t for t in job.told if "goes on from its checkpoint" in t])
         assert not market.capsules(job.id, "n2") or stands(market, job)
     market.until_up()
-    again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
-    until("what was there is gone", lambda: not images(market, job, "n2") and not market.capsules(job.id, "n2"))
+    again = int(
+        re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
+    until("what was there is gone",
+          lambda: not images(market, job, "n2") and not market.capsules(job.id, "n2"))
     ends_well(market, job)
     check_spliced(job, again)
 
 
-def test_without_its_agent_a_job_is_stopped_by_the_first_process_of_its_capsule_and_goes_on_with_it(market):
+def test_without_its_agent_a_job_is_stopped_by_the_first_process_of_its_capsule_and_goes_on_with_it(
+        market):
     job = at_n2(market)
     job.printed(10)
     with Absence(market):

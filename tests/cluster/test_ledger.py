@@ -69,11 +69,14 @@ def test_what_jobs_cost_is_what_users_paid_and_nodes_earned_whatever_dies(market
     assert {r["node"] for r in receipts if r["job"] == a.id} == {where, to}
     for id in (a.id, b.id):
         job = market.job(id)
-        assert sum(r["job"] == id for r in receipts) == 1 + job["migrations"] + job["thaws"], "one for each run"
+        assert sum(r["job"] == id
+                   for r in receipts) == 1 + job["migrations"] + job["thaws"], "one for each run"
     spinning = [r for r in receipts if r["job"] == a.id]
     assert all(0 <= r["run_s"] <= r["to_unix_s"] - r["from_unix_s"] + 1 for r in spinning), spinning
-    assert ask(market, "receipts", "--job", a.id, "--limit", "1") == [r for r in receipts if r["job"] == a.id][:1]
-    assert ask(market, "receipts", "--provider", to, "--since", "1d") == [r for r in receipts if r["node"] == to]
+    assert ask(market, "receipts", "--job", a.id, "--limit",
+               "1") == [r for r in receipts if r["job"] == a.id][:1]
+    assert ask(market, "receipts", "--provider", to, "--since",
+               "1d") == [r for r in receipts if r["node"] == to]
 
 
 def test_a_user_sees_his_own_money_and_root_all(market):
@@ -81,12 +84,18 @@ def test_a_user_sees_his_own_money_and_root_all(market):
     settled(market)
 
     def as_nobody(*args):
-        return market.tool("marketctl", "--json", *args, check=False, user=65534, group=65534, extra_groups=[])
-    assert as_nobody("account").stdout.strip() == "[]" and as_nobody("receipts").stdout.strip() == "[]"
-    for args in (["account", "root"], ["account", "market"], ["account", "n1"], ["receipts", "--user", "root"],
-                 ["ledger", "verify"]):
+        return market.tool("marketctl", "--json", *args, check=False, user=65534, group=65534,
+                           extra_groups=[])
+
+    assert as_nobody("account").stdout.strip() == "[]" and as_nobody(
+        "receipts").stdout.strip() == "[]"
+    for args in (["account", "root"], ["account", "market"], ["account",
+                                                              "n1"], ["receipts", "--user",
+                                                                      "root"], ["ledger",
+                                                                                "verify"]):
         said = as_nobody(*args)
-        assert said.returncode == 1 and "only root may" in said.stderr, (args, said.stdout, said.stderr)
+        assert said.returncode == 1 and "only root may" in said.stderr, (args, said.stdout,
+                                                                         said.stderr)
     assert [a["account"] for a in ask(market, "account", "root")] == ["user"]
 
 
@@ -101,7 +110,8 @@ def test_a_job_ends_its_budget_by_itself_while_the_market_is_silent(market):
         job.said("its budget of 0.001 is used up; a larger one")
     finally:
         os.kill(pid, signal.SIGCONT)
-    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend" and "is used up" in j["comment"])
+    market.until_job(job.id, "is frozen",
+                     lambda j: j["status"] == "suspend" and "is used up" in j["comment"])
     assert ask(market, "job", job.id)["cost"] <= decimal.Decimal("0.001")
     market.tool("srun", "-J", job.id, "-b", "0.002")
     market.until_runs(job.id)

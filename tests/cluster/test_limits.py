@@ -27,16 +27,19 @@ def move(market, id):
 def limit_of(market, id, *files):
     """What stands in the control group of its capsule, in whichever hierarchy has one of these files."""
     # Where it came from its capsule may still stand for a moment.
-    (node, capsule, _), = until("one capsule", lambda: len(found := market.capsules(id)) == 1 and found)
+    (node, capsule, _), = until("one capsule",
+                                lambda: len(found := market.capsules(id)) == 1 and found)
     found = [p for root in mount_points(("cgroup", "cgroup2")) for f in files
              for p in glob.glob(f"{root}/{market.tag}/{node}/jobs/{capsule}/{f}")]
     return read_text(found[0]).strip() if found else None
 
 
 @pytest.mark.parametrize("form", ["auto", "safe", "fast"])
-def test_a_job_has_the_memory_that_it_asked_for_and_no_more_also_where_it_has_moved_to(market, form):
+def test_a_job_has_the_memory_that_it_asked_for_and_no_more_also_where_it_has_moved_to(
+        market, form):
     def start(*options):
-        job = market.srun("--move", form, "-p", 50, *options, "/usr/bin/python3", "-c", EATER, stdin=subprocess.PIPE)
+        job = market.srun("--move", form, "-p", 50, *options, "/usr/bin/python3", "-c", EATER,
+                          stdin=subprocess.PIPE)
         market.until_runs(job.id)
         return job
 

@@ -33,10 +33,12 @@ def shove(market, id, seed, times, between=None):
             steps = [("freeze", None, lambda j: j["status"] == "suspend"),
                      ("thaw", there, lambda j: j["status"] == "run" and j["where"] == there)]
         for verb, node, seen in steps:
-            if market.tool("marketctl", "--hold", verb, id, *([node] if node else []), check=False).returncode != 0:
+            if market.tool("marketctl", "--hold", verb, id, *([node] if node else []),
+                           check=False).returncode != 0:
                 assert market.job(id)["status"] == "finish"
                 return done
-            if market.until_job(id, verb, lambda j: j["status"] == "finish" or seen(j))["status"] == "finish":
+            if market.until_job(id, verb,
+                                lambda j: j["status"] == "finish" or seen(j))["status"] == "finish":
                 return done
     market.tool("marketctl", "release", id, check=False)
     return times
@@ -50,7 +52,10 @@ def check_moved(market, id, times):
 
 def test_a_job_that_checks_its_memory_ends_the_same_after_thirty_moves_and_freezes(market):
     for size in (1, 2, 4, 8):
-        command = [f"{BIN}/testload", "--steps", str(8000 * size), "--print-every", "40", "--digest", "--memory", "16"]
+        command = [
+            f"{BIN}/testload", "--steps",
+            str(8000 * size), "--print-every", "40", "--digest", "--memory", "16"
+        ]
         job = market.srun("-p", 50, *command)
         done = shove(market, job.id, 11, TIMES)
         assert job.wait(150) == 0
@@ -65,8 +70,10 @@ def test_a_job_that_checks_its_memory_ends_the_same_after_thirty_moves_and_freez
 # Numbers from 1 on through three pipes that are always full. What is printed depends on every line before it. The first
 # starts a program for each thousand, until the pipeline's own input ends.
 COUNT = 'i=0; while ! read -t 0; do seq $((i * 1000 + 1)) $(((i + 1) * 1000)); i=$((i + 1)); done'
-DIGEST = ("awk '{s=(s*31+$1)%1000003; print s, $1}' | sed 's/7/x/g' |"
-          " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) {print n, t; fflush()}} END {print n, t}'")
+DIGEST = (
+    "awk '{s=(s*31+$1)%1000003; print s, $1}' | sed 's/7/x/g' |"
+    " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) {print n, t; fflush()}} END {print n, t}'"
+)
 
 
 def test_a_pipeline_of_processes_ends_the_same_after_thirty_moves_and_freezes(market):
@@ -78,7 +85,8 @@ def test_a_pipeline_of_processes_ends_the_same_after_thirty_moves_and_freezes(ma
     assert not job.told
     check_moved(market, job.id, TIMES)
     total = int(bytes(job.out).split()[-2])
-    by_hand = subprocess.run(["bash", "-c", f"seq {total} | {DIGEST}"], capture_output=True, timeout=150)
+    by_hand = subprocess.run(["bash", "-c", f"seq {total} | {DIGEST}"], capture_output=True,
+                             timeout=150)
     assert bytes(job.out) == by_hand.stdout
 
 
@@ -94,7 +102,8 @@ def test_a_python_program_with_threads_ends_the_same_after_thirty_moves_and_free
 
 
 def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
-    job = market.srun("-p", 50, "sh", "-c", "while read x; do echo got $x; done; echo end", stdin=subprocess.PIPE)
+    job = market.srun("-p", 50, "sh", "-c", "while read x; do echo got $x; done; echo end",
+                      stdin=subprocess.PIPE)
     market.until_runs(job.id)
     sent = 0
 
@@ -113,9 +122,14 @@ def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
 @pytest.mark.parametrize("form, size", [("auto", 4), ("safe", 16), ("fast", 16)])
 def test_no_image_of_a_job_that_runs_is_kept(market, form, size):
     def images():
-        kept = [glob.glob(f"{market.run_dir}/state/{node}/{kind}/{job.id}.*") for node in NODES for kind in ("ram", "images")]
+        kept = [
+            glob.glob(f"{market.run_dir}/state/{node}/{kind}/{job.id}.*") for node in NODES
+            for kind in ("ram", "images")
+        ]
         return [path for paths in kept for path in paths]
-    job = market.srun("--move", form, "-p", 50, f"{BIN}/testload", "--time", "1000", "--memory", size, "--print-every", "100")
+
+    job = market.srun("--move", form, "-p", 50, f"{BIN}/testload", "--time", "1000", "--memory",
+                      size, "--print-every", "100")
     job.printed(1)
     for there in ("n2", "n3"):
         market.until_runs(job.id)
@@ -143,11 +157,13 @@ def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(
     # An order is refused with the same words, and the job goes on.
     there = next(n for n in NODES if n != told["where"])
     market.tool("marketctl", "--hold", "move", job.id, there)
-    market.until_job(job.id, "it is refused", lambda j: j["failed_moves"] == 1 and "io_uring" in j["comment"])
+    market.until_job(job.id, "it is refused",
+                     lambda j: j["failed_moves"] == 1 and "io_uring" in j["comment"])
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     until("it is closed", lambda: b"closed\n" in job.out)
-    market.until_job(job.id, "it has moved", lambda j: j["status"] == "run" and j["where"] == there, 90)
+    market.until_job(job.id, "it has moved", lambda j: j["status"] == "run" and j["where"] == there,
+                     90)
     assert market.job(job.id)["can_move"]
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
@@ -155,7 +171,9 @@ def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(
 
 
 def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_again(market):
-    command = [f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory", "48"]
+    command = [
+        f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory", "48"
+    ]
     job = market.srun("-p", 50, *command)
     job.printed(2)
     pid = market.until_job(job.id, "has a pid", lambda j: j.get("pid"))["pid"]
@@ -177,7 +195,8 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
         seen = len(job.words)
         market.tool("marketctl", "--hold", "thaw", job.id, there)
         job.said("souk-pages: damaged", after=seen)
-        assert market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")["where"] == where
+        assert market.until_job(job.id, "is frozen",
+                                lambda j: j["status"] == "suspend")["where"] == where
         market.tool("marketctl", "--hold", "freeze", job.id)
     flip()
     market.tool("marketctl", "release", job.id)

@@ -37,7 +37,8 @@ def listener(market):
 def asker(market, *options):
     """A job that is connected to us, with our end."""
     with listener(market) as door:
-        job = market.srun("-p", 50, *options, "/usr/bin/python3", "-c", ASK, FABRIC, str(door.getsockname()[1]), stdin=subprocess.PIPE)
+        job = market.srun("-p", 50, *options, "/usr/bin/python3", "-c", ASK, FABRIC,
+                          str(door.getsockname()[1]), stdin=subprocess.PIPE)
         door.settimeout(40)
         peer, _ = door.accept()
     peer.settimeout(40)
@@ -125,7 +126,8 @@ while True:
 
 def echo(market, *options, memory=1, more=()):
     """A job that serves echoes, and its address."""
-    job = market.srun("-p", 50, "--net=own", *options, "/usr/bin/python3", "-c", ECHO, str(memory), *more, stdin=subprocess.PIPE)
+    job = market.srun("-p", 50, "--net=own", *options, "/usr/bin/python3", "-c", ECHO, str(memory),
+                      *more, stdin=subprocess.PIPE)
     job.printed(1)
     return job, bytes(job.out).split()[1].decode()
 
@@ -220,17 +222,20 @@ def move(market, job, there):
 
 
 def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_path):
-    job = market.srun("-p", 50, "--net=own", "bash", "-c", "hostname -I; exec redis-server --save '' --protected-mode no --dir $1",
+    job = market.srun("-p", 50, "--net=own", "bash", "-c",
+                      "hostname -I; exec redis-server --save '' --protected-mode no --dir $1",
                       "bash", tmp_path)
     until("it is ready", lambda: b"Ready to accept" in job.out)
     address = bytes(job.out).split()[0].decode()
     asking = [Client(market, address, ask_redis, 6379)]
-    quick = []  # retransmissions in each move that was shorter than the shortest time-out of TCP, 200 ms
+    quick = [
+    ]  # retransmissions in each move that was shorter than the shortest time-out of TCP, 200 ms
     with clients(*asking):
         for i in range(20):
             asking[0].goes_on()
             before = retransmissions(asking[0].socket)
-            there = random.Random(i).choice([n for n in market.nodes() if n != market.job(job.id)["where"]])
+            there = random.Random(i).choice(
+                [n for n in market.nodes() if n != market.job(job.id)["where"]])
             last = move(market, job, there)
             asking[0].goes_on()
             if last["last_pause_ms"] < 100:
@@ -245,8 +250,13 @@ def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_
 def test_connections_and_datagrams_go_on_by_each_form_of_a_move(market, tmp_path, form):
     # Whoever holds a lock goes with all of its memory in the image.
     locked = ["--lock", tmp_path / "lock"] if form == "stop-and-copy" else []
-    job, address = echo(market, "--move", "fast" if form == "post-copy" else "auto", memory=16, more=locked)
-    asking = [Client(market, address, ask_echo), Client(market, address, ask_echo), Client(market, address, ask_datagram, kind=socket.SOCK_DGRAM)]
+    job, address = echo(market, "--move", "fast" if form == "post-copy" else "auto", memory=16,
+                        more=locked)
+    asking = [
+        Client(market, address, ask_echo),
+        Client(market, address, ask_echo),
+        Client(market, address, ask_datagram, kind=socket.SOCK_DGRAM)
+    ]
     with clients(*asking):
         for i in range(5):
             last = move(market, job, elsewhere(market, job))
@@ -307,7 +317,8 @@ def test_jobs_have_addresses_of_their_own_from_their_home(market):
         assert market.job(job.id)["address"] == address
         job.process.stdin.close()
         assert job.wait() == 5
-    until("nothing is left of their interfaces", lambda: not any(ports(market, n) for n in market.nodes()))
+    until("nothing is left of their interfaces",
+          lambda: not any(ports(market, n) for n in market.nodes()))
 
 
 # ---- connections between a job's own processes
@@ -364,9 +375,10 @@ sys.exit(7)
 
 @pytest.mark.parametrize("form", ["safe", "fast"])
 @pytest.mark.parametrize("program", [HALF_CLOSED, FULL], ids=["half closed", "full buffers"])
-def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(market, program, form):
-    job = market.srun("-p", 50, "--net=own", "--move", form, "--checkpoint-every", "1s", "/usr/bin/python3", "-c", program,
-                      stdin=subprocess.PIPE)
+def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(
+        market, program, form):
+    job = market.srun("-p", 50, "--net=own", "--move", form, "--checkpoint-every", "1s",
+                      "/usr/bin/python3", "-c", program, stdin=subprocess.PIPE)
     job.printed(1)
     told = []
 
@@ -397,7 +409,8 @@ def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(ma
 
 def ports(market, node):
     """The ends of jobs' interfaces in a node's namespace."""
-    return market.in_netns(node, lambda: [n for _, n in socket.if_nameindex() if n.startswith("sj")])
+    return market.in_netns(node,
+                           lambda: [n for _, n in socket.if_nameindex() if n.startswith("sj")])
 
 
 def test_a_node_without_a_network_for_jobs_refuses_one_and_says_so(market):
@@ -427,17 +440,26 @@ def test_a_node_without_a_network_for_jobs_refuses_one_and_says_so(market):
     (["job_network = '10.79.64.0/18'"], "both or none"),
     (["job_bridge = 'br0'"], "both or none"),
     (["job_addresses = '10.79.64.64/26'"], "need job_network"),
-    (["job_network = '10.79.64.1/18'", "job_bridge = 'br0'"], "job_network: '10.79.64.1/18' does not begin"),
-    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_gateway = '10.80.0.1'"], "job_gateway: 10.80.0.1 is not in"),
-    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.0.0/16'"], "job_addresses: 10.79.0.0/16 is not in"),
-    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'", "job_gateway = '10.79.64.65'"],
-     "holds the gateway"),
-    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'", "job_gateway = '10.79.64.1'"], None),
+    (["job_network = '10.79.64.1/18'", "job_bridge = 'br0'"
+      ], "job_network: '10.79.64.1/18' does not begin"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_gateway = '10.80.0.1'"
+      ], "job_gateway: 10.80.0.1 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.0.0/16'"
+      ], "job_addresses: 10.79.0.0/16 is not in"),
+    ([
+        "job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'",
+        "job_gateway = '10.79.64.65'"
+    ], "holds the gateway"),
+    ([
+        "job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'",
+        "job_gateway = '10.79.64.1'"
+    ], None),
 ])
 def test_a_network_for_jobs_that_cannot_be_is_refused_in_one_line(tmp_path, lines, word):
     path = tmp_path / "agentd.conf"
     path.write_text("\n".join(["market = '10.79.0.1:7070'", *lines, ""]))
-    said = subprocess.run([f"{BIN}/agentd", "--config", path, "--check-config"], capture_output=True, text=True, timeout=LIMIT)
+    said = subprocess.run([f"{BIN}/agentd", "--config", path, "--check-config"],
+                          capture_output=True, text=True, timeout=LIMIT)
     if word is None:
         assert said.returncode == 0, said.stderr
     else:

@@ -47,7 +47,9 @@ def restart(market, name, number=signal.SIGTERM):
     old = market.daemon(name)["pid"]
     os.kill(old, number)
     until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in (0, old), 60)
-    until(f"{name} is ready", lambda: name == "market" or market.tool("pvdctl", "--node", name, "status", check=False).returncode == 0)
+    until(
+        f"{name} is ready", lambda: name == "market" or market.tool(
+            "pvdctl", "--node", name, "status", check=False).returncode == 0)
 
 
 def exact_cost(market, id):
@@ -57,11 +59,13 @@ def exact_cost(market, id):
     total = sum(r["price"] * r["run_s"] * r["cpus"] / 3600 for r in receipts)
     micro = decimal.Decimal("0.000001")
     # A receipt of several prices states their mean, in whole micro-units per hour, and its seconds to six digits.
-    slack = micro * (1 + len(receipts)) + sum(micro * (r["run_s"] + r["price"]) / 3600 for r in receipts)
+    slack = micro * (1 + len(receipts)) + sum(micro * (r["run_s"] + r["price"]) / 3600
+                                              for r in receipts)
     if job["cost"] == job["budget"]:  # what it ran beyond that, until it stood, is not paid for
         assert total >= job["cost"] - slack
         return sum(r["run_s"] for r in receipts)
-    assert abs(total - job["cost"]) <= slack, (total, job["cost"], "\n".join(json.dumps(r, default=str) for r in receipts))
+    assert abs(total - job["cost"]) <= slack, (total, job["cost"], "\n".join(
+        json.dumps(r, default=str) for r in receipts))
     return sum(r["run_s"] for r in receipts)
 
 
@@ -94,9 +98,12 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         assert outage.status("n3")["on_market"] is False
         # What is new waits, and says why.
         waits = market.srun("-p", "40", "echo", "at last")
-        waits.said(f"{waits.id}: no connection to the market at .*; until there is one, what runs goes on and nothing new begins")
-        plain = subprocess.Popen([f"{os.path.dirname(waits.argv[0])}/srun", "-p", "40", "echo", "plain"], env=market.env,
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        waits.said(
+            f"{waits.id}: no connection to the market at .*; until there is one, what runs goes on and nothing new begins"
+        )
+        plain = subprocess.Popen(
+            [f"{os.path.dirname(waits.argv[0])}/srun", "-p", "40", "echo", "plain"], env=market.env,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         detached = market.tool("srun", "-p", "40", "--detach", "echo", "later")
         assert "waits: no connection to the market at" in detached.stderr
         id = detached.stdout.strip()
@@ -106,14 +113,17 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         steady.printed(steady.lines() + 20)
         assert len(market.capsules(steady.id)) == 1
     assert market.until_runs(steady.id)["price"] >= 0
-    assert ask(market, "job", steady.id)["places"] == ["n1"] and ask(market, "job", steady.id)["freezes"] == 0
+    assert ask(market, "job", steady.id)["places"] == ["n1"] and ask(market, "job",
+                                                                     steady.id)["freezes"] == 0
     market.tool("pvdctl", "--node", "n3", "market", "on")
     assert waits.wait() == 0 and bytes(waits.out) == b"at last\n"
     out, err = plain.communicate(timeout=60)
-    assert (plain.returncode, out) == (0, "plain\n") and "waits: no connection to the market at" in err, err
+    assert (plain.returncode,
+            out) == (0, "plain\n") and "waits: no connection to the market at" in err, err
     market.until_job(id, "has run", lambda j: j["status"] == "finish")
     assert market.tool("srun", "-q", "--attach", id).stdout == "later\n"
-    market.until_job(poor.id, "is frozen", lambda j: j["status"] == "suspend" and "is used up" in j["comment"])
+    market.until_job(poor.id, "is frozen",
+                     lambda j: j["status"] == "suspend" and "is used up" in j["comment"])
     market.until_runs(guest.id)
     guest.printed(guest.lines() + 2)
     guest.process.stdin.close()
@@ -136,7 +146,8 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
 
 
 def test_a_job_that_ends_while_market_and_home_are_away_is_paid_for_and_its_output_whole(market):
-    job = market.srun("-p", "40", "sh", "-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo $i; exit 5")
+    job = market.srun("-p", "40", "sh", "-c",
+                      "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo $i; exit 5")
     market.until_runs(job.id)
     with Outage(market):
         restart(market, "n1", signal.SIGKILL)
@@ -156,15 +167,22 @@ def test_homes_keep_to_what_is_left_of_a_users_day_while_the_market_is_away(mark
         jobs = [market.srun("--node", node, "-p", "40", *SPIN) for node in ("n1", "n2")]
         for job in jobs:
             market.until_runs(job.id)
-            job.said(rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend a day are used up in \d+ s")
+            job.said(
+                rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend a day are used up in \d+ s"
+            )
         with Outage(market):
             for job in jobs:
                 job.said(rf"^srun: {job.id}: frozen on ")
-                job.said(f"its share of the {limit.normalize():f} that its user may spend a day is used up")
+                job.said(
+                    f"its share of the {limit.normalize():f} that its user may spend a day is used up"
+                )
         for job in jobs:
-            market.until_job(job.id, "says why", lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
+            market.until_job(
+                job.id, "says why",
+                lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
         shown = ask(market, "user", "show", "0")[0]
-        assert shown["spent_today"] <= limit and shown["spent_today"] > limit - decimal.Decimal("0.004"), shown
+        assert shown["spent_today"] <= limit and shown["spent_today"] > limit - decimal.Decimal(
+            "0.004"), shown
     finally:
         market.tool("marketctl", "user", "unlimit", "0")
     for job in jobs:
@@ -175,7 +193,10 @@ def test_homes_keep_to_what_is_left_of_a_users_day_while_the_market_is_away(mark
 
 
 def test_every_daemon_restarted_in_turn_under_load_loses_nothing(market):
-    jobs = [market.srun("--node", f"n{i + 1}", "-p", 50 + i, *programs.chain_job(), stdin=subprocess.PIPE) for i in range(3)]
+    jobs = [
+        market.srun("--node", f"n{i + 1}", "-p", 50 + i, *programs.chain_job(),
+                    stdin=subprocess.PIPE) for i in range(3)
+    ]
     for job in jobs:
         market.until_runs(job.id)
     short = []

@@ -43,7 +43,8 @@ def python(text):
 def stands(market, job):
     """It does not print any more."""
     before = job.lines()
-    until("some time has passed for a program that runs beside it", lambda: subprocess.run(["sleep", "0.3"]))
+    until("some time has passed for a program that runs beside it",
+          lambda: subprocess.run(["sleep", "0.3"]))
     return job.lines() <= before + 1
 
 
@@ -156,7 +157,8 @@ time.sleep(1000)
 
 
 def test_what_an_owner_offers_bounds_all_guests_and_lowering_it_kills_nobody(market):
-    job = market.srun("-p", 50, "-m", "300", *python("a = bytearray(200 << 20)\nprint('held', flush=True)\ninput()"),
+    job = market.srun("-p", 50, "-m", "300",
+                      *python("a = bytearray(200 << 20)\nprint('held', flush=True)\ninput()"),
                       stdin=subprocess.PIPE)
     job.printed(1)
     at = market.until_runs(job.id)["where"]
@@ -165,7 +167,8 @@ def test_what_an_owner_offers_bounds_all_guests_and_lowering_it_kills_nobody(mar
     market.tool("pvdctl", "--node", at, "set", "memory", "100")
     market.until_job(job.id, "has left", lambda j: j["where"] != at and j["status"] == "run")
     until("the bound is in force", lambda: bound() == 132 << 20)  # and 32 MB for CRIU
-    assert int(group_file(market, at, "", "cpu.max", "cpu.cfs_quota_us")) == 100000  # one CPU is offered
+    assert int(group_file(market, at, "", "cpu.max",
+                          "cpu.cfs_quota_us")) == 100000  # one CPU is offered
     full = market.ctl("pvdctl", "--node", next(n for n in NODES if n != at), "status")["memory_mb"]
     market.tool("pvdctl", "--node", at, "set", "memory", full)
     until("the bound is lifted", lambda: bound() > 400 << 20)
@@ -187,7 +190,9 @@ def test_a_job_that_does_not_say_its_memory_has_the_default_and_is_told(market):
 def test_the_edges_of_frames_that_were_set_come_by_themselves(market):
     def clock(minutes):
         return time.strftime("%H:%M", time.localtime(time.time() + 60 * minutes))
-    until("the minute has just begun, or is well before its end", lambda: time.localtime().tm_sec < 50, pause=1)
+
+    until("the minute has just begun, or is well before its end",
+          lambda: time.localtime().tm_sec < 50, pause=1)
     market.tool("pvdctl", "--node", "n3", "set", "frames", f"daily {clock(1)}-{clock(3)}")
     on_market = lambda: market.ctl("pvdctl", "--node", "n3", "status")["on_market"]
     try:

@@ -14,8 +14,10 @@ from test_srun import Terminal
 
 @forms(0)
 def test_a_pipeline_of_bash(market, tmp_path, form):
-    check_rounds(market, form, tmp_path,
-                 "seq 150000 | awk '{s=(s*31+$1)%1000003; print s}' | sort -n | uniq -c | tee file | gzip | sha256sum; wc file")
+    check_rounds(
+        market, form, tmp_path,
+        "seq 150000 | awk '{s=(s*31+$1)%1000003; print s}' | sort -n | uniq -c | tee file | gzip | sha256sum; wc file"
+    )
 
 
 POOL = """
@@ -72,7 +74,8 @@ def test_node(market, form):
     move_about(market, job, form)
     job.printed(job.lines() + 5)
     *lines, end = check_ended(market, job)
-    check_numbered(lines, lambda s: hashlib.pbkdf2_hmac("sha256", s or bytes(32), b"souk", 2000, 32))
+    check_numbered(lines,
+                   lambda s: hashlib.pbkdf2_hmac("sha256", s or bytes(32), b"souk", 2000, 32))
     assert end == f"end {len(lines)} {len(lines)}"
 
 
@@ -118,7 +121,8 @@ public class Job {
 def test_java(market, tmp_path, form):
     need("java")
     (tmp_path / "Job.java").write_text(JAVA)
-    job = market.srun("--move", form, "-p", 50, "java", "-Xmx96m", tmp_path / "Job.java", stdin=subprocess.PIPE)
+    job = market.srun("--move", form, "-p", 50, "java", "-Xmx96m", tmp_path / "Job.java",
+                      stdin=subprocess.PIPE)
     job.printed(3)
     move_about(market, job, form)
     job.printed(job.lines() + 3)
@@ -126,7 +130,8 @@ def test_java(market, tmp_path, form):
 
     def next_of(state):
         state = state or bytes(32)
-        return hashlib.sha256(b"".join(hashlib.sha256((state + bytes([i])) * 2000).digest() for i in range(3))).digest()
+        return hashlib.sha256(b"".join(
+            hashlib.sha256((state + bytes([i])) * 2000).digest() for i in range(3))).digest()
     check_numbered(lines, next_of)
     assert end == f"end {len(lines)}"
 
@@ -135,9 +140,9 @@ def test_java(market, tmp_path, form):
 def test_gcc_that_compiles(market, tmp_path, form):
     need("gcc")
     r = random.Random(5)
-    text = "".join(f"unsigned f{i}(unsigned x) {{ unsigned s = {r.randrange(1 << 30)};\n" +
-                   "".join(f"  for (unsigned k = 0; k < x; ++k) s = s * {r.randrange(1, 99)}u ^ (k >> {r.randrange(8)}) + x;\n"
-                           for _ in range(12)) + "  return s; }\n" for i in range(60))
+    text = "".join(f"unsigned f{i}(unsigned x) {{ unsigned s = {r.randrange(1 << 30)};\n" + "".join(
+        f"  for (unsigned k = 0; k < x; ++k) s = s * {r.randrange(1, 99)}u ^ (k >> {r.randrange(8)}) + x;\n"
+        for _ in range(12)) + "  return s; }\n" for i in range(60))
     (tmp_path / "big.c").write_text(text)
     check_rounds(market, form, tmp_path, "gcc -O2 -S -o big.s big.c; sha256sum big.s")
 
@@ -147,7 +152,10 @@ def test_xz_on_two_threads(market, tmp_path, form):
     need("xz")
     r = random.Random(6)
     (tmp_path / "data").write_text("".join(f"{r.randrange(5000)} {i}\n" for i in range(300_000)))
-    check_rounds(market, form, tmp_path, "xz -3 -T2 --block-size=512KiB -c data | tee data.xz | sha256sum; xz -dc data.xz | sha256sum")
+    check_rounds(
+        market, form, tmp_path,
+        "xz -3 -T2 --block-size=512KiB -c data | tee data.xz | sha256sum; xz -dc data.xz | sha256sum"
+    )
 
 
 SQL = """
@@ -164,9 +172,11 @@ pragma integrity_check;
 @forms(0)
 def test_sqlite3_that_writes(market, tmp_path, form, journal):
     need("sqlite3")
-    step = ("begin; insert into t(k, v) with recursive c(x) as (select %d union all select x + 1 from c where x < %d)"
-            " select hex(x * 7919), x * x from c; update t set v = v + 1 where id %% 7 = %d; commit;")
-    (tmp_path / "work.sql").write_text(SQL % (journal, "\n".join(step % (i * 1000, i * 1000 + 999, i % 7) for i in range(40))))
+    step = (
+        "begin; insert into t(k, v) with recursive c(x) as (select %d union all select x + 1 from c where x < %d)"
+        " select hex(x * 7919), x * x from c; update t set v = v + 1 where id %% 7 = %d; commit;")
+    (tmp_path / "work.sql").write_text(
+        SQL % (journal, "\n".join(step % (i * 1000, i * 1000 + 999, i % 7) for i in range(40))))
     check_rounds(market, form, tmp_path, "rm -f db*; sqlite3 db < work.sql; sha256sum < db")
 
 
@@ -209,7 +219,8 @@ print("end", n)
 def test_redis_with_a_client_inside_the_capsule(market, tmp_path, form):
     need("redis-server")
     (tmp_path / "client.py").write_text(CLIENT)
-    job = market.srun("--move", form, "-p", 50, "bash", "-c", 'cd "$1"; exec /usr/bin/python3 client.py', "bash", tmp_path,
+    job = market.srun("--move", form, "-p", 50, "bash", "-c",
+                      'cd "$1"; exec /usr/bin/python3 client.py', "bash", tmp_path,
                       stdin=subprocess.PIPE)
     job.printed(5)
     move_about(market, job, form)
@@ -308,7 +319,8 @@ int main(void) {
 
 @forms(0)
 def test_posix_shared_memory_and_a_periodic_timer(market, tmp_path, form):
-    check_lines(market, form, compiled(tmp_path, SHM_TIMER, "-pthread"), 20)  # the timer still fires
+    check_lines(market, form, compiled(tmp_path, SHM_TIMER, "-pthread"),
+                20)  # the timer still fires
 
 
 def on_terminal(market, form, between, *command):

@@ -40,12 +40,14 @@ def test_a_quote_says_when_the_market_is_away(market):
         os.kill(pid, signal.SIGCONT)
     assert said.returncode == 1 and said.stdout == "" and said.stderr.count("\n") == 1, said.stderr
     assert said.stderr.startswith("srun: ") and "market" in said.stderr, said.stderr
-    until("there are quotes again", lambda: market.tool("srun", "--quote", "-p", "30", "true", check=False).returncode == 0)
+    until("there are quotes again",
+          lambda: market.tool("srun", "--quote", "-p", "30", "true", check=False).returncode == 0)
 
 
 def test_prices_are_kept_and_outlive_the_market(market):
     def rows():
-        return json.loads(market.tool("marketctl", "--json", "prices", "--last", "1h", "--step", "1m").stdout)
+        return json.loads(
+            market.tool("marketctl", "--json", "prices", "--last", "1h", "--step", "1m").stdout)
     first = until("there is a row", rows)[0]
     assert first["span_s"] == 60 and first["least"] > 0 and first["speeds"], first
     market.kill_daemon("market")

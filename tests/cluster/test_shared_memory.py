@@ -105,8 +105,10 @@ def proportional(market, job, name):
     groups = [pids for _, _, pids in market.capsules(job.id)]
     if len(groups) != 1:
         return None
-    found = [re.search(r"^Pss:\s+(\d+)", read_text(f"/proc/{p}/smaps_rollup"), re.M) for p in groups[0]
-             if read_text(f"/proc/{p}/comm").strip() == name]
+    found = [
+        re.search(r"^Pss:\s+(\d+)", read_text(f"/proc/{p}/smaps_rollup"), re.M) for p in groups[0]
+        if read_text(f"/proc/{p}/comm").strip() == name
+    ]
     return sum(int(m[1]) for m in found) if len(found) == CHILDREN + 1 and all(found) else None
 
 

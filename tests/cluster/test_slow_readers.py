@@ -84,14 +84,15 @@ def test_output_that_was_held_back_for_a_slow_reader_comes_and_the_job_ends(mark
     os.mkfifo(fifo)
     try:
         for where in ("n1", "n2"):  # its own node's job, and one that runs elsewhere
-            id = market.tool("srun", "--node", "n1", "-p", 40, "-d", "sh", "-c", "read x <$0; head -c 20M /dev/zero",
-                             fifo).stdout.strip()
+            id = market.tool("srun", "--node", "n1", "-p", 40, "-d", "sh", "-c",
+                             "read x <$0; head -c 20M /dev/zero", fifo).stdout.strip()
             market.until_runs(id)
             if where == "n2":
                 market.tool("marketctl", "move", id, "n2", "--hold")
                 market.until_runs(id, "n2")
-            reader = subprocess.Popen([f"{BIN}/srun", "--node", "n1", "--attach", id], env=market.env,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            reader = subprocess.Popen([f"{BIN}/srun", "--node", "n1", "--attach", id],
+                                      env=market.env, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE)
             with open(fifo, "w") as f:
                 f.write("go\n")
             stored = f"{state}/home/{id.split('.')[1]}.out"

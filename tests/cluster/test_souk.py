@@ -41,7 +41,9 @@ def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
                 while True:
                     f.write(b"x" * 4096)
             os.kill(first, signal.SIGKILL)
-            agents = lambda: [p for p in daemons_of(market) if "agentd" in read_text(f"/proc/{p}/cmdline")]
+            agents = lambda: [
+                p for p in daemons_of(market) if "agentd" in read_text(f"/proc/{p}/cmdline")
+            ]
             second = until("it is started again", lambda: [p for p in agents() if p != first])
             until("it is connected", lambda: [p["connected"] for p in market.providers()] == [True])
             # The supervisor knows it: it writes it down when there is room, and starts no other.
@@ -53,7 +55,8 @@ def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
                 while True:
                     f.write(b"x" * 4096)
             os.kill(second[0], signal.SIGKILL)
-            third = until("it is started a third time", lambda: [p for p in agents() if p != second[0]])
+            third = until("it is started a third time",
+                          lambda: [p for p in agents() if p != second[0]])
             supervisor = market.daemons()["supervisor"]
             os.kill(supervisor, signal.SIGKILL)
             until("the supervisor is gone", lambda: not alive(supervisor))
@@ -119,14 +122,16 @@ def test_the_state_survives_and_up_takes_it_again(fit, tmp_path, how):
     m.env["SOUK_STATE"] = str(tmp_path / "state")
     for market in bring_up(m):
         assert market.tool("srun", "-p", 50, "echo", "hi").stdout == "hi\n"
-        job = market.tool("srun", "-p", 50, "--detach", "sh", "-c", "x=0; while [ $x -lt 100000000 ]; do x=$((x+1)); done").stdout.strip()
+        job = market.tool("srun", "-p", 50, "--detach", "sh", "-c",
+                          "x=0; while [ $x -lt 100000000 ]; do x=$((x+1)); done").stdout.strip()
         market.until_runs(job)
         if how == "kept":
             done = market.tool("souk", "down", "--keep", limit=100)
             assert "souk up takes it again" in done.stdout and not os.path.exists(market.run_dir)
         else:
             market.tool("marketctl", "--hold", "freeze", job)
-            market.until_job(job, "is frozen", lambda j: j["status"] == "suspend" and "going_to" not in j)
+            market.until_job(job, "is frozen",
+                             lambda j: j["status"] == "suspend" and "going_to" not in j)
             if how == "rebooted":
                 reboot(market)
             else:
@@ -140,7 +145,8 @@ def test_the_state_survives_and_up_takes_it_again(fit, tmp_path, how):
         up = market.tool("souk", "up")  # of what it is made was kept
         assert "taken again" in up.stdout
         market.until_up()
-        assert [(p["node"], p["speed"], p["reserve"], p["on_market"]) for p in market.providers()] == [("n1", 100, 2, True), ("n2", 70, 3, True)]
+        assert [(p["node"], p["speed"], p["reserve"], p["on_market"])
+                for p in market.providers()] == [("n1", 100, 2, True), ("n2", 70, 3, True)]
         assert len([j for j in market.list_jobs() if j["status"] == "finish"]) == 1
         if how != "kept":
             market.tool("marketctl", "thaw", job, check=False)
@@ -185,8 +191,9 @@ def hello():
         s.bind(path)
         try:
             s.listen(1)
-            tool = subprocess.Popen([f"{BIN}/pvdctl", "--socket", path, "status"], stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            tool = subprocess.Popen([f"{BIN}/pvdctl", "--socket", path, "status"],
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL)
             c, _ = s.accept()
             with c:
                 data = c.recv(4096)
@@ -207,22 +214,27 @@ def test_one_user_s_idle_connections_lock_nobody_else_out(fit, daemon):
         holders = []
         try:
             for uid in (65001, 65002):
-                holder = subprocess.Popen([sys.executable, "-c", IDLE, path, str(uid), str(enough), first.hex()], stdin=subprocess.PIPE,
-                                          stdout=subprocess.PIPE, text=True,
-                                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8192 + 512, 8192 + 512))
-                                          if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 8704 else None)
+                holder = subprocess.Popen(
+                    [sys.executable, "-c", IDLE, path,
+                     str(uid), str(enough),
+                     first.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                                          (8192 + 512, 8192 + 512))
+                    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 8704 else None)
                 holders.append(holder)
                 said = holder.stdout.readline()
                 assert said.startswith("refused after") and int(said.split()[2]) > 10, said
             # Root, and another user, are served.
             tool = ("pvdctl", "status") if daemon == "n1" else ("marketctl", "status")
             assert m.tool(tool[0], "--socket", path, *tool[1:]).returncode == 0
-            other = subprocess.run([f"{BIN}/{tool[0]}", "--socket", path, *tool[1:]], user=65003, group=65534, extra_groups=[],
-                                   capture_output=True, text=True, timeout=LIMIT)
+            other = subprocess.run([f"{BIN}/{tool[0]}", "--socket", path, *tool[1:]], user=65003,
+                                   group=65534, extra_groups=[], capture_output=True, text=True,
+                                   timeout=LIMIT)
             assert other.returncode == 0, other
             # And he is told why not, by the tools too.
-            same = subprocess.run([f"{BIN}/{tool[0]}", "--socket", path, *tool[1:]], user=65001, group=65534, extra_groups=[],
-                                  capture_output=True, text=True, timeout=LIMIT)
+            same = subprocess.run([f"{BIN}/{tool[0]}", "--socket", path, *tool[1:]], user=65001,
+                                  group=65534, extra_groups=[], capture_output=True, text=True,
+                                  timeout=LIMIT)
             assert same.returncode == 1 and "too many connections of this user" in same.stderr, same
         finally:
             for holder in holders:

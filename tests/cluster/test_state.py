@@ -20,13 +20,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 @pytest.fixture(scope="module")
 def things(tmp_path_factory):
     program = tmp_path_factory.mktemp("things") / "things"
-    subprocess.run(["gcc", "-O2", "-o", program, f"{HERE}/things.c", "-lutil"], check=True, timeout=60)
+    subprocess.run(["gcc", "-O2", "-o", program, f"{HERE}/things.c", "-lutil"], check=True,
+                   timeout=60)
     return program
 
 
 def begin(market, things, path, *options, locks=False):
     path.mkdir()
-    job = market.srun("-p", 50, *options, things, path, *(["locks"] if locks else []), stdin=subprocess.PIPE)
+    job = market.srun("-p", 50, *options, things, path, *(["locks"] if locks else []),
+                      stdin=subprocess.PIPE)
     job.printed(1)
     return job
 
@@ -72,7 +74,8 @@ def fail_to_move(market, job, path, there):
         market.tool("marketctl", "--hold", "move", job.id, there, check=False)
         market.until_job(job.id, "has failed to move", lambda j: j["failed_moves"] > failed)
     market.tool("marketctl", "release", job.id, check=False)
-    market.tool("marketctl", "--hold", "move", job.id, here, check=False)  # it stays, whatever was tried again meanwhile
+    market.tool("marketctl", "--hold", "move", job.id, here,
+                check=False)  # it stays, whatever was tried again meanwhile
     market.until_runs(job.id, here)
 
 
@@ -193,11 +196,12 @@ def test_a_real_time_policy_is_not_lost_where_no_time_is_left_for_it(market):
     assert market.until_runs(job.id)["where"] == "n1"
     market.tool("marketctl", "--hold", "move", job.id, "n2")
     market.until_job(job.id, "has failed to move", lambda j: j["failed_moves"] > 0)
-    assert any("real-time policy" in line for line in read_text(f"{market.run_dir}/n2/log").splitlines())
+    assert any("real-time policy" in line
+               for line in read_text(f"{market.run_dir}/n2/log").splitlines())
     market.tool("marketctl", "release", job.id)
     market.until_runs(job.id, "n1")
     (_, _, pids), = market.capsules(job.id, "n1")
-    assert (os.SCHED_RR | os.SCHED_RESET_ON_FORK, 3) in [(os.sched_getscheduler(p), os.sched_getparam(p).sched_priority) for p in pids]
+    assert (os.SCHED_RR | os.SCHED_RESET_ON_FORK,
+            3) in [(os.sched_getscheduler(p), os.sched_getparam(p).sched_priority) for p in pids]
     job.process.stdin.close()
     assert job.wait() == 0 and not job.told
-

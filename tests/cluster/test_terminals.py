@@ -35,7 +35,8 @@ def end_by_a_line(market, job, *before):
 @forms(0)
 def test_script(market, form):
     need("script")
-    job = market.srun("--move", form, "-p", 50, "script", "-qefc", f"tty; {COUNT}", "/dev/null", stdin=subprocess.PIPE)
+    job = market.srun("--move", form, "-p", 50, "script", "-qefc", f"tty; {COUNT}", "/dev/null",
+                      stdin=subprocess.PIPE)
     job.printed(5)
     move_about(market, job, form)
     assert end_by_a_line(market, job)[0] == "/dev/pts/0"
@@ -45,7 +46,8 @@ def test_script(market, form):
 def test_lines_typed_at_any_moment(market, form):
     """Each is read once and in order, also those that come while the job is on its way."""
     need("script")
-    job = market.srun("--move", form, "-p", 50, "script", "-qefc", "stty -echo; while read x; do echo got $x; done", "/dev/null",
+    job = market.srun("--move", form, "-p", 50, "script", "-qefc",
+                      "stty -echo; while read x; do echo got $x; done", "/dev/null",
                       stdin=subprocess.PIPE)
     over, typed, r = threading.Event(), 0, random.Random(form)
 
@@ -63,7 +65,9 @@ def test_lines_typed_at_any_moment(market, form):
     finally:
         over.set()
         typist.join()
-    assert [int(got) for got in re.findall(r"got (\d+)\r?$", "\n".join(check_ended(market, job)), re.M)] == list(range(typed))
+    assert [
+        int(got) for got in re.findall(r"got (\d+)\r?$", "\n".join(check_ended(market, job)), re.M)
+    ] == list(range(typed))
 
 
 EXPECT = """
@@ -111,7 +115,9 @@ def test_a_terminal_multiplexer(market, tmp_path, form, program):
     def between(t, i):
         t.type(b"echo w$((%d * 11))w $(tty)\r" % i)
         t.shows(rb"w%dw /dev/pts/1" % (i * 11))
-    with on_terminal(market, form, between, "env", "TERM=xterm", f"SCREENDIR={tmp_path}/screens", *start.split()) as t:
+
+    with on_terminal(market, form, between, "env", "TERM=xterm", f"SCREENDIR={tmp_path}/screens",
+                     *start.split()) as t:
         between(t, 1000)
         t.type(b"exit\r")
         assert t.ends() == 0
@@ -143,8 +149,9 @@ def test_four_ranks_of_mpi(market, tmp_path, form, way):
     need("mpirun")
     (tmp_path / "ranks.py").write_text(RANKS)
     with_what = "self,tcp" if way == "tcp" else "self,vader"
-    job = market.srun("--move", form, "-p", 50, "--net=own", "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", 4,
-                      "--mca", "btl", with_what, "/usr/bin/python3", tmp_path / "ranks.py", stdin=subprocess.PIPE)
+    job = market.srun("--move", form, "-p", 50, "--net=own", "mpirun", "--allow-run-as-root",
+                      "--oversubscribe", "-np", 4, "--mca", "btl", with_what, "/usr/bin/python3",
+                      tmp_path / "ranks.py", stdin=subprocess.PIPE)
     job.printed(5)
     move_about(market, job, form)
     job.printed(job.lines() + 5)
@@ -160,21 +167,29 @@ def test_four_ranks_of_mpi(market, tmp_path, form, way):
 def ssh_server(market, path):
     """On no node; takes the key in `path` only."""
     for name in ("host", "user"):
-        subprocess.run(["dropbearkey", "-t", "ed25519", "-f", path / name], check=True, capture_output=True)
-    public = subprocess.run(["dropbearkey", "-y", "-f", path / "user"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    (path / "authorized_keys").write_text(next(line for line in public.splitlines() if line.startswith("ssh-")) + "\n")
-    subprocess.run(["dropbearconvert", "dropbear", "openssh", path / "user", path / "key"], check=True, capture_output=True)
+        subprocess.run(["dropbearkey", "-t", "ed25519", "-f", path / name], check=True,
+                       capture_output=True)
+    public = subprocess.run(["dropbearkey", "-y", "-f", path / "user"], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout
+    (path / "authorized_keys"
+     ).write_text(next(line for line in public.splitlines() if line.startswith("ssh-")) + "\n")
+    subprocess.run(["dropbearconvert", "dropbear", "openssh", path / "user", path / "key"],
+                   check=True, capture_output=True)
     (path / "key").chmod(0o600)
     home = os.path.expanduser("~")
     inside = (f"mkdir -p {home}/.ssh && mount -t tmpfs -o mode=700 souk {home}/.ssh && "
               f"cp {path}/authorized_keys {home}/.ssh/ && "
               f"exec dropbear -F -E -s -r {path}/host -P {path}/pid -p {FABRIC}:2022")
-    server = subprocess.Popen(["nsenter", f"--net=/run/netns/{market.tag}-fabric", "unshare", "-m", "sh", "-c", inside],
-                              stderr=open(path / "log", "w"))
+    server = subprocess.Popen(
+        ["nsenter", f"--net=/run/netns/{market.tag}-fabric", "unshare", "-m", "sh", "-c", inside],
+        stderr=open(path / "log", "w"))
     try:
         until("the server listens", lambda: (path / "pid").exists())
-        yield ["ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-               "-o", "LogLevel=ERROR", "-i", path / "key", "-p", 2022, f"root@{FABRIC}"]
+        yield [
+            "ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o",
+            "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", path / "key", "-p", 2022,
+            f"root@{FABRIC}"
+        ]
     finally:
         server.terminate()
         server.wait(20)

@@ -22,7 +22,9 @@ def test_a_user_runs_no_more_jobs_than_an_operator_lets_him_and_sees_why(unlimit
     m.tool("marketctl", "user", "limit", "0", "--jobs", "1")
     low, high = m.srun("-p", "30", *SPIN), m.srun("-p", "40", *SPIN)
     m.until_runs(high.id)
-    m.until_job(low.id, "is held", lambda j: j["status"] in ("wait", "suspend") and "may run 1 job at once" in j["comment"])
+    m.until_job(
+        low.id, "is held", lambda j: j["status"] in
+        ("wait", "suspend") and "may run 1 job at once" in j["comment"])
     assert "may run 1 job at once" in m.tool("marketctl", "job", low.id).stdout
     assert users(m)[0]["running_jobs"] == 1 and users(m)[0]["held_jobs"] == 1
     m.kill_daemon("market")
@@ -39,7 +41,8 @@ def test_who_has_spent_his_day_is_frozen_and_a_higher_limit_wakes_him(unlimited)
     job = m.srun("-p", "40", *SPIN)
     m.until_runs(job.id)
     m.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{spent + 0.001:.6f}")
-    m.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
+    m.until_job(job.id, "is frozen",
+                lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
     shown = users(m)[0]
     assert shown["day_is_spent"] and shown["spent_today"] <= shown["spend_per_day"], shown
     m.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{spent + 1:.6f}")
@@ -48,7 +51,8 @@ def test_who_has_spent_his_day_is_frozen_and_a_higher_limit_wakes_him(unlimited)
 
 def test_only_root_sets_limits_and_each_sees_his_own(market):
     def as_nobody(*args):
-        return market.tool("marketctl", *args, check=False, user=65534, group=65534, extra_groups=[])
+        return market.tool("marketctl", *args, check=False, user=65534, group=65534,
+                           extra_groups=[])
     said = as_nobody("user", "limit", "65534", "--jobs", "3")
     assert said.returncode == 1 and "only root may" in said.stderr
     assert as_nobody("user", "show", "0").returncode == 1
@@ -58,7 +62,8 @@ def test_only_root_sets_limits_and_each_sees_his_own(market):
 
 
 def test_a_node_that_cannot_dump_jobs_of_other_users_says_so_and_does_not_try(market):
-    effective = int(next(l for l in open("/proc/self/status") if l.startswith("CapEff")).split()[1], 16)
+    effective = int(
+        next(l for l in open("/proc/self/status") if l.startswith("CapEff")).split()[1], 16)
     shown = market.ctl("pvdctl", "--node", "n1", "status"), *market.providers()
     if effective >> 24 & 1:  # CAP_SYS_RESOURCE
         assert not [s for s in shown if "restriction" in s]
@@ -66,7 +71,8 @@ def test_a_node_that_cannot_dump_jobs_of_other_users_says_so_and_does_not_try(ma
     assert all("CAP_SYS_RESOURCE" in s["restriction"] for s in shown), shown
     assert "CAP_SYS_RESOURCE" in market.tool("pvdctl", "--node", "n1", "status").stdout
     assert "CAP_SYS_RESOURCE" in market.tool("marketctl", "list-providers").stdout
-    job = market.srun("-p", "40", "sleep", "1000", user=65534, group=65534, extra_groups=[], cwd="/")
+    job = market.srun("-p", "40", "sleep", "1000", user=65534, group=65534, extra_groups=[],
+                      cwd="/")
     market.until_runs(job.id)
     seen = market.until_job(job.id, "is known not to move", lambda j: j.get("can_move") is False)
     assert "CAP_SYS_RESOURCE" in seen["cannot_move"]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Holds one of each thing whose state the kernel keeps, says "set", waits for a line and then says how it finds each: the
-// same whatever came between. Arguments: a directory for its files; "locks", if it is to hold some.
+// Holds one of each thing whose state the kernel keeps, says "set", waits for a line and then says
+// how it finds each: the same whatever came between. Arguments: a directory for its files; "locks",
+// if it is to hold some.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,8 @@ static void reads(const char *name, int fd) {
         unsigned sum = 0;
         for (ssize_t i = 0; i < n; ++i) sum = sum * 31 + (unsigned char)text[i];
         printf(" %zd<", n);
-        for (ssize_t i = 0; i < n && i < 40; ++i) text[i] >= ' ' ? printf("%c", text[i]) : printf("\\%o", text[i]);
+        for (ssize_t i = 0; i < n && i < 40; ++i)
+            text[i] >= ' ' ? printf("%c", text[i]) : printf("\\%o", text[i]);
         printf(">%x", sum);
         if (n < 0) break;
     }
@@ -51,7 +53,8 @@ static void modes(const char *name, int fd) {
     must(tcgetattr(fd, &t), "tcgetattr");
     printf("%s: %x %x %x %x", name, t.c_iflag, t.c_oflag, t.c_cflag, t.c_lflag);
     for (int i = 0; i < NCCS; ++i) printf(" %d", t.c_cc[i]);
-    printf(" %s packet %d\n", ttyname(fd) ? ttyname(fd) : "-", ioctl(fd, TIOCGPKT, &packet) == 0 ? packet : -1);
+    printf(" %s packet %d\n", ttyname(fd) ? ttyname(fd) : "-",
+           ioctl(fd, TIOCGPKT, &packet) == 0 ? packet : -1);
 }
 
 static void say(int fd, const char *text) { must(write(fd, text, strlen(text)), "write"); }
@@ -67,7 +70,8 @@ static void wait_for(int fd, int bytes) {
 
 static void set_ptys(void) {
     struct termios t;
-    open_pair(&lines);  // echoes; a line, one that an end of file has ended, an end of file, and half a line
+    // echoes; a line, one that an end of file has ended, an end of file, and half a line
+    open_pair(&lines);
     say(lines.master, "one line\nhalf\004\004typed a");
     wait_for(lines.master, 21);
     open_pair(&raw);  // bytes both ways, some that a terminal would take for signals
@@ -93,7 +97,8 @@ static void set_ptys(void) {
     open_pair(&stopped);  // output that was stopped
     say(stopped.slave, "before");
     say(stopped.master, "\023");
-    for (struct pollfd p = {stopped.slave, POLLOUT, 0}; poll(&p, 1, 0) == 1; usleep(1000)) p.revents = 0;
+    for (struct pollfd p = {stopped.slave, POLLOUT, 0}; poll(&p, 1, 0) == 1; usleep(1000))
+        p.revents = 0;
 }
 
 static void tell_ptys(void) {
@@ -112,7 +117,8 @@ static void tell_ptys(void) {
     char all[2][8192];
     size_t got[2] = {0, 0};
     for (int i = 0; i < 2; ++i)
-        for (struct pollfd p = {i ? full.master : full.slave, POLLIN, 0}; got[i] < 6000 && poll(&p, 1, 5000) == 1;)
+        for (struct pollfd p = {i ? full.master : full.slave, POLLIN, 0};
+             got[i] < 6000 && poll(&p, 1, 5000) == 1;)
             got[i] += (size_t)read(p.fd, all[i] + got[i], sizeof all[i] - got[i]);
     printf("pty: full %zu %zu, the same %d\n", got[0], got[1], memcmp(all[0], all[1], 6000) == 0);
     struct pollfd p = {stopped.slave, POLLOUT, 0};
@@ -155,7 +161,8 @@ static void tell_queues(void) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     snprintf(a.sun_path, sizeof a.sun_path, "%s", in_there("named"));
     int client = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    printf("a socket by its name: %s\n", connect(client, (struct sockaddr *)&a, sizeof a) == 0 ? "connected" : strerror(errno));
+    printf("a socket by its name: %s\n",
+           connect(client, (struct sockaddr *)&a, sizeof a) == 0 ? "connected" : strerror(errno));
     uint64_t n = 0;
     must(read(events, &n, sizeof n), "eventfd");
     printf("eventfd %lu\n", (unsigned long)n);
@@ -184,18 +191,22 @@ static void set_times(void) {
     must(sigprocmask(SIG_BLOCK, &set, 0), "sigprocmask");
     signal(SIGUSR2, handler);
     kill(getpid(), SIGUSR1);
-    for (int i = 0; i < 3; ++i) sigqueue(getpid(), SIGRTMIN + i % 2, (union sigval){.sival_int = 100 + i});
+    for (int i = 0; i < 3; ++i)
+        sigqueue(getpid(), SIGRTMIN + i % 2, (union sigval){.sival_int = 100 + i});
 }
 
 static void tell_times(void) {
     struct itimerval real;
     struct itimerspec each;
     getitimer(ITIMER_REAL, &real);
-    printf("itimer %ld %d\n", real.it_interval.tv_sec, real.it_value.tv_sec > 4000 && real.it_value.tv_sec <= 5000);
+    printf("itimer %ld %d\n", real.it_interval.tv_sec,
+           real.it_value.tv_sec > 4000 && real.it_value.tv_sec <= 5000);
     timer_gettime(timer, &each);
-    printf("timer %ld %d\n", each.it_interval.tv_sec, each.it_value.tv_sec > 5000 && each.it_value.tv_sec <= 6000);
+    printf("timer %ld %d\n", each.it_interval.tv_sec,
+           each.it_value.tv_sec > 5000 && each.it_value.tv_sec <= 6000);
     timerfd_gettime(timer_fd, &each);
-    printf("timerfd %ld %d\n", each.it_interval.tv_sec, each.it_value.tv_sec > 5000 && each.it_value.tv_sec <= 6000);
+    printf("timerfd %ld %d\n", each.it_interval.tv_sec,
+           each.it_value.tv_sec > 5000 && each.it_value.tv_sec <= 6000);
     struct pollfd p = {ticking, POLLIN, 0};
     for (int i = 0; i < 3; ++i) {
         uint64_t n = 0;
@@ -207,7 +218,8 @@ static void tell_times(void) {
     printf("blocked %d %d\n", sigismember(&set, SIGUSR1), sigismember(&set, SIGUSR2));
     siginfo_t info;
     while (sigtimedwait(&set, &info, &(struct timespec){0, 0}) > 0)
-        printf("signal %d %d\n", info.si_signo, info.si_signo == SIGUSR1 ? 0 : info.si_value.sival_int);
+        printf("signal %d %d\n", info.si_signo,
+               info.si_signo == SIGUSR1 ? 0 : info.si_value.sival_int);
     raise(SIGUSR2);
     printf("handled %d\n", handled == SIGUSR2);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Every message after unpack: the first byte says which. What is accepted must pack to bytes that are accepted again
-// and pack to the same bytes.
-// FUZZ_SOURCES: market/wire/codec_parts.cpp market/wire/codec_market.cpp market/wire/codec_agent.cpp
-// FUZZ_SOURCES: market/wire/codec_tool.cpp market/wire/codec_record.cpp kernel/base/check.cpp kernel/base/ids.cpp
-// FUZZ_SOURCES: agentd/core/story.cpp agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp kernel/base/money.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/text.cpp @GEN@/market/wire/souk.pb-c.c
+// Every message after unpack: the first byte says which. What is accepted must pack to bytes that
+// are accepted again and pack to the same bytes. FUZZ_SOURCES: market/wire/codec_parts.cpp
+// market/wire/codec_market.cpp market/wire/codec_agent.cpp FUZZ_SOURCES: market/wire/codec_tool.cpp
+// market/wire/codec_record.cpp kernel/base/check.cpp kernel/base/ids.cpp FUZZ_SOURCES:
+// agentd/core/story.cpp agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp
+// kernel/base/money.cpp FUZZ_SOURCES: kernel/base/result.cpp kernel/base/text.cpp
+// @GEN@/market/wire/souk.pb-c.c
 #include <cstdlib>
 #include <string_view>
 
@@ -31,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 #define X(T, type) one<T>,
         SOUK_WIRE_MESSAGES(X)
 #undef X
-        one<HomeJob>, one<GuestJob>};
+            one<HomeJob>,
+        one<GuestJob>};
     messages[data[0] % std::size(messages)]({reinterpret_cast<const char*>(data) + 1, size - 1});
     return 0;
 }

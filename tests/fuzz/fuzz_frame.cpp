@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The frame decoder: whatever the bytes and however they are split, the same frames and the same error come out, no
-// body passes its type's limit, and what was decoded encodes to the bytes that it came from.
-// FUZZ_SOURCES: market/wire/frame.cpp kernel/base/check.cpp kernel/base/result.cpp
+// The frame decoder: whatever the bytes and however they are split, the same frames and the same
+// error come out, no body passes its type's limit, and what was decoded encodes to the bytes that
+// it came from. FUZZ_SOURCES: market/wire/frame.cpp kernel/base/check.cpp kernel/base/result.cpp
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -16,7 +16,8 @@ using namespace souk::wire;
 #define REQUIRE(cond) \
     if (!(cond)) std::abort()
 
-// The encoded frames, then the error. `step`: bytes fed at a time, in a buffer of their own that goes at once.
+// The encoded frames, then the error. `step`: bytes fed at a time, in a buffer of their own that
+// goes at once.
 std::string decoded(Side side, ByteView bytes, size_t step) {
     FrameDecoder decoder(side);
     std::string out;
@@ -29,7 +30,8 @@ std::string decoded(Side side, ByteView bytes, size_t step) {
         for (;;) {
             const auto frame = decoder.next(input);
             if (!frame) {
-                REQUIRE(!frame.error().message.empty() && frame.error().message.find('\n') == std::string::npos);
+                REQUIRE(!frame.error().message.empty() &&
+                        frame.error().message.find('\n') == std::string::npos);
                 ByteView more = copy;
                 REQUIRE(!decoder.next(more) && more.size() == copy.size());
                 return out + frame.error().message;
@@ -37,8 +39,10 @@ std::string decoded(Side side, ByteView bytes, size_t step) {
             if (!*frame) break;
             const auto& [type, body] = **frame;
             REQUIRE(body.size() <= frame_bytes_max(type));
-            if (first) REQUIRE(side == Side::acceptor ? type == FrameType::hello
-                                                      : type == FrameType::welcome || type == FrameType::error);
+            if (first)
+                REQUIRE(side == Side::acceptor
+                            ? type == FrameType::hello
+                            : type == FrameType::welcome || type == FrameType::error);
             first = false;
             out += text_of(encode_frame(type, body));
         }

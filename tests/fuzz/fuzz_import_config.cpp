@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/import.cpp market/sim/distribution.cpp market/sim/market_files.cpp kernel/base/money.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/rng.cpp kernel/base/check.cpp
-// The import's configuration and its distributions: what is taken can be imported by.
+// FUZZ_SOURCES: market/sim/import.cpp market/sim/distribution.cpp market/sim/market_files.cpp
+// kernel/base/money.cpp FUZZ_SOURCES: kernel/base/result.cpp kernel/base/rng.cpp
+// kernel/base/check.cpp The import's configuration and its distributions: what is taken can be
+// imported by.
 #include <algorithm>
 #include <cstdint>
 
@@ -15,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     config->providers = std::min<int64_t>(config->providers, 100);
     SwfTrace trace;
     for (int i = 0; i < 5; ++i)
-        trace.jobs.push_back({.id = i, .submit_s = i * 50'000, .run_s = INT32_MAX - i, .requested = 1});
+        trace.jobs.push_back(
+            {.id = i, .submit_s = i * 50'000, .run_s = INT32_MAX - i, .requested = 1});
     (void)import_trace(trace, *config);
     return 0;
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Lines of the solver's text protocol, both directions: what is accepted must format to a line that gives the same, and
-// a session must survive any sequence of lines.
-// FUZZ_SOURCES: market/core/allocator.cpp market/core/allocator_changes.cpp market/core/allocator_events.cpp
-// FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp market/core/pricing_unit.cpp
-// FUZZ_SOURCES: market/core/allocator_limits.cpp market/core/algorithms.cpp market/core/assignment.cpp market/core/class_market.cpp
-// FUZZ_SOURCES: market/core/user_prices.cpp market/core/welfare.cpp market/core/names.cpp market/core/messages.cpp
-// FUZZ_SOURCES: market/core/least_bids.cpp market/core/share.cpp market/core/solver.cpp
-// FUZZ_SOURCES: market/core/solver_protocol.cpp market/core/solver_session.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp kernel/base/money.cpp kernel/base/result.cpp
+// Lines of the solver's text protocol, both directions: what is accepted must format to a line that
+// gives the same, and a session must survive any sequence of lines. FUZZ_SOURCES:
+// market/core/allocator.cpp market/core/allocator_changes.cpp market/core/allocator_events.cpp
+// FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp
+// market/core/pricing_unit.cpp FUZZ_SOURCES: market/core/allocator_limits.cpp
+// market/core/algorithms.cpp market/core/assignment.cpp market/core/class_market.cpp FUZZ_SOURCES:
+// market/core/user_prices.cpp market/core/welfare.cpp market/core/names.cpp
+// market/core/messages.cpp FUZZ_SOURCES: market/core/least_bids.cpp market/core/share.cpp
+// market/core/solver.cpp FUZZ_SOURCES: market/core/solver_protocol.cpp
+// market/core/solver_session.cpp FUZZ_SOURCES: kernel/base/check.cpp kernel/base/money.cpp
+// kernel/base/result.cpp
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -26,10 +28,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (const auto command = parse_command(line)) {
             const std::string formatted = format_command(*command);
             const auto again = parse_command(formatted);
-            if (!again || again->index() != command->index() || format_command(*again) != formatted) std::abort();
+            if (!again || again->index() != command->index() || format_command(*again) != formatted)
+                std::abort();
         }
-        if (const auto a = parse_alloc_line(line); a && !parse_alloc_line(format_alloc_line(*a))) std::abort();
-        if (const auto p = parse_payment_line(line); p && !parse_payment_line(format_payment_line(*p))) std::abort();
+        if (const auto a = parse_alloc_line(line); a && !parse_alloc_line(format_alloc_line(*a)))
+            std::abort();
+        if (const auto p = parse_payment_line(line);
+            p && !parse_payment_line(format_payment_line(*p)))
+            std::abort();
         const std::string answer = session.take(line);
         if (!answer.empty() && answer.back() != '\n') std::abort();
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/swf.cpp market/sim/replay.cpp market/sim/replay_easy.cpp market/sim/release_profile.cpp
-// FUZZ_SOURCES: market/sim/distribution.cpp kernel/base/result.cpp kernel/base/check.cpp kernel/base/rng.cpp
-// FUZZ_SOURCES: kernel/base/money.cpp
-// SwfParser: the text in one piece and in pieces of sizes that the input's first byte chooses gives the same; what it
+// FUZZ_SOURCES: market/sim/swf.cpp market/sim/replay.cpp market/sim/replay_easy.cpp
+// market/sim/release_profile.cpp FUZZ_SOURCES: market/sim/distribution.cpp kernel/base/result.cpp
+// kernel/base/check.cpp kernel/base/rng.cpp FUZZ_SOURCES: kernel/base/money.cpp SwfParser: the text
+// in one piece and in pieces of sizes that the input's first byte chooses gives the same; what it
 // takes can be replayed.
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Result<SwfTrace> whole = parse_swf(text);
     SwfParser parser;
     Status fed;
-    for (size_t at = 0; at < text.size() && fed; at += piece) fed = parser.feed(text.substr(at, piece));
+    for (size_t at = 0; at < text.size() && fed; at += piece)
+        fed = parser.feed(text.substr(at, piece));
     if (!fed) {
         MUST(!whole && whole.error().message == fed.error().message);
         return 0;

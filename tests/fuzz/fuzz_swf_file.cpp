@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/files.cpp market/sim/swf.cpp kernel/base/result.cpp kernel/base/check.cpp
-// A trace as a file, text or gzip, whole, cut off and damaged: it reads or it is refused in one line that begins with
-// its name; what is no gzip reads as the parser alone reads it.
+// FUZZ_SOURCES: market/sim/files.cpp market/sim/swf.cpp kernel/base/result.cpp
+// kernel/base/check.cpp A trace as a file, text or gzip, whole, cut off and damaged: it reads or it
+// is refused in one line that begins with its name; what is no gzip reads as the parser alone reads
+// it.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     MUST(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == static_cast<ssize_t>(size));
     const Result<SwfTrace> trace = read_swf(path);
     const Result<std::string> text = read_text(path);
-    MUST(trace || (trace.error().message.starts_with(path) && trace.error().message.find('\n') == std::string::npos));
+    MUST(trace || (trace.error().message.starts_with(path) &&
+                   trace.error().message.find('\n') == std::string::npos));
     MUST(!trace || text);
     if (!text) return 0;
     const Result<SwfTrace> parsed = parse_swf(*text);

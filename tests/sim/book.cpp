@@ -49,7 +49,8 @@ void Book::hears(JobReport report, Nanos now) {
     if (const auto known = jobs_.find(report.id); known != jobs_.end() && !market_->find(report.id))
         market_->recall(known->second);
     const Status heard = market_->report(report.id.home, report, now);
-    if (!heard && failure.empty()) failure = "the market refuses a report: " + heard.error().message;
+    if (!heard && failure.empty())
+        failure = "the market refuses a report: " + heard.error().message;
 }
 
 void Book::store(const StoreOp& op) {
@@ -58,7 +59,8 @@ void Book::store(const StoreOp& op) {
         stored_now_.push_back(job->report.id);
     }
     if (const auto* node = std::get_if<NodeRecord>(&op)) nodes_[node->node] = *node;
-    if (const auto* account = std::get_if<AccountRecord>(&op)) accounts_[account->holder] = *account;
+    if (const auto* account = std::get_if<AccountRecord>(&op))
+        accounts_[account->holder] = *account;
     if (const auto* meta = std::get_if<MetaRecord>(&op)) meta_ = *meta;
     if (const auto* receipt = std::get_if<Receipt>(&op)) {
         if (bug_ == Bug::skip_receipt && rng_.chance(0.1)) return;
@@ -73,11 +75,13 @@ Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobN
     Outputs out;
     stored_now_.clear();
     market_->solve(now, out);
-    const bool torn = bug_ == Bug::torn_commit && rng_.chance(0.05);  // it dies between one record and the next
+    // it dies between one record and the next
+    const bool torn = bug_ == Bug::torn_commit && rng_.chance(0.05);
     for (const StoreOp& op : out.store)
         if (!torn || !std::holds_alternative<Receipt>(op)) store(op);
     if (torn) restart(now);
-    // What this step has stored, each time; all that there is, where that is much, after as many steps.
+    // What this step has stored, each time; all that there is, where that is much, after as many
+    // steps.
     constexpr size_t few = 8;
     const bool all = torn || ++steps_unchecked_ * few >= jobs_.size();
     for (const StoreOp& op : out.store) {
@@ -94,18 +98,22 @@ Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobN
 Nanos Book::charged(const JobId& id) const {
     const auto sum = receipts_.find(id);
     const auto job = jobs_.find(id);
-    return (sum == receipts_.end() ? Nanos{} : sum->second.run) + (job == jobs_.end() ? Nanos{} : job->second.tab.run);
+    return (sum == receipts_.end() ? Nanos{} : sum->second.run) +
+           (job == jobs_.end() ? Nanos{} : job->second.tab.run);
 }
 
 void Book::check_job(const JobId& id, const JobRecord& record) {
     if (!failure.empty()) return;
     const auto sum = receipts_.find(id);
-    const Money receipts = (sum == receipts_.end() ? Money{} : sum->second.paid) + record.tab.amount;
+    const Money receipts =
+        (sum == receipts_.end() ? Money{} : sum->second.paid) + record.tab.amount;
     const Money cost = record.account.amount, budget = record.report.terms.budget;
     if (receipts != cost)
-        failure = id.text() + " has cost " + format_money(cost) + ", its receipts say " + format_money(receipts);
+        failure = id.text() + " has cost " + format_money(cost) + ", its receipts say " +
+                  format_money(receipts);
     if (budget.micro > 0 && cost > budget)
-        failure = id.text() + " has cost " + format_money(cost) + ", its budget is " + format_money(budget);
+        failure = id.text() + " has cost " + format_money(cost) + ", its budget is " +
+                  format_money(budget);
 }
 
 void Book::check() {

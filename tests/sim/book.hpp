@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Book: the real Market as the simulated cluster's bookkeeper. It hears what homes report, at the times at which the network
-// lets them through, prices and charges it, and tells the homes; its orders go nowhere, as the toy market's are wilder. It
-// dies and comes back from what it has stored. After every step:
-//   ledger   all balances add up to zero; each job has cost what its stored receipts and its open tab say; users have paid
-//            what nodes have earned (Market::audit)
+// Book: the real Market as the simulated cluster's bookkeeper. It hears what homes report, at the
+// times at which the network lets them through, prices and charges it, and tells the homes; its
+// orders go nowhere, as the toy market's are wilder. It dies and comes back from what it has
+// stored. After every step:
+//   ledger   all balances add up to zero; each job has cost what its stored receipts and its open
+//            tab say; users have paid what nodes have earned (Market::audit)
 //   budget   no job has paid more than its budget
-//   run      no job is charged for more run time than it had (where nothing is lost: a home that forgets, or cannot be
-//            heard, is charged by the market's own clock)
+//   run      no job is charged for more run time than it had (where nothing is lost: a home that
+//            forgets, or cannot be heard, is charged by the market's own clock)
 #pragma once
 
 #include <functional>
@@ -29,9 +30,11 @@ class Book {
     void lost(const NodeName& node, Nanos now);
     void hears(JobReport report, Nanos now);
     void restart(Nanos now);
-    // Decides, stores, checks. What it has to say to homes is handed to `say`. Returns when it wants to be called again.
+    // Decides, stores, checks. What it has to say to homes is handed to `say`. Returns when it
+    // wants to be called again.
     Nanos step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say);
-    // Whose record or receipts it stored in the last step; in a step that looked at all jobs this is not all of them.
+    // Whose record or receipts it stored in the last step; in a step that looked at all jobs this
+    // is not all of them.
     const std::vector<JobId>& stored_now() const { return stored_now_; }
     bool looked_at_all() const { return steps_unchecked_ == 0; }
     // All run time that a job was charged for so far.

@@ -15,15 +15,36 @@ constexpr Nanos heal_time = Nanos::from_s(1200);
 }  // namespace
 
 const char* mutation_name(Mutation m) {
-    static const char* const names[] = {"none", "skip_commit_persist", "skip_frozen_persist", "send_before_persist",
-                                        "reuse_epoch", "release_with_commit", "read_old_connection",
-                                        "undelivered_after_send", "thaw_on_restart", "lose_exit_status",
-                                        "restore_does_not_hold", "half_image_is_whole", "killed_too_early",
-                                        "retained_is_killed", "filling_is_running", "lost_pages_unseen", "skip_receipt",
-                                        "torn_ledger_commit", "bill_frozen_time", "half_checkpoint_is_whole",
-                                        "checkpoint_dropped_early", "lost_too_early", "forget_checkpoint", "deadline_unwatched",
-                                        "longer_lease", "thaw_past_lease",
-                                        "firm_goes_on", "any_source_is_firm", "told_before_it_runs", "stands_untrue"};
+    static const char* const names[] = {"none",
+                                        "skip_commit_persist",
+                                        "skip_frozen_persist",
+                                        "send_before_persist",
+                                        "reuse_epoch",
+                                        "release_with_commit",
+                                        "read_old_connection",
+                                        "undelivered_after_send",
+                                        "thaw_on_restart",
+                                        "lose_exit_status",
+                                        "restore_does_not_hold",
+                                        "half_image_is_whole",
+                                        "killed_too_early",
+                                        "retained_is_killed",
+                                        "filling_is_running",
+                                        "lost_pages_unseen",
+                                        "skip_receipt",
+                                        "torn_ledger_commit",
+                                        "bill_frozen_time",
+                                        "half_checkpoint_is_whole",
+                                        "checkpoint_dropped_early",
+                                        "lost_too_early",
+                                        "forget_checkpoint",
+                                        "deadline_unwatched",
+                                        "longer_lease",
+                                        "thaw_past_lease",
+                                        "firm_goes_on",
+                                        "any_source_is_firm",
+                                        "told_before_it_runs",
+                                        "stands_untrue"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -39,7 +60,12 @@ Book::Bug bug_of(Mutation m) {
 }  // namespace
 
 Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size, Faults faults)
-    : mutation_(mutation), tracing_(trace), size_(size), allowed_(std::move(faults)), rng_(seed), book_(seed, bug_of(mutation)) {
+    : mutation_(mutation),
+      tracing_(trace),
+      size_(size),
+      allowed_(std::move(faults)),
+      rng_(seed),
+      book_(seed, bug_of(mutation)) {
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
@@ -51,7 +77,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     slow_chance_ = rng_.chance(0.5) ? 0 : rng_.unit() * 0.1;
     queue_while_down_ = rng_.chance(0.7);
     const int64_t nodes = rng_.between(2, 4);
-    for (int64_t i = 1; i <= (size_.nodes > 0 ? size_.nodes : nodes); ++i) names_.push_back("n" + std::to_string(i));
+    for (int64_t i = 1; i <= (size_.nodes > 0 ? size_.nodes : nodes); ++i)
+        names_.push_back("n" + std::to_string(i));
     for (const NodeName& name : names_) nodes_[name].name = name;
     if (rng_.chance(0.6)) limits_.checkpoint_every = ms(2'000, 40'000);
     if (rng_.chance(0.5)) death_chance_ = rng_.unit() * 0.3;
@@ -75,14 +102,16 @@ bool Cluster::run_until(Nanos end) {
         auto event = events_.extract(events_.begin());
         now_.ns = event.key().first;
         event.mapped()();
-        if (++counts_.events > events_max && world_.failure.empty()) world_.failure = "events without end";
+        if (++counts_.events > events_max && world_.failure.empty())
+            world_.failure = "events without end";
         if (!world_.failure.empty()) return false;
     }
     now_ = end;
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------- users and owners
+// ----------------------------------------------------------------------------------------------
+// users and owners
 
 void Cluster::submit_job() {
     Node& n = node(names_[rng_.below(names_.size())]);
@@ -92,7 +121,8 @@ void Cluster::submit_job() {
     s.spec.argv = {"/bin/job"};
     s.spec.path = "/bin/job";
     s.terms.max_price = Money::units(rng_.between(1, 100));
-    if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};  // up to some minutes
+    // up to some minutes
+    if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};
     home_step(n, [&](Home& h, home::Outputs& out) {
         const auto id = h.submit(s, now_, out);
         MUST(id.has_value());
@@ -101,7 +131,8 @@ void Cluster::submit_job() {
         for (const NodeName& name : names_)
             if (lost || (rare && rng_.chance(0.5))) t.lacking.insert(name);
         t.cannot_dump = rng_.chance(undumpable_);
-        t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000) : rng_.between(1'000'000'000, 120'000'000'000);
+        t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000)
+                                  : rng_.between(1'000'000'000, 120'000'000'000);
         ++counts_.jobs;
     });
 }
@@ -118,7 +149,8 @@ void Cluster::random_user() {
             const HomeJob* job = h.find(id);
             JobTerms terms = job ? job->terms : JobTerms{};
             terms.max_price = Money::units(rng_.between(1, 100));
-            if (terms.budget.micro > 0 && rng_.chance(0.5)) terms.budget += Money{rng_.between(1, 1'000'000)};
+            if (terms.budget.micro > 0 && rng_.chance(0.5))
+                terms.budget += Money{rng_.between(1, 1'000'000)};
             (void)h.change(id, terms, now_, out);
         } else {
             (void)h.signal(id, what < 6 ? SIGKILL : SIGTERM, out);
@@ -128,7 +160,9 @@ void Cluster::random_user() {
 
 void Cluster::random_owner() {
     Node& n = node(names_[rng_.below(names_.size())]);
-    provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(!p.record().on_market, wall(), out); });
+    provider_step(n, [&](Provider& p, provider::Outputs& out) {
+        p.market(!p.record().on_market, wall(), out);
+    });
 }
 
 void Cluster::machine_dies(Node& n) {
@@ -154,7 +188,8 @@ void Cluster::machine_dies(Node& n) {
 // Every machine that there is has tried to start it.
 bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
     return !lacking.empty() && std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-        return entry.second.dead || std::find(lacking.begin(), lacking.end(), entry.first) != lacking.end();
+        return entry.second.dead ||
+               std::find(lacking.begin(), lacking.end(), entry.first) != lacking.end();
     });
 }
 
@@ -168,7 +203,8 @@ void Cluster::operator_says_lost(const NodeName& lost) {
                 world_.truths[job.id].destroyed = true;
                 world_.truths[job.id].ended.reset();  // and nobody has heard of it
             }
-            if (job.step == MoveStep::release && job.to.node == lost) world_.stands_at(job.id, {job.at.node, {job.id, job.epoch}}, now_);
+            if (job.step == MoveStep::release && job.to.node == lost)
+                world_.stands_at(job.id, {job.at.node, {job.id, job.epoch}}, now_);
         }
         home_step(n, [&](Home& h, home::Outputs& out) { h.node_lost(lost, now_, out); });
     }
@@ -193,7 +229,9 @@ void Cluster::random_fault() {
         if (other != name) partition(name, other);
     }
     if (what == 10 && rng_.chance(death_chance_)) machine_dies(node(name));
-    if (what == 11 && death_chance_ > 0 && (node(name).dead || mutation_ == Mutation::lost_too_early)) operator_says_lost(name);
+    if (what == 11 && death_chance_ > 0 &&
+        (node(name).dead || mutation_ == Mutation::lost_too_early))
+        operator_says_lost(name);
     if (what == 9 && fail_chance_ > 0 && !world_.capsules.empty() && rng_.chance(0.3)) {
         auto it = world_.capsules.begin();
         std::advance(it, rng_.below(world_.capsules.size()));
@@ -202,7 +240,8 @@ void Cluster::random_fault() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- the market
+// -------------------------------------------------------------------------------------------------
+// the market
 
 void Cluster::disconnect_market(Node& n) {
     if (n.market_up) book_.lost(n.name, now_);
@@ -248,8 +287,9 @@ void Cluster::book_step() {
     });
 }
 
-// Where nothing is lost, a job is charged for its run time: what messages take at each start and stop of its clock
-// beside. Whoever was charged is looked at in that step; everybody when the book looks at all.
+// Where nothing is lost, a job is charged for its run time: what messages take at each start and
+// stop of its clock beside. Whoever was charged is looked at in that step; everybody when the book
+// looks at all.
 void Cluster::check_charges() {
     if (crash_chance_ > 0 || break_chance_ > 0 || outage_ || death_chance_ > 0) return;
     if (book_.looked_at_all()) {
@@ -267,8 +307,10 @@ void Cluster::check_charge(const JobId& id, const MarketJob& job) {
     const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
     const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs;
     Nanos ran{world_.truths[id].frontier};
-    for (const auto* c : world_.capsules.of(id)) ran = std::max(ran, Nanos{world_.progress(c->second, now_)});
-    if (slow_chance_ > 0 && world_.truths[id].cancelled) ran += Nanos::from_s(30);  // a kill that takes its time
+    for (const auto* c : world_.capsules.of(id))
+        ran = std::max(ran, Nanos{world_.progress(c->second, now_)});
+    // a kill that takes its time
+    if (slow_chance_ > 0 && world_.truths[id].cancelled) ran += Nanos::from_s(30);
     if (book_.charged(id) > ran + Nanos{(stops + 1) * late.ns})
         world_.fail(id, "ran for " + std::to_string(ran.seconds()) + " s and is charged for " +
                             std::to_string(book_.charged(id).seconds()));
@@ -286,9 +328,10 @@ void Cluster::connect_market(Node& n) {
 void Cluster::market_hears(const JobReport& report) {
     const auto [known, is_new] = market_.try_emplace(report.id);
     if (is_new)
-        market_order_.insert(std::lower_bound(market_order_.begin(), market_order_.end(), report.id,
-                                              [](const JobId* a, const JobId& b) { return *a < b; }),
-                             &known->first);
+        market_order_.insert(
+            std::lower_bound(market_order_.begin(), market_order_.end(), report.id,
+                             [](const JobId* a, const JobId& b) { return *a < b; }),
+            &known->first);
     MarketJob& job = known->second;
     job.report = report;
     book_.hears(report, now_);
@@ -320,7 +363,8 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
     after(n.last_from_market - now_, [this, order, gen = n.market_gen] {
         Node& on = node(order.id.home);
         if (!on.up || on.market_gen != gen) return;
-        say("market -> ", on.name, " job ", order.id.text(), order.kind == Order::Kind::run ? " run on " + order.node
+        say("market -> ", on.name, " job ", order.id.text(),
+            order.kind == Order::Kind::run       ? " run on " + order.node
             : order.kind == Order::Kind::suspend ? std::string(" suspend")
             : order.kind == Order::Kind::abort   ? std::string(" abort")
                                                  : std::string(" give up"));
@@ -341,35 +385,42 @@ void Cluster::market_orders() {
     if (market_.at(id).report.phase == JobPhase::finished) return;
     const uint64_t what = rng_.below(100);
     if (nobody_has(market_.at(id).report.lacking)) return market_send(id, Order::Kind::give_up);
-    market_send(id, what < 70 ? Order::Kind::run : what < 99 ? Order::Kind::suspend : Order::Kind::abort);
+    market_send(id, what < 70   ? Order::Kind::run
+                    : what < 99 ? Order::Kind::suspend
+                                : Order::Kind::abort);
 }
 
 // Healed: what waits or is frozen is told to run, until it has ended.
 void Cluster::market_heal() {
     for (const auto& [id, job] : market_)
         if (job.report.phase == JobPhase::waiting || job.report.phase == JobPhase::frozen)
-            market_send(id, nobody_has(job.report.lacking) ? Order::Kind::give_up : Order::Kind::run);
+            market_send(id,
+                        nobody_has(job.report.lacking) ? Order::Kind::give_up : Order::Kind::run);
 }
 
 // Users give what is needed.
 void Cluster::lift_budgets(Node& n) {
     std::vector<std::pair<JobId, JobTerms>> jobs;
     for (const auto& [seq, job] : n.up ? n.home->jobs() : std::map<uint64_t, HomeJob>{})
-        if (job.terms.budget.micro > 0 && job.phase != JobPhase::finished) jobs.emplace_back(job.id, job.terms);
+        if (job.terms.budget.micro > 0 && job.phase != JobPhase::finished)
+            jobs.emplace_back(job.id, job.terms);
     for (auto& [id, terms] : jobs) {
         terms.budget = {};
         home_step(n, [&](Home& h, home::Outputs& out) { (void)h.change(id, terms, now_, out); });
     }
 }
 
-// ------------------------------------------------------------------------------------------------------- the run
+// -------------------------------------------------------------------------------------------------
+// the run
 
 bool Cluster::all_finished() {
     for (const auto& [name, n] : nodes_) {
         if (n.for_good) continue;
         if (!n.up) return false;
         for (const auto& [seq, job] : n.home->jobs()) {
-            const bool remnants = std::any_of(job.remnants.begin(), job.remnants.end(), [&](const Remnant& r) { return !node(r.peer.node).for_good; });
+            const bool remnants =
+                std::any_of(job.remnants.begin(), job.remnants.end(),
+                            [&](const Remnant& r) { return !node(r.peer.node).for_good; });
             if (job.phase != JobPhase::finished || remnants || !job.settled) return false;
         }
     }
@@ -384,26 +435,33 @@ std::string Cluster::what_is_left() {
         if (!n.up) continue;
         for (const auto& [seq, job] : n.home->jobs()) {
             if (job.phase != JobPhase::finished)
-                left += "job " + job.id.text() + " is still " + to_string(job.phase) + " at " + job.at.node +
-                        " epoch " + std::to_string(job.epoch.n) + " step " +
+                left += "job " + job.id.text() + " is still " + to_string(job.phase) + " at " +
+                        job.at.node + " epoch " + std::to_string(job.epoch.n) + " step " +
                         std::to_string(static_cast<int>(job.step)) + "; ";
-            else if (!job.settled) left += "job " + job.id.text() + " is not settled; ";
+            else if (!job.settled)
+                left += "job " + job.id.text() + " is not settled; ";
             for (const Remnant& r : job.remnants)
-                if (!node(r.peer.node).for_good) left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) + " on " + r.peer.node + "; ";
+                if (!node(r.peer.node).for_good)
+                    left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) +
+                            " on " + r.peer.node + "; ";
         }
         for (const auto& [key, job] : n.guest->all())
             left += name + " keeps " + key.text() + " " + to_string(job.job.state) + "; ";
         for (const auto& [key, job] : n.guest_disk.durable)
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
-        const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;  // with remnants on what is gone
-        if (n.home->jobs().size() > limits_.finished_max + more) left += name + " remembers too many finished jobs; ";
+        // with remnants on what is gone
+        const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;
+        if (n.home->jobs().size() > limits_.finished_max + more)
+            left += name + " remembers too many finished jobs; ";
         if (n.home_disk.durable.size() != n.home->jobs().size())
             left += name + " has other jobs on disk than in memory; ";
     }
     for (const auto& [at, c] : world_.capsules)
-        if (!node(at.first).for_good) left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
+        if (!node(at.first).for_good)
+            left += "a capsule of " + at.second.text() + " on " + at.first + "; ";
     for (const auto& [at, i] : world_.images)
-        if (!node(at.first).for_good) left += "an image of " + at.second.text() + " on " + at.first + "; ";
+        if (!node(at.first).for_good)
+            left += "an image of " + at.second.text() + " on " + at.first + "; ";
     return left;
 }
 
@@ -411,7 +469,8 @@ std::string Cluster::run() {
     for (const NodeName& name : names_) boot(node(name));
     const int64_t few = rng_.between(1, 8), jobs = size_.jobs > 0 ? size_.jobs : few;
     for (int64_t i = 0; i < jobs; ++i) after(ms(0, 30'000), [this] { submit_job(); });
-    const Nanos pace{std::max<int64_t>(ms(20, 3000).ns * few / jobs, 1'000'000)};  // each job as often as in a small one
+    // each job as often as in a small one
+    const Nanos pace{std::max<int64_t>(ms(20, 3000).ns * few / jobs, 1'000'000)};
     const bool owners = rng_.chance(0.4);
     for (Nanos t = Nanos::from_ms(10); t < fault_time; t += Nanos{rng_.between(1, 2 * pace.ns)})
         after(t, [this] { market_orders(); });
@@ -439,7 +498,8 @@ std::string Cluster::run() {
         for (const NodeName& name : names_) {
             Node& n = node(name);
             if (n.up && !n.provider->record().on_market)
-                provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
+                provider_step(
+                    n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
             lift_budgets(n);
             if (n.for_good) operator_says_lost(name);
         }

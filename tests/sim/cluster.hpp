@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cluster: a deterministic simulator of the node agents. Several real Home, Guest and Provider machines run in one
-// process on virtual time; around each is a shell that does what the daemon's shell does (persist, then send, then do),
-// over a fake network, disk, CRIU and a toy market. One seed decides everything.
+// Cluster: a deterministic simulator of the node agents. Several real Home, Guest and Provider
+// machines run in one process on virtual time; around each is a shell that does what the daemon's
+// shell does (persist, then send, then do), over a fake network, disk, CRIU and a toy market. One
+// seed decides everything.
 //
-//   network  one connection from a home to each guest node: ordered within, delayed, broken at any moment with what is
-//            in flight in part lost, noticed late by its ends; a newer connection ends the older one at the guest
-//   machines die with all that runs on them and what lies in their memory; they come back late, or (one that is no
-//            home of jobs) never, and an operator may say that they are lost
-//   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a crash may fall
-//            before any output of a step
-//   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be killed, a job may exit
-//   market   orders at random (run anywhere, suspend, now and then abort), lost with its connection; the real one keeps
-//            the books (book.hpp)
+//   network  one connection from a home to each guest node: ordered within, delayed, broken at any
+//            moment with what is in flight in part lost, noticed late by its ends; a newer
+//            connection ends the older one at the guest
+//   machines die with all that runs on them and what lies in their memory; they come back late, or
+//            (one that is no home of jobs) never, and an operator may say that they are lost
+//   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a
+//            crash may fall before any output of a step
+//   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be
+//            killed, a job may exit
+//   market   orders at random (run anywhere, suspend, now and then abort), lost with its
+//            connection; the real one keeps the books (book.hpp)
 //
-// Then everything is healed, and within bounded virtual time each job must have ended and nothing may be left over:
-// no capsule, image, record or remnant. The invariants of world.hpp hold at every step, and more are checked here:
-// an epoch names one (node, verb) for ever, what a home reports as a job's end is what the world saw.
+// Then everything is healed, and within bounded virtual time each job must have ended and nothing
+// may be left over: no capsule, image, record or remnant. The invariants of world.hpp hold at every
+// step, and more are checked here: an epoch names one (node, verb) for ever, what a home reports as
+// a job's end is what the world saw.
 //
-// Deliberate bugs (Mutation) sit in the shell and the world, never in the machines; each must be found.
+// Deliberate bugs (Mutation) sit in the shell and the world, never in the machines; each must be
+// found.
 #pragma once
 
 #include <algorithm>
@@ -36,35 +41,36 @@ namespace souk::sim {
 
 enum class Mutation : uint8_t {
     none = 0,
-    skip_commit_persist,     // the decision of a move is not written
-    skip_frozen_persist,     // the guest's "the image is the job" is not written
-    send_before_persist,     // messages leave before their step is durable
-    reuse_epoch,             // the newest epoch is forgotten in a crash
-    release_with_commit,     // the candidate runs before the source is dead
-    read_old_connection,     // commands of a connection that was replaced are still carried out, late
-    undelivered_after_send,  // "it never left" said of a command that did
-    thaw_on_restart,         // a daemon that starts lets every frozen job go on
-    lose_exit_status,        // the record of PID 1 is not read after a restart
-    restore_does_not_hold,   // CRIU refused at the wrong hook: the restored job runs at once
-    half_image_is_whole,     // a transfer that was cut counts as complete
-    killed_too_early,        // a capsule is called gone while its processes live
-    retained_is_killed,      // the source dies at the commit, and its memory is nowhere else yet
-    filling_is_running,      // a restarted daemon takes a copy that lacks memory for the job
-    lost_pages_unseen,       // a copy whose memory will not come goes on
-    skip_receipt,            // one in ten is not written
-    torn_ledger_commit,      // the market dies after a job's record and before its receipt
-    bill_frozen_time,        // the clock of a job goes on while it is frozen
+    skip_commit_persist,  // the decision of a move is not written
+    skip_frozen_persist,  // the guest's "the image is the job" is not written
+    send_before_persist,  // messages leave before their step is durable
+    reuse_epoch,          // the newest epoch is forgotten in a crash
+    release_with_commit,  // the candidate runs before the source is dead
+    // commands of a connection that was replaced are still carried out, late
+    read_old_connection,
+    undelivered_after_send,    // "it never left" said of a command that did
+    thaw_on_restart,           // a daemon that starts lets every frozen job go on
+    lose_exit_status,          // the record of PID 1 is not read after a restart
+    restore_does_not_hold,     // CRIU refused at the wrong hook: the restored job runs at once
+    half_image_is_whole,       // a transfer that was cut counts as complete
+    killed_too_early,          // a capsule is called gone while its processes live
+    retained_is_killed,        // the source dies at the commit, and its memory is nowhere else yet
+    filling_is_running,        // a restarted daemon takes a copy that lacks memory for the job
+    lost_pages_unseen,         // a copy whose memory will not come goes on
+    skip_receipt,              // one in ten is not written
+    torn_ledger_commit,        // the market dies after a job's record and before its receipt
+    bill_frozen_time,          // the clock of a job goes on while it is frozen
     half_checkpoint_is_whole,  // a checkpoint of which a part has come counts
     checkpoint_dropped_early,  // the last one goes before the next is whole
-    lost_too_early,          // a node is called lost while it lives
-    forget_checkpoint,       // a job's last checkpoint is not in its record
-    deadline_unwatched,      // PID 1 lets a job run past its lease
-    longer_lease,            // a guest is told a longer lease than its home counts
-    thaw_past_lease,         // what is thawed after its deadline runs
-    firm_goes_on,            // a source that only its home lets go on goes on when its daemon dies
-    any_source_is_firm,      // its home takes each held source for such a one
-    told_before_it_runs,     // that a restored job runs is told, and CRIU fails then
-    stands_untrue,           // a job is said to be stopped where it is, and runs
+    lost_too_early,            // a node is called lost while it lives
+    forget_checkpoint,         // a job's last checkpoint is not in its record
+    deadline_unwatched,        // PID 1 lets a job run past its lease
+    longer_lease,              // a guest is told a longer lease than its home counts
+    thaw_past_lease,           // what is thawed after its deadline runs
+    firm_goes_on,         // a source that only its home lets go on goes on when its daemon dies
+    any_source_is_firm,   // its home takes each held source for such a one
+    told_before_it_runs,  // that a restored job runs is told, and CRIU fails then
+    stands_untrue,        // a job is said to be stopped where it is, and runs
     count_
 };
 const char* mutation_name(Mutation m);
@@ -85,7 +91,8 @@ enum class Victim : uint8_t {
 };
 const char* victim_name(Victim v);
 
-// A step of a move in which that happens. `filling`: the destination runs, and not all of its memory has come.
+// A step of a move in which that happens. `filling`: the destination runs, and not all of its
+// memory has come.
 enum class Moment : uint8_t { prepare, transfer, kill_old, release, filling, count_ };
 const char* moment_name(Moment m);
 
@@ -100,56 +107,66 @@ struct ClusterSize {  // 0: as the seed has it, a handful
 
 class Cluster {
   public:
-    Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size = {}, Faults faults = {});
+    Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size = {},
+            Faults faults = {});
     // Runs to the end or to the first violation, which it returns; empty: all is well.
     std::string run();
-    // One job moves from n2 to n3, its home is n1, and in that step one thing fails, once: a daemon or a link for 50 ms or
-    // for longer than any patience. Where the job is when all is quiet again: 'S' runs at the source, 'D' at the
-    // destination, 'F' is frozen at the source (and then thaws), 'E' has ended with its PID 1; '-': the step was over.
-    // Else what is wrong is in `failure`.
-    char run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm, std::string& failure);
+    // One job moves from n2 to n3, its home is n1, and in that step one thing fails, once: a daemon
+    // or a link for 50 ms or for longer than any patience. Where the job is when all is quiet
+    // again: 'S' runs at the source, 'D' at the destination, 'F' is frozen at the source (and then
+    // thaws), 'E' has ended with its PID 1; '-': the step was over. Else what is wrong is in
+    // `failure`.
+    char run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm,
+                       std::string& failure);
     const std::deque<std::string>& trace() const { return trace_; }
 
     struct Counts {
         uint64_t faults = 0;
         uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
-        uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0, failed_moves = 0, jobs = 0,
-                 ended = 0, cancelled = 0, lost = 0;
+        uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
+                 failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
     const Counts& counts() const { return counts_; }
     Nanos now() const { return now_; }
 
   private:
     using Call = std::function<void()>;
-    struct Link {                 // from a home to a guest node
-        enum class State : uint8_t { down, connecting, up } state = State::down;  // as the home sees it
-        uint64_t gen = 0;         // the newest connection
+    struct Link {  // from a home to a guest node
+        // as the home sees it
+        enum class State : uint8_t { down, connecting, up } state = State::down;
+        uint64_t gen = 0;                      // the newest connection
         uint64_t home_gen = 0, guest_gen = 0;  // the one that each end holds as current
-        bool broken = false;      // physically; the ends may not know yet
+        bool broken = false;                   // physically; the ends may not know yet
         Nanos cut_guest, cut_home;             // what arrives later is lost
         Nanos last_guest, last_home;           // arrival of the newest message, for order
         std::deque<GuestCommand> queue;
     };
     // Records of one daemon: what is durable, and what a crash still takes away.
-    template <class Key, class Record> struct Disk {
+    template <class Key, class Record>
+    struct Disk {
         std::map<Key, Record> durable;
         std::map<Key, std::pair<std::optional<Record>, Durable>> waiting;  // no record: erased
         void put(const Key& key, std::optional<Record> record, Durable when) {
             const auto older = waiting.find(key);
             // Of two records that are due soon, only the newer may be lost.
-            if (when == Durable::soon && older != waiting.end() && older->second.second == Durable::soon) settle(key);
+            if (when == Durable::soon && older != waiting.end() &&
+                older->second.second == Durable::soon)
+                settle(key);
             waiting.insert_or_assign(key, std::pair{std::move(record), when});
             if (when == Durable::now) settle(key);
         }
         void settle(const Key& key) {
             const auto it = waiting.find(key);
             if (it == waiting.end()) return;
-            if (it->second.first) durable.insert_or_assign(key, std::move(*it->second.first));
-            else durable.erase(key);
+            if (it->second.first)
+                durable.insert_or_assign(key, std::move(*it->second.first));
+            else
+                durable.erase(key);
             waiting.erase(it);
         }
         bool erase_waits() const {
-            return std::any_of(waiting.begin(), waiting.end(), [](const auto& w) { return !w.second.first; });
+            return std::any_of(waiting.begin(), waiting.end(),
+                               [](const auto& w) { return !w.second.first; });
         }
         void settle_all() {
             while (!waiting.empty()) settle(waiting.begin()->first);
@@ -174,16 +191,17 @@ class Cluster {
         Disk<JobId, HomeJob> home_disk;
         Disk<GuestKey, GuestJob> guest_disk;
         std::vector<guest::ToHome> after_erase;
-        std::map<JobId, World::At> goes_back;  // of the step that is under way: where each job stands that goes back to that
+        // of the step that is under way: where each job stands that goes back to that
+        std::map<JobId, World::At> goes_back;
         std::optional<ProviderRecord> provider_disk;
         std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
         Nanos tick_at = Nanos::never();
         bool market_up = false;
         uint64_t market_gen = 0;
         Nanos last_from_market, last_to_market;
-        bool dead = false;        // its machine, not only its daemon
-        bool for_good = false;    // it never comes back
-        int64_t clock_ppm = 0;    // how much faster its clock goes
+        bool dead = false;      // its machine, not only its daemon
+        bool for_good = false;  // it never comes back
+        int64_t clock_ppm = 0;  // how much faster its clock goes
         Nanos guest_tick_at = Nanos::never();
     };
     struct MarketJob {
@@ -195,7 +213,9 @@ class Cluster {
     // cluster.cpp: time, faults, the toy market, the checks at the end
     void after(Nanos delay, Call call);
     Nanos ms(int64_t lo, int64_t hi) { return Nanos::from_us(rng_.between(lo * 1000, hi * 1000)); }
-    bool happens() { return counts_.faults++ < allowed_.max && !allowed_.without.contains(counts_.faults - 1); }
+    bool happens() {
+        return counts_.faults++ < allowed_.max && !allowed_.without.contains(counts_.faults - 1);
+    }
     bool fault(double p) { return faults_ && rng_.chance(p) && happens(); }
     // Whether an effect of CRIU or of a capsule on that node fails.
     bool fails(const NodeName& name) {
@@ -203,7 +223,8 @@ class Cluster {
         criu_dies_on_.clear();
         return true;
     }
-    template <class... Parts> void say(const Parts&... parts) {
+    template <class... Parts>
+    void say(const Parts&... parts) {
         if (!tracing_) return;
         std::string line = std::to_string(now_.ns / 1000) + " us ";
         ((line += text(parts)), ...);
@@ -292,7 +313,8 @@ class Cluster {
                     std::function<void(Guest&, guest::Outputs&)> call);
     void do_stand(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held, bool in_ram, bool stays);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held,
+                 bool in_ram, bool stays);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
     bool pages_come(const Image& image);
@@ -321,10 +343,11 @@ class Cluster {
     OwnerPolicy policy_;
     NodeName provider_only_;  // no home of jobs: it may die for good
     bool queue_while_down_ = true;
-    // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that cannot be made, what fails
-    // next, and what looks at each step.
+    // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that
+    // cannot be made, what fails next, and what looks at each step.
     std::optional<MoveForm> form_;
-    std::optional<bool> firm_;  // what is dumped stands by its control group, and its home is told so
+    // what is dumped stands by its control group, and its home is told so
+    std::optional<bool> firm_;
     std::optional<Nanos> outage_;
     std::set<std::pair<NodeName, NodeName>> cut_;
     NodeName criu_dies_on_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The fake capsules and the fake CRIU: see cluster.hpp. Each effect changes the world at one moment and says so at a
-// later one; a crash of the daemon may fall between. Killing a capsule calls off whatever else goes on in it.
+// The fake capsules and the fake CRIU: see cluster.hpp. Each effect changes the world at one moment
+// and says so at a later one; a crash of the daemon may fall between. Killing a capsule calls off
+// whatever else goes on in it.
 #include <csignal>
 
 #include "kernel/base/check.hpp"
@@ -11,7 +12,8 @@ namespace souk::sim {
 using What = guest::Do::What;
 
 // A later stage of an effect of this life of the daemon, unless it was called off.
-void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay, Call call) {
+void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay,
+                    Call call) {
     after(delay, [this, name, key, token, life = node(name).life, call = std::move(call)] {
         const Node& n = node(name);
         const auto it = n.work.find(key);
@@ -21,7 +23,8 @@ void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, N
 
 void Cluster::tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
                          std::function<void(Guest&, guest::Outputs&)> call) {
-    stage(name, key, token, ms(0, 2), [this, name, call = std::move(call)] { guest_step(node(name), call); });
+    stage(name, key, token, ms(0, 2),
+          [this, name, call = std::move(call)] { guest_step(node(name), call); });
 }
 
 void Cluster::effect(Node& n, const guest::Do& d) {
@@ -29,8 +32,9 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     const GuestKey key = d.key;
     const World::At at{name, key};
     uint64_t& token = n.work[key];
-    const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump || d.what == What::remove ||
-                             d.what == What::undo_dump || d.what == What::go_on || d.what == What::drop_checkpoint;
+    const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump ||
+                             d.what == What::remove || d.what == What::undo_dump ||
+                             d.what == What::go_on || d.what == What::drop_checkpoint;
     if (ends_others) token = ++next_event_;
     const uint64_t t = token;
     const Nanos delay = fault(slow_chance_) ? ms(1000, 30'000) : ms(1, 50);
@@ -38,26 +42,35 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::create_capsule:
             return stage(name, key, t, delay, [=, this] {
                 if (fails(name))
-                    return tell_guest(name, key, t,
-                                      [=](Guest& g, guest::Outputs& o) { g.capsule_failed(key, "no capsule", o); });
+                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+                        g.capsule_failed(key, "no capsule", o);
+                    });
                 world_.create(at);
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_ready(key, o); });
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.capsule_ready(key, o); });
             });
-        case What::start_job: return stage(name, key, t, delay, [=, this] { do_start(name, key, t); });
+        case What::start_job:
+            return stage(name, key, t, delay, [=, this] { do_start(name, key, t); });
         case What::ready_criu:
             return stage(name, key, t, delay, [=, this] {
                 if (fails(name))
-                    return tell_guest(name, key, t,
-                                      [=](Guest& g, guest::Outputs& o) { g.criu_failed(key, "no CRIU", o); });
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
+                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+                        g.criu_failed(key, "no CRIU", o);
+                    });
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
             });
         case What::send_ahead: {  // the job runs meanwhile; often there is nothing to send
-            const Nanos rounds = fault(slow_chance_) ? ms(1000, 90'000) : rng_.chance(0.5) ? ms(0, 2) : ms(1, 300);
+            const Nanos rounds = fault(slow_chance_) ? ms(1000, 90'000)
+                                 : rng_.chance(0.5)  ? ms(0, 2)
+                                                     : ms(1, 300);
             return stage(name, key, t, rounds, [=, this] {
                 if (fails(name))
-                    return tell_guest(name, key, t,
-                                      [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "no memory goes", o); });
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.sent_ahead(key, o); });
+                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+                        g.dump_failed(key, "no memory goes", o);
+                    });
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.sent_ahead(key, o); });
             });
         }
         case What::dump_for_move:
@@ -68,36 +81,47 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             const bool in_ram = d.what != What::dump_to_disk;
             const bool firm = d.what == What::dump_for_move && (firm_ ? *firm_ : rng_.chance(0.7));
             const bool stays = d.what != What::dump_for_move;
-            return stage(name, key, t, delay, [=, this] { do_dump(name, key, t, {1 << 20, live, firm}, in_ram, stays); });
+            return stage(name, key, t, delay, [=, this] {
+                do_dump(name, key, t, {1 << 20, live, firm}, in_ram, stays);
+            });
         }
         case What::ship: return do_ship(name, d, t);
         case What::stand: return do_stand(name, key, t);
-        case What::finish_dump: if (d.by_owner) world_.truths[key.id].destroyed = true; return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
+        case What::finish_dump:
+            if (d.by_owner) world_.truths[key.id].destroyed = true;
+            return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::kill_capsule:
             if (d.by_owner) world_.truths[key.id].destroyed = true;
             if (mutation_ == Mutation::killed_too_early)
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::undo_dump:
             return stage(name, key, t, delay, [=, this] {
                 thaw(at);
                 world_.drop_image(at, now_);
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
             });
         case What::go_on:
             return stage(name, key, t, delay, [=, this] {
                 thaw(at);
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
             });
         case What::make_place:
             if (mutation_ == Mutation::checkpoint_dropped_early)
                 for (auto it = world_.images.begin(); it != world_.images.end();)
-                    it = it->first.first == name && it->first.second.id == key.id ? world_.images.erase(it) : std::next(it);
+                    it = it->first.first == name && it->first.second.id == key.id
+                             ? world_.images.erase(it)
+                             : std::next(it);
             return stage(name, key, t, delay, [=, this] {
                 const bool fails = fault(fail_chance_);
                 tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-                    if (fails) g.capsule_failed(key, "no place", o);
-                    else g.capsule_ready(key, o);
+                    if (fails)
+                        g.capsule_failed(key, "no place", o);
+                    else
+                        g.capsule_ready(key, o);
                 });
             });
         case What::send_checkpoint: return do_send_checkpoint(name, d, t);
@@ -105,12 +129,14 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::keep_lease: return keep_lease(n, d);
         case What::restore:
         case What::restore_local: {
-            const World::At from{name, d.what == What::restore ? key : GuestKey{key.id, d.other_epoch}};
+            const World::At from{name,
+                                 d.what == What::restore ? key : GuestKey{key.id, d.other_epoch}};
             const Image* image = world_.complete_image(from);
             const Image taken = image ? *image : Image{};
             return stage(name, key, t, delay, [=, this] { do_restore(name, key, t, taken); });
         }
-        case What::finish_restore: return stage(name, key, t, delay, [=, this] { do_release(name, key, t); });
+        case What::finish_restore:
+            return stage(name, key, t, delay, [=, this] { do_release(name, key, t); });
         case What::remove:  // nothing calls it off
             return after(delay, [=, this, life = n.life] {
                 Node& on = node(name);
@@ -148,17 +174,21 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         const bool stops = c && c->job && !fails(name);
         if (stops && mutation_ != Mutation::stands_untrue) world_.freeze(at, now_);
         counts_.stands += stops;
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.stood(key, stops ? "" : "it does not stop", o); });
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+            g.stood(key, stops ? "" : "it does not stop", o);
+        });
     });
 }
 
 // freeze, pages, whole: it may fail before each.
-void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, const Guest::Held& held, bool in_ram, bool stays) {
+void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
+                      const Guest::Held& held, bool in_ram, bool stays) {
     const World::At at{name, key};
     const auto failed = [=, this] {
         thaw(at);
         world_.drop_image(at, now_);
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
+        tell_guest(name, key, t,
+                   [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
     };
     Capsule* c = world_.capsule(at);
     if (!c || !c->job || fails(name)) return failed();
@@ -174,7 +204,8 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t, con
         if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;
         // What is neither frozen to stay nor said to be: it may go on, or not.
-        now->stays = held.firm ? mutation_ != Mutation::firm_goes_on : stays || held.live || firm_ || rng_.chance(0.5);
+        now->stays = held.firm ? mutation_ != Mutation::firm_goes_on
+                               : stays || held.live || firm_ || rng_.chance(0.5);
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, held, o); });
     });
 }
@@ -189,58 +220,74 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
     const World::At there{d.dest.node, to};
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this] {
         const auto failed = [=, this] {
-            tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.checkpoint_failed(key, "the transfer was cut", o); });
+            tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+                g.checkpoint_failed(key, "the transfer was cut", o);
+            });
         };
         Node& end = node(there.first);
         if (!sent.complete || !end.up || !end.guest->expects_image(to)) return failed();
         const bool half = cut && mutation_ == Mutation::half_checkpoint_is_whole;
         if (cut && !half) {
-            if (seen) guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_failed(to, "the transfer was cut", o); });
+            if (seen)
+                guest_step(end, [&](Guest& g, guest::Outputs& o) {
+                    g.image_failed(to, "the transfer was cut", o);
+                });
             return failed();
         }
         world_.images[there] = sent;
         world_.images[there].complete = !half;
-        guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, MoveForm::stop_and_copy, o); });
+        guest_step(end, [&](Guest& g, guest::Outputs& o) {
+            g.image_received(to, 1 << 20, MoveForm::stop_and_copy, o);
+        });
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.checkpoint_sent(key, o); });
     });
 }
 
-// Cut: the destination knows it or not (its agent sees the connection end); or all arrived and the answer was lost.
+// Cut: the destination knows it or not (its agent sees the connection end); or all arrived and the
+// answer was lost.
 void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     const GuestKey key = d.key, to{d.key.id, d.other_epoch};
     const World::At at{name, key}, there{d.dest.node, to};
     const Image* image = world_.complete_image(at);
     Image sent = image ? *image : Image{};
     const bool live = sent.form != MoveForm::stop_and_copy;
-    if (live && (form_ ? *form_ == MoveForm::post_copy : rng_.chance(0.5))) sent.form = MoveForm::post_copy;
+    if (live && (form_ ? *form_ == MoveForm::post_copy : rng_.chance(0.5)))
+        sent.form = MoveForm::post_copy;
     sent.source = name;
     sent.source_key = key;
     sent.source_life = node(name).life;
     sent.source_token = t;
     const auto failed = [=, this] {
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.ship_failed(key, "the transfer was cut", o); });
+        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+            g.ship_failed(key, "the transfer was cut", o);
+        });
     };
     Node& dest = node(d.dest.node);
     if (!image || !dest.up || !dest.guest->expects_image(to)) return failed();
-    const bool cut = std::exchange(transfer_breaks_, false) || fault(0.15), answer_lost = fault(0.1), seen = fault(0.7);
+    const bool cut = std::exchange(transfer_breaks_, false) || fault(0.15),
+               answer_lost = fault(0.1), seen = fault(0.7);
     after(fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this, life = dest.life] {
         Node& end = node(there.first);
         if (!end.up || end.life != life || !end.guest->expects_image(to)) return failed();
         if (cut && mutation_ != Mutation::half_image_is_whole) {
             if (seen)
-                guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_failed(to, "the transfer was cut", o); });
+                guest_step(end, [&](Guest& g, guest::Outputs& o) {
+                    g.image_failed(to, "the transfer was cut", o);
+                });
             return failed();
         }
         world_.images[there] = sent;
         if (cut) world_.images[there].progress /= 2;
-        guest_step(end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, sent.form, o); });
+        guest_step(
+            end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, sent.form, o); });
         if (live) return;  // pages_ended
         if (answer_lost) return failed();
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.shipped(key, o); });
     });
 }
 
-// Whether the memory of a frozen job can be read to its end: it stands as it stood, and its daemon has not ended since.
+// Whether the memory of a frozen job can be read to its end: it stands as it stood, and its daemon
+// has not ended since.
 bool Cluster::pages_come(const Image& image) {
     const Capsule* c = world_.capsule({image.source, image.source_key});
     const Node& source = node(image.source);
@@ -253,8 +300,10 @@ void Cluster::pages_ended(const Image& image, bool came) {
     const GuestKey key = image.source_key;
     if (!source.up || source.life != image.source_life || fault(0.1)) return;
     tell_guest(image.source, key, image.source_token, [=](Guest& g, guest::Outputs& o) {
-        if (came) g.shipped(key, o);
-        else g.ship_failed(key, "the transfer was cut", o);
+        if (came)
+            g.shipped(key, o);
+        else
+            g.ship_failed(key, "the transfer was cut", o);
     });
 }
 
@@ -265,10 +314,12 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
     const Capsule* c = world_.capsule(at);
     const bool fail = !image.complete || fails(name);
     if (!c || !c->alive) return;  // its end is told already
-    if (fail) {  // half a tree was made and killed: PID 1 reaps it
-        if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
-        return tell_guest(name, key, t,
-                          [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed", o); });
+    if (fail) {                   // half a tree was made and killed: PID 1 reaps it
+        if (rng_.chance(0.5))
+            tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
+        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+            g.restore_failed(key, "the restore failed", o);
+        });
     }
     const auto held = [=, this] {
         const Capsule* there = world_.capsule(at);
@@ -291,7 +342,9 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
         pages_ended(image, came);
         if (!here) return;
         if (!came && mutation_ != Mutation::lost_pages_unseen)
-            return guest_step(n, [&](Guest& g, guest::Outputs& o) { g.pages_lost(key, "no more pages came", o); });
+            return guest_step(n, [&](Guest& g, guest::Outputs& o) {
+                g.pages_lost(key, "no more pages came", o);
+            });
         if (image.form == MoveForm::pages_first) return held();
         if (Capsule* filled = came ? world_.capsule(at) : nullptr) filled->pages_in = true;
         guest_step(n, [&](Guest& g, guest::Outputs& o) { g.pages_whole(key, o); });
@@ -304,10 +357,13 @@ void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) 
     if (!c || !c->job || fails(name)) {
         if (c && c->job) {
             world_.kill_job(at, now_);
-            if (rng_.chance(0.5)) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
+            if (rng_.chance(0.5))
+                tell_guest(name, key, t,
+                           [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
         }
-        return tell_guest(name, key, t,
-                          [=](Guest& g, guest::Outputs& o) { g.restore_failed(key, "the restore failed late", o); });
+        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
+            g.restore_failed(key, "the restore failed late", o);
+        });
     }
     if (mutation_ == Mutation::told_before_it_runs && rng_.chance(0.1)) {
         tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_running(key, o); });
@@ -329,7 +385,9 @@ void Cluster::do_kill(const NodeName& name, const GuestKey& key, uint64_t t) {
         const int32_t status = exited ? c->status : 0;
         world_.kill_capsule(at, now_);
         if (mutation_ == Mutation::killed_too_early) return;
-        if (exited) tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
+        if (exited)
+            tell_guest(name, key, t,
+                       [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
         stage(name, key, t, ms(3, 5), [=, this] {
             guest_step(node(name), [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
         });
@@ -343,7 +401,8 @@ void Cluster::schedule_exit(const NodeName& name, const GuestKey& key) {
     const int64_t left = world_.truths[key.id].work - c->base;
     after(Nanos{std::max<int64_t>(left, 0)} - (now_ - c->since), [this, name, key, run = c->run] {
         const Capsule* on = world_.capsule({name, key});
-        if (on && on->progressing() && on->run == run) job_exits(name, key, static_cast<int32_t>(key.id.seq % 7) << 8);
+        if (on && on->progressing() && on->run == run)
+            job_exits(name, key, static_cast<int32_t>(key.id.seq % 7) << 8);
     });
 }
 
@@ -358,16 +417,19 @@ void Cluster::tell_exit(const NodeName& name, const GuestKey& key, int32_t statu
     const Node& n = node(name);
     after(ms(0, 3), [=, this, life = n.life] {
         Node& on = node(name);
-        if (on.up && on.life == life) guest_step(on, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
+        if (on.up && on.life == life)
+            guest_step(on, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
     });
 }
 
 void Cluster::kill_pid1(const NodeName& name, const GuestKey& key) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);
-    if (!c || !c->alive || c->unwatched) return;  // a death of that moment looks as the one that was decided
+    // a death of that moment looks as the one that was decided
+    if (!c || !c->alive || c->unwatched) return;
     say("  on ", name, " PID 1 of ", key, " is killed");
-    const std::optional<int32_t> reaped = c->exited ? std::optional(c->status) : std::nullopt;  // its last words, if any
+    // its last words, if any
+    const std::optional<int32_t> reaped = c->exited ? std::optional(c->status) : std::nullopt;
     world_.destroy(at, now_);
     Node& n = node(name);
     after(ms(0, 3), [=, this, life = n.life] {

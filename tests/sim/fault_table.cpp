@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One move and one fault in it: see Cluster::run_one_fault. The table that it fills is ARCHITECTURE.md's.
+// One move and one fault in it: see Cluster::run_one_fault. The table that it fills is
+// ARCHITECTURE.md's.
 #include "kernel/base/check.hpp"
 #include "tests/sim/cluster.hpp"
 
@@ -11,9 +12,10 @@ constexpr Nanos quiet_time = Nanos::from_s(400), thaw_time = Nanos::from_s(60);
 }  // namespace
 
 const char* victim_name(Victim v) {
-    static const char* const names[] = {"source agentd", "destination agentd", "home agentd", "source CRIU",
-                                        "destination CRIU", "home-source link", "home-destination link", "transfer",
-                                        "source PID 1", "destination PID 1"};
+    static const char* const names[] = {
+        "source agentd",    "destination agentd", "home agentd",           "source CRIU",
+        "destination CRIU", "home-source link",   "home-destination link", "transfer",
+        "source PID 1",     "destination PID 1"};
     return names[static_cast<size_t>(v)];
 }
 
@@ -38,7 +40,8 @@ bool Cluster::at_moment(Moment moment, const JobId& id) const {
     const HomeJob* job = n.up ? n.home->find(id) : nullptr;
     if (!job) return false;
     const auto copy = world_.capsules.find({destination, {id, job->to_epoch}});
-    const bool fills = copy != world_.capsules.end() && copy->second.progressing() && copy->second.filling;
+    const bool fills =
+        copy != world_.capsules.end() && copy->second.progressing() && copy->second.filling;
     switch (moment) {
         case Moment::prepare: return job->step == MoveStep::prepare;
         case Moment::transfer: return job->step == MoveStep::transfer;
@@ -72,13 +75,15 @@ void Cluster::strike(Victim victim, const JobId& id) {
     }
 }
 
-char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm, std::string& failure) {
+char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm,
+                            std::string& failure) {
     faults_ = false;
     form_ = form;
     firm_ = firm;
     limits_.checkpoint_every = {};
     limits_.lease = {};  // an outage here is shorter than that
-    outage_ = rng_.chance(0.5) ? Nanos::from_ms(50) : Nanos::from_s(90);  // longer than transfer_patience
+    // longer than transfer_patience
+    outage_ = rng_.chance(0.5) ? Nanos::from_ms(50) : Nanos::from_s(90);
     names_ = {home, source, destination};
     nodes_.clear();
     for (const NodeName& name : names_) nodes_[name].name = name;
@@ -123,7 +128,8 @@ char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool fi
     const NodeName at = job()->at.node;
     if (job()->phase == JobPhase::running) {
         const auto copy = world_.capsules.find({at, {id, job()->epoch}});
-        if (copy == world_.capsules.end() || !copy->second.progressing()) failure = "it is said to run, and does not";
+        if (copy == world_.capsules.end() || !copy->second.progressing())
+            failure = "it is said to run, and does not";
         for (const auto& [place, c] : world_.capsules)
             if (place.first != at) failure = "a capsule is left on " + place.first;
         for (const auto& [place, i] : world_.images)
@@ -137,7 +143,8 @@ char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool fi
     criu_dies_on_.clear();
     order_to(id, destination);
     if (!settled(thaw_time)) return '?';
-    if (job()->phase != JobPhase::running || job()->at.node != destination) failure = "it does not thaw";
+    if (job()->phase != JobPhase::running || job()->at.node != destination)
+        failure = "it does not thaw";
     return 'F';
 }
 

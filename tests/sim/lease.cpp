@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Leases in the simulated cluster: clocks that differ, deadlines that PID 1 of a capsule keeps, links that are cut for
-// longer. See cluster.hpp.
+// Leases in the simulated cluster: clocks that differ, deadlines that PID 1 of a capsule keeps,
+// links that are cut for longer. See cluster.hpp.
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {
@@ -13,17 +13,19 @@ void Cluster::at_local(const NodeName& name, Nanos at, Call call) {
 void Cluster::schedule_guest_tick(Node& n, Nanos next) {
     if (!n.up || next == Nanos::never() || n.guest_tick_at == next) return;
     n.guest_tick_at = next;
-    at_local(n.name, std::max(next, local(n) + Nanos{1}), [this, name = n.name, life = n.life, next] {
-        Node& on = node(name);
-        if (!on.up || on.life != life || on.guest_tick_at != next) return;
-        on.guest_tick_at = Nanos::never();
-        guest_step(on, [](Guest&, guest::Outputs&) {});
-    });
+    at_local(n.name, std::max(next, local(n) + Nanos{1}),
+             [this, name = n.name, life = n.life, next] {
+                 Node& on = node(name);
+                 if (!on.up || on.life != life || on.guest_tick_at != next) return;
+                 on.guest_tick_at = Nanos::never();
+                 guest_step(on, [](Guest&, guest::Outputs&) {});
+             });
 }
 
 bool Cluster::past_lease(const World::At& at) {
     const Capsule* c = world_.capsule(at);
-    return c && c->until > Nanos{} && local(node(at.first)) >= c->until && mutation_ != Mutation::deadline_unwatched;
+    return c && c->until > Nanos{} && local(node(at.first)) >= c->until &&
+           mutation_ != Mutation::deadline_unwatched;
 }
 
 // In a control group that is frozen already.
@@ -59,15 +61,18 @@ void Cluster::keep_lease(Node& n, const guest::Do& d) {
     c->until = d.until;
     deadline(n.name, d.key, d.until);
     if (!c->lapsed || d.stands) return;
-    if (c->dumped) c->lapsed = false;  // CRIU has it, or its group is the dump's
-    else thaw(at);
+    if (c->dumped)
+        c->lapsed = false;  // CRIU has it, or its group is the dump's
+    else
+        thaw(at);
 }
 
 void Cluster::thaw(const World::At& at) {
     Capsule* c = world_.capsule(at);
     if (!c) return;
     c->dumped = false;
-    const bool over = c->until > Nanos{} && local(node(at.first)) >= c->until && mutation_ != Mutation::thaw_past_lease;
+    const bool over = c->until > Nanos{} && local(node(at.first)) >= c->until &&
+                      mutation_ != Mutation::thaw_past_lease;
     if (over && c->frozen) c->lapsed = true;
     if (over) return;
     c->lapsed = false;
@@ -75,17 +80,22 @@ void Cluster::thaw(const World::At& at) {
     schedule_exit(at.first, at.second);
 }
 
-// What a home takes for over must be so; and it goes on from where it says, once that is on its disk.
+// What a home takes for over must be so; and it goes on from where it says, once that is on its
+// disk.
 void Cluster::leases_are_over(Node& n) {
     n.goes_back.clear();
     for (const auto& [seq, job] : n.home->jobs()) {
         if (n.home->lease_due(job) > now_) continue;
         if (world_.progressing(job.id)) world_.fail(job.id, "runs past its lease");
-        const World::At source{job.at.node, {job.id, job.epoch}}, candidate{job.to.node, {job.id, job.to_epoch}};
+        const World::At source{job.at.node, {job.id, job.epoch}},
+            candidate{job.to.node, {job.id, job.to_epoch}};
         say(n.name, " knows that the lease of ", GuestKey{job.id, job.epoch}, " is over");
-        if (job.step == MoveStep::release) n.goes_back[job.id] = source;
-        else if (job.step == MoveStep::kill_old) n.goes_back[job.id] = candidate;
-        else if (job.cancelled) world_.truths[job.id].ended.reset();
+        if (job.step == MoveStep::release)
+            n.goes_back[job.id] = source;
+        else if (job.step == MoveStep::kill_old)
+            n.goes_back[job.id] = candidate;
+        else if (job.cancelled)
+            world_.truths[job.id].ended.reset();
     }
 }
 
@@ -97,7 +107,8 @@ void Cluster::partition(const NodeName& a, const NodeName& b) {
         cut_.insert(ends);
         break_link(ends.first, ends.second);
         Link& l = link(ends.first, ends.second);
-        if (l.broken && rng_.chance(0.3)) (rng_.chance(0.5) ? l.cut_home : l.cut_guest) += ms(0, 20'000);
+        if (l.broken && rng_.chance(0.3))
+            (rng_.chance(0.5) ? l.cut_home : l.cut_guest) += ms(0, 20'000);
         after(lasts, [this, ends] { cut_.erase(ends); });
     }
 }

@@ -10,9 +10,11 @@ namespace {
 constexpr size_t queue_max = 256;
 }  // namespace
 
-// An epoch is bound for ever by the first start or prepare that carries it, and each new one is above all others.
+// An epoch is bound for ever by the first start or prepare that carries it, and each new one is
+// above all others.
 void Cluster::check_epoch(const GuestCommand& c, const NodeName& guest) {
-    if (c.verb != GuestVerb::start && c.verb != GuestVerb::prepare && c.verb != GuestVerb::keep) return;
+    if (c.verb != GuestVerb::start && c.verb != GuestVerb::prepare && c.verb != GuestVerb::keep)
+        return;
     auto& bound = epochs_[c.id];
     const auto it = bound.find(c.epoch.n);
     if (it == bound.end()) {
@@ -38,8 +40,10 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
     const char* const name = command ? to_string(c.verb) : "beat";
     Link& l = link(home, guest);
     const uint64_t gen = l.home_gen;
-    const Nanos slow = command ? ms(100, 3000) : ms(100, 10'000);  // of an answer, which is older the longer it takes
-    l.last_guest = std::max(l.last_guest + Nanos{1}, now_ + (fault(slow_chance_) ? slow : ms(0, 5)));
+    // of an answer, which is older the longer it takes
+    const Nanos slow = command ? ms(100, 3000) : ms(100, 10'000);
+    l.last_guest =
+        std::max(l.last_guest + Nanos{1}, now_ + (fault(slow_chance_) ? slow : ms(0, 5)));
     say(home.name, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
     after(l.last_guest - now_, [this, h = home.name, guest, message, c, gen, name] {
         Link& on = link(h, guest);
@@ -58,8 +62,11 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
         };
         if (lost) return after(ms(0, 3000), arrive);
         arrive();
-        if (mutation_ != Mutation::undelivered_after_send || std::holds_alternative<Beat>(message) || !rng_.chance(0.02)) return;
-        home_step(node(h), [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
+        if (mutation_ != Mutation::undelivered_after_send ||
+            std::holds_alternative<Beat>(message) || !rng_.chance(0.02))
+            return;
+        home_step(node(h),
+                  [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
     });
     if (guest != home.name && fault(break_chance_)) break_link(home.name, guest);
 }
@@ -68,12 +75,14 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
     Link& l = link(home, guest.name);
     if (l.guest_gen == 0) return;  // no connection: the home node asks when it is back
     const uint64_t gen = l.guest_gen;
-    l.last_home = std::max(l.last_home + Nanos{1}, now_ + (fault(slow_chance_) ? ms(100, 3000) : ms(0, 5)));
+    l.last_home =
+        std::max(l.last_home + Nanos{1}, now_ + (fault(slow_chance_) ? ms(100, 3000) : ms(0, 5)));
     after(l.last_home - now_, [this, home, g = guest.name, message, gen] {
         Link& on = link(home, g);
         Node& h = node(home);
         const bool cut = on.broken && now_ > on.cut_home;
-        if (!h.up || on.home_gen != gen || (on.gen == gen && cut)) return say("  lost: ", g, " -> ", home, " an event");
+        if (!h.up || on.home_gen != gen || (on.gen == gen && cut))
+            return say("  lost: ", g, " -> ", home, " an event");
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
             GuestEvent heard = *e;
             const HomeJob* job = h.home->find(e->id);
@@ -133,7 +142,8 @@ void Cluster::connect(const NodeName& home, const NodeName& guest) {
         if (h.life != life || !h.up) return;
         Link& on = link(home, guest);
         if (g.up && !cut_.contains({home, guest}) && !(guest != home && fault(0.1))) {
-            // The guest takes the hello: whatever the older connection still carries is not read any more.
+            // The guest takes the hello: whatever the older connection still carries is not read
+            // any more.
             on.guest_gen = ++on.gen;
             on.broken = false;
             on.last_guest = on.last_home = now_;
@@ -147,7 +157,8 @@ void Cluster::connect(const NodeName& home, const NodeName& guest) {
         const std::deque<GuestCommand> queue = std::exchange(on.queue, {});
         for (const GuestCommand& c : queue) {
             if (!h.up || h.life != life) return;
-            say(home, " cannot reach ", guest, ": ", to_string(c.verb), " ", GuestKey{c.id, c.epoch});
+            say(home, " cannot reach ", guest, ": ", to_string(c.verb), " ",
+                GuestKey{c.id, c.epoch});
             home_step(h, [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
         }
         if (!h.up || h.life != life) return;
@@ -167,10 +178,12 @@ void Cluster::connected(const NodeName& home, const NodeName& guest, uint64_t ge
     l.home_gen = gen;
     say(home, " is connected to ", guest);
     const std::deque<GuestCommand> queue = std::exchange(l.queue, {});
-    for (const GuestCommand& c : queue)  // before the questions, so that no answer is older than a command
+    // before the questions, so that no answer is older than a command
+    for (const GuestCommand& c : queue)
         if (h.up && link(home, guest).home_gen == gen) transmit(h, guest, c);
     home_step(h, [&](Home& m, home::Outputs& out) { m.guest_up(guest, now_, out); });
-    if (l.home_gen == gen && l.guest_gen != gen) break_link(home, guest);  // the guest died meanwhile
+    // the guest died meanwhile
+    if (l.home_gen == gen && l.guest_gen != gen) break_link(home, guest);
 }
 
 }  // namespace souk::sim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The shell of one simulated daemon: see cluster.hpp. What a real shell owes the machines is written here.
+// The shell of one simulated daemon: see cluster.hpp. What a real shell owes the machines is
+// written here.
 #include "kernel/base/check.hpp"
 #include "tests/sim/cluster.hpp"
 
@@ -23,7 +24,9 @@ void Cluster::boot(Node& n) {
     say(n.name, " starts");
     n.home = std::make_unique<Home>(n.name, limits_);
     n.guest = std::make_unique<Guest>(4096, true, policy_);
-    auto made = Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, ProviderRecord{}, n.provider_disk);
+    auto made =
+        Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}},
+                         ProviderRecord{}, n.provider_disk);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
     if (tracing_) {
@@ -36,9 +39,11 @@ void Cluster::boot(Node& n) {
         if (at.first == n.name) c.unwatched = false;
     std::vector<World::At> leftovers;
     for (const auto& [at, c] : world_.capsules)
-        if (at.first == n.name && !n.guest_disk.durable.contains(at.second)) leftovers.push_back(at);
+        if (at.first == n.name && !n.guest_disk.durable.contains(at.second))
+            leftovers.push_back(at);
     for (const auto& [at, i] : world_.images)
-        if (at.first == n.name && !n.guest_disk.durable.contains(at.second)) leftovers.push_back(at);
+        if (at.first == n.name && !n.guest_disk.durable.contains(at.second))
+            leftovers.push_back(at);
     for (const auto& at : leftovers) world_.remove(at, now_);
     if (mutation_ == Mutation::thaw_on_restart)
         for (const auto& [key, job] : n.guest_disk.durable) world_.thaw({n.name, key}, now_);
@@ -55,15 +60,17 @@ void Cluster::boot(Node& n) {
             const Capsule* c = world_.capsule({n.name, job.key});
             if (c && c->until > Nanos{}) g.lease_found(job.key, c->until);
         });
-        if (const Capsule* c = world_.capsule({n.name, entry.first}); n.up && c && c->until > Nanos{}) deadline(n.name, entry.first, c->until);
+        if (const Capsule* c = world_.capsule({n.name, entry.first});
+            n.up && c && c->until > Nanos{})
+            deadline(n.name, entry.first, c->until);
         if (f.exited && f.capsule_alive) tell_exit(n.name, entry.first, f.wait_status);
     }
     if (!n.up || n.life != life) return;
     for (const auto& [id, job] : n.home_disk.durable) n.home->load(job);
     home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
     if (!n.up || n.life != life) return;
-    // A job that ended while nobody watched is in what was found, and its capsule tells it again; one that runs may end
-    // from now on.
+    // A job that ended while nobody watched is in what was found, and its capsule tells it again;
+    // one that runs may end from now on.
     connect_market(n);
 }
 
@@ -84,13 +91,16 @@ Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
     return f;
 }
 
-// What a dump has stopped goes on, unless its control group holds it, a lease has stopped it, or that it is to die is on disk.
+// What a dump has stopped goes on, unless its control group holds it, a lease has stopped it, or
+// that it is to die is on disk.
 void Cluster::criu_dies_with(const Node& n) {
     std::vector<World::At> go_on;
     for (const auto& [at, c] : world_.capsules) {
         const auto record = n.guest_disk.durable.find(at.second);
-        const bool dies = record != n.guest_disk.durable.end() && record->second.state == GuestState::frozen;
-        if (at.first == n.name && c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies) go_on.push_back(at);
+        const bool dies =
+            record != n.guest_disk.durable.end() && record->second.state == GuestState::frozen;
+        if (at.first == n.name && c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies)
+            go_on.push_back(at);
     }
     for (const auto& at : go_on) {
         thaw(at);
@@ -98,7 +108,8 @@ void Cluster::criu_dies_with(const Node& n) {
     }
 }
 
-// The daemon dies. CRIU notices: what was restored and held dies with it, what a dump's control group holds stays frozen.
+// The daemon dies. CRIU notices: what was restored and held dies with it, what a dump's control
+// group holds stays frozen.
 void Cluster::crash(Node& n) {
     if (!n.up) return;
     ++counts_.crashes;
@@ -132,9 +143,12 @@ void Cluster::crash(Node& n) {
         if (home != n.name && l->second.state == Link::State::up) break_link(home, n.name);
     }
     const NodeName name = n.name;
-    after(outage_ ? *outage_ : faults_ ? ms(10, 5000) : ms(10, 100), [this, name] {
-        if (!node(name).dead && !node(name).up) boot(node(name));
-    });
+    after(outage_   ? *outage_
+          : faults_ ? ms(10, 5000)
+                    : ms(10, 100),
+          [this, name] {
+              if (!node(name).dead && !node(name).up) boot(node(name));
+          });
 }
 
 // One commit takes all that waits.
@@ -161,10 +175,12 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
         if (mutation_ == Mutation::forget_checkpoint) job.checkpoint = {};
         if (job.phase == JobPhase::finished) check_checkpoint(n, job);
         counts_.checkpoints += job.checkpoint.epoch.n > 0 && job.checkpoint.epoch == job.last_epoch;
-        if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 && job.last_epoch != job.epoch)
+        if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 &&
+            job.last_epoch != job.epoch)
             --job.last_epoch.n;
         n.home_disk.put(job.id, job, p->when);
-        if (const auto back = n.goes_back.extract(job.id)) world_.stands_at(job.id, back.mapped(), now_);
+        if (const auto back = n.goes_back.extract(job.id))
+            world_.stands_at(job.id, back.mapped(), now_);
         settle_later(n, p->when);
         if (job.phase == JobPhase::finished) check_end(job);
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
@@ -176,9 +192,12 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
 void Cluster::check_checkpoint(const Node& n, const HomeJob& job) {
     const auto before = n.home_disk.durable.find(job.id);
     const Truth& t = world_.truths[job.id];
-    if (before == n.home_disk.durable.end() || t.ended || t.cancelled || before->second.phase == JobPhase::finished) return;
+    if (before == n.home_disk.durable.end() || t.ended || t.cancelled ||
+        before->second.phase == JobPhase::finished)
+        return;
     const Checkpoint& c = before->second.checkpoint;
-    if (c.epoch.n > 0 && world_.complete_image({c.at.node, {job.id, c.epoch}}) && before->second.epoch != c.epoch)
+    if (c.epoch.n > 0 && world_.complete_image({c.at.node, {job.id, c.epoch}}) &&
+        before->second.epoch != c.epoch)
         world_.fail(job.id, "is called lost, and there is a checkpoint of it");
 }
 
@@ -199,14 +218,15 @@ void Cluster::check_end(const HomeJob& job) {
     if (world_.progressing(job.id)) return world_.fail(job.id, "is called finished while it runs");
     if (t.ended) {
         if (job.wait_status != *t.ended)
-            world_.fail(job.id, "ended with status " + std::to_string(*t.ended) + ", its home node says " +
-                                    std::to_string(job.wait_status) + " (" + job.why + ")");
+            world_.fail(job.id, "ended with status " + std::to_string(*t.ended) +
+                                    ", its home node says " + std::to_string(job.wait_status) +
+                                    " (" + job.why + ")");
         return;
     }
     const bool by_program = t.given_up && job.wait_status == 127 << 8;
     if (!t.cancelled && !t.destroyed && !by_program)
-        world_.fail(job.id, "is called finished (" + job.why + ", status " + std::to_string(job.wait_status) +
-                                ") but it did not end");
+        world_.fail(job.id, "is called finished (" + job.why + ", status " +
+                                std::to_string(job.wait_status) + ") but it did not end");
 }
 
 void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step) {
@@ -218,7 +238,8 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     const bool send_first = mutation_ == Mutation::send_before_persist;
     for (const bool persisting : {!send_first, send_first})
         for (const home::Output& o : out) {
-            if ((std::holds_alternative<home::Persist>(o) || std::holds_alternative<home::Erase>(o)) != persisting)
+            if ((std::holds_alternative<home::Persist>(o) ||
+                 std::holds_alternative<home::Erase>(o)) != persisting)
                 continue;
             if (fault(crash_chance_)) return crash(n);
             if (persisting) persist_home(n, o);
@@ -226,7 +247,8 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
                 GuestCommand c = m->command;
                 if (mutation_ == Mutation::longer_lease) c.spec.lease += c.spec.lease;
                 to_guest(n, m->peer, c);
-                if (mutation_ == Mutation::release_with_commit && m->command.verb == GuestVerb::commit) {
+                if (mutation_ == Mutation::release_with_commit &&
+                    m->command.verb == GuestVerb::commit) {
                     const HomeJob* job = n.home->find(m->command.id);
                     if (job && job->step == MoveStep::kill_old) {
                         GuestCommand release = m->command;
@@ -236,7 +258,9 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
                     }
                 }
             }
-            if (const auto* a = std::get_if<home::Answer>(&o); a && link(n.name, a->node).state == Link::State::up) transmit(n, a->node, a->beat);
+            if (const auto* a = std::get_if<home::Answer>(&o);
+                a && link(n.name, a->node).state == Link::State::up)
+                transmit(n, a->node, a->beat);
             if (const auto* back = std::get_if<home::GoneBack>(&o)) gone_back(n, back->id);
             if (!n.up) return;
             const auto* m = std::get_if<home::ToMarketMsg>(&o);
@@ -245,10 +269,10 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
                 world_.fail(refused->id, "an order failed and no node is named");
             if (m && n.market_up && std::holds_alternative<JobReport>(m->message)) {
                 n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
-                after(n.last_to_market - now_,
-                      [this, name = n.name, gen = n.market_gen, r = std::get<JobReport>(m->message)] {
-                          if (node(name).market_gen == gen) market_hears(r);
-                      });
+                after(n.last_to_market - now_, [this, name = n.name, gen = n.market_gen,
+                                                r = std::get<JobReport>(m->message)] {
+                    if (node(name).market_gen == gen) market_hears(r);
+                });
             }
         }
     keep_connected(n);
@@ -273,15 +297,19 @@ void Cluster::schedule_tick(Node& n) {
 
 void Cluster::persist_guest(Node& n, const guest::Output& o) {
     if (const auto* p = std::get_if<guest::Persist>(&o)) {
-        if (mutation_ == Mutation::skip_frozen_persist && p->job.state == GuestState::frozen) return;
+        if (mutation_ == Mutation::skip_frozen_persist && p->job.state == GuestState::frozen)
+            return;
         GuestJob job = p->job;
-        if (mutation_ == Mutation::filling_is_running && job.state == GuestState::filling) job.state = GuestState::held;
+        if (mutation_ == Mutation::filling_is_running && job.state == GuestState::filling)
+            job.state = GuestState::held;
         n.guest_disk.put(job.key, job, p->when);
-        if (p->when == Durable::now && (p->job.state == GuestState::held || p->job.state == GuestState::running))
+        if (p->when == Durable::now &&
+            (p->job.state == GuestState::held || p->job.state == GuestState::running))
             world_.whole({n.name, job.key}, now_);
         settle_later(n, p->when);
     } else if (const auto* e = std::get_if<guest::Erase>(&o)) {
-        n.guest_disk.put(e->key, std::nullopt, Durable::later);  // its directory is gone: nothing comes of it
+        // its directory is gone: nothing comes of it
+        n.guest_disk.put(e->key, std::nullopt, Durable::later);
         settle_later(n, Durable::later);
     }
 }
@@ -305,9 +333,12 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
             persist_guest(n, o);
             if (const auto* m = std::get_if<guest::ToHome>(&o)) {
                 const auto* e = std::get_if<GuestEvent>(&m->message);
-                const Capsule* stands = e && e->in_place ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
-                if (stands && stands->progressing()) world_.fail(e->id, "is said to stand where it is, and runs");
-                if (mutation_ == Mutation::retained_is_killed && e && e->state == GuestState::retained)
+                const Capsule* stands =
+                    e && e->in_place ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
+                if (stands && stands->progressing())
+                    world_.fail(e->id, "is said to stand where it is, and runs");
+                if (mutation_ == Mutation::retained_is_killed && e &&
+                    e->state == GuestState::retained)
                     world_.kill_capsule({n.name, {e->id, e->epoch}}, now_);
                 if (!m->after_erase || !n.guest_disk.erase_waits()) {
                     to_home(n, m->home, m->message);
@@ -321,14 +352,17 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
     schedule_guest_tick(n, next);
 }
 
-void Cluster::provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step) {
+void Cluster::provider_step(Node& n,
+                            const std::function<void(Provider&, provider::Outputs&)>& step) {
     if (!n.up) return;
     provider::Outputs out;
     step(*n.provider, out);
     for (const provider::Output& o : out) {
         if (const auto* p = std::get_if<provider::Persist>(&o)) n.provider_disk = p->record;
         if (const auto* a = std::get_if<provider::Accepting>(&o))
-            guest_step(n, [&](Guest& g, guest::Outputs& to) { g.set_accepting(a->accepting, a->why, to); });
+            guest_step(n, [&](Guest& g, guest::Outputs& to) {
+                g.set_accepting(a->accepting, a->why, to);
+            });
         if (!n.up) return;
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The node agents under faults, by seed. SOUK_SIM_SEEDS=N runs N seeds, SOUK_SIM_FROM=S begins with seed S; a failing
-// seed prints its last events.
+// The node agents under faults, by seed. SOUK_SIM_SEEDS=N runs N seeds, SOUK_SIM_FROM=S begins with
+// seed S; a failing seed prints its last events.
 #include <cstdio>
 #include <cstdlib>
 
@@ -26,9 +26,11 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
         Cluster cluster(seed, Mutation::none, false);
         const std::string failure = cluster.run();
         const Cluster::Counts& c = cluster.counts();
-        sum.events += c.events, sum.crashes += c.crashes, sum.breaks += c.breaks, sum.moves += c.moves;
+        sum.events += c.events, sum.crashes += c.crashes, sum.breaks += c.breaks,
+            sum.moves += c.moves;
         sum.freezes += c.freezes, sum.thaws += c.thaws, sum.failed_moves += c.failed_moves;
-        sum.deaths += c.deaths, sum.checkpoints += c.checkpoints, sum.resumes += c.resumes, sum.stands += c.stands;
+        sum.deaths += c.deaths, sum.checkpoints += c.checkpoints, sum.resumes += c.resumes,
+            sum.stands += c.stands;
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (failure.empty()) continue;
         ++failures;
@@ -40,12 +42,14 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
         report += " " + std::to_string(seed);
     }
     if (std::getenv("SOUK_SIM_SEEDS"))
-        std::fprintf(
-            stderr,
-            "%lu seeds: %lu events, %lu crashes, %lu breaks, %lu moves, %lu freezes, %lu thaws, %lu failed moves, "
-            "%lu machines died, %lu checkpoints, %lu times gone back, %lu times stopped in place, %lu jobs: %lu ended, %lu cancelled, %lu lost\n",
-            seeds, sum.events, sum.crashes, sum.breaks, sum.moves, sum.freezes, sum.thaws, sum.failed_moves, sum.deaths, sum.checkpoints, sum.resumes, sum.stands, sum.jobs,
-            sum.ended, sum.cancelled, sum.lost);
+        std::fprintf(stderr,
+                     "%lu seeds: %lu events, %lu crashes, %lu breaks, %lu moves, %lu freezes, %lu "
+                     "thaws, %lu failed moves, "
+                     "%lu machines died, %lu checkpoints, %lu times gone back, %lu times stopped "
+                     "in place, %lu jobs: %lu ended, %lu cancelled, %lu lost\n",
+                     seeds, sum.events, sum.crashes, sum.breaks, sum.moves, sum.freezes, sum.thaws,
+                     sum.failed_moves, sum.deaths, sum.checkpoints, sum.resumes, sum.stands,
+                     sum.jobs, sum.ended, sum.cancelled, sum.lost);
     ck_assert_msg(failures == 0, "seeds%s fail", report.c_str());
 }
 END_TEST
@@ -54,10 +58,11 @@ START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
         uint64_t seed = 1;
-        for (; seed <= 2000 && failure.empty(); ++seed) failure = Cluster(seed, static_cast<Mutation>(m), false).run();
+        for (; seed <= 2000 && failure.empty(); ++seed)
+            failure = Cluster(seed, static_cast<Mutation>(m), false).run();
         if (std::getenv("SOUK_SIM_SEEDS"))
-            std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)), seed - 1,
-                         failure.c_str());
+            std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)),
+                         seed - 1, failure.c_str());
         ck_assert_msg(!failure.empty(), "%s is not found", mutation_name(static_cast<Mutation>(m)));
     }
 }

@@ -22,7 +22,8 @@ const Image* World::complete_image(const At& at) const {
 
 bool World::progressing(const JobId& id) const {
     const auto& of_job = capsules.of(id);
-    return std::any_of(of_job.begin(), of_job.end(), [](const auto* c) { return c->second.progressing(); });
+    return std::any_of(of_job.begin(), of_job.end(),
+                       [](const auto* c) { return c->second.progressing(); });
 }
 
 // The copy at `at` has just become able to make progress.
@@ -36,11 +37,12 @@ void World::begin(const At& at, Nanos now) {
     t.ran = true;
     int copies = 0;
     for (const auto* other : capsules.of(id)) copies += other->second.progressing();
-    if (copies > 1) fail(id, "two copies make progress, the second as " + at.second.text() + " on " + at.first);
+    if (copies > 1)
+        fail(id, "two copies make progress, the second as " + at.second.text() + " on " + at.first);
     if (t.ended) fail(id, "makes progress on " + at.first + " after its own end");
     if (c.base != t.frontier)
-        fail(id, "goes on on " + at.first + " at " + std::to_string(c.base) + " ns, but had come to " +
-                     std::to_string(t.frontier));
+        fail(id, "goes on on " + at.first + " at " + std::to_string(c.base) +
+                     " ns, but had come to " + std::to_string(t.frontier));
 }
 
 void World::stop(const At& at, Nanos now) {
@@ -56,10 +58,13 @@ void World::check(const JobId& id, Nanos now) {
     const Truth& t = truths[id];
     if (!t.ran || t.ended || t.cancelled || t.destroyed) return;
     for (const auto* copy : capsules.of(id))
-        if (const Capsule& c = copy->second; c.alive && c.job && !c.filling && progress(c, now) >= t.frontier) return;
+        if (const Capsule& c = copy->second;
+            c.alive && c.job && !c.filling && progress(c, now) >= t.frontier)
+            return;
     for (const auto* copy : images.of(id)) {
         const Image& image = copy->second;
-        if (image.complete && image.form == MoveForm::stop_and_copy && image.progress == t.frontier) return;
+        if (image.complete && image.form == MoveForm::stop_and_copy && image.progress == t.frontier)
+            return;
     }
     fail(id, "is lost: no copy and no image of it is left");
 }
@@ -83,7 +88,10 @@ void World::thaw(const At& at, Nanos now) {
     begin(at, now);
 }
 
-void World::make_image(const At& at, Nanos now, bool complete) { images[at] = {complete, progress(capsules[at], now), false, MoveForm::stop_and_copy, {}, {}, 0, 0}; }
+void World::make_image(const At& at, Nanos now, bool complete) {
+    images[at] = {complete, progress(capsules[at], now), false, MoveForm::stop_and_copy, {}, {}, 0,
+                  0};
+}
 
 void World::restore(const At& at, const Image& image) {
     Capsule& c = capsules[at];
@@ -129,7 +137,8 @@ void World::kill_capsule(const At& at, Nanos now) {
     Capsule* c = capsule(at);
     if (!c) return;
     stop(at, now);
-    c->alive = c->job = c->frozen = c->restored = false;  // what PID 1 wrote down stays until the directory goes
+    // what PID 1 wrote down stays until the directory goes
+    c->alive = c->job = c->frozen = c->restored = false;
     check(at.second.id, now);
 }
 
@@ -137,7 +146,8 @@ void World::destroy(const At& at, Nanos now) {
     Capsule* c = capsule(at);
     if (!c) return;
     Truth& t = truths[at.second.id];
-    if ((c->job || !t.ran) && (!c->filling || c->pages_in) && progress(*c, now) >= t.frontier) t.destroyed = true;
+    if ((c->job || !t.ran) && (!c->filling || c->pages_in) && progress(*c, now) >= t.frontier)
+        t.destroyed = true;
     kill_capsule(at, now);
 }
 
@@ -146,7 +156,8 @@ void World::machine_dies(const NodeName& node, Nanos now) {
         if (at.first == node) destroy(at, now);
     for (auto it = images.begin(); it != images.end();) {
         const bool gone = it->first.first == node && it->second.in_ram;
-        if (gone && it->second.progress >= truths[it->first.second.id].frontier) truths[it->first.second.id].destroyed = true;
+        if (gone && it->second.progress >= truths[it->first.second.id].frontier)
+            truths[it->first.second.id].destroyed = true;
         it = gone ? images.erase(it) : std::next(it);
     }
 }
@@ -158,9 +169,12 @@ void World::stands_at(const JobId& id, const At& source, Nanos now) {
     if (progressing(id)) return fail(id, "is called lost while it runs");
     t.went_back = true;
     t.ended.reset();
-    if (c && c->alive && c->job) t.frontier = progress(*c, now);
-    else if (image && image->form == MoveForm::stop_and_copy) t.frontier = image->progress;
-    else t.destroyed = true;
+    if (c && c->alive && c->job)
+        t.frontier = progress(*c, now);
+    else if (image && image->form == MoveForm::stop_and_copy)
+        t.frontier = image->progress;
+    else
+        t.destroyed = true;
 }
 
 void World::go_back(const JobId& id, const At* checkpoint) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// World: what is really there in the simulated cluster, whatever any daemon believes: each node's capsules, the copy of
-// a job in each, and images. A daemon's crash leaves all of it. Progress of a job is the virtual time that it ran, so
-// two copies are the same job at the same point exactly when their numbers are equal.
+// World: what is really there in the simulated cluster, whatever any daemon believes: each node's
+// capsules, the copy of a job in each, and images. A daemon's crash leaves all of it. Progress of a
+// job is the virtual time that it ran, so two copies are the same job at the same point exactly
+// when their numbers are equal.
 //
 // Every change is checked at once; the first broken invariant is kept in `failure`:
 //   one       at most one copy of a job can make progress
-//   forward   a copy that begins to make progress stands where the job stood when it last did: nothing twice, nothing
-//             lost
-//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image at that point; a
-//             copy
-//             that lacks memory, and an image without it, are none
-//   back      a job goes back only when no copy of it runs, to a checkpoint that is there, and from then on stands there
+//   forward   a copy that begins to make progress stands where the job stood when it last did:
+//             nothing twice, nothing lost
+//   never 0   a job that has run, did not end and was not cancelled has a copy or a complete image
+//             at that point; a copy that lacks memory, and an image without it, are none
+//   back      a job goes back only when no copy of it runs, to a checkpoint that is there, and from
+//             then on stands there
 //   ended     a job that ended by itself never makes progress again
 #pragma once
 
@@ -25,14 +26,14 @@
 namespace souk::sim {
 
 struct Capsule {
-    bool alive = true;       // PID 1
-    bool job = false;        // the root of the job
-    bool frozen = false;     // by its control group, for a dump
-    bool restored = false;   // CRIU holds it after a restore
+    bool alive = true;      // PID 1
+    bool job = false;       // the root of the job
+    bool frozen = false;    // by its control group, for a dump
+    bool restored = false;  // CRIU holds it after a restore
     // What it does counts only when all its memory is here, and its daemon has written that down.
     bool filling = false;
     bool pages_in = false;
-    bool exited = false;     // PID 1 has reaped the root
+    bool exited = false;  // PID 1 has reaped the root
     bool by_itself = false;
     int32_t status = 0;
     int64_t base = 0;        // progress when last stopped, ns
@@ -50,7 +51,8 @@ struct Image {
     bool complete = false;
     int64_t progress = 0;
     bool in_ram = false;  // gone with its machine
-    // Else it is nothing without the frozen job there, in this life of its daemon and this order to send it.
+    // Else it is nothing without the frozen job there, in this life of its daemon and this order to
+    // send it.
     MoveForm form = MoveForm::stop_and_copy;
     NodeName source;
     GuestKey source_key;
@@ -60,14 +62,16 @@ struct Image {
 // What is true of one job.
 struct Truth {
     bool ran = false, cancelled = false;
-    bool destroyed = false;         // its PID 1 was killed from outside while it held the newest state
-    bool went_back = false;         // to a checkpoint, or to its beginning
-    std::set<NodeName> lacking;     // nodes that cannot execute it
-    bool given_up = false;          // the market was told so by every machine there was, and said that it may end
-    bool cannot_dump = false;       // no dump of it succeeds
-    int64_t work = 0;               // progress at which it ends by itself
-    int64_t frontier = 0;           // the farthest that it ever came
-    std::optional<int32_t> ended;   // its own end
+    // its PID 1 was killed from outside while it held the newest state
+    bool destroyed = false;
+    bool went_back = false;      // to a checkpoint, or to its beginning
+    std::set<NodeName> lacking;  // nodes that cannot execute it
+    // the market was told so by every machine there was, and said that it may end
+    bool given_up = false;
+    bool cannot_dump = false;      // no dump of it succeeds
+    int64_t work = 0;              // progress at which it ends by itself
+    int64_t frontier = 0;          // the farthest that it ever came
+    std::optional<int32_t> ended;  // its own end
 };
 
 // Capsules, or images: a map by node, and which of them are of one job.
@@ -121,18 +125,20 @@ class World {
     std::string failure;
 
     void create(const At& at) { capsules[at] = Capsule{}; }
-    void start(const At& at, Nanos now);                   // exec of the program in an empty capsule
+    // exec of the program in an empty capsule
+    void start(const At& at, Nanos now);
     void freeze(const At& at, Nanos now);
     void thaw(const At& at, Nanos now);
     void make_image(const At& at, Nanos now, bool complete);
-    void restore(const At& at, const Image& image);        // held
-    void release(const At& at, Nanos now);                 // held to running
-    void whole(const At& at, Nanos now);                   // a copy that was filling counts, if its memory has come
-    void exit(const At& at, int32_t status, Nanos now);    // the job's own end
-    void kill_job(const At& at, Nanos now);                // SIGKILL by CRIU; PID 1 reaps it
+    void restore(const At& at, const Image& image);  // held
+    void release(const At& at, Nanos now);           // held to running
+    // a copy that was filling counts, if its memory has come
+    void whole(const At& at, Nanos now);
+    void exit(const At& at, int32_t status, Nanos now);  // the job's own end
+    void kill_job(const At& at, Nanos now);              // SIGKILL by CRIU; PID 1 reaps it
     void kill_capsule(const At& at, Nanos now);
-    void destroy(const At& at, Nanos now);                 // PID 1 killed from outside
-    void remove(const At& at, Nanos now);                  // image and directory
+    void destroy(const At& at, Nanos now);  // PID 1 killed from outside
+    void remove(const At& at, Nanos now);   // image and directory
     void drop_image(const At& at, Nanos now);
     // Whatever runs there ends, and images in memory with it.
     void machine_dies(const NodeName& node, Nanos now);

@@ -28,7 +28,10 @@ def start(agentd):
     running = []
 
     def run(tool, *args, **options):
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        options = {
+            "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+            **options
+        }
         process = subprocess.Popen([BIN / tool, "--socket", agentd.path, *args], **options)
         running.append(process)
         return process
@@ -44,7 +47,7 @@ def start(agentd):
 def tool():
     """tool("srun", ...) runs a tool to its end, without any agentd: (status, stdout, stderr)."""
     def run(name, *args, **options):
-        done = subprocess.run([BIN / name, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT,
-                              **options)
+        done = subprocess.run([BIN / name, *args], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=LIMIT, **options)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
     return run

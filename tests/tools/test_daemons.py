@@ -16,12 +16,16 @@ def few_files():
 
 def test_a_market_that_may_not_have_a_descriptor_for_each_node_says_so(tmp_path):
     config = tmp_path / "m.conf"
-    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\nnodes_max = 900\n')
+    config.write_text(
+        f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\nnodes_max = 900\n'
+    )
     argv = [f"{BIN}/marketd", "--config", str(config)]
     told = "no more than 500 files may be open (hard limit), and 900 agents (nodes_max) need 1924: LimitNOFILE=1924 in its unit, or ulimit -Hn 1924"
-    checked = subprocess.run([*argv, "--check-config"], capture_output=True, text=True, timeout=20, preexec_fn=few_files)
+    checked = subprocess.run([*argv, "--check-config"], capture_output=True, text=True, timeout=20,
+                             preexec_fn=few_files)
     assert (checked.returncode, checked.stderr) == (0, f"marketd: {told}\n")
-    assert subprocess.run([*argv, "--check-config"], capture_output=True, text=True, timeout=20).stderr == ""
+    assert subprocess.run([*argv, "--check-config"], capture_output=True, text=True,
+                          timeout=20).stderr == ""
     daemon = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, preexec_fn=few_files)
     try:
         lines = []
@@ -40,7 +44,9 @@ def test_an_address_that_names_no_machine_is_refused(tmp_path):
     config = tmp_path / "a.conf"
     for address in ("0.0.0.0:7071", "[::]:7071"):
         config.write_text(f'market = "127.0.0.1:7070"\naddress = "{address}"\n')
-        checked = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
+        checked = subprocess.run([f"{BIN}/agentd", "--config",
+                                  str(config), "--check-config"], capture_output=True, text=True,
+                                 timeout=20)
         assert checked.returncode != 0 and f"address: {address} names no machine" in checked.stderr, checked
         assert len(checked.stderr.splitlines()) == 1
 
@@ -48,15 +54,19 @@ def test_an_address_that_names_no_machine_is_refused(tmp_path):
 def in_an_etc_of_its_own(files, *argv):
     """Runs a program that sees an /etc with nothing but these files: {name in /etc/souk: text}."""
     script = "mount -t tmpfs souk-test /etc && mkdir /etc/souk && " + "".join(
-        f"printf '%s' \"${i + 1}\" > /etc/souk/{name} && " for i, name in enumerate(files)) + f'shift {len(files)} && exec "$@"'
-    return subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *files.values(), *argv], capture_output=True, text=True, timeout=20)
+        f"printf '%s' \"${i + 1}\" > /etc/souk/{name} && "
+        for i, name in enumerate(files)) + f'shift {len(files)} && exec "$@"'
+    return subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *files.values(), *argv],
+                          capture_output=True, text=True, timeout=20)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount namespace (root)")
 @pytest.mark.parametrize("daemon", ["marketd", "agentd"])
 def test_the_usual_configuration_is_read_if_it_is_there(daemon):
-    said = in_an_etc_of_its_own({f"{daemon}.conf": "colour = 3\n"}, f"{BIN}/{daemon}", "--check-config")
-    assert (said.returncode, said.stderr) == (2, f"{daemon}: /etc/souk/{daemon}.conf:1: colour: unknown key\n")
+    said = in_an_etc_of_its_own({f"{daemon}.conf": "colour = 3\n"}, f"{BIN}/{daemon}",
+                                "--check-config")
+    assert (said.returncode,
+            said.stderr) == (2, f"{daemon}: /etc/souk/{daemon}.conf:1: colour: unknown key\n")
     said = in_an_etc_of_its_own({}, f"{BIN}/{daemon}", "--check-config")
     if daemon == "marketd":
         assert (said.returncode, said.stderr) == (0, "")  # every value has a default
@@ -66,8 +76,10 @@ def test_the_usual_configuration_is_read_if_it_is_there(daemon):
 
 def test_the_log_says_which_configuration_was_read(tmp_path):
     config = tmp_path / "m.conf"
-    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
-    daemon = subprocess.Popen([f"{BIN}/marketd", "--config", str(config)], stderr=subprocess.PIPE, text=True)
+    config.write_text(
+        f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
+    daemon = subprocess.Popen(
+        [f"{BIN}/marketd", "--config", str(config)], stderr=subprocess.PIPE, text=True)
     try:
         lines = []
         for line in daemon.stderr:
@@ -101,11 +113,15 @@ def test_the_log_says_which_configuration_was_read(tmp_path):
     ("marketd", 'listen = "m1:7070"', "listen"),
     ("marketd", f'socket = "/{"x" * 120}"', "socket"),
 ])
-def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(tmp_path, daemon, line, told):
+def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(
+        tmp_path, daemon, line, told):
     config = tmp_path / "d.conf"
-    good = 'node = "n1"\nmarket = "m1:7070"\n' if daemon == "agentd" and not line.startswith("market") else ""
+    good = 'node = "n1"\nmarket = "m1:7070"\n' if daemon == "agentd" and not line.startswith(
+        "market") else ""
     config.write_text(good + line + "\n")
-    said = subprocess.run([f"{BIN}/{daemon}", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
+    said = subprocess.run([f"{BIN}/{daemon}", "--config",
+                           str(config), "--check-config"], capture_output=True, text=True,
+                          timeout=20)
     assert said.returncode == 2 and said.stderr.count("\n") == 1, said
     assert str(config) in said.stderr and told in said.stderr, said.stderr
 
@@ -113,6 +129,10 @@ def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(tmp_pat
 def test_a_good_configuration_passes_the_check(tmp_path):
     config = tmp_path / "a.conf"
     for market in ("m1:7070", "market.example.org:7070", "10.0.0.1:7070", "[::1]:7070"):
-        config.write_text(f'node = "n1"\nmarket = "{market}"\nlisten = "0.0.0.0:7071"\naddress = "10.0.0.2:7071"\n')
-        said = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"], capture_output=True, text=True, timeout=20)
+        config.write_text(
+            f'node = "n1"\nmarket = "{market}"\nlisten = "0.0.0.0:7071"\naddress = "10.0.0.2:7071"\n'
+        )
+        said = subprocess.run([f"{BIN}/agentd", "--config",
+                               str(config), "--check-config"], capture_output=True, text=True,
+                              timeout=20)
         assert (said.returncode, said.stderr) == (0, ""), market

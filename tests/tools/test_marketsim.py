@@ -13,12 +13,15 @@ from fake import LIMIT
 
 PROVIDERS = "".join(f"{i} 0 -1 10 1000 1 100\n" for i in range(1, 6))
 # The published job file, with the run time of job 3 that its results need (50).
-JOBS = "".join(f"{i} 0 50 {25 - i} 100 1\n" for i in range(1, 6)) + "6 5 45 25 100 1\n7 10 40 26 100 1\n"
+JOBS = "".join(f"{i} 0 50 {25 - i} 100 1\n"
+               for i in range(1, 6)) + "6 5 45 25 100 1\n7 10 40 26 100 1\n"
 SUMMARY = {
-    "jobs": "7", "providers": "5", "migration speed": "100 MB/s", "freeze speed": "100 MB/s", "avg runtime": "47.8571 s",
-    "avg slowdown": "1.2543", "avg migrations": "0.0000", "avg freezes": "0.5714", "avg migrate-and-freeze time": "2.0000 s",
-    "max concurrent freezes": "2", "weighted completion time (WCT)": "9446", "weighted stay time": "9487",
-    "weighted bounded slowdown": "197.44"}
+    "jobs": "7", "providers": "5", "migration speed": "100 MB/s", "freeze speed": "100 MB/s",
+    "avg runtime": "47.8571 s", "avg slowdown": "1.2543", "avg migrations": "0.0000", "avg freezes":
+    "0.5714", "avg migrate-and-freeze time": "2.0000 s", "max concurrent freezes": "2",
+    "weighted completion time (WCT)": "9446", "weighted stay time": "9487",
+    "weighted bounded slowdown": "197.44"
+}
 
 
 def swf(jobs):
@@ -45,8 +48,9 @@ def test_the_published_example_comes_out_figure_by_figure(tool, files):
     rows = dict((line[:38].strip(), line[38:].strip()) for line in out.splitlines()[:22])
     assert {name: rows[name] for name in SUMMARY} == SUMMARY
     table = [line.split() for line in out.split("performance by value\n")[1].splitlines()[1:]]
-    assert [(row[1], row[2], row[4]) for row in table] == [
-        ("20", "1.94", "1"), ("21", "1.84", "1")] + [(str(value), "1.00", "1") for value in range(22, 27)]
+    assert [(row[1], row[2], row[4]) for row in table
+            ] == [("20", "1.94", "1"),
+                  ("21", "1.84", "1")] + [(str(value), "1.00", "1") for value in range(22, 27)]
     assert (files / "out").read_text() == out
     figures = json.loads((files / "out.json").read_text())
     assert figures["weighted_completion_time"] == 9446 and figures["weighted_stay_time"] == 9487
@@ -57,10 +61,14 @@ def test_the_published_example_comes_out_figure_by_figure(tool, files):
 def test_the_same_input_gives_the_same_bytes_however_many_threads(tool, files):
     runs = [["run", "-j", "jobs", "-p", "providers", "--json", "-"],
             ["replay", "trace.swf", "--policy", "greedy_migration", "--per-job", "per-job"],
-            ["compare", "-j", "jobs", "-p", "providers", "--pricings", "critical,first,uniform", "--horizon", "0,60"]]
+            [
+                "compare", "-j", "jobs", "-p", "providers", "--pricings", "critical,first,uniform",
+                "--horizon", "0,60"
+            ]]
     for arguments in runs:
         outputs = set()
-        for threads in (["--threads", "1"], ["--threads", "3"], []) if arguments[0] == "compare" else ([], []):
+        for threads in (["--threads", "1"], ["--threads", "3"],
+                        []) if arguments[0] == "compare" else ([], []):
             status, out, err = tool("marketsim", *arguments, *threads)
             assert (status, err) == (0, "")
             if arguments[0] == "replay":
@@ -75,44 +83,63 @@ def test_a_replay_says_what_was_asked_and_text_gzip_and_crlf_read_the_same(tool,
     for policy in ("fcfs", "easy", "balance", "greedy_migration", "proportional_share"):
         answers = []
         for trace in ("trace.swf", "trace.swf.gz", "crlf.swf"):
-            status, out, err = tool("marketsim", "replay", trace, "--policy", policy, "--cpus", "16", "--procs", "allocated",
-                                    "--estimates", "exact", "--json", "-")
+            status, out, err = tool("marketsim", "replay", trace, "--policy", policy, "--cpus",
+                                    "16", "--procs", "allocated", "--estimates", "exact", "--json",
+                                    "-")
             assert (status, err) == (0, "")
             answer = json.loads(out)
-            assert answer.pop("trace") == trace and answer.pop("cpu_s") > 0 and answer.pop("policy_cpu_s") > 0
+            assert answer.pop(
+                "trace") == trace and answer.pop("cpu_s") > 0 and answer.pop("policy_cpu_s") > 0
             answers.append(answer)
         assert answers[0] == answers[1] == answers[2]
         assert answers[0]["jobs"] == 200 and answers[0]["policy"] == policy
-        assert {"mean_wait_s", "mean_slowdown", "mean_bounded_slowdown", "makespan_s", "utilisation", "migrations",
-                "freezes"} <= answers[0].keys()
+        assert {
+            "mean_wait_s", "mean_slowdown", "mean_bounded_slowdown", "makespan_s", "utilisation",
+            "migrations", "freezes"
+        } <= answers[0].keys()
 
 
 def test_several_policies_are_replayed_side_by_side(tool, files):
     names = ["fcfs", "easy", "balance"]
-    alone = [json.loads(tool("marketsim", "replay", "trace.swf", "--policy", name, "--json", "-")[1]) for name in names]
-    status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names), "--json", "-", "--csv", "csv")
+    alone = [
+        json.loads(tool("marketsim", "replay", "trace.swf", "--policy", name, "--json", "-")[1])
+        for name in names
+    ]
+    status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names),
+                            "--json", "-", "--csv", "csv")
     together = json.loads(out)
     assert (status, err) == (0, "")
     for answer in alone + together:
         del answer["cpu_s"], answer["policy_cpu_s"]
     assert together == alone
     rows = [line.split(",") for line in (files / "csv").read_text().splitlines()]
-    assert [row[0] for row in rows] == ["policy", *names] and [float(row[5]) for row in rows[1:]] == pytest.approx([a["mean_slowdown"] for a in alone])
-    assert [line.split()[0] for line in tool("marketsim", "replay", "trace.swf", "--policy", ",".join(names))[1].splitlines()] == ["policy", *names]
-    assert tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,easy", "--per-job", "x")[0] == 2
+    assert [row[0] for row in rows] == ["policy", *names] and [float(
+        row[5]) for row in rows[1:]] == pytest.approx([a["mean_slowdown"] for a in alone])
+    assert [
+        line.split()[0] for line in tool("marketsim", "replay", "trace.swf", "--policy", ",".join(
+            names))[1].splitlines()
+    ] == ["policy", *names]
+    assert tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,easy", "--per-job",
+                "x")[0] == 2
     status, out, err = tool("marketsim", "replay", "trace.swf", "--policy", "fcfs,magic")
-    assert (status, out, err.count("\n")) == (2, "", 1) and "magic" in err and all(name in err for name in names)
+    assert (status, out, err.count("\n")) == (2, "", 1) and "magic" in err and all(
+        name in err for name in names)
 
 
 def test_an_import_is_a_function_of_its_configuration_and_seed(tool, files):
-    (files / "config").write_text("trace = trace.swf\r\nproviders = 9\nvalue = bimodal 80 30 15 20 90 15\njobs = 50\n"
-                                  "speed = uniform 50 150\narrival_divisor = 2\nrun_multiplier = 3\nseed = 5\n")
+    (files / "config").write_text(
+        "trace = trace.swf\r\nproviders = 9\nvalue = bimodal 80 30 15 20 90 15\njobs = 50\n"
+        "speed = uniform 50 150\narrival_divisor = 2\nrun_multiplier = 3\nseed = 5\n")
     assert tool("marketsim", "import", "config", "-o", "a")[0] == 0
     assert tool("marketsim", "import", "config", "-o", "b", "--seed", "5")[0] == 0
     assert tool("marketsim", "import", "config", "-o", "c", "--seed", "6")[0] == 0
-    a, b, c = ((files / f"{name}.jobs").read_text() + (files / f"{name}.providers").read_text() for name in "abc")
+    a, b, c = ((files / f"{name}.jobs").read_text() + (files / f"{name}.providers").read_text()
+               for name in "abc")
     assert a == b != c
-    jobs = [line.split() for line in (files / "a.jobs").read_text().splitlines() if not line.startswith("#")]
+    jobs = [
+        line.split() for line in (files / "a.jobs").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     assert len(jobs) == 50 and jobs[3][:3] == ["4", "45", "393"]  # submitted at 90, ran 131 s
     status, out, _ = tool("marketsim", "run", "-j", "a.jobs", "-p", "a.providers", "--json", "-")
     assert status == 0 and json.loads(out)["jobs"] == 50
@@ -121,26 +148,35 @@ def test_an_import_is_a_function_of_its_configuration_and_seed(tool, files):
 @pytest.mark.parametrize("verb, name, content, complaint", [
     ("replay", "trace.swf", b"", "trace.swf: is empty"),
     ("replay", "trace.swf", b"; nothing\n\n", "trace.swf: has no job in its 2 lines"),
-    ("replay", "trace.swf", TRACE.encode() + b"201 0 -1\n", "trace.swf: line 202: has 3 fields, a job has 18"),
+    ("replay", "trace.swf", TRACE.encode() + b"201 0 -1\n",
+     "trace.swf: line 202: has 3 fields, a job has 18"),
     ("replay", "trace.swf", TRACE.replace(" -1 20 ", " -1 -20 ", 1).encode(),
      "trace.swf: line 2: field 4 (run time): '-20' is negative, only -1 (unknown) may be"),
     ("replay", "trace.swf", TRACE.replace("\n9 ", "\n8 ").encode(),
      "trace.swf: line 10: field 1 (job number): 8 is the job of line 9 again"),
     ("replay", "trace.swf", TRACE.replace("\n9 ", "\n9999999999999999999999 ").encode(),
-     "trace.swf: line 10: field 1 (job number): '9999999999999999999999' is out of range (at most 9223372036854775806)"),
-    ("replay", "trace.swf", gzip.compress(TRACE.encode())[:-9], "trace.swf: truncated gzip stream: ends after"),
-    ("replay", "trace.swf", gzip.compress(TRACE.encode())[:-4] + b"long", "trace.swf: damaged gzip stream after"),
+     "trace.swf: line 10: field 1 (job number): '9999999999999999999999' is out of range (at most 9223372036854775806)"
+     ),
+    ("replay", "trace.swf", gzip.compress(
+        TRACE.encode())[:-9], "trace.swf: truncated gzip stream: ends after"),
+    ("replay", "trace.swf", gzip.compress(TRACE.encode())[:-4] + b"long",
+     "trace.swf: damaged gzip stream after"),
     ("run", "jobs", b"", "jobs: has no job"),
     ("run", "jobs", b"1 0 50 24 100\n", "jobs: line 1: has 5 fields, a job has 6"),
-    ("run", "jobs", b"1 0 50 24 100 1\r\n1 0 50 24 100 1\r\n", "jobs: line 2: field 1 (id): 1 is the job of line 1 again"),
+    ("run", "jobs", b"1 0 50 24 100 1\r\n1 0 50 24 100 1\r\n",
+     "jobs: line 2: field 1 (id): 1 is the job of line 1 again"),
     ("run", "jobs", b"1 0 -50 24 100 1\n", "jobs: line 1: field 3 (run): '-50' is out of range"),
-    ("run", "providers", b"1 0 -1 10 1000 1 100\n1 0 -1 10 1000 1 100\n", "providers: line 2: field 1 (id): 1 is the provider of line 1"),
-    ("run", "providers", b"1 0 -1 10 1000 1 99999\n", "providers: line 1: field 7 (speed): '99999' is out of range"),
+    ("run", "providers", b"1 0 -1 10 1000 1 100\n1 0 -1 10 1000 1 100\n",
+     "providers: line 2: field 1 (id): 1 is the provider of line 1"),
+    ("run", "providers", b"1 0 -1 10 1000 1 99999\n",
+     "providers: line 1: field 7 (speed): '99999' is out of range"),
     ("compare", "jobs", b"x\n", "jobs: line 1: has 1 fields"),
-    ("import", "config", b"trace = trace.swf\nproviders = 3\nprice = 4\n", "config: line 3: no key 'price'"),
+    ("import", "config", b"trace = trace.swf\nproviders = 3\nprice = 4\n",
+     "config: line 3: no key 'price'"),
     ("import", "config", b"", "config: trace is not set"),
 ])
-def test_bad_input_is_one_line_that_names_file_line_field_and_why_and_writes_nothing(tool, files, verb, name, content, complaint):
+def test_bad_input_is_one_line_that_names_file_line_field_and_why_and_writes_nothing(
+        tool, files, verb, name, content, complaint):
     (files / name).write_bytes(content)
     arguments = {"replay": ["trace.swf", "--json", "out.json", "--per-job", "out.csv"],
                  "run": ["-j", "jobs", "-p", "providers", "-o", "out"],
@@ -165,15 +201,18 @@ def test_an_output_that_cannot_be_written_leaves_none_of_them(tool, files):
     assert not os.path.isfile("/dev/null")
 
 
-@pytest.mark.parametrize("arguments", [["run", "-j", "jobs", "-p", "providers"], ["compare", "-j", "jobs", "-p", "providers"],
-                                       ["replay", "trace.swf"], ["replay", "trace.swf", "--json", "-"], ["import", "config", "-o", "out"],
-                                       ["run", "--help"], ["--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "-j", "jobs", "-p", "providers"], ["compare", "-j", "jobs", "-p", "providers"],
+     ["replay", "trace.swf"], ["replay", "trace.swf", "--json", "-"],
+     ["import", "config", "-o", "out"], ["run", "--help"], ["--help"]])
 def test_what_cannot_be_said_on_stdout_is_a_failure(files, arguments):
     (files / "config").write_text("trace = trace.swf\nproviders = 1\n")
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([BIN / "marketsim", *arguments], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
-                              timeout=LIMIT)
-    assert done.returncode == 1 and done.stderr.decode().endswith(": standard output: No space left on device\n")
+        done = subprocess.run([BIN / "marketsim", *arguments], stdin=subprocess.DEVNULL,
+                              stdout=full, stderr=subprocess.PIPE, timeout=LIMIT)
+    assert done.returncode == 1 and done.stderr.decode().endswith(
+        ": standard output: No space left on device\n")
 
 
 def test_an_output_is_neither_an_input_nor_named_twice(tool, files):
@@ -181,14 +220,21 @@ def test_an_output_is_neither_an_input_nor_named_twice(tool, files):
     (files / "out.jobs").write_text(TRACE)
     os.symlink("jobs", "link")
     before = {name: (files / name).read_bytes() for name in os.listdir()}
-    for arguments, complaint in (
-            (["run", "-j", "jobs", "-p", "providers", "-o", "jobs"], "run: jobs: is an input, and would be overwritten"),
-            (["run", "-j", "jobs", "-p", "providers", "--json", "./link"], "run: ./link: is an input, and would be overwritten"),
-            (["compare", "-j", "jobs", "-p", "providers", "-o", "providers"], "compare: providers: is an input, and would be overwritten"),
-            (["replay", "trace.swf", "--json", "trace.swf"], "replay: trace.swf: is an input, and would be overwritten"),
-            (["import", "config", "--trace", "out.jobs", "-o", "out"], "import: out.jobs: is an input, and would be overwritten"),
-            (["run", "-j", "jobs", "-p", "providers", "-o", "out", "--json", "./out.json"], "run: ./out.json: is named for two outputs"),
-            (["replay", "trace.swf", "--json", "out", "--per-job", "out"], "replay: out: is named for two outputs")):
+    for arguments, complaint in ((["run", "-j", "jobs", "-p", "providers", "-o",
+                                   "jobs"], "run: jobs: is an input, and would be overwritten"), ([
+                                       "run", "-j", "jobs", "-p", "providers", "--json", "./link"
+                                   ], "run: ./link: is an input, and would be overwritten"), ([
+                                       "compare", "-j", "jobs", "-p", "providers", "-o", "providers"
+                                   ], "compare: providers: is an input, and would be overwritten"),
+                                 (["replay", "trace.swf", "--json", "trace.swf"],
+                                  "replay: trace.swf: is an input, and would be overwritten"), ([
+                                      "import", "config", "--trace", "out.jobs", "-o", "out"
+                                  ], "import: out.jobs: is an input, and would be overwritten"), ([
+                                      "run", "-j", "jobs", "-p", "providers", "-o", "out", "--json",
+                                      "./out.json"
+                                  ], "run: ./out.json: is named for two outputs"), ([
+                                      "replay", "trace.swf", "--json", "out", "--per-job", "out"
+                                  ], "replay: out: is named for two outputs")):
         assert tool("marketsim", *arguments) == (1, "", f"marketsim {complaint}\n")
         assert {name: (files / name).read_bytes() for name in os.listdir()} == before
 
@@ -198,25 +244,31 @@ def test_sums_that_no_number_holds_end_at_the_largest_and_time_ends_with_a_word(
     (files / "providers").write_text("1 0 -1 0 1000 1048576 100\n")
     status, out, _ = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "--json", "-")
     figures = json.loads(out)
-    assert status == 0 and figures["social_welfare"] == figures["consumers_surplus"] > 10**12 and figures["providers_surplus"] == 0
+    assert status == 0 and figures["social_welfare"] == figures[
+        "consumers_surplus"] > 10**12 and figures["providers_surplus"] == 0
     (files / "providers").write_text("1 0 -1 0 1000 1048576 1\n")
     assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-o", "out") == (1, "", (
-        "marketsim run: the run goes on beyond second 8000000000 (253 years), where the market's clock ends\n"))
+        "marketsim run: the run goes on beyond second 8000000000 (253 years), where the market's clock ends\n"
+    ))
     (files / "jobs").write_text("1 8000000001 1 1 0 1\n")
     assert tool("marketsim", "run", "-j", "jobs", "-p", "providers") == (1, "", (
-        "marketsim run: jobs: line 1: field 2 (start): '8000000001' is out of range (0 to 8000000000)\n"))
-    (files / "trace.swf").write_text(TRACE + "201 8001 -1 5 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 -1 -1\n")
+        "marketsim run: jobs: line 1: field 2 (start): '8000000001' is out of range (0 to 8000000000)\n"
+    ))
+    (files / "trace.swf").write_text(TRACE +
+                                     "201 8001 -1 5 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 -1 -1\n")
     (files / "config").write_text("trace = trace.swf\nproviders = 1\narrival_divisor = 0.000001\n")
     assert tool("marketsim", "import", "config", "-o", "out") == (1, "", (
-        "marketsim import: trace.swf: line 202: with this arrival_divisor the job comes after second 8000000000\n"))
+        "marketsim import: trace.swf: line 202: with this arrival_divisor the job comes after second 8000000000\n"
+    ))
     assert not any(name.startswith("out") for name in os.listdir())
 
 
 def test_whoever_is_killed_while_it_writes_leaves_nothing(files):
     # A pipe as one of two outputs: the run waits in commit() with the other one written and not named.
     os.mkfifo("pipe")
-    process = subprocess.Popen([BIN / "marketsim", "replay", "trace.swf", "--json", "whole.json", "--per-job", "pipe"],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [BIN / "marketsim", "replay", "trace.swf", "--json", "whole.json", "--per-job", "pipe"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         reader = os.open("pipe", os.O_RDONLY)  # opens when the run opens its end
         process.kill()
@@ -226,27 +278,32 @@ def test_whoever_is_killed_while_it_writes_leaves_nothing(files):
         process.kill()
         process.wait(timeout=LIMIT)
     left = sorted(os.listdir())
-    if left != ["jobs", "pipe", "providers", "trace.swf"]:  # it was faster than the signal: then it is whole
+    if left != ["jobs", "pipe", "providers", "trace.swf"
+                ]:  # it was faster than the signal: then it is whole
         assert left == ["jobs", "pipe", "providers", "trace.swf", "whole.json"]
         assert json.loads((files / "whole.json").read_text())["jobs"] == 200
 
 
 def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, files):
-    status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s", "greedy_migration", "--pricings", "uniform",
-                          "--k", "0,1000", "--moves-max", "0,2", "--min-stay", "7", "--quantum", "20", "--json", "-")
+    status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s",
+                          "greedy_migration", "--pricings", "uniform", "--k", "0,1000",
+                          "--moves-max", "0,2", "--min-stay", "7", "--quantum", "20", "--json", "-")
     rows = json.loads(out)
     assert status == 0 and [row["variant"] for row in rows] == [
         f"greedy_migration/uniform k={k} moves-max={moves}" for k in (0, 1000) for moves in (0, 2)]
-    assert [(row["k_permille"], row["moves_max"], row["min_stay_s"], row["quantum_s"]) for row in rows] == [
-        (0, 0, 7, 20), (0, 2, 7, 20), (1000, 0, 7, 20), (1000, 2, 7, 20)]
-    status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--pricings", "first,uniform", "--k", "0,1000",
-                          "--quantum", "5,9", "--json", "-")
+    assert [(row["k_permille"], row["moves_max"], row["min_stay_s"], row["quantum_s"])
+            for row in rows] == [(0, 0, 7, 20), (0, 2, 7, 20), (1000, 0, 7, 20), (1000, 2, 7, 20)]
+    status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--pricings",
+                          "first,uniform", "--k", "0,1000", "--quantum", "5,9", "--json", "-")
     assert [row["variant"] for row in json.loads(out)] == [
         "greedy_migration/first", "greedy_migration/uniform k=0", "greedy_migration/uniform k=1000",
         "proportional_share/first quantum=5", "proportional_share/first quantum=9",
-        *(f"proportional_share/uniform k={k} quantum={quantum}" for k in (0, 1000) for quantum in (5, 9))]
+        *(f"proportional_share/uniform k={k} quantum={quantum}" for k in (0, 1000)
+          for quantum in (5, 9))
+    ]
     assert rows[0]["providers_surplus"] == 0 < rows[2]["providers_surplus"]
-    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--disk", ",".join(["1"] * 300))
+    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--disk",
+                          ",".join(["1"] * 300))
     assert status == 2 and "at most 256" in err
 
 
@@ -256,21 +313,29 @@ def test_what_a_move_costs_is_reckoned_with_the_network_that_carries_it(tool, fi
     (files / "providers").write_text("1 0 -1 1 2000 1 200\n2 0 -1 1 2000 1 100\n")
     moves = []
     for network in ("100", "1"):
-        out = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "--horizon", "100", "--network", network, "--json", "-")[1]
+        out = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "--horizon", "100",
+                   "--network", network, "--json", "-")[1]
         moves.append(json.loads(out)["migrations"])
     assert moves == [1, 0]
 
 
 def test_an_unknown_algorithm_or_pricing_is_wrong_usage_that_names_those_there_are(tool, files):
-    for arguments in (["run", "-j", "jobs", "-p", "providers"], ["compare", "-j", "jobs", "-p", "providers"]):
+    for arguments in (["run", "-j", "jobs", "-p",
+                       "providers"], ["compare", "-j", "jobs", "-p", "providers"]):
         pricing = "--pricings" if arguments[0] == "compare" else "--pricing"
-        for option, names in (("-s", ("greedy_migration", "proportional_share", "welfare")), (pricing, ("critical", "first", "uniform"))):
+        for option, names in (("-s", ("greedy_migration", "proportional_share", "welfare")),
+                              (pricing, ("critical", "first", "uniform"))):
             status, out, err = tool("marketsim", *arguments, option, "whatever")
-            assert (status, out, err.count("\n")) == (2, "", 1) and all(name in err for name in ("whatever", *names)), err
-    assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "mig") == tool("marketsim", "run", "-j", "jobs", "-p", "providers")
-    for option, names in (("--solver", "greedy_migration, proportional_share, welfare"), ("--pricing", "critical, first, uniform")):
-        status, out, err = tool("souk", "up", option, "whatever", env={**os.environ, "SOUK_RUN": str(files / "souk")})
-        assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith(f"souk: {option}: ") and names in err, err
+            assert (status, out, err.count("\n")) == (2, "", 1) and all(
+                name in err for name in ("whatever", *names)), err
+    assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s",
+                "mig") == tool("marketsim", "run", "-j", "jobs", "-p", "providers")
+    for option, names in (("--solver", "greedy_migration, proportional_share, welfare"),
+                          ("--pricing", "critical, first, uniform")):
+        status, out, err = tool("souk", "up", option, "whatever",
+                                env={**os.environ, "SOUK_RUN": str(files / "souk")})
+        assert (status, out, err.count("\n")) == (
+            2, "", 1) and err.startswith(f"souk: {option}: ") and names in err, err
     assert not os.path.exists("souk")
 
 
@@ -282,24 +347,29 @@ def test_jobs_of_unknown_submit_time_are_dropped_and_counted(tool, files):
     (files / "trace.swf").write_text("\n".join(lines) + "\n")
     status, out, err = tool("marketsim", "replay", "trace.swf", "--json", "-")
     answer = json.loads(out)
-    assert (status, err) == (0, "") and answer["jobs"] == 197 and answer["dropped"]["unknown_submit"] == 3
+    assert (status,
+            err) == (0, "") and answer["jobs"] == 197 and answer["dropped"]["unknown_submit"] == 3
     assert "3 of unknown submit time" in tool("marketsim", "replay", "trace.swf")[1]
     (files / "config").write_text("trace = trace.swf\nproviders = 4\n")
     status, out, err = tool("marketsim", "import", "config", "-o", "a", "--json", "-")
     answer = json.loads(out)
     assert (status, err) == (0, "") and answer["dropped_no_submit"] == 3 and answer["jobs"] == 197
-    assert answer["offered_load"] > 0 and f"offered load: {answer['offered_load']:.4f}" in tool("marketsim", "import", "config", "-o", "a")[1]
+    assert answer["offered_load"] > 0 and f"offered load: {answer['offered_load']:.4f}" in tool(
+        "marketsim", "import", "config", "-o", "a")[1]
 
 
 def test_without_a_log_an_import_draws_the_workload(tool, files):
-    (files / "config").write_text("useSWF = false\nnumJobs = 30\nnumProviders = 2\ninterarrival = fix 10\nrun = fix 29\nvalues = bimodal 0.8 30 15 0.2 90 15\n")
+    (files / "config").write_text(
+        "useSWF = false\nnumJobs = 30\nnumProviders = 2\ninterarrival = fix 10\nrun = fix 29\nvalues = bimodal 0.8 30 15 0.2 90 15\n"
+    )
     status, out, err = tool("marketsim", "import", "config", "-o", "a")
     assert (status, err) == (0, "") and "offered load: 1.5000" in out  # 30 x 29 / (2 x 290)
     assert tool("marketsim", "run", "-j", "a.jobs", "-p", "a.providers")[0] == 0
 
 
 def run_ends(tool, *arguments):
-    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-o", "out", *arguments)
+    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-o", "out",
+                            *arguments)
     assert (status, err) == (0, ""), err
     return [line.split(",")[8] for line in open("out.csv").read().splitlines()[1:]]
 
@@ -309,36 +379,47 @@ def test_an_outside_program_that_is_our_own_solver_decides_as_the_inside_one(too
         (files / "jobs").write_text(text)
         assert run_ends(tool, "-s", str(BIN / "solver")) == run_ends(tool)
     # Many jobs of no memory on unlike machines that come and go: nothing takes time, so the two agree job by job.
-    (files / "jobs").write_text("".join(f"{3 * i + 1} {7 * i % 90} {20 + 31 * i % 60} {5 + 17 * i % 40} 0 {1 + i % 2}\n" for i in range(60)))
+    (files / "jobs").write_text("".join(
+        f"{3 * i + 1} {7 * i % 90} {20 + 31 * i % 60} {5 + 17 * i % 40} 0 {1 + i % 2}\n"
+        for i in range(60)))
     (files / "providers").write_text("1 0 -1 3 0 2 100\n2 10 70 0 0 4 60\n9 20 -1 8 0 2 160\n")
     assert run_ends(tool, "-s", f"{BIN / 'solver'} --pricing first") == run_ends(tool)
-    status, out, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s", f"greedy_migration,{BIN / 'solver'},fcfs,easy", "--json", "-")
+    status, out, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s",
+                            f"greedy_migration,{BIN / 'solver'},fcfs,easy", "--json", "-")
     rows = json.loads(out)
-    assert (status, err) == (0, "") and [row["solver"] for row in rows] == ["greedy_migration", str(BIN / "solver"), "fcfs", "easy"]
+    assert (status, err) == (0, "") and [row["solver"] for row in rows] == [
+        "greedy_migration", str(BIN / "solver"), "fcfs", "easy"
+    ]
     assert rows[0]["mean_slowdown"] == rows[1]["mean_slowdown"] and rows[2]["freezes"] <= 30
 
 
 @pytest.mark.parametrize("script, why", [
     ("exit 0", "has ended"),
-    ("while read word rest; do [ $word = alloc ] && echo 1 99; [ $word = info ] && echo me; done", "names provider 99, which there is not"),
-    ("while read word rest; do [ $word = alloc ] && { echo 1 1; echo 2 1; }; [ $word = info ] && echo me; done", "job 2 on provider 1: the provider has no room left"),
+    ("while read word rest; do [ $word = alloc ] && echo 1 99; [ $word = info ] && echo me; done",
+     "names provider 99, which there is not"),
+    ("while read word rest; do [ $word = alloc ] && { echo 1 1; echo 2 1; }; [ $word = info ] && echo me; done",
+     "job 2 on provider 1: the provider has no room left"),
     ("echo 'error: no thanks'; cat > /dev/null", "says: no thanks"),
 ])
 def test_an_outside_program_that_fails_is_named_with_what_was_wrong(tool, files, script, why):
     (files / "mine").write_text(f"#!/bin/sh\n{script}\n")
     os.chmod("mine", 0o755)
     status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "./mine")
-    assert (status, out, err.count("\n")) == (1, "", 1) and err.startswith("marketsim run: ") and why in err, err
+    assert (status, out,
+            err.count("\n")) == (1, "", 1) and err.startswith("marketsim run: ") and why in err, err
     assert tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "./none")[0] == 1
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy"])
 def test_queueing_policies_on_one_provider_are_those_of_the_replay(tool, files, policy):
     # Two implementations of one definition: the market simulator's, over providers, and the replay's, over a log.
-    status, _, err = tool("marketsim", "replay", "trace.swf", "--policy", policy, "--cpus", "16", "--estimates", "exact", "--per-job", "ends")
+    status, _, err = tool("marketsim", "replay", "trace.swf", "--policy", policy, "--cpus", "16",
+                          "--estimates", "exact", "--per-job", "ends")
     assert (status, err) == (0, "")
     expected = [line.split(",")[2] for line in (files / "ends").read_text().splitlines()[1:]]
-    (files / "config").write_text("trace = trace.swf\nproviders = 1\nprovider_cpus = fix 16\ncpus = requested\nmemory = fix 0\nreservation = fix 0\n")
+    (files / "config").write_text(
+        "trace = trace.swf\nproviders = 1\nprovider_cpus = fix 16\ncpus = requested\nmemory = fix 0\nreservation = fix 0\n"
+    )
     assert tool("marketsim", "import", "config", "-o", "w")[0] == 0
     os.rename("w.jobs", "jobs")
     os.rename("w.providers", "providers")
@@ -346,51 +427,71 @@ def test_queueing_policies_on_one_provider_are_those_of_the_replay(tool, files, 
 
 
 def test_seeds_give_means_with_confidence_intervals_as_table_json_and_csv(tool, files):
-    (files / "config").write_text("use_swf = no\njobs = 40\nproviders = 2\ninterarrival = uniform 0 60\nrun = uniform 20 200\nseed = 7\n")
+    (files / "config").write_text(
+        "use_swf = no\njobs = 40\nproviders = 2\ninterarrival = uniform 0 60\nrun = uniform 20 200\nseed = 7\n"
+    )
     base = ["compare", "-i", "config", "-s", "mig,fcfs"]
     slowdowns = []
     for seed in range(7, 12):  # each by itself
         assert tool("marketsim", "import", "config", "-o", "w", "--seed", str(seed))[0] == 0
-        out = tool("marketsim", "compare", "-j", "w.jobs", "-p", "w.providers", "-s", "mig,fcfs", "--json", "-")[1]
+        out = tool("marketsim", "compare", "-j", "w.jobs", "-p", "w.providers", "-s", "mig,fcfs",
+                   "--json", "-")[1]
         slowdowns.append([row["mean_slowdown"] for row in json.loads(out)])
-    status, out, err = tool("marketsim", *base, "--seeds", "5", "--json", "-", "--csv", "figures.csv")
+    status, out, err = tool("marketsim", *base, "--seeds", "5", "--json", "-", "--csv",
+                            "figures.csv")
     assert (status, err) == (0, "")
     rows = [line.split(",") for line in (files / "figures.csv").read_text().splitlines()]
-    assert rows[0][:4] == ["variant", "seeds", "mean_slowdown", "mean_slowdown_ci95"] and rows[1][0] == '"greedy_migration/critical"'
+    assert rows[0][:4] == ["variant", "seeds", "mean_slowdown", "mean_slowdown_ci95"
+                           ] and rows[1][0] == '"greedy_migration/critical"'
     for i, row in enumerate(json.loads(out)):
         values = [s[i] for s in slowdowns]
         mean = sum(values) / 5
         half = 2.7764 * (sum((v - mean) ** 2 for v in values) / 4 / 5) ** 0.5
         told = row["over_seeds"]["mean_slowdown"]
         assert abs(told["mean"] - mean) < 1e-9 and abs(told["ci95"] - half) < 1e-9 and half > 0
-        assert abs(float(rows[i + 1][2]) - mean) < 1e-6 and abs(float(rows[i + 1][3]) - half) < 1e-3 and rows[i + 1][1] == "5"
-    outs = {tool("marketsim", *base, "--seeds", "5", *threads)[1] for threads in (["--threads", "1"], ["--threads", "3"])}
+        assert abs(float(rows[i + 1][2]) - mean) < 1e-6 and abs(float(rows[i + 1][3]) -
+                                                                half) < 1e-3 and rows[i +
+                                                                                      1][1] == "5"
+    outs = {
+        tool("marketsim", *base, "--seeds", "5", *threads)[1]
+        for threads in (["--threads", "1"], ["--threads", "3"])
+    }
     assert len(outs) == 1 and "means over 5 seeds" in outs.pop()
     one = tool("marketsim", *base, "--csv", "-")[1].splitlines()
     assert one[1].split(",")[3] == ""  # no interval of one run
-    for wrong in (["compare", "-j", "jobs", "-p", "providers", "--seeds", "3"], ["compare", "-j", "jobs"], [*base, "-j", "jobs"]):
+    for wrong in (["compare", "-j", "jobs", "-p", "providers", "--seeds",
+                   "3"], ["compare", "-j", "jobs"], [*base, "-j", "jobs"]):
         status, out, err = tool("marketsim", *wrong)
         assert (status, out, err.count("\n")) == (2, "", 1), err
 
 
 def test_wrong_usage_is_told_from_a_failure(tool, files):
-    for arguments in ([], ["fly"], ["replay"], ["replay", "trace.swf", "--policy", "magic"], ["replay", "trace.swf", "--cpus", "0"],
-                      ["run", "-j", "jobs"], ["compare", "-j", "jobs", "-p", "providers", "--plot", "picture.gif"], ["compare", "-j", "jobs", "-p", "providers", "--plot", ".svg"],
-                      ["replay", "trace.swf", "--cpus", "4", "--cpus", "5"], ["replay", "trace.swf", "--seed", "-1"],
-                      ["replay", "trace.swf", "--values", "uniform 5"]):
+    for arguments in ([], ["fly"], ["replay"], ["replay", "trace.swf", "--policy", "magic"], [
+            "replay", "trace.swf", "--cpus", "0"
+    ], ["run", "-j", "jobs"], ["compare", "-j", "jobs", "-p", "providers", "--plot", "picture.gif"],
+                      ["compare", "-j", "jobs", "-p", "providers", "--plot",
+                       ".svg"], ["replay", "trace.swf", "--cpus", "4", "--cpus",
+                                 "5"], ["replay", "trace.swf", "--seed",
+                                        "-1"], ["replay", "trace.swf", "--values", "uniform 5"]):
         status, out, err = tool("marketsim", *arguments)
-        assert status == 2 and out == "" and err.count("\n") == 1 and err.startswith("marketsim"), (arguments, err)
-    assert tool("marketsim", "replay", "none.swf") == (1, "", "marketsim replay: none.swf: open: No such file or directory\n")
+        assert status == 2 and out == "" and err.count("\n") == 1 and err.startswith("marketsim"), (
+            arguments, err)
+    assert tool("marketsim", "replay",
+                "none.swf") == (1, "",
+                                "marketsim replay: none.swf: open: No such file or directory\n")
 
 
 def test_a_comparison_is_drawn_where_there_is_gnuplot(tool, files):
     if shutil.which("gnuplot") is None:
         pytest.skip("gnuplot is not installed")
     for kind, magic in (("svg", b"<?xml"), ("png", b"\x89PNG")):
-        status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--plot", f"picture.{kind}")
+        status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--plot",
+                              f"picture.{kind}")
         assert (status, err) == (0, "")
         drawn = sorted(name for name in os.listdir() if name.startswith("picture"))
-        assert drawn == [f"picture-{part}.{kind}" for part in ("gantt-1", "gantt-2", "utilisation", "value")]
+        assert drawn == [
+            f"picture-{part}.{kind}" for part in ("gantt-1", "gantt-2", "utilisation", "value")
+        ]
         for name in drawn:
             assert (files / name).read_bytes().startswith(magic)
             os.unlink(name)
@@ -398,8 +499,8 @@ def test_a_comparison_is_drawn_where_there_is_gnuplot(tool, files):
 
 def test_without_gnuplot_a_comparison_to_draw_fails_before_it_runs(tool, files):
     before = sorted(os.listdir())
-    status, out, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-o", "table", "--plot", "picture.svg",
-                            env={**os.environ, "PATH": str(files)})
+    status, out, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-o", "table",
+                            "--plot", "picture.svg", env={**os.environ, "PATH": str(files)})
     assert (status, out) == (1, "")
     assert err == "marketsim compare: --plot needs gnuplot, which is not installed: apt-get install gnuplot-nox\n"
     assert sorted(os.listdir()) == before
@@ -409,8 +510,8 @@ def test_a_gnuplot_that_fails_leaves_no_picture(tool, files):
     os.mkdir("bin")
     (files / "bin" / "gnuplot").write_text("#!/bin/sh\nexit 3\n")
     os.chmod("bin/gnuplot", 0o755)
-    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--plot", "picture.svg",
-                          env={**os.environ, "PATH": f"{files}/bin:/usr/bin:/bin"})
+    status, _, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--plot",
+                          "picture.svg", env={**os.environ, "PATH": f"{files}/bin:/usr/bin:/bin"})
     assert (status, err) == (1, "marketsim compare: picture-value.svg: gnuplot failed\n")
     assert not any(name.startswith("picture") for name in os.listdir())
 
@@ -419,7 +520,8 @@ def test_progress_is_shown_on_a_terminal_alone(files):
     ours, theirs = pty.openpty()
     command = [BIN / "marketsim", "compare", "-j", "jobs", "-p", "providers", "--threads", "1"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, timeout=LIMIT)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=theirs, timeout=LIMIT)
         os.close(theirs)
         shown = b""
         try:
@@ -429,5 +531,6 @@ def test_progress_is_shown_on_a_terminal_alone(files):
             pass
     finally:
         os.close(ours)
-    assert done.returncode == 0 and b"] 0 of 2" in shown and b"#] 2 of 2" in shown and shown.endswith(b"\r\x1b[K")
+    assert done.returncode == 0 and b"] 0 of 2" in shown and b"#] 2 of 2" in shown and shown.endswith(
+        b"\r\x1b[K")
     assert b"of 2" not in done.stdout

@@ -35,8 +35,14 @@ class Market:
 
     def question(self, job=None, bid=None):
         lines = ["reset"]
-        lines += [f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}" for i, (r, cpus, mem, speed) in enumerate(self.providers)]
-        lines += [f"aj {i + 1} {money(bid if i == job else v)} {mem} {cpus} {i} -1 {i}" for i, (v, cpus, mem) in enumerate(self.jobs)]
+        lines += [
+            f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}"
+            for i, (r, cpus, mem, speed) in enumerate(self.providers)
+        ]
+        lines += [
+            f"aj {i + 1} {money(bid if i == job else v)} {mem} {cpus} {i} -1 {i}"
+            for i, (v, cpus, mem) in enumerate(self.jobs)
+        ]
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
 
     def levels(self, job):
@@ -48,7 +54,8 @@ class Market:
 
 def ask(questions):
     """The answers to them: (place by job, payment by job) each."""
-    done = subprocess.run([BIN / "solver"], input="".join(questions).encode(), capture_output=True, timeout=LIMIT)
+    done = subprocess.run([BIN / "solver"], input="".join(questions).encode(), capture_output=True,
+                          timeout=LIMIT)
     assert (done.returncode, done.stderr) == (0, b"")
     answers, parts = [], [{}]
     for line in done.stdout.decode().splitlines():
@@ -60,7 +67,8 @@ def ask(questions):
                 parts = [{}]
         else:
             job, value = line.split()
-            parts[-1][int(job) - 1] = int(value) if len(parts) == 1 else round(Fraction(value) * MICRO)
+            parts[-1][int(job) -
+                      1] = int(value) if len(parts) == 1 else round(Fraction(value) * MICRO)
     assert len(answers) == len(questions)
     return answers
 
@@ -85,7 +93,8 @@ def examine(market):
     wrong = []
     for job, (value, _, _) in enumerate(market.jobs):
         speed = speed_in(market, truth, job)
-        steps = [(low, high, answer) for about, answer in zip(of, answers) if about and about[0] == job for _, low, high in [about]]
+        steps = [(low, high, answer) for about, answer in zip(of, answers)
+                 if about and about[0] == job for _, low, high in [about]]
         speeds = [speed_in(market, answer, job) for _, _, answer in steps]
         if speeds != sorted(speeds):
             wrong.append(("a higher bid runs slower", job, speeds))
@@ -104,16 +113,19 @@ def examine(market):
         if one_speed or no_reserve:
             for low, high, answer in steps:
                 if job in answer[1]:
-                    gain = Fraction(value * speed_in(market, answer, job), market.top) - answer[1][job] - utility
+                    gain = Fraction(value * speed_in(market, answer, job),
+                                    market.top) - answer[1][job] - utility
                     if gain > 1:  # prices are rounded down to a millionth
                         wrong.append(("a lie gains", job, ((low + high) // 2, float(gain))))
     return wrong
 
 
 def draw(rng, speeds, reserves, cpus, memory):
-    providers = [(rng.choice(reserves) * MICRO, rng.randint(1, 2 * cpus), rng.randint(2, 8) if memory else 1000, rng.choice(speeds))
+    providers = [(rng.choice(reserves) * MICRO, rng.randint(1, 2 * cpus),
+                  rng.randint(2, 8) if memory else 1000, rng.choice(speeds))
                  for _ in range(rng.randint(1, 6))]
-    jobs = [(rng.randint(0, 40) * MICRO, rng.randint(1, cpus), rng.randint(0, 5) if memory else 0) for _ in range(rng.randint(1, 12))]
+    jobs = [(rng.randint(0, 40) * MICRO, rng.randint(1, cpus), rng.randint(0, 5) if memory else 0)
+            for _ in range(rng.randint(1, 12))]
     return Market(jobs, providers)
 
 
@@ -135,13 +147,16 @@ def test_every_price_is_the_defined_one_and_no_lie_pays(kind):
     rng = random.Random(kind)
     for number in range(MARKETS):
         market = draw(rng, *KINDS[kind])
-        assert (number, examine(market), market.jobs, market.providers) == (number, [], market.jobs, market.providers)
+        assert (number, examine(market), market.jobs, market.providers) == (number, [], market.jobs,
+                                                                            market.providers)
 
 
-def test_a_bid_that_would_lose_its_place_to_another_pays_that_bid_though_it_sits_where_nothing_is_asked():
+def test_a_bid_that_would_lose_its_place_to_another_pays_that_bid_though_it_sits_where_nothing_is_asked(
+):
     # One speed. Three places ask nothing, one asks 7, two ask 13. The fifth bid, 9, takes any place that is left to it, so
     # each of the four before it would lose its own below 9.
-    providers = [(0, 2, 1000, 100), (0, 1, 1000, 100), (7 * MICRO, 1, 1000, 100), (13 * MICRO, 2, 1000, 100)]
+    providers = [(0, 2, 1000, 100), (0, 1, 1000, 100), (7 * MICRO, 1, 1000, 100),
+                 (13 * MICRO, 2, 1000, 100)]
     market = Market([(v * MICRO, 1, 0) for v in (40, 37, 18, 17, 9, 7)], providers)
     [(_, payments)] = ask([market.question()])
     assert payments == {job: 9 * MICRO for job in range(4)} and examine(market) == []

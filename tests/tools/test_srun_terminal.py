@@ -34,8 +34,8 @@ class Shell:
             os.dup2(high[1], 4)
 
         script = pathlib.Path(__file__).with_name("job_control.py")
-        self.process = subprocess.Popen([sys.executable, script, *args], stdin=slave, stdout=slave, stderr=slave,
-                                        preexec_fn=setup, close_fds=False)
+        self.process = subprocess.Popen([sys.executable, script, *args], stdin=slave, stdout=slave,
+                                        stderr=slave, preexec_fn=setup, close_fds=False)
         for fd in (slave, report_end, orders_end):
             os.close(fd)
         self.report = report
@@ -192,7 +192,8 @@ class Bare:
     def __init__(self, *args):
         self.terminal, slave = pty.openpty()
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
-        self.process = subprocess.Popen(args, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        self.process = subprocess.Popen(args, stdin=slave, stdout=slave, stderr=slave,
+                                        start_new_session=True)
         os.close(slave)
 
 

@@ -44,7 +44,10 @@ class Market:
 
     def question(self, algorithm="welfare"):
         lines = ["reset", f"set solver {algorithm}"]
-        lines += [f"ap {i + 1} {money(r)} 1000 {cpus} 0 {speed}" for i, (r, cpus, speed) in enumerate(self.providers)]
+        lines += [
+            f"ap {i + 1} {money(r)} 1000 {cpus} 0 {speed}"
+            for i, (r, cpus, speed) in enumerate(self.providers)
+        ]
         lines += [f"aj {i + 1} {money(v)} 0 1 {i} -1 {u}" for i, (v, u) in enumerate(self.jobs)]
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
 
@@ -132,7 +135,8 @@ def examine_one(market, answer):
     for i, (_, cpus, _) in enumerate(market.providers):
         if sum(1 for p in places.values() if p == i) > cpus:
             wrong.append(("a machine holds more than it has", i))
-    best, got = optimum([v for v, _ in market.jobs], market.providers, top), worth_of(market, answer)
+    best, got = optimum([v for v, _ in market.jobs], market.providers,
+                        top), worth_of(market, answer)
     if got != best:
         wrong.append(("welfare", got / top / MICRO, "of", best / top / MICRO))
     for j, p in places.items():
@@ -143,24 +147,31 @@ def examine_one(market, answer):
             wrong.append(("pays more than it is worth", j, paid[j]))
     prices = prices_by_place(market, answer)
     one_each = len({u for _, u in market.jobs}) == len(market.jobs)
-    for j, (value, _) in enumerate(market.jobs if one_each else []):  # a user with several jobs pays less than its places' prices
+    for j, (value, _) in enumerate(market.jobs if one_each else []
+                                   ):  # a user with several jobs pays less than its places' prices
         mine = value * market.providers[places[j]][2] - paid[j] * top if j in places else 0
         for (speed, reserve), price in prices.items():
             if value * speed - price * top > mine + top:
                 wrong.append(("prefers another's place", j, speed, reserve, price / MICRO))
     for user in {u for _, u in market.jobs}:
         others = optimum([v for v, u in market.jobs if u != user], market.providers, top)
-        costs = sum(market.providers[p][0] * top for j, p in places.items() if market.jobs[j][1] == user)
+        costs = sum(market.providers[p][0] * top for j, p in places.items()
+                    if market.jobs[j][1] == user)
         due = others - worth_of(market, answer, lambda u: u != user) + costs
         has = sum(paid[j] * top for j in places if market.jobs[j][1] == user)
-        if not due - 2 * len(places) * top <= has <= due:  # a class price and a share are rounded down to a micro-unit
-            wrong.append(("pays other than the others lose", user, has / top / MICRO, due / top / MICRO))
+        if not due - 2 * len(
+                places
+        ) * top <= has <= due:  # a class price and a share are rounded down to a micro-unit
+            wrong.append(
+                ("pays other than the others lose", user, has / top / MICRO, due / top / MICRO))
     return wrong
 
 
 def lies_of(market, rng):
     """Other values of a user's jobs: of each job one by one, and of several at once."""
-    steps = sorted({v for v, _ in market.jobs} | {r for r, _, _ in market.providers} | {0, 60 * MICRO})
+    steps = sorted({v
+                    for v, _ in market.jobs} | {r
+                                                for r, _, _ in market.providers} | {0, 60 * MICRO})
     for j in range(len(market.jobs)):
         low = rng.choice(steps)
         yield {j: low + rng.choice((0, -1, 1, MICRO // 2)) if low else 0}
@@ -194,16 +205,21 @@ def examine(markets, mechanism, rng):
             wrong.append((number, "a lie gains", lie, more / honest.top / MICRO))
         if len(lie) == 1:
             [(j, bid)] = lie.items()
-            speed = [honest.providers[a[0][j]][2] if j in a[0] else 0 for a in (truth[number], answer)]
-            if (bid > values[j] and speed[1] < speed[0]) or (bid < values[j] and speed[1] > speed[0]):
+            speed = [
+                honest.providers[a[0][j]][2] if j in a[0] else 0 for a in (truth[number], answer)
+            ]
+            if (bid > values[j] and speed[1] < speed[0]) or (bid < values[j] and
+                                                             speed[1] > speed[0]):
                 wrong.append((number, "a higher bid runs slower", lie, speed))
     return wrong
 
 
 def draw(rng, speeds, reserves, users):
     kinds = [(rng.choice(reserves) * MICRO, rng.choice(speeds)) for _ in range(rng.randint(1, 4))]
-    providers = [(r, rng.randint(1, 2), s) for r, s in (rng.choice(kinds) for _ in range(rng.randint(1, 5)))]
-    jobs = [(rng.randint(0, 40) * MICRO, i if users == 0 else rng.randrange(users)) for i in range(rng.randint(1, 8))]
+    providers = [(r, rng.randint(1, 2), s)
+                 for r, s in (rng.choice(kinds) for _ in range(rng.randint(1, 5)))]
+    jobs = [(rng.randint(0, 40) * MICRO, i if users == 0 else rng.randrange(users))
+            for i in range(rng.randint(1, 8))]
     return Market(jobs, providers)
 
 
@@ -241,7 +257,8 @@ def repriced(price):
 
 def waiting(market, answer):
     """The values that have no place, the greatest first; zeros after them."""
-    return sorted((v for j, (v, _) in enumerate(market.jobs) if j not in answer[0]), reverse=True) + [0, 0]
+    return sorted(
+        (v for j, (v, _) in enumerate(market.jobs) if j not in answer[0]), reverse=True) + [0, 0]
 
 
 def asked_as(change):
@@ -254,7 +271,11 @@ def reserves_only_raise(markets):
     free = ask([Market(m.jobs, [(0, c, s) for _, c, s in m.providers]) for m in markets])
     out = []
     for m, (places, paid) in zip(markets, free):
-        stays = {j: p for j, p in places.items() if m.providers[p][0] * m.top <= m.jobs[j][0] * m.providers[p][2]}
+        stays = {
+            j: p
+            for j, p in places.items()
+            if m.providers[p][0] * m.top <= m.jobs[j][0] * m.providers[p][2]
+        }
         out.append((stays, {j: max(paid[j], m.providers[p][0]) for j, p in stays.items()}))
     return out
 
@@ -274,7 +295,10 @@ def own_jobs_one_by_one(markets):
     answers = ask(markets)
     for n, (m, answer) in enumerate(zip(markets, answers)):
         for j in answer[0]:
-            asked.append(m.with_values({i: 0 for i, (_, u) in enumerate(m.jobs) if u == m.jobs[j][1] and i != j}))
+            asked.append(
+                m.with_values(
+                    {i: 0
+                     for i, (_, u) in enumerate(m.jobs) if u == m.jobs[j][1] and i != j}))
             of.append((n, j))
     out = [(places, dict(paid)) for places, paid in answers]
     for (n, j), (_, paid) in zip(of, ask(asked)):
@@ -284,20 +308,41 @@ def own_jobs_one_by_one(markets):
 
 
 BUGS = {
-    "the greedy with its critical prices": ("speeds, reserves", lambda markets: ask(markets, "greedy_migration")),
-    "pays its bid": ("speeds, reserves", repriced(lambda m, j, p, paid, a: m.jobs[j][0] * m.providers[p][2] // m.top)),
-    "pays the reserve alone": ("one speed, one reserve", repriced(lambda m, j, p, paid, a: m.providers[p][0])),
-    "pays the next bid, and not the reserve": ("speeds, reserves", repriced(lambda m, j, p, paid, a: waiting(m, a)[0] * m.providers[p][2] // m.top)),
-    "the second who waits sets the price": ("speeds, no reserve", repriced(lambda m, j, p, paid, a: min(paid, max(m.providers[p][0], waiting(m, a)[1] * m.providers[p][2] // m.top)))),
-    "one price for all": ("speeds, reserves", repriced(lambda m, j, p, paid, a: max(min(a[1].values()), m.providers[p][0]))),
-    "the price is scaled by speed twice": ("odd speeds, few reserves", repriced(lambda m, j, p, paid, a: max(m.providers[p][0], paid * m.providers[p][2] // m.top))),
-    "a thousandth too much": ("speeds, one reserve", repriced(lambda m, j, p, paid, a: paid + paid // 1000)),
+    "the greedy with its critical prices":
+    ("speeds, reserves", lambda markets: ask(markets, "greedy_migration")),
+    "pays its bid": ("speeds, reserves",
+                     repriced(lambda m, j, p, paid, a: m.jobs[j][0] * m.providers[p][2] // m.top)),
+    "pays the reserve alone": ("one speed, one reserve",
+                               repriced(lambda m, j, p, paid, a: m.providers[p][0])),
+    "pays the next bid, and not the reserve":
+    ("speeds, reserves",
+     repriced(lambda m, j, p, paid, a: waiting(m, a)[0] * m.providers[p][2] // m.top)),
+    "the second who waits sets the price":
+    ("speeds, no reserve",
+     repriced(lambda m, j, p, paid, a: min(
+         paid, max(m.providers[p][0],
+                   waiting(m, a)[1] * m.providers[p][2] // m.top)))),
+    "one price for all":
+    ("speeds, reserves",
+     repriced(lambda m, j, p, paid, a: max(min(a[1].values()), m.providers[p][0]))),
+    "the price is scaled by speed twice":
+    ("odd speeds, few reserves",
+     repriced(lambda m, j, p, paid, a: max(m.providers[p][0], paid * m.providers[p][2] // m.top))),
+    "a thousandth too much": ("speeds, one reserve",
+                              repriced(lambda m, j, p, paid, a: paid + paid // 1000)),
     "reserves only raise the price": ("one speed, reserves", reserves_only_raise),
     "the greatest bids lose": ("one speed, one reserve", greatest_bid_is_lost),
-    "own jobs price each other": ("speeds, reserves, users", asked_as(lambda m: Market([(v, i) for i, (v, _) in enumerate(m.jobs)], m.providers))),
+    "own jobs price each other":
+    ("speeds, reserves, users",
+     asked_as(lambda m: Market([(v, i) for i, (v, _) in enumerate(m.jobs)], m.providers))),
     "own jobs are priced one by one": ("one speed, users", own_jobs_one_by_one),
-    "all users are one": ("speeds, few reserves, two users", asked_as(lambda m: Market([(v, 0) for v, _ in m.jobs], m.providers))),
-    "a class of places is missing": ("speeds, reserves", asked_as(lambda m: Market(m.jobs, m.providers[:-1] + [(40 * MICRO, 1, 1)] if len(m.providers) > 1 else m.providers))),
+    "all users are one": ("speeds, few reserves, two users",
+                          asked_as(lambda m: Market([(v, 0) for v, _ in m.jobs], m.providers))),
+    "a class of places is missing":
+    ("speeds, reserves",
+     asked_as(lambda m: Market(
+         m.jobs, m.providers[:-1] + [(40 * MICRO, 1, 1)] if len(m.providers) > 1 else m.providers))
+     ),
 }
 
 
@@ -321,7 +366,8 @@ def lies_in_mixed_markets(kind, number, algorithm):
             levels = market.levels(job)
             of += [(job, (low + high) // 2) for low, high in zip(levels, levels[1:])]
         questions += [market.question(job, bid) for job, bid in of]
-        truth, *answers = prices.ask([q.replace("reset", f"reset\nset solver {algorithm}", 1) for q in questions])
+        truth, *answers = prices.ask(
+            [q.replace("reset", f"reset\nset solver {algorithm}", 1) for q in questions])
         gained = False
         speeds = {}
         for (job, _), answer in zip(of, answers):
@@ -334,7 +380,8 @@ def lies_in_mixed_markets(kind, number, algorithm):
             if place:
                 reserve, value = market.providers[place - 1][0], market.jobs[job][0]
                 assert reserve <= truth[1][job] <= value, vars(market)
-                welfare += (value * prices.speed_in(market, truth, job) / market.top - reserve) * market.jobs[job][1] / MICRO
+                welfare += (value * prices.speed_in(market, truth, job) / market.top -
+                            reserve) * market.jobs[job][1] / MICRO
         lying += gained
     return lying, welfare
 
@@ -354,8 +401,11 @@ def test_with_mixed_sizes_own_jobs_do_not_price_each_other():
     # Machines of 4 CPUs at 3 and 5; one user's jobs fill more than there is, another bids 9 for two CPUs and waits.
     text = "set solver welfare\nap 1 3 1000 4 0 100\nap 2 5 1000 4 0 100\n"
     text += "".join(f"aj {n} {40 - n} 0 2 {n} -1 1000\n" for n in range(1, 6))
-    alone = subprocess.run([BIN / "solver"], input=(text + "go\npayment\n").encode(), capture_output=True, timeout=LIMIT)
+    alone = subprocess.run([BIN / "solver"], input=(text + "go\npayment\n").encode(),
+                           capture_output=True, timeout=LIMIT)
     assert alone.stdout.decode() == "1 3\n2 3\n3 5\n4 5\n"
-    other = subprocess.run([BIN / "solver"], input=(text + "aj 9 9 0 2 9 -1 9\ngo\npayment\n").encode(), capture_output=True, timeout=LIMIT)
+    other = subprocess.run([BIN / "solver"],
+                           input=(text + "aj 9 9 0 2 9 -1 9\ngo\npayment\n").encode(),
+                           capture_output=True, timeout=LIMIT)
     # Without the user the other one would have two CPUs at 3, and gain 6 by each. So the user pays 6 more in all.
     assert other.stdout.decode() == "1 3\n2 5\n3 5\n4 9\n"

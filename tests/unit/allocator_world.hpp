@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Random markets, small enough that every property of an allocation can be checked by its definition.
+// Random markets, small enough that every property of an allocation can be checked by its
+// definition.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +70,10 @@ template <class Target>
 void random_event(World& w, Target& t) {
     ++w.clock_s;
     const uint64_t kind = w.rng.below(12);
-    if (w.providers.empty() || (kind == 0 && static_cast<int>(w.providers.size()) < w.shape.providers_max)) {
-        t.add_provider(ProviderKey{w.next_provider}, w.providers[w.next_provider] = w.random_provider());
+    if (w.providers.empty() ||
+        (kind == 0 && static_cast<int>(w.providers.size()) < w.shape.providers_max)) {
+        t.add_provider(ProviderKey{w.next_provider},
+                       w.providers[w.next_provider] = w.random_provider());
         ++w.next_provider;
     } else if (w.jobs.empty() || (kind < 6 && static_cast<int>(w.jobs.size()) < w.shape.jobs_max)) {
         t.add_job(JobKey{w.next_job}, w.jobs[w.next_job] = w.random_job());
@@ -98,7 +101,8 @@ void random_event(World& w, Target& t) {
         s.barred.clear();
         if (w.shape.bars && w.rng.chance(0.5)) s.barred = {ProviderKey{w.any(w.providers)}};
         s.pin = Pin::free;
-        if (w.shape.pins && w.rng.chance(0.3)) s.pin = s.state == JobState::running ? Pin::stay : Pin::frozen;
+        if (w.shape.pins && w.rng.chance(0.3))
+            s.pin = s.state == JobState::running ? Pin::stay : Pin::frozen;
         if (w.rng.chance(0.2) && s.state == JobState::running) {  // a move that failed
             s.place = ProviderKey{w.any(w.providers)};
             if (s.pin == Pin::stay) s.pin = Pin::free;

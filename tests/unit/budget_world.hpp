@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Street: the real Market and real Homes, one a node, on virtual time; the nodes' guests are as small as a home can
-// tell. A home hears of orders, costs and prices by its market, of freezes and ends by its guests, each a while later;
-// links break, the market dies and comes back from its records, or is silent for a while with its links up. It keeps
-// the true run time of every job and what each home was told, so that a test may reckon what a budget allows on its
-// own.
+// Street: the real Market and real Homes, one a node, on virtual time; the nodes' guests are as
+// small as a home can tell. A home hears of orders, costs and prices by its market, of freezes and
+// ends by its guests, each a while later; links break, the market dies and comes back from its
+// records, or is silent for a while with its links up. It keeps the true run time of every job and
+// what each home was told, so that a test may reckon what a budget allows on its own.
 #pragma once
 
 #include <functional>
@@ -39,11 +39,12 @@ struct Street {
         Nanos work = Nanos::never();  // ends after so much
         Money told_cost, told_price;
         Nanos told_at_run;
-        Nanos ran_before, changed;    // under another budget than now; since when it is this one
-        Money most;  // that it may have cost: the largest budget since it cost that, or what it had cost
-        std::set<std::string> warned; // the budgets of whose ends its user was warned
-        bool excused = false;         // its home could not know that the end was near
-        int used_up = 0;              // how often it was said
+        Nanos ran_before, changed;  // under another budget than now; since when it is this one
+        // that it may have cost: the largest budget since it cost that, or what it had cost
+        Money most;
+        std::set<std::string> warned;  // the budgets of whose ends its user was warned
+        bool excused = false;          // its home could not know that the end was near
+        int used_up = 0;               // how often it was said
     };
     struct Agent {
         std::unique_ptr<Home> home;
@@ -72,7 +73,9 @@ struct Street {
     std::map<JobId, Money> paid;
     std::function<void()> after_step;
 
-    explicit Street(uint64_t seed) : rng(seed), delay(Nanos::from_ms(rng.between(1, 300))) { start_market(); }
+    explicit Street(uint64_t seed) : rng(seed), delay(Nanos::from_ms(rng.between(1, 300))) {
+        start_market();
+    }
 
     void start_market() {
         market = std::make_unique<Market>(MarketOptions{});
@@ -91,7 +94,9 @@ struct Street {
 
     // ---- links
 
-    void after(Nanos span, std::function<void()> what) { events.emplace(now + span, std::move(what)); }
+    void after(Nanos span, std::function<void()> what) {
+        events.emplace(now + span, std::move(what));
+    }
     void add_node(const NodeName& name, int64_t speed, int64_t reserve, int32_t cpus) {
         Agent& a = agents[name];
         a.home = std::make_unique<Home>(name, Home::Limits{});
@@ -129,16 +134,20 @@ struct Street {
     }
     void to_market(const NodeName& name, ToMarket message) {
         const uint64_t link = agents.at(name).link;
-        after(delay, [this, name, link, message = std::move(message)] { market_hears(name, link, message); });
+        after(delay, [this, name, link, message = std::move(message)] {
+            market_hears(name, link, message);
+        });
     }
     void market_hears(const NodeName& name, uint64_t link, const ToMarket& message) {
         if (agents.at(name).link != link) return;
         if (now < silent_until) {
-            events.emplace(silent_until, [this, name, link, message] { market_hears(name, link, message); });
+            events.emplace(silent_until,
+                           [this, name, link, message] { market_hears(name, link, message); });
             return;
         }
         if (const auto* job = std::get_if<JobReport>(&message); job && !market->find(job->id))
-            if (const auto known = jobs.find(job->id); known != jobs.end()) market->recall(known->second);
+            if (const auto known = jobs.find(job->id); known != jobs.end())
+                market->recall(known->second);
         ck_assert(market->report(name, message, now).has_value());
     }
 
@@ -152,9 +161,11 @@ struct Street {
         for (const auto& o : out) {
             if (const auto* p = std::get_if<home::Persist>(&o)) a.stored[p->job.id] = p->job;
             if (const auto* e = std::get_if<home::Erase>(&o)) a.stored.erase(e->id);
-            if (const auto* m = std::get_if<home::ToMarketMsg>(&o); m && a.up) to_market(name, m->message);
+            if (const auto* m = std::get_if<home::ToMarketMsg>(&o); m && a.up)
+                to_market(name, m->message);
             if (const auto* g = std::get_if<home::ToGuest>(&o))
-                after(delay, [this, node = g->peer.node, command = g->command] { guest(node, command); });
+                after(delay,
+                      [this, node = g->peer.node, command = g->command] { guest(node, command); });
             if (const auto* t = std::get_if<home::Tell>(&o)) tell(*t);
         }
     }
@@ -162,11 +173,13 @@ struct Street {
         Facts& f = facts.at(t.id);
         const std::string budget = t.text.substr(0, t.text.find(" is used up"));
         if (t.what == home::Tell::What::warning) f.warned.insert(budget);
-        if (t.what != home::Tell::What::comment || t.text.find("is used up; a larger one") == std::string::npos) return;
+        if (t.what != home::Tell::What::comment ||
+            t.text.find("is used up; a larger one") == std::string::npos)
+            return;
         if (ran(t.id) == f.ran_before) return;  // it was too little to be woken for
         ++f.used_up;
-        ck_assert_msg(f.warned.contains(budget) || f.excused, "%s: %s; and nobody was warned", t.id.text().c_str(),
-                      t.text.c_str());
+        ck_assert_msg(f.warned.contains(budget) || f.excused, "%s: %s; and nobody was warned",
+                      t.id.text().c_str(), t.text.c_str());
     }
     void restart_home(const NodeName& name) {
         lose(name);
@@ -178,7 +191,8 @@ struct Street {
             for (const NodeName& guest : h.guests_needed()) h.guest_up(guest, now, out);
         });
         for (auto& [id, f] : facts)
-            if (const HomeJob* job = id.home == name ? find(id) : nullptr)  // what it has on disk of it
+            // what it has on disk of it
+            if (const HomeJob* job = id.home == name ? find(id) : nullptr)
                 f.told_cost = job->cost, f.told_price = job->price, f.told_at_run = ran(id);
     }
     JobId submit(const NodeName& home, int64_t price, Money budget, Nanos work) {
@@ -202,24 +216,29 @@ struct Street {
         if (!job || job->phase == JobPhase::finished) return;
         JobTerms terms = job->terms;
         // One that is lowered: what it has cost by then stays; and the end may be there at once.
-        if (budget.micro > 0 && (terms.budget.micro == 0 || budget < terms.budget)) f.excused = true;
+        if (budget.micro > 0 && (terms.budget.micro == 0 || budget < terms.budget))
+            f.excused = true;
         terms.budget = budget;
         f.ran_before = ran(id);
         f.changed = now;
         f.most = budget.micro == 0 || f.most.micro == 0 ? Money{} : std::max(f.most, budget);
-        home_step(id.home, [&](Home& h, home::Outputs& out) { ck_assert(h.change(id, terms, now, out).has_value()); });
+        home_step(id.home, [&](Home& h, home::Outputs& out) {
+            ck_assert(h.change(id, terms, now, out).has_value());
+        });
     }
 
     // ---- guests
 
-    void event(const NodeName& node, const GuestCommand& c, GuestState state, const char* why = "") {
+    void event(const NodeName& node, const GuestCommand& c, GuestState state,
+               const char* why = "") {
         GuestEvent e;
         e.id = c.id;
         e.epoch = c.epoch;
         e.state = state;
         e.why = why;
         after(delay, [this, node, e] {
-            home_step(e.id.home, [&](Home& h, home::Outputs& out) { h.guest_event(node, e, now, out); });
+            home_step(e.id.home,
+                      [&](Home& h, home::Outputs& out) { h.guest_event(node, e, now, out); });
         });
     }
     void stand(Copy& copy, const JobId& id) {
@@ -276,12 +295,15 @@ struct Street {
         switch (c.verb) {
             case GuestVerb::query: return event(node, c, copy.state);
             case GuestVerb::start:
-                return copy.state == GuestState::unknown ? run(node, c, copy) : event(node, c, copy.state);
+                return copy.state == GuestState::unknown ? run(node, c, copy)
+                                                         : event(node, c, copy.state);
             case GuestVerb::prepare:
                 if (copy.state == GuestState::unknown) copy.state = GuestState::prepared;
                 return event(node, c, copy.state);
             case GuestVerb::prepare_dump:
-                return event(node, c, copy.state == GuestState::running ? GuestState::dump_ready : copy.state);
+                return event(
+                    node, c,
+                    copy.state == GuestState::running ? GuestState::dump_ready : copy.state);
             case GuestVerb::ship:
             case GuestVerb::restore_here:
             case GuestVerb::freeze: return dump(node, c, copy);
@@ -289,9 +311,11 @@ struct Street {
                 if (copy.state == GuestState::shipped) copy.state = GuestState::killed;
                 return event(node, c, copy.state);
             case GuestVerb::release:
-                return copy.state == GuestState::held ? run(node, c, copy) : event(node, c, copy.state);
+                return copy.state == GuestState::held ? run(node, c, copy)
+                                                      : event(node, c, copy.state);
             case GuestVerb::resume:
-                if (copy.state == GuestState::shipped || copy.state == GuestState::dumping) return run(node, c, copy);
+                if (copy.state == GuestState::shipped || copy.state == GuestState::dumping)
+                    return run(node, c, copy);
                 return event(node, c, copy.state);
             case GuestVerb::kill:
                 stand(copy, c.id);

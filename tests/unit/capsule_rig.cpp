@@ -14,11 +14,15 @@ namespace souk::unit {
 
 const char* capsules_impossible() {
     if (::geteuid() != 0) return "a test of capsules needs root";
-    return ::access(souk_init_path().c_str(), X_OK) == 0 ? nullptr : "a test of capsules needs souk-init: make bins";
+    return ::access(souk_init_path().c_str(), X_OK) == 0
+               ? nullptr
+               : "a test of capsules needs souk-init: make bins";
 }
 
 std::string souk_init_path() {
-    return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/souk-init").string();
+    return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
+            "bin/souk-init")
+        .string();
 }
 
 CapsuleRig::CapsuleRig(JobOutput& shared, bool own_net) : output(shared) {
@@ -39,7 +43,9 @@ CapsuleRig::~CapsuleRig() {
     (void)capsule.pidfd().reap();
 }
 
-void CapsuleRig::start(const LaunchSpec& spec, int cgroup) { ck_assert(client.start(spec, cgroup).has_value()); }
+void CapsuleRig::start(const LaunchSpec& spec, int cgroup) {
+    ck_assert(client.start(spec, cgroup).has_value());
+}
 
 void CapsuleRig::drop_connection() {
     client = {};
@@ -59,7 +65,8 @@ bool CapsuleRig::until(const std::function<bool()>& done, double seconds) {
     ::clock_gettime(CLOCK_MONOTONIC, &begin);
     while (!done()) {
         ::clock_gettime(CLOCK_MONOTONIC, &now);
-        if (double(now.tv_sec - begin.tv_sec) + double(now.tv_nsec - begin.tv_nsec) / 1e9 > seconds) return false;
+        if (double(now.tv_sec - begin.tv_sec) + double(now.tv_nsec - begin.tv_nsec) / 1e9 > seconds)
+            return false;
         pump(100);
     }
     return true;
@@ -81,7 +88,8 @@ void CapsuleRig::send_input(std::string_view bytes) {
 
 void CapsuleRig::push_input() {
     while (!typed.empty() && input_sent < input_limit) {
-        const size_t n = std::min<uint64_t>({typed.size(), input_limit - input_sent, SOUK_DATA_MAX});
+        const size_t n =
+            std::min<uint64_t>({typed.size(), input_limit - input_sent, SOUK_DATA_MAX});
         if (!client.input(input_sent, std::string_view(typed).substr(0, n))) return;
         input_sent += n;
         typed.erase(0, n);
@@ -108,12 +116,15 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             break;
         case InitEventKind::output: {
             std::string& text = output.text[e.stream - 1];
-            ck_assert_msg(e.offset <= text.size(), "a hole in the output: %zu, then %zu", text.size(),
-                          size_t(e.offset));
+            ck_assert_msg(e.offset <= text.size(), "a hole in the output: %zu, then %zu",
+                          text.size(), size_t(e.offset));
             const size_t known = std::min<size_t>(text.size() - e.offset, e.bytes.size());
-            ck_assert_msg(text.compare(e.offset, known, e.bytes, 0, known) == 0, "output told twice is different");
+            ck_assert_msg(text.compare(e.offset, known, e.bytes, 0, known) == 0,
+                          "output told twice is different");
             text += e.bytes.substr(known);
-            if (acknowledge) ck_assert(client.ack(e.stream, output.acknowledged[e.stream - 1] = text.size()).has_value());
+            if (acknowledge)
+                ck_assert(client.ack(e.stream, output.acknowledged[e.stream - 1] = text.size())
+                              .has_value());
             break;
         }
         case InitEventKind::output_eof:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CapsuleRig: a capsule, its client and a plain poll loop for tests. It keeps the job's output by absolute offset and
-// fails the test on a hole or a contradiction. Its end kills the capsule, waits for it and removes its directory.
+// CapsuleRig: a capsule, its client and a plain poll loop for tests. It keeps the job's output by
+// absolute offset and fails the test on a hole or a contradiction. Its end kills the capsule, waits
+// for it and removes its directory.
 #pragma once
 
 #include <functional>
@@ -44,7 +45,8 @@ class CapsuleRig {
     TempDir dir;
     Capsule capsule;
     CapsuleClient client;
-    bool closed = false, welcomed = false, started = false, helpers_ready = false, loaded = false, prepared = false;
+    bool closed = false, welcomed = false, started = false, helpers_ready = false, loaded = false,
+         prepared = false;
     bool acknowledge = true;
     std::string terminal;  // of the started job, for CRIU
     int root = 0;
@@ -57,7 +59,7 @@ class CapsuleRig {
     souk_residue residue{};
     std::vector<Fd> ends;
     std::optional<int> stopped;
-    std::string typed;               // input that the window has not yet taken
+    std::string typed;  // input that the window has not yet taken
     uint64_t input_sent = 0, input_limit = 0, input_taken = 0;
 
   private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CgroupFixture: a root of its own for one test's groups ("souk-test-PID"), and a guard process that ends everything in
-// it when the test process goes, however it goes. need_root(): says why a test skips without root.
+// CgroupFixture: a root of its own for one test's groups ("souk-test-PID"), and a guard process
+// that ends everything in it when the test process goes, however it goes. need_root(): says why a
+// test skips without root.
 #pragma once
 
 #include <fcntl.h>
@@ -25,7 +26,8 @@ inline bool need_root(const char* what) {
 
 class CgroupFixture {
   public:
-    explicit CgroupFixture(const CgroupLayout& layout) : root_("souk-test-" + std::to_string(::getpid())) {
+    explicit CgroupFixture(const CgroupLayout& layout)
+        : root_("souk-test-" + std::to_string(::getpid())) {
         cgroups_ = new Cgroups(std::move(*Cgroups::open(layout, root_)));
         Pipe pipe = std::move(*make_pipe());
         guard_ = ::fork();
@@ -53,13 +55,15 @@ class CgroupFixture {
     const Cgroups* operator->() const { return cgroups_; }
     const std::string& root() const { return root_; }
 
-    // A process in the group that runs `work` and exits 0; it dies with the test. It has entered when this returns.
+    // A process in the group that runs `work` and exits 0; it dies with the test. It has entered
+    // when this returns.
     Pidfd spawn(const Cgroup& group, const auto& work) const {
         Pipe ready = std::move(*make_pipe());
         auto forked = fork_into(group.entry());
         MUST(forked);
         if (forked->is_child) {
-            ::close(alive_.get());  // a fork does not close it, and the guard waits for the last copy
+            // a fork does not close it, and the guard waits for the last copy
+            ::close(alive_.get());
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             ready.read_end.reset();
             ready.write_end.reset();

@@ -41,13 +41,23 @@ struct Bench {
         end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
         return end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     }
-    Bench& criu_ready() { return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }); }
-    Bench& sent_ahead() { return end([](Guest& m, guest::Outputs& o) { m.sent_ahead(key, o); }); }
-    Bench& dump_held(bool firm = false) {
-        return end([firm](Guest& m, guest::Outputs& o) { m.dump_held(key, {100, false, firm}, o); });
+    Bench& criu_ready() {
+        return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); });
     }
-    Bench& undone() { return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); }); }
-    Bench& gone() { return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); }); }
+    Bench& sent_ahead() {
+        return end([](Guest& m, guest::Outputs& o) { m.sent_ahead(key, o); });
+    }
+    Bench& dump_held(bool firm = false) {
+        return end([firm](Guest& m, guest::Outputs& o) {
+            m.dump_held(key, {100, false, firm}, o);
+        });
+    }
+    Bench& undone() {
+        return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); });
+    }
+    Bench& gone() {
+        return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); });
+    }
     Bench& exited(int32_t status, const char* why = "") {
         return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, why, o); });
     }
@@ -55,7 +65,9 @@ struct Bench {
     Bench& held() {
         command(GuestVerb::prepare);
         end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
-        end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, MoveForm::stop_and_copy, o); });
+        end([](Guest& m, guest::Outputs& o) {
+            m.image_received(key, 100, MoveForm::stop_and_copy, o);
+        });
         return end([](Guest& m, guest::Outputs& o) { m.restore_held(key, o); });
     }
     Bench& recovered(GuestState state, bool from_image, const Guest::Found& found) {
@@ -66,18 +78,22 @@ struct Bench {
         return end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
     }
 
-    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and effects by name.
+    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and
+    // effects by name.
     std::string text() const {
         std::string s;
         for (const auto& o : out) {
             if (!s.empty()) s += ' ';
             if (const auto* p = std::get_if<guest::Persist>(&o))
-                s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) + to_string(p->job.state);
+                s += (p->when == Durable::now ? std::string("P:") : std::string("p:")) +
+                     to_string(p->job.state);
             if (std::holds_alternative<guest::Erase>(o)) s += 'E';
-            if (const auto* d = std::get_if<guest::Do>(&o)) s += std::string(to_string(d->what)) + (d->to_disk ? "/disk" : "");
+            if (const auto* d = std::get_if<guest::Do>(&o))
+                s += std::string(to_string(d->what)) + (d->to_disk ? "/disk" : "");
             if (const auto* t = std::get_if<guest::ToHome>(&o)) {
                 const auto* e = std::get_if<GuestEvent>(&t->message);
-                s += e ? std::string(">") + to_string(e->state) + (e->why.empty() ? "" : "(" + e->why + ")")
+                s += e ? std::string(">") + to_string(e->state) +
+                             (e->why.empty() ? "" : "(" + e->why + ")")
                        : "X";
             }
         }

@@ -45,7 +45,8 @@ struct Bench {
     }
     Bench& run_on(const char* node) { return order(Order::Kind::run, node); }
     Bench& suspend() { return order(Order::Kind::suspend); }
-    Bench& event(const char* node, uint64_t epoch, GuestState state, const char* why = "", int32_t status = 0) {
+    Bench& event(const char* node, uint64_t epoch, GuestState state, const char* why = "",
+                 int32_t status = 0) {
         GuestEvent e;
         e.id = id;
         e.epoch = {epoch};
@@ -97,7 +98,9 @@ struct Bench {
         running().run_on("n3").event("n2", 1, GuestState::dump_ready);
         return event("n3", 2, GuestState::prepared);
     }
-    Bench& committed() { return shipping().event("n2", 1, GuestState::shipped).event("n3", 2, GuestState::held); }
+    Bench& committed() {
+        return shipping().event("n2", 1, GuestState::shipped).event("n3", 2, GuestState::held);
+    }
     Bench& cancel() {
         out.clear();
         ck_assert(h.cancel(id, now, out).has_value());
@@ -121,12 +124,14 @@ struct Bench {
         return nullptr;
     }
 
-    // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
+    // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left
+    // out.
     std::string text() const {
         std::string s;
         const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
         for (const auto& o : out) {
-            if (const auto* p = std::get_if<home::Persist>(&o)) add(p->when == Durable::now ? "P" : "p");
+            if (const auto* p = std::get_if<home::Persist>(&o))
+                add(p->when == Durable::now ? "P" : "p");
             if (std::holds_alternative<home::Erase>(o)) add("E");
             if (const auto* g = std::get_if<home::ToGuest>(&o))
                 add(std::string(to_string(g->command.verb)) + " " + g->peer.node + "." +

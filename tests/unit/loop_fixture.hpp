@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the tests of the event loop and of what stands on it share. run_until(condition) drives the loop until what the
-// test waits for has happened; the limit only ends a test that fails.
+// What the tests of the event loop and of what stands on it share. run_until(condition) drives the
+// loop until what the test waits for has happened; the limit only ends a test that fails.
 #pragma once
 
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 
 namespace souk::unit {
 
-
 inline constexpr Nanos limit = Nanos::from_s(20);
 
 inline Loop open_loop(const LoopOptions& options = {}) {
@@ -26,22 +25,23 @@ inline Loop open_loop(const LoopOptions& options = {}) {
 }
 
 #define OK(expr) ck_assert_msg((expr).has_value(), "%s", #expr)
-#define UNTIL(loop, condition)                                              \
-    do {                                                                    \
-        auto until_ = (loop).run_until([&] { return (condition); }, limit); \
+#define UNTIL(loop, condition)                                                 \
+    do {                                                                       \
+        auto until_ = (loop).run_until([&] { return (condition); }, limit);    \
         ck_assert_msg(until_.has_value() && *until_, "never: %s", #condition); \
     } while (0)
 
-// For conditions that look at a peer's socket, which the loop does not know: asked every few milliseconds.
-#define UNTIL_PEER(loop, condition)                                                       \
-    do {                                                                                  \
-        bool met_ = false;                                                                \
-        for (const Nanos end_ = Loop::now() + limit; !met_ && Loop::now() < end_;) {      \
+// For conditions that look at a peer's socket, which the loop does not know: asked every few
+// milliseconds.
+#define UNTIL_PEER(loop, condition)                                                         \
+    do {                                                                                    \
+        bool met_ = false;                                                                  \
+        for (const Nanos end_ = Loop::now() + limit; !met_ && Loop::now() < end_;) {        \
             auto until_ = (loop).run_until([&] { return (condition); }, Nanos::from_ms(3)); \
-            ck_assert(until_.has_value());                                                \
-            met_ = *until_;                                                               \
-        }                                                                                 \
-        ck_assert_msg(met_, "never: %s", #condition);                                     \
+            ck_assert(until_.has_value());                                                  \
+            met_ = *until_;                                                                 \
+        }                                                                                   \
+        ck_assert_msg(met_, "never: %s", #condition);                                       \
     } while (0)
 
 inline std::pair<Fd, Fd> pair_of_sockets() {
@@ -50,7 +50,9 @@ inline std::pair<Fd, Fd> pair_of_sockets() {
     return std::move(*pair);
 }
 
-inline void set_nonblocking(int fd) { ck_assert_int_eq(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0); }
+inline void set_nonblocking(int fd) {
+    ck_assert_int_eq(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+}
 
 inline void write_all(int fd, std::string_view text) {
     while (!text.empty()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The runner. Check ends a failed test where it stands, without its destructors; so all tests run in a child, and when
-// that has ended, however it did, this process removes what is left: directories, and processes that a test has
-// started, which become its children then. Left behind by tests that all passed, it is a failure.
+// The runner. Check ends a failed test where it stands, without its destructors; so all tests run
+// in a child, and when that has ended, however it did, this process removes what is left:
+// directories, and processes that a test has started, which become its children then. Left behind
+// by tests that all passed, it is a failure.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,7 +24,8 @@ namespace souk::unit {
 namespace {
 
 std::vector<Suite*>& suites() {
-    static auto& all = *new std::vector<Suite*>;  // never destroyed: it holds what Check has allocated to the very end
+    // never destroyed: it holds what Check has allocated to the very end
+    static auto& all = *new std::vector<Suite*>;
     return all;
 }
 
@@ -52,9 +54,10 @@ std::vector<pid_t> children() {
     return pids;
 }
 
-// Guards of fixtures, which are forks of this program, end by themselves when their test has, within their own limit;
-// whatever else lives was forgotten: it is killed, and named. All are killed before any is waited for: a capsule does
-// not end while a CRIU outside still traces what is in it.
+// Guards of fixtures, which are forks of this program, end by themselves when their test has,
+// within their own limit; whatever else lives was forgotten: it is killed, and named. All are
+// killed before any is waited for: a capsule does not end while a CRIU outside still traces what is
+// in it.
 std::vector<std::string> end_children() {
     constexpr int tries_max = 1500, guard_tries = 1250;  // of 20 ms
     const std::string own = name_of(::getpid());
@@ -64,7 +67,8 @@ std::vector<std::string> end_children() {
         if (alive.empty()) break;
         for (const pid_t pid : alive) {
             const std::string name = name_of(pid);
-            if (::waitpid(pid, nullptr, WNOHANG) == pid || (name == own && tries < guard_tries)) continue;
+            if (::waitpid(pid, nullptr, WNOHANG) == pid || (name == own && tries < guard_tries))
+                continue;
             forgotten[pid] = name;
             ::kill(pid, SIGKILL);
         }
@@ -72,7 +76,8 @@ std::vector<std::string> end_children() {
     }
     std::vector<std::string> found;
     found.reserve(forgotten.size());
-    for (const auto& [pid, name] : forgotten) found.push_back("process " + std::to_string(pid) + " (" + name + ")");
+    for (const auto& [pid, name] : forgotten)
+        found.push_back("process " + std::to_string(pid) + " (" + name + ")");
     return found;
 }
 
@@ -87,20 +92,24 @@ int run_and_clean_up() {
     }
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, pass_on);
     int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
     const bool passed = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS;
     std::vector<std::string> left = end_children();
     const auto entries = list_dir(AT_FDCWD, root);
-    for (const std::string& entry : entries ? *entries : std::vector<std::string>{}) left.push_back(root + "/" + entry);
+    for (const std::string& entry : entries ? *entries : std::vector<std::string>{})
+        left.push_back(root + "/" + entry);
     remove_temp_root();
     if (!passed) return EXIT_FAILURE;
-    for (const std::string& what : left) std::fprintf(stderr, "left behind by a test that passed: %s\n", what.c_str());
+    for (const std::string& what : left)
+        std::fprintf(stderr, "left behind by a test that passed: %s\n", what.c_str());
     return left.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace
 
-Registration::Registration(const char* name, std::initializer_list<const TTest*> tests, double seconds_max) {
+Registration::Registration(const char* name, std::initializer_list<const TTest*> tests,
+                           double seconds_max) {
     Suite* suite = suite_create(name);
     TCase* tcase = tcase_create(name);
     tcase_set_timeout(tcase, seconds_max);

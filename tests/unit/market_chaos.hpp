@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Chaos: a random market. Jobs, bids, owners who come and go, users' limits, nodes and markets that die, orders that
-// fail, a midnight. World::check() demands after every step that no CPU or megabyte is given twice and that the ledger
-// balances; here are the prices and the limits.
+// Chaos: a random market. Jobs, bids, owners who come and go, users' limits, nodes and markets that
+// die, orders that fail, a midnight. World::check() demands after every step that no CPU or
+// megabyte is given twice and that the ledger balances; here are the prices and the limits.
 #pragma once
 
 #include "kernel/base/rng.hpp"
@@ -28,7 +28,8 @@ struct Chaos {
                        static_cast<int32_t>(rng.between(1, 4)), rng.between(2, 8) * 256);
         if (!rng.chance(0.3)) return;
         for (auto [name, p] : std::map(w.providers)) {  // of several kinds
-            p.machine = {"x86_64", "6.1", rng.chance(0.9) ? "4.2" : "4.3", 4096, rng.chance(0.5) ? "avx fpu" : "fpu"};
+            p.machine = {"x86_64", "6.1", rng.chance(0.9) ? "4.2" : "4.3", 4096,
+                         rng.chance(0.5) ? "avx fpu" : "fpu"};
             w.set_provider(p);
         }
     }
@@ -45,16 +46,20 @@ struct Chaos {
             const JobRecord& r = job.record;
             const auto& terms = r.report.terms;
             if (terms.budget.micro > 0 && !healed)
-                ck_assert_msg(w.market->cost(job, w.now) <= terms.budget && r.account.amount <= terms.budget,
-                              "%s has spent more than its budget", id.text().c_str());
+                ck_assert_msg(
+                    w.market->cost(job, w.now) <= terms.budget && r.account.amount <= terms.budget,
+                    "%s has spent more than its budget", id.text().c_str());
             const Node* node = w.market->find_node(r.report.where);
             ck_assert_msg(r.price <= terms.max_price, "%s pays %ld, bids %ld", id.text().c_str(),
                           r.price.micro, terms.max_price.micro);
             // Where a reserve rose above a bid, the guest is on its way out and pays what it paid.
-            const bool stays = !job.record.order && node->connected && w.connected.contains(id.home) && job.reported;
-            if (stays && node->record.report.reserve <= job.bid && raised_reserve.count(r.report.where) == 0)
-                ck_assert_msg(r.price >= node->record.report.reserve, "%s pays %ld, reserve %ld; %s", id.text().c_str(),
-                              r.price.micro, node->record.report.reserve.micro, w.market->comment(job).c_str());
+            const bool stays = !job.record.order && node->connected &&
+                               w.connected.contains(id.home) && job.reported;
+            if (stays && node->record.report.reserve <= job.bid &&
+                raised_reserve.count(r.report.where) == 0)
+                ck_assert_msg(r.price >= node->record.report.reserve,
+                              "%s pays %ld, reserve %ld; %s", id.text().c_str(), r.price.micro,
+                              node->record.report.reserve.micro, w.market->comment(job).c_str());
         }
     }
 
@@ -111,7 +116,8 @@ struct Chaos {
                 return;
             }
             case 9: {
-                if (auto* job = any_job(); job && rng.chance(0.3)) (void)w.market->cancel(job->report.id, 0);
+                if (auto* job = any_job(); job && rng.chance(0.3))
+                    (void)w.market->cancel(job->report.id, 0);
                 return;
             }
             case 10: {
@@ -121,7 +127,10 @@ struct Chaos {
                 switch (rng.below(4)) {
                     case 0: (void)w.market->move(id, any_node(), rng.chance(0.3), 0); return;
                     case 1: (void)w.market->freeze(id, rng.chance(0.3), 0); return;
-                    case 2: (void)w.market->thaw(id, rng.chance(0.5) ? any_node() : "", rng.chance(0.3), 0); return;
+                    case 2:
+                        (void)w.market->thaw(id, rng.chance(0.5) ? any_node() : "", rng.chance(0.3),
+                                             0);
+                        return;
                     default: (void)w.market->release(id, 0); return;
                 }
             }
@@ -145,26 +154,30 @@ struct Chaos {
         limits[uid] = l;
     }
 
-    // Nobody runs more than its limits say (but for what ran when they were set), nor pays more in a day.
+    // Nobody runs more than its limits say (but for what ran when they were set), nor pays more in
+    // a day.
     void check_limits() {
         std::map<uint32_t, std::pair<int32_t, int32_t>> runs;
         std::map<uint32_t, Money> cost;
         for (const auto& [id, job] : w.jobs) {
             const JobPhase phase = job.report.phase;
-            if (phase == JobPhase::waiting || phase == JobPhase::frozen || phase == JobPhase::finished) continue;
+            if (phase == JobPhase::waiting || phase == JobPhase::frozen ||
+                phase == JobPhase::finished)
+                continue;
             ++runs[job.report.uid].first;
             runs[job.report.uid].second += job.report.terms.cpus;
         }
-        for (const auto& [id, record] : w.stored_jobs) cost[record.report.uid] += record.account.amount;
+        for (const auto& [id, record] : w.stored_jobs)
+            cost[record.report.uid] += record.account.amount;
         const int64_t day = day_of(w.now + w.calendar);
         if (std::exchange(today, day) != day) cost_before = cost;
         for (const auto& [uid, l] : limits) {
             const auto before = ran.contains(uid) ? ran[uid] : std::pair(INT32_MAX, INT32_MAX);
             const std::pair now = runs[uid];
-            ck_assert_msg(now.first <= std::max(l.jobs.value_or(INT32_MAX), before.first), "%u runs %d jobs", uid,
-                          now.first);
-            ck_assert_msg(now.second <= std::max(l.cpus.value_or(INT32_MAX), before.second), "%u uses %d CPUs", uid,
-                          now.second);
+            ck_assert_msg(now.first <= std::max(l.jobs.value_or(INT32_MAX), before.first),
+                          "%u runs %d jobs", uid, now.first);
+            ck_assert_msg(now.second <= std::max(l.cpus.value_or(INT32_MAX), before.second),
+                          "%u uses %d CPUs", uid, now.second);
             ran[uid] = now;
             const Money spent = cost[uid] - cost_before[uid];
             const Money most = std::max(l.spend_per_day.value_or(money_max), spent_before[uid]);
@@ -209,6 +222,5 @@ struct Chaos {
     int64_t today = -1;
     size_t holds = 0, days_spent = 0;
 };
-
 
 }  // namespace souk::market

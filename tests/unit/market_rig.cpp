@@ -35,7 +35,9 @@ std::string text_of_file(const std::string& path) {
 }  // namespace
 
 std::string marketd_path() {
-    return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/marketd").string();
+    return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
+            "bin/marketd")
+        .string();
 }
 
 void MarketPeer::send_raw(std::string_view bytes) {
@@ -76,21 +78,19 @@ std::optional<std::pair<wire::FrameType, std::string>> MarketPeer::next() {
 std::string MarketPeer::refusal() {
     std::string text;
     while (const auto frame = next())
-        if (frame->first == wire::FrameType::error) text = wire::unpack<wire::ErrorText>(frame->second)->text;
+        if (frame->first == wire::FrameType::error)
+            text = wire::unpack<wire::ErrorText>(frame->second)->text;
     return text;
 }
 
-MarketRig::MarketRig(std::string more_config) : more_(std::move(more_config)) {
-    start();
-}
+MarketRig::MarketRig(std::string more_config) : more_(std::move(more_config)) { start(); }
 
-MarketRig::~MarketRig() {
-    kill();
-}
+MarketRig::~MarketRig() { kill(); }
 
-std::string MarketRig::config(const std::string& listen, const std::string& state, const std::string& socket) const {
-    return "name = \"m\"\nlisten = \"" + listen + "\"\nstate = \"" + state + "\"\nsocket = \"" + socket + "\"\n" +
-           more_;
+std::string MarketRig::config(const std::string& listen, const std::string& state,
+                              const std::string& socket) const {
+    return "name = \"m\"\nlisten = \"" + listen + "\"\nstate = \"" + state + "\"\nsocket = \"" +
+           socket + "\"\n" + more_;
 }
 
 pid_t MarketRig::spawn(const std::string& config_path, const std::string& log_path) const {
@@ -148,7 +148,9 @@ int MarketRig::run_other(const std::string& text, std::string& stderr_text) cons
 
 MarketPeer MarketRig::connect_tcp(int receive_bytes) const {
     Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (receive_bytes > 0) ck_assert(::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes) == 0);
+    if (receive_bytes > 0)
+        ck_assert(::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes,
+                               sizeof receive_bytes) == 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(port));
@@ -184,7 +186,8 @@ MarketPeer MarketRig::tool() const {
     return peer;
 }
 
-wire::CtlReply MarketRig::ask(const std::string& verb, std::vector<std::string> args, std::string after) const {
+wire::CtlReply MarketRig::ask(const std::string& verb, std::vector<std::string> args,
+                              std::string after) const {
     MarketPeer peer = tool();
     peer.send(wire::CtlRequest{7, 12345, verb, std::move(args), std::move(after)});
     wire::CtlReply reply = peer.expect<wire::CtlReply>();

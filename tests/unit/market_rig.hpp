@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MarketRig: a real marketd in a directory of its own, on a port that the kernel chose, and blocking peers that speak
-// the protocol to it. Every wait has a limit; the daemon and the directory go with the rig.
+// MarketRig: a real marketd in a directory of its own, on a port that the kernel chose, and
+// blocking peers that speak the protocol to it. Every wait has a limit; the daemon and the
+// directory go with the rig.
 #pragma once
 
 #include <sys/socket.h>
@@ -36,9 +37,11 @@ class MarketPeer {
         const Bytes frame = wire::encode_frame(wire::frame_type<T>, wire::pack(message));
         (void)::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
     }
-    // The next frame, with its body; nothing when the market has closed the connection. Fails the test after 10 s.
+    // The next frame, with its body; nothing when the market has closed the connection. Fails the
+    // test after 10 s.
     std::optional<std::pair<wire::FrameType, std::string>> next();
-    // The next message of type T, others are passed over; fails the test when the connection ends before.
+    // The next message of type T, others are passed over; fails the test when the connection ends
+    // before.
     template <class T>
     T expect() {
         for (;;) {
@@ -46,7 +49,8 @@ class MarketPeer {
             ck_assert_msg(frame.has_value(), "the connection ended");
             if (frame->first != wire::frame_type<T>) continue;
             auto message = wire::unpack<T>(frame->second);
-            ck_assert_msg(message.has_value(), "%s", message ? "" : message.error().message.c_str());
+            ck_assert_msg(message.has_value(), "%s",
+                          message ? "" : message.error().message.c_str());
             return std::move(*message);
         }
     }
@@ -65,22 +69,27 @@ class MarketRig {
     explicit MarketRig(std::string more_config = {});
     ~MarketRig();
 
-    void start();           // and waits until it listens, on a port of its own
-    void kill();            // SIGKILL
-    int stop();             // SIGTERM; its exit status
-    // Runs another marketd with `config` to its end; its exit status, and what it printed on stderr.
+    void start();  // and waits until it listens, on a port of its own
+    void kill();   // SIGKILL
+    int stop();    // SIGTERM; its exit status
+    // Runs another marketd with `config` to its end; its exit status, and what it printed on
+    // stderr.
     int run_other(const std::string& config, std::string& stderr_text) const;
-    std::string config(const std::string& listen, const std::string& state, const std::string& socket) const;
+    std::string config(const std::string& listen, const std::string& state,
+                       const std::string& socket) const;
 
-    MarketPeer connect_tcp(int receive_bytes = 0) const;  // of the socket's buffer; 0: the kernel's choice
+    // of the socket's buffer; 0: the kernel's choice
+    MarketPeer connect_tcp(int receive_bytes = 0) const;
     MarketPeer connect_unix() const;
     // A connection that has said hello and been welcomed.
     MarketPeer agent(const std::string& node) const;
     MarketPeer tool() const;
     // One question, as the user who runs the test.
-    wire::CtlReply ask(const std::string& verb, std::vector<std::string> args = {}, std::string after = {}) const;
+    wire::CtlReply ask(const std::string& verb, std::vector<std::string> args = {},
+                       std::string after = {}) const;
     // Asks until the answer's JSON contains `text`; fails the test after 10 s.
-    std::string ask_until(const std::string& verb, const std::vector<std::string>& args, const std::string& text) const;
+    std::string ask_until(const std::string& verb, const std::vector<std::string>& args,
+                          const std::string& text) const;
 
     const TempDir temp;
     const std::string& dir = temp.path;

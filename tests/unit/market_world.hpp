@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// World: a Market with homes that obey it, on virtual time. A home here is as small as the market can tell: it takes an
-// order, is in transit for a while, then reports where the job is. It keeps the true run time of every job, and what
-// the market stored, so that a test may restart the market from its records.
+// World: a Market with homes that obey it, on virtual time. A home here is as small as the market
+// can tell: it takes an order, is in transit for a while, then reports where the job is. It keeps
+// the true run time of every job, and what the market stored, so that a test may restart the market
+// from its records.
 #pragma once
 
 #include <functional>
@@ -35,10 +36,13 @@ struct World {
     std::map<NodeName, ProviderReport> providers;
     std::set<NodeName> connected;
     std::map<NodeName, uint64_t> next_id;
-    std::vector<Order> orders;                                            // all that were ever given
+    // all that were ever given
+    std::vector<Order> orders;
     std::map<NodeName, ProviderNote> provider_notes;
-    std::function<bool(const Order&)> lacks;                               // of one that is refused: for want of its program
-    std::function<std::optional<OrderFailed>(const Order&)> refuse;       // asked when an order is about to be done
+    // of one that is refused: for want of its program
+    std::function<bool(const Order&)> lacks;
+    // asked when an order is about to be done
+    std::function<std::optional<OrderFailed>(const Order&)> refuse;
     std::function<void()> after_step;
     std::map<JobId, JobRecord> stored_jobs;
     std::map<NodeName, NodeRecord> stored_nodes;
@@ -67,7 +71,8 @@ struct World {
     void connect(const NodeName& node) {
         ck_assert(market->agent_connected(node, "10.0.0.1:1", now).has_value());
         connected.insert(node);
-        if (providers.contains(node)) ck_assert(market->report(node, providers[node], now).has_value());
+        if (providers.contains(node))
+            ck_assert(market->report(node, providers[node], now).has_value());
         for (auto& [id, job] : jobs)
             if (id.home == node && !job.settled) tell(job);
     }
@@ -76,7 +81,8 @@ struct World {
         market->agent_lost(node, now);
     }
     // A node that is home and provider at once.
-    void add_node(const NodeName& node, int64_t speed, int64_t reserve, int32_t cpus = 1, int64_t memory_mb = 1000) {
+    void add_node(const NodeName& node, int64_t speed, int64_t reserve, int32_t cpus = 1,
+                  int64_t memory_mb = 1000) {
         ProviderReport p;
         p.node = node;
         p.on_market = true;
@@ -116,7 +122,8 @@ struct World {
         job.run_since = Nanos::never();
     }
     Nanos run_time(const HomeJob& job) const {
-        return job.report.stats.run_time + (job.run_since == Nanos::never() ? Nanos{0} : now - job.run_since);
+        return job.report.stats.run_time +
+               (job.run_since == Nanos::never() ? Nanos{0} : now - job.run_since);
     }
 
     void take(const Order& order) {
@@ -160,8 +167,10 @@ struct World {
         }
         ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already",
                       order.id.text().c_str());
-        const Machine &there = providers.at(order.node).machine, &here = providers.at(r.where).machine;
-        ck_assert_msg(there.architecture.empty() || here.architecture.empty() || can_take(there, here).has_value(),
+        const Machine &there = providers.at(order.node).machine,
+                      &here = providers.at(r.where).machine;
+        ck_assert_msg(there.architecture.empty() || here.architecture.empty() ||
+                          can_take(there, here).has_value(),
                       "%s cannot go on on %s", order.id.text().c_str(), order.node.c_str());
         ck_assert_msg(job.immovable.empty(), "%s is to move, and cannot", order.id.text().c_str());
         r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
@@ -183,12 +192,16 @@ struct World {
         job.done_at = Nanos::never();
         if (const auto failed = refuse ? refuse(order) : std::nullopt) {
             if (lacks && lacks(order)) r.lacking.push_back(order.node);
-            if (r.phase == JobPhase::starting) r.phase = JobPhase::waiting, r.where.clear();
-            else if (r.phase == JobPhase::thawing) r.phase = JobPhase::frozen;
-            else r.phase = JobPhase::running, job.run_since = now;
+            if (r.phase == JobPhase::starting)
+                r.phase = JobPhase::waiting, r.where.clear();
+            else if (r.phase == JobPhase::thawing)
+                r.phase = JobPhase::frozen;
+            else
+                r.phase = JobPhase::running, job.run_since = now;
             r.to.clear();
             r.comment = failed->why;
-            if (connected.contains(r.id.home)) ck_assert(market->report(r.id.home, *failed, now).has_value());
+            if (connected.contains(r.id.home))
+                ck_assert(market->report(r.id.home, *failed, now).has_value());
             return tell(job);
         }
         if (order.kind == Order::Kind::suspend) {
@@ -218,16 +231,19 @@ struct World {
             if (const auto* meta = std::get_if<MetaRecord>(&op)) stored_meta = *meta;
             if (const auto* user = std::get_if<UserRecord>(&op)) stored_users[user->uid] = *user;
             if (const auto* gone = std::get_if<EraseUser>(&op)) stored_users.erase(gone->uid);
-            if (const auto* price = std::get_if<PriceRecord>(&op)) stored_prices[price->minute] = *price;
+            if (const auto* price = std::get_if<PriceRecord>(&op))
+                stored_prices[price->minute] = *price;
             if (const auto* gone = std::get_if<ErasePrice>(&op)) stored_prices.erase(gone->minute);
-            if (const auto* account = std::get_if<AccountRecord>(&op)) stored_accounts[account->holder] = *account;
+            if (const auto* account = std::get_if<AccountRecord>(&op))
+                stored_accounts[account->holder] = *account;
             if (const auto* receipt = std::get_if<Receipt>(&op)) {
                 receipts.push_back(*receipt);
                 paid[receipt->job] += receipt->paid;
             }
         }
         for (const Send& send : out.send) {
-            ck_assert_msg(connected.contains(send.node), "a message to %s, which is not connected", send.node.c_str());
+            ck_assert_msg(connected.contains(send.node), "a message to %s, which is not connected",
+                          send.node.c_str());
             if (const auto* order = std::get_if<Order>(&send.message)) {
                 ck_assert(orders.empty() || order->seq > orders.back().seq);
                 ck_assert(order->seq < stored_meta.seq_limit);
@@ -240,7 +256,8 @@ struct World {
                 job->second.note = *note;
                 if (note->settled) job->second.settled = true;
             }
-            if (const auto* note = std::get_if<ProviderNote>(&send.message)) provider_notes[send.node] = *note;
+            if (const auto* note = std::get_if<ProviderNote>(&send.message))
+                provider_notes[send.node] = *note;
         }
         check();
         check_stored();
@@ -269,16 +286,20 @@ struct World {
             }
         }
         for (const auto& [name, u] : used) {
-            ck_assert_msg(u.first <= providers.at(name).cpus, "%s has %ld CPUs in use", name.c_str(), u.first);
-            ck_assert_msg(u.second <= providers.at(name).memory_mb, "%s has %ld MB in use", name.c_str(), u.second);
+            ck_assert_msg(u.first <= providers.at(name).cpus, "%s has %ld CPUs in use",
+                          name.c_str(), u.first);
+            ck_assert_msg(u.second <= providers.at(name).memory_mb, "%s has %ld MB in use",
+                          name.c_str(), u.second);
         }
     }
-    // What a crash now would leave: each job's cost is in its receipts and what is open, each receipt on both sides.
+    // What a crash now would leave: each job's cost is in its receipts and what is open, each
+    // receipt on both sides.
     void check_stored() const {
         ck_assert_uint_eq(receipts.empty() ? 0 : receipts.back().seq, stored_meta.receipts);
         for (const auto& [id, record] : stored_jobs) {
             const auto sum = paid.find(id);
-            ck_assert_msg((sum == paid.end() ? Money{} : sum->second) + record.tab.amount == record.account.amount,
+            ck_assert_msg((sum == paid.end() ? Money{} : sum->second) + record.tab.amount ==
+                              record.account.amount,
                           "job %s costs other than its receipts say", id.text().c_str());
         }
         Money sum;
@@ -299,8 +320,10 @@ struct World {
             if (next > end) break;
             now = next;
             for (auto& [id, job] : jobs) {
-                if (job.done_at <= now) done(job);
-                else if (job.run_since != Nanos::never() && run_time(job) >= job.work) end_by_itself(job);
+                if (job.done_at <= now)
+                    done(job);
+                else if (job.run_since != Nanos::never() && run_time(job) >= job.work)
+                    end_by_itself(job);
             }
         }
         now = end;

@@ -48,10 +48,13 @@ bool SessionRig::until(CriuEventKind kind) {
             last = pending_.front();
             pending_.erase(pending_.begin());
             if (last.kind == kind) return true;
-            if (last.kind == CriuEventKind::failed || last.kind == CriuEventKind::lost) return false;
+            if (last.kind == CriuEventKind::failed || last.kind == CriuEventKind::lost)
+                return false;
         }
         if (!session) return false;
-        pollfd p[3] = {{session.fd(), POLLIN, 0}, {rig.closed ? -1 : rig.client.fd(), POLLIN, 0}, {side_fd, POLLIN, 0}};
+        pollfd p[3] = {{session.fd(), POLLIN, 0},
+                       {rig.closed ? -1 : rig.client.fd(), POLLIN, 0},
+                       {side_fd, POLLIN, 0}};
         ::poll(p, 3, 100);
         if (p[2].revents) side();
         if (p[0].revents) pending_ = session.on_readable();
@@ -79,11 +82,13 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
     const bool good = *rig.drained == 0 && arm_expired_timerfds(images) && !refuse;
     if (!good) ck_assert(rig.client.undrain().has_value());
     ck_assert(criu.session.answer(good).has_value());
-    if (!criu.until(good ? CriuEventKind::dumped : CriuEventKind::refused)) return criu.last.message;
+    if (!criu.until(good ? CriuEventKind::dumped : CriuEventKind::refused))
+        return criu.last.message;
     return good || refuse ? "" : *rig.failure;
 }
 
-std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse, TcpPolicy tcp) {
+std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse,
+                                 TcpPolicy tcp) {
     auto rig = std::make_unique<CapsuleRig>(output);
     const auto residue = decode_residue(*read_file(images, SOUK_RESIDUE_NAME, SOUK_RESIDUE_MAX));
     ck_assert_msg(residue.has_value(), "%s", residue ? "" : residue.error().message.c_str());
@@ -102,7 +107,8 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
     if (!refuse) ck_assert(rig->client.restored().has_value());
     if (!refuse) ck_assert(rig->until([&] { return rig->started; }));
     ck_assert(criu.session.answer(!refuse).has_value());
-    if (!criu.until(refuse ? CriuEventKind::refused : CriuEventKind::restored)) return why = criu.last.message, nullptr;
+    if (!criu.until(refuse ? CriuEventKind::refused : CriuEventKind::restored))
+        return why = criu.last.message, nullptr;
     if (!refuse) ck_assert_int_eq(criu.last.root, rig->root);
     return rig;
 }
@@ -122,7 +128,8 @@ void hop(std::unique_ptr<CapsuleRig>& rig) {
 }
 
 namespace {
-// What two agents do with a connection between them, in one process: wishes and acknowledgements one way, sections the other.
+// What two agents do with a connection between them, in one process: wishes and acknowledgements
+// one way, sections the other.
 struct LivePump {
     PageSource source;
     PageSink sink;
@@ -157,7 +164,8 @@ struct LivePump {
 };
 
 std::vector<pid_t> processes_of(const Capsule& capsule) {
-    const std::string space = std::filesystem::read_symlink("/proc/" + std::to_string(capsule.id().pid) + "/ns/pid");
+    const std::string space =
+        std::filesystem::read_symlink("/proc/" + std::to_string(capsule.id().pid) + "/ns/pid");
     std::vector<pid_t> pids;
     std::error_code gone;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -173,7 +181,8 @@ std::vector<pid_t> processes_of(const Capsule& capsule) {
 const char* pages_impossible() {
     if (const char* why = moves_impossible()) return why;
     static const Status possible = make_pages_possible();
-    static const std::string why = possible ? "" : "memory cannot go past an image here: " + possible.error().message;
+    static const std::string why =
+        possible ? "" : "memory cannot go past an image here: " + possible.error().message;
     return possible ? nullptr : why.c_str();
 }
 
@@ -227,7 +236,8 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         to.side_fd = pump.sink.fd();
         to.side = [&] {
             pump.faults();
-            while (pump.step()) {}
+            while (pump.step()) {
+            }
         };
         ck_assert(to.session.restore(restore).has_value());
         ck_assert_msg(to.until(CriuEventKind::restore_held), "%s", to.last.message.c_str());
@@ -251,8 +261,9 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         if (!pump.step()) next->pump(1);
     }
     ck_assert(!pump.sink.whole() || pump.sink.new_uffds().empty());  // none that is closed by now
-    ck_assert_msg(pump.sink.whole(), "%s after %lu of %lu bytes", pump.source.done() ? "all sent" : "not all sent",
-                  pump.sink.bytes_put(), pump.source.bytes_total());
+    ck_assert_msg(pump.sink.whole(), "%s after %lu of %lu bytes",
+                  pump.source.done() ? "all sent" : "not all sent", pump.sink.bytes_put(),
+                  pump.source.bytes_total());
     const uint64_t bytes = pump.source.bytes_total(), sent = rig->input_sent;
     std::string typed = std::move(rig->typed);
     (void)rig->capsule.kill();  // with CRIU in it, which never hears what became of its dump

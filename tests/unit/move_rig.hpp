@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Freeze and thaw of a CapsuleRig's job by CriuSession, step by step as agentd does it, with a plain poll loop.
+// Freeze and thaw of a CapsuleRig's job by CriuSession, step by step as agentd does it, with a
+// plain poll loop.
 #pragma once
 
 #include <memory>
@@ -22,25 +23,28 @@ struct SessionRig {
     CapsuleRig& rig;
     CriuSession session;
     CriuEvent last;
-    int side_fd = -1;                    // polled as well
+    int side_fd = -1;  // polled as well
     std::function<void()> side;
 
   private:
     std::vector<CriuEvent> pending_;
 };
 
-// Each returns an empty string, or why not. freeze leaves a dead job and its image; with `refuse` a running one.
-std::string freeze(CapsuleRig& rig, int images, bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse);
-// A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse` at restore_held.
-std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse = false,
-                                 TcpPolicy tcp = TcpPolicy::refuse);
+// Each returns an empty string, or why not. freeze leaves a dead job and its image; with `refuse` a
+// running one.
+std::string freeze(CapsuleRig& rig, int images, bool refuse = false,
+                   TcpPolicy tcp = TcpPolicy::refuse);
+// A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse`
+// at restore_held.
+std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why,
+                                 bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse);
 // freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
 void hop(std::unique_ptr<CapsuleRig>& rig);
 
 const char* pages_impossible();  // as moves_impossible, of live_hop
 
-// The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before it runs there, or
-// it runs first. Returns how many bytes of pages went so.
+// The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before
+// it runs there, or it runs first. Returns how many bytes of pages went so.
 enum class LiveOrder : uint8_t { pages_first, run_first };
 uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the recorded traces are: $SOUK_TRACES, or ../shared/traces beside the checkout. They are too large to be kept
-// here.
+// Where the recorded traces are: $SOUK_TRACES, or ../shared/traces beside the checkout. They are
+// too large to be kept here.
 #pragma once
 
 #include <cstdio>
@@ -17,7 +17,8 @@ inline std::optional<std::string> traces_directory(const char* what) {
     const std::string directory = named ? named : "../shared/traces";
     std::error_code ignored;
     if (std::filesystem::is_directory(directory, ignored)) return directory;
-    std::fprintf(stderr, "skipped: %s: no traces in '%s' (set SOUK_TRACES)\n", what, directory.c_str());
+    std::fprintf(stderr, "skipped: %s: no traces in '%s' (set SOUK_TRACES)\n", what,
+                 directory.c_str());
     return std::nullopt;
 }
 

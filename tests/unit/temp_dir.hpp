@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// TempDir: a directory for one test. They lie in one that the runner removes at its end, so that a test that fails,
-// whose destructors do not run, leaves none behind.
+// TempDir: a directory for one test. They lie in one that the runner removes at its end, so that a
+// test that fails, whose destructors do not run, leaves none behind.
 #pragma once
 
 #include <string>
@@ -17,7 +17,9 @@ void remove_temp_root();
 struct TempDir {
     TempDir();
     ~TempDir();
-    TempDir(TempDir&& other) noexcept : path(std::move(other.path)), fd(std::move(other.fd)) { other.path.clear(); }
+    TempDir(TempDir&& other) noexcept : path(std::move(other.path)), fd(std::move(other.fd)) {
+        other.path.clear();
+    }
     // A file in it; its path.
     std::string write(const std::string& name, std::string_view bytes) const;
 

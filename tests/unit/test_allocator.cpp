@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The incremental solve against two others: the full pass of the same code, and a naive greedy that is written here from
-// the words of allocator.hpp.
+// The incremental solve against two others: the full pass of the same code, and a naive greedy that
+// is written here from the words of allocator.hpp.
 #include <algorithm>
 #include <vector>
 
@@ -11,7 +11,8 @@
 namespace souk::unit {
 namespace {
 
-// The naive greedy, from the words of allocator.hpp: all jobs in rank order, a table of who is where.
+// The naive greedy, from the words of allocator.hpp: all jobs in rank order, a table of who is
+// where.
 struct Naive {
     struct J {
         JobSpec s;
@@ -39,7 +40,8 @@ struct Naive {
         std::sort(g.begin(), g.end(), [&](uint64_t a, uint64_t b) { return rank(a) < rank(b); });
         return g;
     }
-    // The guests that must go from p for this need, weakest first; false if those after `k` do not suffice.
+    // The guests that must go from p for this need, weakest first; false if those after `k` do not
+    // suffice.
     bool must_go(uint64_t p, const JobSpec& s, const Rank& r, std::vector<uint64_t>& go) const {
         int64_t cpus = providers.at(p).cpus, mb = providers.at(p).memory_mb;
         auto g = guests(p);
@@ -54,13 +56,16 @@ struct Naive {
         }
         return true;
     }
-    ClassKey cls(uint64_t p) const { return class_of(providers.at(p).speed, providers.at(p).reserve); }
+    ClassKey cls(uint64_t p) const {
+        return class_of(providers.at(p).speed, providers.at(p).reserve);
+    }
 
     void solve() {
         for (auto& [k, j] : jobs) {
             const bool there = j.place != 0 && providers.count(j.place);
             if (j.s.pin == Pin::stay && there) j.result = j.place;
-            j.soft = j.s.pin == Pin::free && j.s.state == JobState::running && there && eligible(j.s, j.place);
+            j.soft = j.s.pin == Pin::free && j.s.state == JobState::running && there &&
+                     eligible(j.s, j.place);
         }
         for (const auto& [p, m] : providers) {  // whoever is too much where it is
             for (;;) {
@@ -74,9 +79,11 @@ struct Naive {
         std::vector<uint64_t> order;
         for (const auto& [k, j] : jobs)
             if (j.s.pin == Pin::free) order.push_back(k);
-        std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) { return rank(a) < rank(b); });
+        std::sort(order.begin(), order.end(),
+                  [&](uint64_t a, uint64_t b) { return rank(a) < rank(b); });
         for (const uint64_t k : order) turn(k);
-        std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) { return bytes(a) > bytes(b); });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint64_t a, uint64_t b) { return bytes(a) > bytes(b); });
         for (const bool frozen : {false, true})
             for (const uint64_t k : order)
                 if ((jobs.at(k).s.state == JobState::frozen) == frozen) take_back(k);
@@ -86,7 +93,9 @@ struct Naive {
         const JobSpec& s = jobs.at(k).s;
         return s.move_bytes >= 0 ? s.move_bytes : s.memory_mb * 1'000'000;
     }
-    bool at(uint64_t k, uint64_t p) const { return jobs.at(k).s.state == JobState::running && jobs.at(k).place == p; }
+    bool at(uint64_t k, uint64_t p) const {
+        return jobs.at(k).s.state == JobState::running && jobs.at(k).place == p;
+    }
     bool fits_all(uint64_t p) const {
         int64_t cpus = providers.at(p).cpus, mb = providers.at(p).memory_mb;
         for (const uint64_t k : guests(p)) cpus -= jobs.at(k).s.cpus, mb -= jobs.at(k).s.memory_mb;
@@ -104,7 +113,9 @@ struct Naive {
         J& j = jobs.at(d);
         const bool frozen = j.s.state == JobState::frozen;
         const uint64_t p = frozen ? j.s.place.n : j.place;
-        if (j.s.state == JobState::waiting || !j.result || !p || p == j.result || !providers.count(p)) return;
+        if (j.s.state == JobState::waiting || !j.result || !p || p == j.result ||
+            !providers.count(p))
+            return;
         if (cls(p) != cls(j.result) || !eligible(j.s, p)) return;
         uint64_t best = 0;
         int64_t least = bytes(d);
@@ -112,7 +123,8 @@ struct Naive {
             J& o = jobs.at(x);
             const bool lies_here = frozen && o.s.state == JobState::frozen && o.s.place.n == p;
             const int64_t saves = at(x, p) || lies_here ? bytes(x) : 0;
-            if ((frozen && at(x, p)) || o.s.pin != Pin::free || saves > least || saves >= bytes(d)) continue;
+            if ((frozen && at(x, p)) || o.s.pin != Pin::free || saves > least || saves >= bytes(d))
+                continue;
             if (!eligible(o.s, j.result)) continue;
             std::swap(o.result, j.result);
             if (fits_all(o.result) && fits_all(j.result)) least = saves, best = x;
@@ -134,14 +146,16 @@ struct Naive {
             if (eligible(j.s, p) && must_go(p, j.s, rank(k), go)) best = std::min(best, cls(p));
         if (best == class_none) return;
         uint64_t to = 0;
-        const bool running = j.s.state == JobState::running && j.place != 0 && providers.count(j.place);
+        const bool running =
+            j.s.state == JobState::running && j.place != 0 && providers.count(j.place);
         if (running && eligible(j.s, j.place) && cls(j.place) == best &&
             (was_soft || must_go(j.place, j.s, rank(k), go)))
             to = j.place;
         auto free_at = [&](uint64_t p) {
             return eligible(j.s, p) && cls(p) == best && must_go(p, j.s, rank(k), go) && go.empty();
         };
-        if (!to && j.s.state == JobState::frozen && providers.count(j.s.place.n) && free_at(j.s.place.n))
+        if (!to && j.s.state == JobState::frozen && providers.count(j.s.place.n) &&
+            free_at(j.s.place.n))
             to = j.s.place.n;
         for (const auto& [p, m] : providers)
             if (!to && free_at(p)) to = p;
@@ -180,10 +194,14 @@ START_TEST(solve_equals_the_naive_greedy_after_every_event) {
                 n.solve();
                 s.solve(Nanos::from_s(w.clock_s));
                 for (const auto& [k, j] : n.jobs) {
-                    if (j.s.pin == Pin::stay && j.s.state == JobState::running && !w.providers.count(j.place)) continue;
-                    ck_assert_msg(place_of(s, k) == j.result, "shape %d seed %d step %d: job %d is on %d, not %d",
-                                  static_cast<int>(&shape - shapes), static_cast<int>(seed), step, static_cast<int>(k),
-                                  static_cast<int>(place_of(s, k)), static_cast<int>(j.result));
+                    if (j.s.pin == Pin::stay && j.s.state == JobState::running &&
+                        !w.providers.count(j.place))
+                        continue;
+                    ck_assert_msg(place_of(s, k) == j.result,
+                                  "shape %d seed %d step %d: job %d is on %d, not %d",
+                                  static_cast<int>(&shape - shapes), static_cast<int>(seed), step,
+                                  static_cast<int>(k), static_cast<int>(place_of(s, k)),
+                                  static_cast<int>(j.result));
                 }
             }
         }
@@ -222,15 +240,16 @@ struct Pair {
         const uint32_t i = a.find_job(k);
         const auto& j = a.jobs()[i];
         JobSpec s;
-        s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(), s.state = j.state;
+        s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(),
+        s.state = j.state;
         s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
         return s;
     }
 };
 
 bool same(const Change& x, const Change& y) {
-    return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to && x.cause == y.cause &&
-           x.other == y.other;
+    return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to &&
+           x.cause == y.cause && x.other == y.other;
 }
 
 START_TEST(incremental_equals_full_under_all_rules) {
@@ -254,8 +273,8 @@ START_TEST(incremental_equals_full_under_all_rules) {
                     for (uint64_t i = 1 + w.rng.below(3); i > 0; --i) random_event(w, t);
                     t.a.solve(Nanos::from_s(w.clock_s));
                     t.b.solve_all(Nanos::from_s(w.clock_s));
-                    ck_assert_msg(std::equal(t.a.changes().begin(), t.a.changes().end(), t.b.changes().begin(),
-                                             t.b.changes().end(), same),
+                    ck_assert_msg(std::equal(t.a.changes().begin(), t.a.changes().end(),
+                                             t.b.changes().begin(), t.b.changes().end(), same),
                                   "rules %d shape %d seed %d step %d", static_cast<int>(&r - rules),
                                   static_cast<int>(&base - shapes), static_cast<int>(seed), step);
                     ck_assert(t.a.next_wake() == t.b.next_wake());
@@ -266,6 +285,7 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE_LONG(allocator, 120, solve_equals_the_naive_greedy_after_every_event, incremental_equals_full_under_all_rules);
+UNIT_SUITE_LONG(allocator, 120, solve_equals_the_naive_greedy_after_every_event,
+                incremental_equals_full_under_all_rules);
 
 }  // namespace souk::unit

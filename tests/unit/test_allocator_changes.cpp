@@ -27,7 +27,8 @@ START_TEST(decisions_never_cancel_and_a_second_solve_has_none) {
                 ck_assert((b.state == JobState::running) ==
                           (c.kind == ChangeKind::move || c.kind == ChangeKind::freeze));
                 ck_assert((b.state == JobState::waiting) == (c.kind == ChangeKind::start));
-                ck_assert(c.kind == ChangeKind::freeze ? a.state == JobState::frozen : a.place == c.to);
+                ck_assert(c.kind == ChangeKind::freeze ? a.state == JobState::frozen
+                                                       : a.place == c.to);
                 ck_assert(c.kind != ChangeKind::move || c.from != c.to);
             }
             ck_assert(s.solve(Nanos::from_s(w.clock_s)).empty());
@@ -36,8 +37,8 @@ START_TEST(decisions_never_cancel_and_a_second_solve_has_none) {
 }
 END_TEST
 
-// Every placement that gives each job the class that it has, by trying all; the least bytes of running jobs that move,
-// and then of frozen ones that are thawed elsewhere than they lie.
+// Every placement that gives each job the class that it has, by trying all; the least bytes of
+// running jobs that move, and then of frozen ones that are thawed elsewhere than they lie.
 std::pair<int64_t, int64_t> fewest_bytes(const std::map<uint64_t, uint64_t>& result,
                                          const std::map<uint64_t, JobSpec>& before,
                                          const std::map<uint64_t, ProviderSpec>& providers) {
@@ -56,7 +57,8 @@ std::pair<int64_t, int64_t> fewest_bytes(const std::map<uint64_t, uint64_t>& res
         const JobSpec& b = before.at(placed[i]);
         const ProviderSpec& had = providers.at(result.at(placed[i]));
         for (const auto& [p, m] : providers) {
-            if (room[p] == 0 || !m.accepting || m.speed != had.speed || m.reserve != had.reserve) continue;
+            if (room[p] == 0 || !m.accepting || m.speed != had.speed || m.reserve != had.reserve)
+                continue;
             --room[p];
             auto more = bytes;
             if (b.place.n != p && b.state != JobState::waiting)
@@ -91,9 +93,11 @@ START_TEST(no_equal_allocation_moves_fewer_bytes) {
                     (b.state == JobState::running ? moved.first : moved.second) += b.move_bytes;
             }
             const auto best = fewest_bytes(result, before, w.providers);
-            ck_assert_msg(moved == best, "seed %d step %d moves %ld bytes and thaws %ld, %ld and %ld would do",
-                          static_cast<int>(seed), step, static_cast<long>(moved.first), static_cast<long>(moved.second),
-                          static_cast<long>(best.first), static_cast<long>(best.second));
+            ck_assert_msg(moved == best,
+                          "seed %d step %d moves %ld bytes and thaws %ld, %ld and %ld would do",
+                          static_cast<int>(seed), step, static_cast<long>(moved.first),
+                          static_cast<long>(moved.second), static_cast<long>(best.first),
+                          static_cast<long>(best.second));
         }
     }
 }

@@ -24,28 +24,34 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
                     const JobSpec j = *s.job(JobKey{k});
                     const uint64_t p = place_of(s, k);
                     if (!p || j.pin != Pin::free) continue;
-                    ck_assert(w.providers.count(p) && w.providers[p].accepting && w.providers[p].reserve <= j.value);
+                    ck_assert(w.providers.count(p) && w.providers[p].accepting &&
+                              w.providers[p].reserve <= j.value);
                 }
-                // Envy by its definition: k would fit on a faster machine once all below k's rank are taken off.
+                // Envy by its definition: k would fit on a faster machine once all below k's rank
+                // are taken off.
                 for (const auto& [k, unused] : w.jobs) {
                     const JobSpec j = *s.job(JobKey{k});
                     if (j.pin != Pin::free) continue;
                     const int32_t speed = place_of(s, k) ? w.providers[place_of(s, k)].speed : 0;
                     for (const auto& [p, m] : w.providers) {
                         if (m.speed <= speed || !m.accepting || m.reserve > j.value) continue;
-                        if (std::find(j.barred.begin(), j.barred.end(), ProviderKey{p}) != j.barred.end()) continue;
+                        if (std::find(j.barred.begin(), j.barred.end(), ProviderKey{p}) !=
+                            j.barred.end())
+                            continue;
                         int64_t cpus = m.cpus, mb = m.memory_mb;
                         for (const JobKey g : s.guests(ProviderKey{p})) {
                             const JobSpec o = *s.job(g);
-                            if (o.pin == Pin::stay ||
-                                Rank::of(o.value, o.arrival, g) < Rank::of(j.value, j.arrival, JobKey{k}))
+                            if (o.pin == Pin::stay || Rank::of(o.value, o.arrival, g) <
+                                                          Rank::of(j.value, j.arrival, JobKey{k}))
                                 cpus -= o.cpus, mb -= o.memory_mb;
                         }
-                        ck_assert_msg(cpus < j.cpus || mb < j.memory_mb, "job %d envies those on %d",
-                                      static_cast<int>(k), static_cast<int>(p));
+                        ck_assert_msg(cpus < j.cpus || mb < j.memory_mb,
+                                      "job %d envies those on %d", static_cast<int>(k),
+                                      static_cast<int>(p));
                     }
                 }
-                for (const auto& [p, m] : w.providers) {  // room, unless pinned guests alone take more
+                // room, unless pinned guests alone take more
+                for (const auto& [p, m] : w.providers) {
                     int64_t cpus = m.cpus, mb = m.memory_mb;
                     bool free_guest = false;
                     for (const JobKey g : s.guests(ProviderKey{p})) {
@@ -59,8 +65,9 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
 }
 END_TEST
 
-// What the rules of migration still allow of envy: nobody who waits envies anybody but those who were placed within the
-// minimum stay, and who runs forgoes less than a move would cost over the horizon.
+// What the rules of migration still allow of envy: nobody who waits envies anybody but those who
+// were placed within the minimum stay, and who runs forgoes less than a move would cost over the
+// horizon.
 START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
     int excused_by_stay = 0, excused_by_cost = 0;
     for (const int rule : {1, 2, 3})
@@ -99,7 +106,8 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
                                 for (const JobKey g : s.guests(ProviderKey{p})) {
                                     const JobSpec x = *s.job(g);
                                     if ((plain || !stays(g.n)) &&
-                                        Rank::of(j.value, j.arrival, JobKey{k}) < Rank::of(x.value, x.arrival, g))
+                                        Rank::of(j.value, j.arrival, JobKey{k}) <
+                                            Rank::of(x.value, x.arrival, g))
                                         continue;
                                     cpus -= x.cpus, mb -= x.memory_mb;
                                 }
@@ -110,19 +118,26 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
                                 ++excused_by_stay;
                                 continue;
                             }
-                            ck_assert_msg(at && (rule & 2), "rule %d seed %d step %d: job %d envies those on %d", rule,
-                                          static_cast<int>(seed), step, static_cast<int>(k), static_cast<int>(p));
+                            ck_assert_msg(at && (rule & 2),
+                                          "rule %d seed %d step %d: job %d envies those on %d",
+                                          rule, static_cast<int>(seed), step, static_cast<int>(k),
+                                          static_cast<int>(p));
                             ++excused_by_cost;
-                            const int64_t bytes = j.move_bytes >= 0 ? j.move_bytes : j.memory_mb * 1'000'000;
+                            const int64_t bytes =
+                                j.move_bytes >= 0 ? j.move_bytes : j.memory_mb * 1'000'000;
                             const MoveCost cost = move_cost(bytes, -1, o.link_bytes_per_s);
-                            const double per_hour = static_cast<double>(j.value.micro) * j.cpus / top / 3600;
+                            const double per_hour =
+                                static_cast<double>(j.value.micro) * j.cpus / top / 3600;
                             const double gain = per_hour * (m.speed - speed) * 2;
-                            const double pause_s = std::ceil(static_cast<double>(cost.pause.ns) / 1e6) / 1e3;
-                            const double money = std::ceil(static_cast<double>(cost.bytes) * 9'000 / 1e9);
-                            ck_assert_msg(gain < per_hour * speed * pause_s + money,
-                                          "rule %d seed %d step %d: job %d forgoes %f, a move to %d costs %f", rule,
-                                          static_cast<int>(seed), step, static_cast<int>(k), gain, static_cast<int>(p),
-                                          per_hour * speed * pause_s + money);
+                            const double pause_s =
+                                std::ceil(static_cast<double>(cost.pause.ns) / 1e6) / 1e3;
+                            const double money =
+                                std::ceil(static_cast<double>(cost.bytes) * 9'000 / 1e9);
+                            ck_assert_msg(
+                                gain < per_hour * speed * pause_s + money,
+                                "rule %d seed %d step %d: job %d forgoes %f, a move to %d costs %f",
+                                rule, static_cast<int>(seed), step, static_cast<int>(k), gain,
+                                static_cast<int>(p), per_hour * speed * pause_s + money);
                         }
                     }
                 }
@@ -140,7 +155,8 @@ START_TEST(equal_values_go_by_arrival_and_equal_arrivals_by_id) {
             uint64_t id;
         };
         std::vector<One> all;
-        for (uint64_t id = 1; id <= 30; ++id) all.push_back({rng.between(1, 3), rng.between(0, 3), id});
+        for (uint64_t id = 1; id <= 30; ++id)
+            all.push_back({rng.between(1, 3), rng.between(0, 3), id});
         for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[rng.below(i)]);
         for (const One& j : all) {  // told in any order
             JobSpec spec;
@@ -160,7 +176,8 @@ START_TEST(equal_values_go_by_arrival_and_equal_arrivals_by_id) {
             if (a.value != b.value) return a.value > b.value;
             return a.arrival_s != b.arrival_s ? a.arrival_s < b.arrival_s : a.id < b.id;
         });
-        for (size_t i = 0; i < all.size(); ++i) ck_assert_uint_eq(place_of(s, all[i].id), i < 20 ? i + 1 : 0);
+        for (size_t i = 0; i < all.size(); ++i)
+            ck_assert_uint_eq(place_of(s, all[i].id), i < 20 ? i + 1 : 0);
     }
 }
 END_TEST
@@ -185,7 +202,8 @@ START_TEST(where_each_machine_has_its_own_speed_an_arrival_moves_everybody_below
     o.moves_max = 5;  // who would rather have fewer moves than no envy says so
     ck_assert(s.set_options(o).has_value());
     s.remove_job(JobKey{60});
-    ck_assert_uint_eq(s.solve(Nanos::from_s(2)).size(), 6);  // five moves, and a start where the last of them was
+    // five moves, and a start where the last of them was
+    ck_assert_uint_eq(s.solve(Nanos::from_s(2)).size(), 6);
 }
 END_TEST
 

@@ -24,14 +24,15 @@ START_TEST(money_text_round_trips) {
 END_TEST
 
 START_TEST(money_refuses_what_is_not_a_plain_decimal) {
-    for (const char* text :
-         {"", "-1", "+1", "1e3", "1.", ".5", "10EUR", "1 ", "0.1234567", "1000000001", "99999999999"})
+    for (const char* text : {"", "-1", "+1", "1e3", "1.", ".5", "10EUR", "1 ", "0.1234567",
+                             "1000000001", "99999999999"})
         ck_assert_msg(!parse_money(text).has_value(), "took '%s'", text);
 }
 END_TEST
 
 START_TEST(a_span_bought_with_an_amount_never_costs_more) {
-    // For random prices: the span costs at most the amount, and one nanosecond more would cost more.
+    // For random prices: the span costs at most the amount, and one nanosecond more would cost
+    // more.
     Rng rng(1);
     for (int i = 0; i < 20'000; ++i) {
         const Money amount{rng.between(0, 5'000'000'000)};
@@ -47,7 +48,8 @@ END_TEST
 START_TEST(job_ids_name_their_home) {
     ck_assert(*parse_job_id("n1.7") == (JobId{"n1", 7}));
     ck_assert(*parse_job_id("7", "n2") == (JobId{"n2", 7}));
-    for (const char* text : {"", "7", "n1.", "n1.x", "n1.0", "N1.7", "n1.-7", "n1.7 ", ".7", "n1.99999999999999999999"})
+    for (const char* text : {"", "7", "n1.", "n1.x", "n1.0", "N1.7", "n1.-7", "n1.7 ", ".7",
+                             "n1.99999999999999999999"})
         ck_assert_msg(!parse_job_id(text).has_value(), "took '%s'", text);
 }
 END_TEST
@@ -84,7 +86,8 @@ START_TEST(a_whole_number_is_digits_from_the_first_character_to_the_last_and_fit
     ck_assert_int_eq(*whole_number<int64_t>("-9223372036854775808"), INT64_MIN);
     ck_assert_uint_eq(*whole_number<uint16_t>("65535"), 65535);
     ck_assert_uint_eq(*whole_number<uint64_t>("ff", 16), 255);
-    for (const char* text : {"", " 1", "1 ", "+1", "-1", "0x1", "1.", "65536"}) ck_assert(!whole_number<uint16_t>(text));
+    for (const char* text : {"", " 1", "1 ", "+1", "-1", "0x1", "1.", "65536"})
+        ck_assert(!whole_number<uint16_t>(text));
     ck_assert_int_eq(*leading_number<int64_t>("-1\n"), -1);
     ck_assert(!leading_number<uint64_t>("kB"));
     std::string_view range = "7f-80 rw";
@@ -103,5 +106,7 @@ START_TEST(a_hash_of_a_name_is_the_published_one) {
 END_TEST
 
 UNIT_SUITE(base, a_whole_number_is_digits_from_the_first_character_to_the_last_and_fits_its_type,
-           a_hash_of_a_name_is_the_published_one, those_who_failed_together_do_not_come_back_together, money_text_round_trips, money_refuses_what_is_not_a_plain_decimal,
-           a_span_bought_with_an_amount_never_costs_more, job_ids_name_their_home, below_covers_its_range_evenly);
+           a_hash_of_a_name_is_the_published_one,
+           those_who_failed_together_do_not_come_back_together, money_text_round_trips,
+           money_refuses_what_is_not_a_plain_decimal, a_span_bought_with_an_amount_never_costs_more,
+           job_ids_name_their_home, below_covers_its_range_evenly);

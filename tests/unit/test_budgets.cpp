@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Budgets from end to end: the Market that charges and freezes, the Homes that warn and see to it while the market is
-// silent (budget_world.hpp). Whatever happens, no job costs a micro-unit more than its budget allows, no user's job is
-// frozen for it unwarned, none runs on at a market's silence, and a larger budget wakes it.
+// Budgets from end to end: the Market that charges and freezes, the Homes that warn and see to it
+// while the market is silent (budget_world.hpp). Whatever happens, no job costs a micro-unit more
+// than its budget allows, no user's job is frozen for it unwarned, none runs on at a market's
+// silence, and a larger budget wakes it.
 #include "tests/unit/budget_world.hpp"
 
 using namespace souk;
@@ -10,7 +11,8 @@ using namespace souk::unit;
 namespace {
 
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
-constexpr Nanos slack = s(6);  // what words take both ways, and the lead that a home gives the market
+// what words take both ways, and the lead that a home gives the market
+constexpr Nanos slack = s(6);
 
 struct Town : Street {
     uint64_t seed;
@@ -33,12 +35,13 @@ struct Town : Street {
             if (f.most.micro > 0) {
                 const Job* known = market->find(id);
                 const Money cost = known ? market->cost(*known, now) : Money{};
-                ck_assert_msg(cost <= f.most && paid[id] <= f.most, "%s has cost %ld of %ld", id.text().c_str(),
-                              cost.micro, f.most.micro);
+                ck_assert_msg(cost <= f.most && paid[id] <= f.most, "%s has cost %ld of %ld",
+                              id.text().c_str(), cost.micro, f.most.micro);
                 if (job) ck_assert(job->cost <= f.most);
             }
             if (!job || job->phase != JobPhase::running || job->terms.budget.micro == 0) continue;
-            if (refusal > 0 || now < f.changed + slack) continue;  // it may be that it cannot be dumped
+            // it may be that it cannot be dumped
+            if (refusal > 0 || now < f.changed + slack) continue;
             // What it runs for beyond what its home was told.
             const Nanos beyond = ran(id) - f.told_at_run - slack;
             if (beyond.ns <= 0 || f.told_price.micro == 0) continue;
@@ -77,9 +80,11 @@ struct Town : Street {
                 return;
             case 3:
             case 4:
-                if (id) change_budget(*id, find(*id)->terms.budget.micro > 0 && rng.chance(0.8)
-                                               ? find(*id)->terms.budget + some_budget()
-                                               : rng.chance(0.7) ? some_budget() : Money{});
+                if (id)
+                    change_budget(*id, find(*id)->terms.budget.micro > 0 && rng.chance(0.8)
+                                           ? find(*id)->terms.budget + some_budget()
+                                       : rng.chance(0.7) ? some_budget()
+                                                         : Money{});
                 return;
             case 5: {
                 agents.at(node).offer.reserve = Money::units(rng.between(10, 80));
@@ -93,7 +98,9 @@ struct Town : Street {
                 if (id) (void)market->move(*id, node, false, 0);
                 return;
             case 8:
-                if (id) (void)(rng.chance(0.5) ? market->freeze(*id, false, 0) : market->thaw(*id, "", false, 0));
+                if (id)
+                    (void)(rng.chance(0.5) ? market->freeze(*id, false, 0)
+                                           : market->thaw(*id, "", false, 0));
                 return;
             case 9: return agents.at(node).up ? lose(node) : connect(node);
             case 10:
@@ -128,24 +135,27 @@ struct Town : Street {
             warned += f.warned.size();
             ends += static_cast<size_t>(f.used_up);
             if (!job || job->phase == JobPhase::finished) continue;
-            ck_assert_msg(job->phase == JobPhase::frozen, "%s is %s: %s", id.text().c_str(), to_string(job->phase),
-                          job->comment.c_str());
+            ck_assert_msg(job->phase == JobPhase::frozen, "%s is %s: %s", id.text().c_str(),
+                          to_string(job->phase), job->comment.c_str());
             const std::string comment = market->comment(*market->find(id));
-            ck_assert_msg(comment.find("is used up") != std::string::npos, "%s: %s", id.text().c_str(),
-                          comment.c_str());
-            const Money spent = market->find(id)->record.account.amount;  // more than it has, if it had none before
+            ck_assert_msg(comment.find("is used up") != std::string::npos, "%s: %s",
+                          id.text().c_str(), comment.c_str());
+            // more than it has, if it had none before
+            const Money spent = market->find(id)->record.account.amount;
             change_budget(id, std::max(spent, job->terms.budget) + Money{200'000});  // 72 s at 10
             run_for(s(15));
-            if (find(id)->phase == JobPhase::moving) run_for(s(15));  // it ran, and another's end made a better place free
+            // it ran, and another's end made a better place free
+            if (find(id)->phase == JobPhase::moving) run_for(s(15));
             const JobPhase phase = find(id)->phase;
-            ck_assert_msg(phase == JobPhase::running || phase == JobPhase::finished, "%s has more, and is %s",
-                          id.text().c_str(), to_string(phase));
+            ck_assert_msg(phase == JobPhase::running || phase == JobPhase::finished,
+                          "%s has more, and is %s", id.text().c_str(), to_string(phase));
             ++woken;
             change_budget(id, {});
         }
         run_for(s(1'000));
         for (auto& [id, f] : facts)
-            ck_assert_msg(!find(id) || find(id)->phase == JobPhase::finished, "%s does not end", id.text().c_str());
+            ck_assert_msg(!find(id) || find(id)->phase == JobPhase::finished, "%s does not end",
+                          id.text().c_str());
     }
 };
 
@@ -165,8 +175,8 @@ START_TEST(no_budget_is_passed_by_a_micro_unit_its_end_is_told_and_more_of_it_wa
         warned += t.warned;
         ends += t.ends;
     }
-    ck_assert_msg(silences > 100 && woken > 100 && warned > 300 && ends > 300, "%zu %zu %zu %zu", silences, woken,
-                  warned, ends);
+    ck_assert_msg(silences > 100 && woken > 100 && warned > 300 && ends > 300, "%zu %zu %zu %zu",
+                  silences, woken, warned, ends);
 }
 END_TEST
 
@@ -179,7 +189,8 @@ START_TEST(whoever_is_frozen_for_its_budget_in_a_quiet_market_was_warned_before)
             const auto id = t.any_job();
             switch (t.rng.below(4)) {
                 case 0:
-                    t.submit(t.any_node(), t.rng.between(20, 90), t.some_budget(), s(t.rng.between(20, 400)));
+                    t.submit(t.any_node(), t.rng.between(20, 90), t.some_budget(),
+                             s(t.rng.between(20, 400)));
                     break;
                 case 1:
                     if (id) t.change_budget(*id, t.find(*id)->terms.budget + t.some_budget());
@@ -204,5 +215,6 @@ START_TEST(whoever_is_frozen_for_its_budget_in_a_quiet_market_was_warned_before)
 }
 END_TEST
 
-UNIT_SUITE_LONG(budgets, 300, no_budget_is_passed_by_a_micro_unit_its_end_is_told_and_more_of_it_wakes_the_job,
+UNIT_SUITE_LONG(budgets, 300,
+                no_budget_is_passed_by_a_micro_unit_its_end_is_told_and_more_of_it_wakes_the_job,
                 whoever_is_frozen_for_its_budget_in_a_quiet_market_was_warned_before);

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 
 #include "kernel/base/rng.hpp"
-#include "tests/unit/capsule_rig.hpp"
 #include "kernel/sys/process/movable.hpp"
+#include "tests/unit/capsule_rig.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {
@@ -16,27 +16,39 @@ using unit::JobOutput;
 
 START_TEST(what_no_dump_takes_along_is_known_by_its_name) {
     ck_assert(unmovable_file("anon_inode:[io_uring]") == "an io_uring");
-    ck_assert(unmovable_file("anon_inode:bpf-map") == "a BPF object" && unmovable_file("anon_inode:bpf_link") == "a BPF object");
-    ck_assert(unmovable_file("/dev/fuse") == "a FUSE server's device" && unmovable_file("/secretmem (deleted)") == "secret memory");
-    for (const char* fine : {"anon_inode:[eventfd]", "anon_inode:[eventpoll]", "anon_inode:[timerfd]", "anon_inode:[signalfd]",
-                             "anon_inode:inotify", "anon_inode:[pidfd]", "pipe:[123]", "socket:[5]", "/dev/null", "/home/fuse", ""})
+    ck_assert(unmovable_file("anon_inode:bpf-map") == "a BPF object" &&
+              unmovable_file("anon_inode:bpf_link") == "a BPF object");
+    ck_assert(unmovable_file("/dev/fuse") == "a FUSE server's device" &&
+              unmovable_file("/secretmem (deleted)") == "secret memory");
+    for (const char* fine :
+         {"anon_inode:[eventfd]", "anon_inode:[eventpoll]", "anon_inode:[timerfd]",
+          "anon_inode:[signalfd]", "anon_inode:inotify", "anon_inode:[pidfd]", "pipe:[123]",
+          "socket:[5]", "/dev/null", "/home/fuse", ""})
         ck_assert_msg(unmovable_file(fine).empty(), "%s", fine);
 }
 END_TEST
 
 START_TEST(the_peer_of_a_connection_is_read_from_the_kernels_tables) {
     const std::string v4 =
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-        "   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 41 1 0000000000000000 100 0 0 10 0\n"
-        "   1: 0B004F0A:C350 01004F0A:1B9E 01 00000000:00000000 02:00000B7A 00000000     0        0 4210 2 0000000000000000 20 4 30 10 -1\n"
-        "   2: 0B004F0A:C351 01004F0A:1B9E 06 00000000:00000000 00:00000000 00000000     0        0 0 3 0000000000000000\n"
-        "   3: 0B004F0A:C352 01004F0A:1B9E 08 00000000:00000000 00:00000000 00000000     0        0 43 1 0000000000000000 20 4 30 10 -1";
-    const std::string v6 = "\n   0: 00000000000000000000000001000000:9C40 00000000000000000000000001000000:0050 01 "
-                           "00000000:00000000 00:00000000 00000000     0        0 77 1 0000000000000000 20 4 30 10 -1\n";
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  "
+        "timeout inode\n"
+        "   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        "
+        "0 41 1 0000000000000000 100 0 0 10 0\n"
+        "   1: 0B004F0A:C350 01004F0A:1B9E 01 00000000:00000000 02:00000B7A 00000000     0        "
+        "0 4210 2 0000000000000000 20 4 30 10 -1\n"
+        "   2: 0B004F0A:C351 01004F0A:1B9E 06 00000000:00000000 00:00000000 00000000     0        "
+        "0 0 3 0000000000000000\n"
+        "   3: 0B004F0A:C352 01004F0A:1B9E 08 00000000:00000000 00:00000000 00000000     0        "
+        "0 43 1 0000000000000000 20 4 30 10 -1";
+    const std::string v6 =
+        "\n   0: 00000000000000000000000001000000:9C40 00000000000000000000000001000000:0050 01 "
+        "00000000:00000000 00:00000000 00000000     0        0 77 1 0000000000000000 20 4 30 10 "
+        "-1\n";
     ck_assert_text(tcp_peer(v4, "4210"), "10.79.0.1:7070");
     ck_assert_text(tcp_peer(v4, "43"), "10.79.0.1:7070");  // half closed, with no line end
     ck_assert_text(tcp_peer(v6, "77"), "[::1]:80");
-    for (const char* none : {"41", "421", "0", "", "99"}) ck_assert_msg(tcp_peer(v4, none).empty(), "%s", none);
+    for (const char* none : {"41", "421", "0", "", "99"})
+        ck_assert_msg(tcp_peer(v4, none).empty(), "%s", none);
     ck_assert(tcp_peer("", "43").empty() && tcp_peer("0: x 5", "5").empty());
 }
 END_TEST
@@ -46,7 +58,8 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
     JobOutput output;
     CapsuleRig rig(output);
     LaunchSpec spec = unit::shell(
-        "pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $$\"; all=(/proc/[0-9]*); echo ${#all[@]}; "
+        "pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $$\"; all=(/proc/[0-9]*); echo "
+        "${#all[@]}; "
         "ls /proc/self/fd | wc -l; echo err >&2; exit 7");
     spec.argv.insert(spec.argv.end(), {"zero", "one two"});
     spec.env.push_back("WORD=three");
@@ -57,7 +70,8 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
     spec.rlimits = {{7, 333, 444}};  // RLIMIT_NOFILE
     rig.start(spec);
     ck_assert(rig.until([&] { return rig.ended(); }));
-    ck_assert_text(output.text[0], "/usr\n0027\n333\n1234\n1234 4321\nzero one two three 2\n2\n4\n");
+    ck_assert_text(output.text[0],
+                   "/usr\n0027\n333\n1234\n1234 4321\nzero one two three 2\n2\n4\n");
     ck_assert_text(output.text[1], "err\n");
     ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 7);
     const auto record = read_exit_record(rig.dir.fd.get());
@@ -144,13 +158,15 @@ START_TEST(an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by
 }
 END_TEST
 
-// When the job has written all, souk-init has read all but a pipe of each stream: more than the socket takes.
+// When the job has written all, souk-init has read all but a pipe of each stream: more than the
+// socket takes.
 START_TEST(an_answer_that_finds_the_socket_full_of_output_comes_later) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
     const std::string written = rig.dir.path + "/written";
-    rig.start(unit::shell("read x; head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; : > " + written + "; read x"));
+    rig.start(unit::shell("read x; head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; : > " +
+                          written + "; read x"));
     ck_assert(rig.until([&] { return rig.welcomed && rig.started; }));
     rig.send_input("go\n");
     while (::access(written.c_str(), F_OK) != 0) ::usleep(1000);
@@ -158,7 +174,8 @@ START_TEST(an_answer_that_finds_the_socket_full_of_output_comes_later) {
     ck_assert(rig.client.helpers_enter(false).has_value());
     ck_assert(rig.client.hello(0, 0).has_value());
     ck_assert(rig.until([&] { return rig.helpers_ready && rig.welcomed; }));
-    ck_assert(rig.until([&] { return output.text[0].size() == 300'000 && output.text[1].size() == 300'000; }));
+    ck_assert(rig.until(
+        [&] { return output.text[0].size() == 300'000 && output.text[1].size() == 300'000; }));
     ck_assert(!rig.closed);
 }
 END_TEST
@@ -197,7 +214,8 @@ START_TEST(a_terminal_has_a_size_echo_signals_and_job_control) {
     JobOutput output;
     CapsuleRig rig(output);
     LaunchSpec spec = unit::shell(
-        "trap 'echo resized; stty size' WINCH; tty >/dev/null && stty size; echo ready; while :; do read -r x && echo "
+        "trap 'echo resized; stty size' WINCH; tty >/dev/null && stty size; echo ready; while :; "
+        "do read -r x && echo "
         "\"<$x>\"; done");
     spec.tty = true;
     spec.rows = 31;
@@ -228,7 +246,8 @@ START_TEST(signals_reach_the_root_the_foreground_or_the_whole_job) {
     JobOutput output;
     CapsuleRig rig(output);
     rig.start(
-        unit::shell("trap 'echo root' USR1; (trap 'echo child' USR1; echo up; while :; do sleep 0.02; done) & while :; "
+        unit::shell("trap 'echo root' USR1; (trap 'echo child' USR1; echo up; while :; do sleep "
+                    "0.02; done) & while :; "
                     "do sleep 0.02; done"));
     ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
     ck_assert(rig.client.signal(SIGUSR1, SOUK_TO_ROOT).has_value());
@@ -253,7 +272,8 @@ START_TEST(a_daemon_stays_below_the_root_and_what_does_not_is_named) {
     processes->push_back({4242, 1, 'S', "stray one", 1, 4096, 1});
     const Status bad = check_movable(*processes, rig.root);
     ck_assert(!bad.has_value());
-    ck_assert_text(bad.error().message.substr(0, 47), "cannot move: process 4242 (stray one) has left ");
+    ck_assert_text(bad.error().message.substr(0, 47),
+                   "cannot move: process 4242 (stray one) has left ");
 }
 END_TEST
 
@@ -265,17 +285,21 @@ START_TEST(a_process_whose_first_thread_has_ended_is_named) {
 import ctypes, os, sys, threading, time
 if os.fork(): print(os.wait()); sys.exit()
 def work():
-    while open(f'/proc/{os.getpid()}/stat').read().rsplit(')', 1)[1].split()[0] != 'Z': time.sleep(0.001)
+    while open(f'/proc/{os.getpid()}/stat').read().rsplit(')', 1)[1].split()[0] != 'Z':
+        time.sleep(0.001)
     os.write(1, b'up\n')
     input()
     os._exit(0)
 threading.Thread(target=work).start()
 ctypes.CDLL(None).syscall(ctypes.c_long(60), 0))"));
-    ck_assert_msg(rig.until([&] { return output.text[0] == "up\n"; }, 5), "%s", output.text[1].c_str());
+    ck_assert_msg(rig.until([&] { return output.text[0] == "up\n"; }, 5), "%s",
+                  output.text[1].c_str());
     const Status headless = check_movable(rig.capsule, rig.root, TcpPolicy::close);
     ck_assert(!headless.has_value());
     const std::string& why = headless.error().message;
-    ck_assert_msg(why.starts_with("cannot move: the first thread of process ") && why.ends_with(" has ended, and others go on"), "%s", why.c_str());
+    ck_assert_msg(why.starts_with("cannot move: the first thread of process ") &&
+                      why.ends_with(" has ended, and others go on"),
+                  "%s", why.c_str());
     rig.send_input("\n");
     ck_assert(rig.until([&] { return rig.ended(); }));
 }
@@ -283,14 +307,16 @@ END_TEST
 
 START_TEST(a_daemon_that_another_than_the_root_has_adopted_is_named) {
     // pid, parent, state, name, threads, bytes, pages, session
-    const std::vector<CapsuleProcess> below_root = {{1, 0, 'S', "souk-init", 1, 0, 0, 1}, {2, 1, 'S', "root", 1, 0, 0, 2},
-                                                    {9, 2, 'S', "daemon", 1, 0, 0, 7},    {10, 9, 'S', "worker", 1, 0, 0, 7},
-                                                    {11, 9, 'S', "leader", 1, 0, 0, 11},  {12, 9, 'S', "older", 1, 0, 0, 2}};
+    const std::vector<CapsuleProcess> below_root = {
+        {1, 0, 'S', "souk-init", 1, 0, 0, 1}, {2, 1, 'S', "root", 1, 0, 0, 2},
+        {9, 2, 'S', "daemon", 1, 0, 0, 7},    {10, 9, 'S', "worker", 1, 0, 0, 7},
+        {11, 9, 'S', "leader", 1, 0, 0, 11},  {12, 9, 'S', "older", 1, 0, 0, 2}};
     ck_assert(check_movable(below_root, 2).has_value());
     std::vector<CapsuleProcess> adopted = below_root;
     adopted.push_back({20, 11, 'S', "lost", 1, 0, 0, 19});
     ck_assert_text(check_movable(adopted, 2).error().message,
-                   "cannot move: process 20 (lost) is in a session whose leader has ended, and its parent is not the job's "
+                   "cannot move: process 20 (lost) is in a session whose leader has ended, and its "
+                   "parent is not the job's "
                    "first process");
 }
 END_TEST
@@ -303,7 +329,9 @@ START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
         if (::access((std::string(mount) + "/cgroup.controllers").c_str(), F_OK) == 0) top = mount;
     UNIT_SKIP_IF(top.empty() ? "a test of control groups needs cgroup v2" : nullptr);
     struct Group {
-        explicit Group(std::string p) : path(std::move(p)) { ck_assert_int_eq(::mkdir(path.c_str(), 0755), 0); }
+        explicit Group(std::string p) : path(std::move(p)) {
+            ck_assert_int_eq(::mkdir(path.c_str(), 0755), 0);
+        }
         ~Group() {
             while (::rmdir(path.c_str()) != 0 && errno == EBUSY) ::usleep(1000);
         }
@@ -316,8 +344,9 @@ START_TEST(freezing_the_job_s_own_group_leaves_souk_init_awake) {
     rig.start(unit::shell("echo up; read x; echo \"<$x>\""), directory.get());
     ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
     ck_assert(write_file(directory.get(), "cgroup.freeze", "1").has_value());
-    ck_assert(
-        rig.until([&] { return read_file(directory.get(), "cgroup.events")->find("frozen 1") != std::string::npos; }));
+    ck_assert(rig.until([&] {
+        return read_file(directory.get(), "cgroup.events")->find("frozen 1") != std::string::npos;
+    }));
     rig.drop_connection();
     rig.connect_again();
     ck_assert(rig.until([&] { return rig.welcomed; }));  // it answers
@@ -334,8 +363,9 @@ START_TEST(a_process_inside_cannot_command_souk_init) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
     CapsuleRig rig(output);
-    rig.start(unit::python("import socket\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\ns.connect('" +
-                           rig.dir.path + "/ctl.sock')\nprint(len(s.recv(100)))"));
+    rig.start(unit::python(
+        "import socket\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\ns.connect('" +
+        rig.dir.path + "/ctl.sock')\nprint(len(s.recv(100)))"));
     ck_assert(rig.until([&] { return rig.ended(); }));
     ck_assert_text(output.text[0], "0\n");
 }
@@ -375,7 +405,8 @@ START_TEST(a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule) {
 END_TEST
 }  // namespace
 
-UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name, the_peer_of_a_connection_is_read_from_the_kernels_tables,
+UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
+           the_peer_of_a_connection_is_read_from_the_kernels_tables,
            a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
            a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
@@ -383,11 +414,15 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name, the_peer_of_a
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
            an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by_the_next_hello,
            an_answer_that_finds_the_socket_full_of_output_comes_later,
-           a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one, what_the_root_leaves_behind_ends_with_it,
-           a_terminal_has_a_size_echo_signals_and_job_control, signals_reach_the_root_the_foreground_or_the_whole_job,
-           a_daemon_stays_below_the_root_and_what_does_not_is_named, a_daemon_that_another_than_the_root_has_adopted_is_named,
+           a_job_that_ends_while_no_agent_is_there_is_told_to_the_next_one,
+           what_the_root_leaves_behind_ends_with_it,
+           a_terminal_has_a_size_echo_signals_and_job_control,
+           signals_reach_the_root_the_foreground_or_the_whole_job,
+           a_daemon_stays_below_the_root_and_what_does_not_is_named,
+           a_daemon_that_another_than_the_root_has_adopted_is_named,
            a_process_whose_first_thread_has_ended_is_named,
-           freezing_the_job_s_own_group_leaves_souk_init_awake, a_process_inside_cannot_command_souk_init,
+           freezing_the_job_s_own_group_leaves_souk_init_awake,
+           a_process_inside_cannot_command_souk_init,
            a_capsule_that_is_gone_is_not_taken_for_another_process);
 
 }  // namespace souk

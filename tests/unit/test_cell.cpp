@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cells as an agent drives them, each effect by hand, so that what rarely comes between two of them comes at that very
-// moment: a CRIU that dies while it holds the job, a capsule's connection that breaks while CRIU gets ready.
+// Cells as an agent drives them, each effect by hand, so that what rarely comes between two of them
+// comes at that very moment: a CRIU that dies while it holds the job, a capsule's connection that
+// breaks while CRIU gets ready.
 #include "agentd/daemon/cell.hpp"
 
 #include <signal.h>
@@ -34,7 +35,9 @@ struct Node {
     std::string output;  // of the job, wherever it runs
     std::deque<Cell> cells;
 
-    explicit Node(const CgroupLayout& layout = detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo"))) : cgroups(layout) {
+    explicit Node(const CgroupLayout& layout = detect_cgroups(*read_file(AT_FDCWD,
+                                                                         "/proc/self/mountinfo")))
+        : cgroups(layout) {
         // As an agent that reaps all: a capsule ends only when no CRIU is left in it.
         ::signal(SIGCHLD, [](int) {
             while (::waitpid(-1, nullptr, WNOHANG) > 0) continue;
@@ -49,14 +52,19 @@ struct Node {
         site.init_path = souk_init_path();
         site.criu = &test_criu();
         site.machine = std::move(*this_machine("4.2"));
-        site.event = [this](const GuestKey& key, CellEvent e) { events[key].push_back(std::move(e)); };
-        site.output = [this](const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes) {
-            if (stream == 1 && offset <= output.size()) output.replace(offset, std::string::npos, bytes);
+        site.event = [this](const GuestKey& key, CellEvent e) {
+            events[key].push_back(std::move(e));
+        };
+        site.output = [this](const GuestKey&, uint32_t stream, uint64_t offset,
+                             std::string_view bytes) {
+            if (stream == 1 && offset <= output.size())
+                output.replace(offset, std::string::npos, bytes);
             return true;
         };
         site.input_taken = [](const GuestKey&, uint64_t) {};
         site.cgroup_changed = [](const std::string&, bool) {};
-        site.is_network = [](std::string_view) { return true; };  // its file is written before each move
+        // its file is written before each move
+        site.is_network = [](std::string_view) { return true; };
         site.want_pages = [](const GuestKey&, bool, uint64_t, const std::vector<PageRange>&) {};
         site.pages_whole = [](const GuestKey&) {};
         site.pages_refused = [](const GuestKey&, const std::string&) {};
@@ -73,7 +81,9 @@ struct Node {
         GuestJob job;
         job.key = {JobId{"n1", 1}, {epoch}};
         job.spec.path = "/bin/sh";
-        job.spec.argv = {"sh", "-c", "exec 9>>" + work.path + "/file; i=0; while read x; do i=$((i + 1)); echo $i; done"};
+        job.spec.argv = {
+            "sh", "-c",
+            "exec 9>>" + work.path + "/file; i=0; while read x; do i=$((i + 1)); echo $i; done"};
         job.spec.env = {"PATH=/usr/bin:/bin"};
         job.spec.cwd = "/";
         Cell& c = cells.emplace_back(site, job);
@@ -88,18 +98,21 @@ struct Node {
         counts_to(c, 1);
         return c;
     }
-    // The next event is of that kind; but what is told now and then, or once more with a new connection, does not count.
+    // The next event is of that kind; but what is told now and then, or once more with a new
+    // connection, does not count.
     void await(Cell& c, Kind kind) {
         auto& all = events[c.key()];
         const auto came = [&] {
-            while (!all.empty() && all.front().kind != kind && (all.front().kind == Kind::movable || all.front().kind == Kind::started))
+            while (!all.empty() && all.front().kind != kind &&
+                   (all.front().kind == Kind::movable || all.front().kind == Kind::started))
                 all.pop_front();
             return !all.empty();
         };
         const auto until = loop.run_until(came, limit);
         ck_assert_msg(until.has_value() && *until, "event %d never came", static_cast<int>(kind));
-        ck_assert_msg(all.front().kind == kind, "event %d, not %d: %s", static_cast<int>(all.front().kind),
-                      static_cast<int>(kind), all.front().why.c_str());
+        ck_assert_msg(all.front().kind == kind, "event %d, not %d: %s",
+                      static_cast<int>(all.front().kind), static_cast<int>(kind),
+                      all.front().why.c_str());
         all.pop_front();
     }
     // It reads one more line, and prints this number.
@@ -127,7 +140,8 @@ struct Node {
         const auto names = std::move(*list_dir(source.get(), "."));
         for (const std::string& name : names) {
             const Fd in = std::move(*open_at(source.get(), name, O_RDONLY));
-            const Fd out = std::move(*open_at(target.get(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+            const Fd out =
+                std::move(*open_at(target.get(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
             while (::sendfile(out.get(), in.get(), nullptr, 1 << 20) > 0) continue;
         }
         Manifest manifest = from.needs();
@@ -150,7 +164,8 @@ struct Node {
     int criu_of(const Cell& c) {
         int init = 0;
         std::vector<int> found;
-        ck_assert_int_eq(std::sscanf(read_file(AT_FDCWD, directory(c) + "/capsule")->c_str(), "%d", &init), 1);
+        ck_assert_int_eq(
+            std::sscanf(read_file(AT_FDCWD, directory(c) + "/capsule")->c_str(), "%d", &init), 1);
         const auto names_of = [](const std::string& pid) {
             std::error_code none;
             return std::filesystem::read_symlink("/proc/" + pid + "/ns/pid", none).string();
@@ -195,7 +210,8 @@ START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_fail
         (void)::kill(criu, SIGKILL);
         const auto told = [&](Kind kind) {
             const auto& all = n.events[destination.key()];
-            return std::any_of(all.begin(), all.end(), [&](const CellEvent& e) { return e.kind == kind; });
+            return std::any_of(all.begin(), all.end(),
+                               [&](const CellEvent& e) { return e.kind == kind; });
         };
         UNTIL(n.loop, told(Kind::restore_running) || told(Kind::restore_failed));
         if (told(Kind::restore_running)) {
@@ -210,7 +226,8 @@ START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_fail
 }
 END_TEST
 
-START_TEST(a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided) {
+START_TEST(
+    a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
     Cell& c = n.running();
@@ -241,7 +258,8 @@ START_TEST(a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_an
 }
 END_TEST
 
-// A CRIU that has let the job run and does not end: the job can be moved again, and its end is heard.
+// A CRIU that has let the job run and does not end: the job can be moved again, and its end is
+// heard.
 START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
     UNIT_SKIP_IF(moves_impossible());
     const auto line = [](const std::string& pid, const std::string& field) {
@@ -252,7 +270,8 @@ START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
         return text->substr(begin, text->find('\n', begin) - begin);
     };
     int caught = 0;
-    for (int tries = 0; caught < 2 && tries < 50; ++tries) {  // each a little later in its last steps
+    // each a little later in its last steps
+    for (int tries = 0; caught < 2 && tries < 50; ++tries) {
         Node n;
         Cell &source = n.running(), &copy = n.held_copy_of(source);
         const int pid = n.criu_of(copy);
@@ -265,13 +284,16 @@ START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
                 const std::string tracer = line(root, "TracerPid");
                 held = held || tracer == criu;
                 if (!held || tracer != "0") continue;
-                for (const Nanos end = Loop::now() + Nanos::from_us(20 * tries); Loop::now() < end;) continue;
+                for (const Nanos end = Loop::now() + Nanos::from_us(20 * tries); Loop::now() < end;)
+                    continue;
                 return (void)::kill(pid, SIGSTOP);
             }
         });
         copy.finish_restore();
         const auto runs = [&] {
-            return std::ranges::any_of(n.events[copy.key()], [](const CellEvent& e) { return e.kind == Kind::restore_running; });
+            return std::ranges::any_of(n.events[copy.key()], [](const CellEvent& e) {
+                return e.kind == Kind::restore_running;
+            });
         };
         const auto told = n.loop.run_until(runs, Nanos::from_ms(200));
         if (!*told) (void)::kill(pid, SIGCONT);  // before it could say so
@@ -300,7 +322,8 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
     Cell& c = n.running();
     const Fd directory = std::move(*open_at(AT_FDCWD, n.directory(c), O_RDONLY | O_DIRECTORY));
     for (int i = 0; i < 6; ++i) {
-        // souk-init serves one connection: another one ends the cell's, before or after it has read what was asked.
+        // souk-init serves one connection: another one ends the cell's, before or after it has read
+        // what was asked.
         Fd other;
         if (i % 2 == 0) other = std::move(*Capsule::connect(directory.get()));
         c.ready_criu(false, false);
@@ -315,7 +338,7 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
 }
 END_TEST
 
-START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_though_its_daemon_slept_past_the_deadline) {
+START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
     Cell& c = n.running();
@@ -323,8 +346,10 @@ START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_though_its_
     for (int round = 1; round < 3; ++round) {
         c.keep_lease(Loop::now() + Nanos::from_ms(200), false);
         const Nanos limit_at = Loop::now() + limit;  // this daemon does nothing until it stands
-        while (read_file(group->entry().v2, "cgroup.events")->find("frozen 1") == std::string::npos) ck_assert(Loop::now() < limit_at);
-        c.keep_lease(Loop::now() + Nanos::from_s(600), false);  // of an answer that it reads before its timer
+        while (read_file(group->entry().v2, "cgroup.events")->find("frozen 1") == std::string::npos)
+            ck_assert(Loop::now() < limit_at);
+        // of an answer that it reads before its timer
+        c.keep_lease(Loop::now() + Nanos::from_s(600), false);
         n.counts_to(c, round + 1);
         ck_assert(::access((n.directory(c) + "/" SOUK_LAPSED_NAME).c_str(), F_OK) != 0);
         for (const CellEvent& e : n.events[c.key()]) ck_assert(e.kind != Kind::lapsed);
@@ -334,12 +359,13 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE_LONG(cell, 60, what_the_capsule_stopped_goes_on_if_its_home_had_answered_though_its_daemon_slept_past_the_deadline,
-                 a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
-                a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
-                a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
-                a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
-                a_job_does_not_wait_for_the_criu_that_restored_it,
-                criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);
+UNIT_SUITE_LONG(
+    cell, 60, what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept,
+    a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
+    a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
+    a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
+    a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
+    a_job_does_not_wait_for_the_criu_that_restored_it,
+    criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);
 
 }  // namespace souk::unit

@@ -45,7 +45,9 @@ std::atomic<uint64_t>* shared_counter() {
 void freeze_holds_and_thaw_releases(const CgroupFixture& cgroups) {
     Cgroup job = std::move(*cgroups->create("n1/jobs/n1.1"));
     std::atomic<uint64_t>* count = shared_counter();
-    const Pidfd worker = cgroups.spawn(job, [&] { while (true) ++*count; });
+    const Pidfd worker = cgroups.spawn(job, [&] {
+        while (true) ++*count;
+    });
     ck_assert(job.freeze(wait_max));
     const uint64_t frozen_at = *count;
     for (int i = 0; i < 50; ++i) ::sched_yield();
@@ -64,7 +66,8 @@ void freeze_holds_and_thaw_releases(const CgroupFixture& cgroups) {
 
 START_TEST(mountinfo_says_where_each_controller_lives) {
     const CgroupLayout hybrid = detect_cgroups(
-        "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+        "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup "
+        "rw,cpu,cpuacct\n"
         "32 30 0:28 / /with\\040blank rw - cgroup cgroup rw,freezer\n"
         "33 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
         "34 30 0:30 / /nowhere/unified rw,relatime - cgroup2 cgroup2 rw\n"
@@ -88,14 +91,16 @@ START_TEST(a_process_is_born_in_its_group_in_every_hierarchy) {
     const Pidfd worker = cgroups.spawn(job, pause_for_ever);
     ck_assert(*job.pids() == std::vector<pid_t>{worker.pid()});
     const std::string path = "/" + cgroups.root() + "/n1/jobs/n1.7\n";
-    const std::string groups = *read_file(AT_FDCWD, "/proc/" + std::to_string(worker.pid()) + "/cgroup");
+    const std::string groups =
+        *read_file(AT_FDCWD, "/proc/" + std::to_string(worker.pid()) + "/cgroup");
     if (!cgroups->layout().v2.empty()) {
         ck_assert_msg(groups.find("0::" + path) != std::string::npos, "%s", groups.c_str());
         ck_assert_uint_ne(job.id(), 0);
     }
     for (const char* const controller : {"cpu", "memory"})
         if (!cgroups->layout().in_v2(controller))
-            ck_assert_msg(groups.find(std::string(controller) + ":" + path) != std::string::npos, "%s", groups.c_str());
+            ck_assert_msg(groups.find(std::string(controller) + ":" + path) != std::string::npos,
+                          "%s", groups.c_str());
     ck_assert(*cgroups->list("n1/jobs") == std::vector<std::string>{"n1.7"});
     ck_assert(*cgroups->list() == std::vector<std::string>{"n1"});
     ck_assert(cgroups->remove("n1", wait_max));
@@ -131,13 +136,16 @@ END_TEST
 
 START_TEST(without_cgroup_v2_the_v1_freezer_does_the_same) {
     if (!need_root("freezing a cgroup")) return;
-    const CgroupLayout layout = detect_cgroups(v1_only(*read_file(AT_FDCWD, "/proc/self/mountinfo")));
+    const CgroupLayout layout =
+        detect_cgroups(v1_only(*read_file(AT_FDCWD, "/proc/self/mountinfo")));
     UNIT_SKIP_IF(layout.v1.contains("freezer") ? nullptr : "this machine has no v1 freezer");
     CgroupFixture cgroups(layout);
     freeze_holds_and_thaw_releases(cgroups);
     Cgroup job = std::move(*cgroups->create("n1/jobs/n1.2"));
     ck_assert_uint_eq(job.id(), 0);
-    const Pidfd worker = cgroups.spawn(job, [] { for (volatile int i = 0; i < 20'000'000;) i = i + 1; });
+    const Pidfd worker = cgroups.spawn(job, [] {
+        for (volatile int i = 0; i < 20'000'000;) i = i + 1;
+    });
     ck_assert(*worker.exited_within(wait_max));
     if (layout.v1.contains("cpuacct")) ck_assert_int_gt(job.cpu_time()->ns, 1'000'000);
     // Left frozen by somebody, a group can still be ended.
@@ -155,15 +163,16 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
     ck_assert(node.set_cpu_weight(50));
     ck_assert(node.set_memory_max(16 << 20));
     const CgroupLayout& layout = cgroups->layout();
-    const std::string cpu = (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
+    const std::string cpu =
+        (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
     if (layout.in_v2("cpu")) {
         ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.weight"), "50\n");
     } else {
         ck_assert_text(*read_file(AT_FDCWD, cpu + "cpu.shares"), "512\n");
     }
     ck_assert_int_eq(*node.memory_kills(), 0);
-    // A job that touches more memory than its node has is killed by the kernel. Little memory: where the host has to find
-    // each page first, that takes its time.
+    // A job that touches more memory than its node has is killed by the kernel. Little memory:
+    // where the host has to find each page first, that takes its time.
     const Pidfd eater = cgroups.spawn(node, [] {
         char* memory = static_cast<char*>(
             ::mmap(nullptr, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -177,7 +186,8 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
     ck_assert(node.set_pids_max(3));
     const Pidfd forker = cgroups.spawn(node, [] {
         for (int i = 0; i < 2; ++i)
-            if (const pid_t child = ::fork(); child <= 0) child == 0 ? pause_for_ever() : ::_exit(3);
+            if (const pid_t child = ::fork(); child <= 0)
+                child == 0 ? pause_for_ever() : ::_exit(3);
         if (::fork() >= 0 || errno != EAGAIN) ::_exit(4);
     });
     ck_assert(*forker.exited_within(wait_max));
@@ -188,7 +198,8 @@ START_TEST(limits_reach_the_kernel_and_the_cpu_time_is_its_own) {
     ck_assert_int_ge(*node.memory_bytes(), 0);
     const auto plain = cgroups->create("n2");
     ck_assert(!plain->has("pids") && node.has("pids"));
-    for (const Status& refused : {plain->set_memory_max(1 << 20), plain->set_pids_max(5)}) ck_assert_int_eq(refused.error().code, ENOTSUP);
+    for (const Status& refused : {plain->set_memory_max(1 << 20), plain->set_pids_max(5)})
+        ck_assert_int_eq(refused.error().code, ENOTSUP);
 }
 END_TEST
 
@@ -200,7 +211,8 @@ START_TEST(a_limit_that_is_lowered_below_what_is_held_kills_nobody) {
     Pipe held = std::move(*make_pipe());
     const Pidfd holder = cgroups.spawn(job, [&] {
         constexpr size_t bytes = 48 << 20;
-        char* memory = static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        char* memory = static_cast<char*>(
+            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         for (size_t i = 0; i < bytes; i += 4096) const_cast<volatile char*>(memory)[i] = 1;
         (void)!::write(held.write_end.get(), "x", 1);
         pause_for_ever();
@@ -223,8 +235,11 @@ START_TEST(a_group_has_the_cpus_that_it_is_given) {
     CgroupFixture cgroups;
     Cgroup job = std::move(*cgroups->create("n1", {.cpu = true}));
     const CgroupLayout& layout = cgroups->layout();
-    const std::string path = (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
-    const auto quota = [&] { return *read_file(AT_FDCWD, path + (layout.in_v2("cpu") ? "cpu.max" : "cpu.cfs_quota_us")); };
+    const std::string path =
+        (layout.in_v2("cpu") ? layout.v2 : layout.v1.at("cpu")) + "/" + cgroups.root() + "/n1/";
+    const auto quota = [&] {
+        return *read_file(AT_FDCWD, path + (layout.in_v2("cpu") ? "cpu.max" : "cpu.cfs_quota_us"));
+    };
     ck_assert(job.set_cpus_max(3));
     ck_assert_msg(quota().starts_with("300000"), "%s", quota().c_str());
     ck_assert(job.set_cpus_max(2, true));
@@ -236,7 +251,8 @@ START_TEST(a_group_has_the_cpus_that_it_is_given) {
 END_TEST
 
 START_TEST(names_that_could_leave_the_root_are_refused) {
-    const Cgroups cgroups = std::move(*Cgroups::open(detect_cgroups("1 1 0:1 / /nowhere rw - cgroup2 cgroup2 rw\n")));
+    const Cgroups cgroups =
+        std::move(*Cgroups::open(detect_cgroups("1 1 0:1 / /nowhere rw - cgroup2 cgroup2 rw\n")));
     for (const char* const name : {"", "..", "a/../b", "/a", "a/", "a//b", "a b", "a/.", "\n"})
         ck_assert_msg(!cgroups.create(name), "'%s' was taken", name);
     ck_assert(!cgroups.remove("../x", wait_max));
@@ -246,8 +262,11 @@ START_TEST(names_that_could_leave_the_root_are_refused) {
 }
 END_TEST
 
-UNIT_SUITE(cgroup, mountinfo_says_where_each_controller_lives, a_process_is_born_in_its_group_in_every_hierarchy,
+UNIT_SUITE(cgroup, mountinfo_says_where_each_controller_lives,
+           a_process_is_born_in_its_group_in_every_hierarchy,
            a_running_process_can_be_added_and_is_counted_below_its_parents,
-           a_frozen_group_stands_still_and_dies_when_killed, without_cgroup_v2_the_v1_freezer_does_the_same,
-           limits_reach_the_kernel_and_the_cpu_time_is_its_own, a_limit_that_is_lowered_below_what_is_held_kills_nobody,
+           a_frozen_group_stands_still_and_dies_when_killed,
+           without_cgroup_v2_the_v1_freezer_does_the_same,
+           limits_reach_the_kernel_and_the_cpu_time_is_its_own,
+           a_limit_that_is_lowered_below_what_is_held_kills_nobody,
            a_group_has_the_cpus_that_it_is_given, names_that_could_leave_the_root_are_refused);

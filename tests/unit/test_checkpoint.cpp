@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Checkpoints at home: when one is made, where the last one lies, what becomes of a job whose node is lost.
+// Checkpoints at home: when one is made, where the last one lies, what becomes of a job whose node
+// is lost.
 #include "tests/unit/home_bench.hpp"
 
 using namespace souk;
@@ -47,7 +48,7 @@ Bench saved(bool restart = false, bool tty = false) {
 }
 }  // namespace
 
-START_TEST(a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_disk_before_anything_leaves) {
+START_TEST(a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_disk) {
     Bench b = saving_job();
     ck_assert_text(b.wait(Nanos::from_s(59)).text(), "");
     ck_assert_text(b.wait(Nanos::from_s(1)).text(), "P keep n1.2");
@@ -85,7 +86,8 @@ END_TEST
 START_TEST(a_job_whose_node_is_lost_is_its_last_checkpoint_and_that_stays_while_it_runs_elsewhere) {
     Bench b = saved();
     ck_assert_text(lost(b, "n2").text(), "kill n2.1 P");
-    ck_assert(b.job().phase == JobPhase::frozen && b.job().at.node == "n1" && b.job().epoch == Epoch{2});
+    ck_assert(b.job().phase == JobPhase::frozen && b.job().at.node == "n1" &&
+              b.job().epoch == Epoch{2});
     ck_assert_uint_eq(b.job().stats.resumes, 1);
     b.run_on("n3").event("n3", 3, GuestState::prepared);
     ck_assert_text(b.text(), "ship n1.2");
@@ -169,8 +171,9 @@ START_TEST(a_home_that_dies_before_it_knows_where_the_output_goes_on_asks_again)
 }
 END_TEST
 
-UNIT_SUITE(checkpoint, a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_disk_before_anything_leaves,
-           the_last_checkpoint_stays_until_the_next_is_whole, a_checkpoint_under_way_gives_way_to_an_order,
+UNIT_SUITE(checkpoint, a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_disk,
+           the_last_checkpoint_stays_until_the_next_is_whole,
+           a_checkpoint_under_way_gives_way_to_an_order,
            a_job_whose_node_is_lost_is_its_last_checkpoint_and_that_stays_while_it_runs_elsewhere,
            a_job_without_a_checkpoint_begins_anew_only_if_its_user_said_so,
            a_job_that_its_own_node_says_is_gone_goes_back_too,

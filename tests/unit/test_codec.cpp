@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Codec: each message of random valid fields comes back equal; each byte changed or cut off gives an error or another
-// valid message, never a crash; each field's bound is refused with its name.
+// Codec: each message of random valid fields comes back equal; each byte changed or cut off gives
+// an error or another valid message, never a crash; each field's bound is refused with its name.
 #include "tests/unit/wire_samples.hpp"
 // after the above: check.h defines `fail` as a macro
 #include "tests/unit/unit.hpp"
@@ -18,8 +18,9 @@ void round_trip(const char* name, Rng& rng) {
         const auto back = unpack<T>(bytes);
         ck_assert_msg(back.has_value(), "%s: %s", name, back ? "" : back.error().message.c_str());
         ck_assert_msg(*back == message, "%s came back different", name);
-        ck_assert_msg(frame_bytes_max(frame_type<T>) == 0 || bytes.size() <= frame_bytes_max(frame_type<T>),
-                      "%s is longer than its frame may be", name);
+        ck_assert_msg(
+            frame_bytes_max(frame_type<T>) == 0 || bytes.size() <= frame_bytes_max(frame_type<T>),
+            "%s is longer than its frame may be", name);
     }
 }
 
@@ -33,7 +34,8 @@ void damage(const char* name, Rng& rng) {
             bytes[rng.below(bytes.size())] = static_cast<char>(rng.next());
         const auto message = unpack<T>(bytes);
         if (!message) {
-            ck_assert_msg(message.error().message.find('\n') == std::string::npos, "%s: error of two lines", name);
+            ck_assert_msg(message.error().message.find('\n') == std::string::npos,
+                          "%s: error of two lines", name);
             continue;
         }
         const std::string again = pack(*message);
@@ -107,7 +109,8 @@ START_TEST(prices_counts_and_enums_out_of_range_are_named) {
     ck_assert_text(refused(r), "JobReport: where: not a node name");
     ck_assert_text(refused(wire::Signal{0}), "Signal: number: 0 is not in 1 to 64");
     ck_assert_text(refused(Change{{"n1", 1}, 128, {}}), "Change: fields: 128 is not in 1 to 127");
-    ck_assert_text(refused(Expel{{"n1", 0}, {1}}), "Expel: id: 0 is not in 1 to 4611686018427387904");
+    ck_assert_text(refused(Expel{{"n1", 0}, {1}}),
+                   "Expel: id: 0 is not in 1 to 4611686018427387904");
 }
 END_TEST
 
@@ -153,7 +156,9 @@ START_TEST(commands_carry_what_their_verb_needs) {
 END_TEST
 
 START_TEST(lines_for_people_are_cleaned_and_cut_between_characters) {
-    ErrorText e{"a\x1b[31mred\nline\xc2\x9b" "2J"};
+    ErrorText e{
+        "a\x1b[31mred\nline\xc2\x9b"
+        "2J"};
     auto back = unpack<ErrorText>(pack(e));
     ck_assert(back.has_value());
     ck_assert_text(back->text, "a [31mred line  2J");
@@ -165,12 +170,14 @@ START_TEST(lines_for_people_are_cleaned_and_cut_between_characters) {
 END_TEST
 
 START_TEST(a_few_bytes_cannot_ask_for_much_memory) {
-    // Two bytes for each empty peer: the structs that they would need pass the bound, so it ends before the check.
+    // Two bytes for each empty peer: the structs that they would need pass the bound, so it ends
+    // before the check.
     std::string bytes;
     for (int i = 0; i < 500'000; ++i) bytes += std::string("\x0a\x00", 2);
     const auto message = unpack<Directory>(bytes);
     ck_assert(!message.has_value());
-    ck_assert_text(message.error().message, "Directory: these 1000000 bytes are not such a message");
+    ck_assert_text(message.error().message,
+                   "Directory: these 1000000 bytes are not such a message");
 }
 END_TEST
 
@@ -180,7 +187,8 @@ START_TEST(a_record_with_fields_of_a_later_program_is_read) {
     job.spec = tiny_spec();
     job.terms.max_price = {1};
     const std::string whole = pack(job);
-    auto back = unpack<HomeJob>(whole + std::string("\xba\x3e\x03new", 6));  // field 999, of a later program
+    // field 999, of a later program
+    auto back = unpack<HomeJob>(whole + std::string("\xba\x3e\x03new", 6));
     ck_assert(back.has_value());
     ck_assert(*back == job);
 }
@@ -226,9 +234,11 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE(codec, every_message_comes_back_as_it_was, damaged_bytes_are_refused_or_stay_what_they_became,
+UNIT_SUITE(codec, every_message_comes_back_as_it_was,
+           damaged_bytes_are_refused_or_stay_what_they_became,
            prices_counts_and_enums_out_of_range_are_named, a_spec_is_refused_beyond_its_bounds,
-           commands_carry_what_their_verb_needs, lines_for_people_are_cleaned_and_cut_between_characters,
+           commands_carry_what_their_verb_needs,
+           lines_for_people_are_cleaned_and_cut_between_characters,
            a_few_bytes_cannot_ask_for_much_memory, a_record_with_fields_of_a_later_program_is_read,
            the_places_that_a_job_saw_last_are_kept, a_change_replaces_what_it_names_alone,
            unions_go_by_their_frame_type);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The containers of the allocation core, each against the standard one that does the same, on random cases.
+// The containers of the allocation core, each against the standard one that does the same, on
+// random cases.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -140,7 +141,8 @@ START_TEST(a_radix_sort_orders_as_the_comparison_does) {
         const int64_t span = int64_t{1} << rng.below(62);
         for (int64_t& n : number) n = rng.between(-span, span);
         if (seed % 3 == 0) std::fill(number.begin(), number.end(), seed);
-        if (seed % 5 == 0 && !number.empty()) number[0] = INT64_MIN, number.back() = INT64_MAX;  // far from all others
+        // far from all others
+        if (seed % 5 == 0 && !number.empty()) number[0] = INT64_MIN, number.back() = INT64_MAX;
         std::vector<uint32_t> items;
         for (uint32_t i = 0; i < number.size(); ++i) items.push_back(i);
         std::vector<uint32_t> truth = items;

@@ -13,10 +13,14 @@ namespace {
 int asked() {
     int n = 0;
     std::error_code gone;
-    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) n += std::filesystem::read_symlink(fd.path(), gone) == CpuAwake::device;
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd"))
+        n += std::filesystem::read_symlink(fd.path(), gone) == CpuAwake::device;
     return n;
 }
-const char* missing() { return ::access(CpuAwake::device, W_OK) == 0 ? nullptr : "/dev/cpu_dma_latency cannot be written"; }
+const char* missing() {
+    return ::access(CpuAwake::device, W_OK) == 0 ? nullptr
+                                                 : "/dev/cpu_dma_latency cannot be written";
+}
 }  // namespace
 
 START_TEST(processors_stay_awake_until_the_last_end_that_was_asked_for) {
@@ -51,4 +55,5 @@ START_TEST(processors_sleep_again_when_who_asked_is_gone) {
 }
 END_TEST
 
-UNIT_SUITE(cpu_awake, processors_stay_awake_until_the_last_end_that_was_asked_for, processors_sleep_again_when_who_asked_is_gone);
+UNIT_SUITE(cpu_awake, processors_stay_awake_until_the_last_end_that_was_asked_for,
+           processors_sleep_again_when_who_asked_is_gone);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What a program computes
-// and prints over its hops is compared with what it must be.
+// Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What
+// a program computes and prints over its hops is compared with what it must be.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -31,7 +31,8 @@ Fd small_tmpfs(const char* size) {
     return mounted;
 }
 
-START_TEST(a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own) {
+START_TEST(
+    a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
@@ -57,10 +58,12 @@ sys.exit(42))"));
             errors += "e " + std::to_string(n) + "\n";
         }
         rig->send_input(lines);
-        if (hops % 2 == 0) ck_assert(rig->until([&] { return output.text[0].size() >= expected.size() / 2; }));
+        if (hops % 2 == 0)
+            ck_assert(rig->until([&] { return output.text[0].size() >= expected.size() / 2; }));
         unit::hop(rig);
     }
-    ck_assert(rig->until([&] { return rig->input_taken == rig->input_sent && rig->typed.empty(); }));
+    ck_assert(
+        rig->until([&] { return rig->input_taken == rig->input_sent && rig->typed.empty(); }));
     ck_assert(rig->client.input_eof(rig->input_sent).has_value());
     ck_assert(rig->until([&] { return rig->ended(); }));
     ck_assert_int_eq(WEXITSTATUS(rig->exit->wait_status), 42);
@@ -84,14 +87,16 @@ START_TEST(a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
-    rig->start(unit::shell("seq 1 400000 | while read -r n; do echo $n; done | cat | sed 's/^/x/'; exit 5"));
+    rig->start(unit::shell(
+        "seq 1 400000 | while read -r n; do echo $n; done | cat | sed 's/^/x/'; exit 5"));
     ck_assert(rig->until([&] { return rig->started; }));
     for (int hops = 0; hops < 10; ++hops) {
         const size_t before = output.text[0].size();
         ck_assert(rig->until([&] { return output.text[0].size() > before + 10'000; }));
         unit::hop(rig);
     }
-    ck_assert(rig->until([&] { return rig->ended(); }, 100));  // most of its lines are still to come
+    // most of its lines are still to come
+    ck_assert(rig->until([&] { return rig->ended(); }, 100));
     ck_assert_int_eq(WEXITSTATUS(rig->exit->wait_status), 5);
     ck_assert(output.text[0] == numbers(1, 400'000, "x"));
 }
@@ -135,7 +140,8 @@ START_TEST(a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_sign
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     LaunchSpec spec = unit::shell(
-        "stty -echo; echo ready; while read -r x; do echo \"<$x>\"; [ \"$x\" = wait ] && { until [ -e /dev/shm/go ]; "
+        "stty -echo; echo ready; while read -r x; do echo \"<$x>\"; [ \"$x\" = wait ] && { until [ "
+        "-e /dev/shm/go ]; "
         "do sleep 0.01; done; rm /dev/shm/go; }; done");
     spec.tty = true;
     rig->start(spec);
@@ -152,8 +158,8 @@ START_TEST(a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_sign
         unit::hop(rig);
         const auto go = rig->capsule.open_inside("/dev/shm/go", O_CREAT | O_WRONLY);
         rig->send_input("way " + h + "\n");
-        ck_assert_msg(shown("<typed " + h + ">\r\n<ahead " + h + ">\r\n<halfway " + h + ">\r\n"), "%s",
-                      output.text[0].c_str());
+        ck_assert_msg(shown("<typed " + h + ">\r\n<ahead " + h + ">\r\n<halfway " + h + ">\r\n"),
+                      "%s", output.text[0].c_str());
     }
     ck_assert(output.text[0].find("way 0\r\n<") == std::string::npos);  // stty -echo has moved too
     rig->send_input("\x03");
@@ -204,7 +210,8 @@ START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good)
     ck_assert_text(output.text[0], "<word>\n");
 }
 END_TEST
-// A CRIU that is killed while it restores leaves processes behind that hold its socket and wait for it.
+// A CRIU that is killed while it restores leaves processes behind that hold its socket and wait for
+// it.
 START_TEST(a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
@@ -232,14 +239,17 @@ END_TEST
 
 START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
     UNIT_SKIP_IF(unit::moves_impossible());
-    for (const char* size : {"64k", "400k", "4m"}) {  // full at once, in the middle of the small files, in the pages
+    // full at once, in the middle of the small files, in the pages
+    for (const char* size : {"64k", "400k", "4m"}) {
         JobOutput output;
         CapsuleRig rig(output);
-        rig.start(unit::python("memory = bytearray(b'x' * 8000000)\nprint('up')\nprint(input(), len(memory))"));
+        rig.start(unit::python(
+            "memory = bytearray(b'x' * 8000000)\nprint('up')\nprint(input(), len(memory))"));
         ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
         const Fd full = small_tmpfs(size);
         const std::string why = unit::freeze(rig, full.get());
-        ck_assert_msg(why.starts_with("CRIU cannot dump: no space left in the image directory") , "%s", why.c_str());
+        ck_assert_msg(why.starts_with("CRIU cannot dump: no space left in the image directory"),
+                      "%s", why.c_str());
         ck_assert(why.find('\n') == std::string::npos);
         rig.send_input("word\n");
         ck_assert(rig.until([&] { return rig.ended(); }));
@@ -291,17 +301,19 @@ for line in sys.stdin:
     assert tree() == before, (tree(), before)  # pids, parents, groups, sessions
     m[0] = (m[0] + 1) & 255
     expiries, = struct.unpack('q', os.read(timer, 8))
-    print(os.sched_getaffinity(0), m[0], m[5 << 20:(5 << 20) + 5].decode(), os.readlink('/dev/shm/d/link'),
-          oct(os.stat('/dev/shm/d').st_mode), os.stat('/dev/shm/d/seg').st_blocks < 10000, expiries > 0, flush=True)
+    print(os.sched_getaffinity(0), m[0], m[5 << 20:(5 << 20) + 5].decode(),
+          os.readlink('/dev/shm/d/link'), oct(os.stat('/dev/shm/d').st_mode),
+          os.stat('/dev/shm/d/seg').st_blocks < 10000, expiries > 0, flush=True)
 )"));
     ck_assert(rig->until([&] { return output.text[0] == "up\n"; }));
     std::string expected = "up\n";
-    // The first read after the hop gets what had expired before it; the second needs the timer to fire again.
+    // The first read after the hop gets what had expired before it; the second needs the timer to
+    // fire again.
     for (int i = 1; i <= 5; ++i) {
         rig->send_input("\n");
         expected += "{1} " + std::to_string(i) + " bytes seg 0o40751 True True\n";
-        ck_assert_msg(rig->until([&] { return output.text[0] == expected; }, 5), "%s%s", output.text[0].c_str(),
-                      output.text[1].c_str());
+        ck_assert_msg(rig->until([&] { return output.text[0] == expected; }, 5), "%s%s",
+                      output.text[0].c_str(), output.text[1].c_str());
         const Status movable = check_movable(*capsule_processes(rig->capsule), rig->root);
         ck_assert_msg(movable.has_value(), "%s", movable ? "" : movable.error().message.c_str());
         if (i % 2 == 1) unit::hop(rig);
@@ -315,7 +327,8 @@ START_TEST(a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked) 
     auto rig = std::make_unique<CapsuleRig>(output, true);
     rig->start(unit::python(R"(
 import socket
-s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); a, _ = s.accept()
+s = socket.create_server(('127.0.0.1', 0))
+c = socket.create_connection(s.getsockname()); a, _ = s.accept()
 print('up'); input(); c.sendall(b'x'); print(a.recv(1)); input()
 try: c.sendall(b'y'); print(a.recv(1))
 except OSError as e: print('closed'))"));
@@ -333,7 +346,8 @@ except OSError as e: print('closed'))"));
     rig->input_sent = sent;
     rig->send_input("\n");
     ck_assert(rig->until([&] { return rig->ended(); }));
-    ck_assert_msg(output.text[0] == "up\nb'x'\nclosed\n", "%s%s", output.text[0].c_str(), output.text[1].c_str());
+    ck_assert_msg(output.text[0] == "up\nb'x'\nclosed\n", "%s%s", output.text[0].c_str(),
+                  output.text[1].c_str());
 }
 END_TEST
 
@@ -343,7 +357,8 @@ START_TEST(a_connection_goes_on_whose_criu_was_killed_while_it_held_it) {
     CapsuleRig rig(output, true);
     rig.start(unit::python(R"(
 import socket
-s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); a, _ = s.accept()
+s = socket.create_server(('127.0.0.1', 0))
+c = socket.create_connection(s.getsockname()); a, _ = s.accept()
 a.settimeout(20)
 print('up'); input(); c.sendall(b'x'); print(a.recv(1)))"));
     ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
@@ -369,7 +384,8 @@ print('up'); input(); c.sendall(b'x'); print(a.recv(1)))"));
     ck_assert_int_eq(end_tcp_repair({std::atoi(children->c_str())}), 0);
     rig.send_input("\n");
     ck_assert(rig.until([&] { return rig.ended(); }));
-    ck_assert_msg(output.text[0] == "up\nb'x'\n", "%s%s", output.text[0].c_str(), output.text[1].c_str());
+    ck_assert_msg(output.text[0] == "up\nb'x'\n", "%s%s", output.text[0].c_str(),
+                  output.text[1].c_str());
 }
 END_TEST
 
@@ -425,18 +441,20 @@ START_TEST(output_that_nobody_acknowledges_is_kept_over_three_hops) {
 END_TEST
 }  // namespace
 
-UNIT_SUITE_LONG(criu, 120, a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own,
-                a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops,
-                threads_and_their_locks_go_on_over_ten_hops,
-                a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
-                a_dump_that_is_refused_leaves_the_job_as_it_was,
-                a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
-                a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open,
-                a_full_image_directory_fails_the_dump_and_the_job_goes_on,
-                shared_memory_affinity_timers_and_daemons_go_along,
-                a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
-           a_connection_goes_on_whose_criu_was_killed_while_it_held_it,
-                an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent,
-                output_that_nobody_acknowledges_is_kept_over_three_hops);
+UNIT_SUITE_LONG(
+    criu, 120,
+    a_job_frozen_and_thawed_thirty_times_counts_on_with_its_memory_whole_and_its_status_its_own,
+    a_pipeline_that_never_waits_prints_every_line_once_over_ten_hops,
+    threads_and_their_locks_go_on_over_ten_hops,
+    a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
+    a_dump_that_is_refused_leaves_the_job_as_it_was,
+    a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
+    a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open,
+    a_full_image_directory_fails_the_dump_and_the_job_goes_on,
+    shared_memory_affinity_timers_and_daemons_go_along,
+    a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
+    a_connection_goes_on_whose_criu_was_killed_while_it_held_it,
+    an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent,
+    output_that_nobody_acknowledges_is_kept_over_three_hops);
 
 }  // namespace souk

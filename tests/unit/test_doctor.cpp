@@ -19,25 +19,28 @@ const Need* named(const std::vector<Need>& needs, const std::string& name) {
 START_TEST(every_need_says_what_was_found_and_how_to_mend_it) {
     const std::vector<Need> needs = examine(Examination::quick, "/nonexistent");
     for (const Need& need : needs) {
-        ck_assert_msg(!need.name.empty() && !need.use.empty() && !need.found.empty(), "%s", need.name.c_str());
+        ck_assert_msg(!need.name.empty() && !need.use.empty() && !need.found.empty(), "%s",
+                      need.name.c_str());
         ck_assert_msg(need.met == need.mend.empty(), "%s", need.name.c_str());
         ck_assert(need.found.find('\n') == std::string::npos);
     }
-    for (const char* const name :
-         {"io_uring", "cgroups", "namespaces", "CRIU", "BTF", "fs.pipe-max-size", "CAP_SYS_RESOURCE"})
+    for (const char* const name : {"io_uring", "cgroups", "namespaces", "CRIU", "BTF",
+                                   "fs.pipe-max-size", "CAP_SYS_RESOURCE"})
         ck_assert_msg(named(needs, name) != nullptr, "%s", name);
 }
 END_TEST
 
 START_TEST(only_required_needs_stop_a_daemon_and_in_one_line) {
-    std::vector<Need> needs{{"one", "a", true, true, "here", ""}, {"two", "b", false, false, "nowhere", "get two"}};
+    std::vector<Need> needs{{"one", "a", true, true, "here", ""},
+                            {"two", "b", false, false, "nowhere", "get two"}};
     ck_assert(require(needs));
     needs.push_back({"three", "c", true, false, "broken", "mend three"});
     needs.push_back({"four", "d", true, false, "gone", "mend four"});
     ck_assert_text(require(needs).error().message,
                    "this machine lacks three (broken): mend three; four (gone): mend four");
     ck_assert_text(needs_json({needs[2]}),
-                   R"([{"name":"three","use":"c","required":true,"met":false,"found":"broken","mend":"mend three"}])");
+                   R"([{"name":"three","use":"c","required":true,"met":false,)"
+                   R"("found":"broken","mend":"mend three"}])");
     const std::string text = needs_text(needs);
     ck_assert(text.find("MISSING  three") != std::string::npos);
     ck_assert(text.find("without  two") != std::string::npos);
@@ -63,8 +66,10 @@ END_TEST
 
 START_TEST(a_criu_that_cannot_work_is_refused_with_its_reason) {
     if (!unit::need_root("trying CRIU")) return;
-    ck_assert_text(try_criu(CriuTool{{"/nonexistent/criu"}, {}}).error().message, "cannot start /nonexistent/criu");
-    ck_assert_text(try_criu(CriuTool{{"/bin/true"}, {}}).error().message, "it does not say its version");
+    ck_assert_text(try_criu(CriuTool{{"/nonexistent/criu"}, {}}).error().message,
+                   "cannot start /nonexistent/criu");
+    ck_assert_text(try_criu(CriuTool{{"/bin/true"}, {}}).error().message,
+                   "it does not say its version");
 }
 END_TEST
 
@@ -79,6 +84,8 @@ START_TEST(the_criu_of_this_machine_dumps_and_restores) {
 }
 END_TEST
 
-UNIT_SUITE(doctor, every_need_says_what_was_found_and_how_to_mend_it, only_required_needs_stop_a_daemon_and_in_one_line,
-           without_rights_the_doctor_says_run_as_root, a_criu_that_cannot_work_is_refused_with_its_reason,
+UNIT_SUITE(doctor, every_need_says_what_was_found_and_how_to_mend_it,
+           only_required_needs_stop_a_daemon_and_in_one_line,
+           without_rights_the_doctor_says_run_as_root,
+           a_criu_that_cannot_work_is_refused_with_its_reason,
            the_criu_of_this_machine_dumps_and_restores);

@@ -86,7 +86,8 @@ START_TEST(a_file_is_made_emptied_or_refused_and_replaced_at_once) {
     ck_assert_text(text("a"), "2nd");
     ck_assert_int_eq(create_file(dir.fd.get(), "a", "third", O_EXCL).error().code, EEXIST);
     for (const bool durable : {false, true}) {
-        ck_assert(replace_file(dir.path + "/a", durable ? "on disk" : "", 0600, durable).has_value());
+        ck_assert(
+            replace_file(dir.path + "/a", durable ? "on disk" : "", 0600, durable).has_value());
         ck_assert_text(text("a"), durable ? "on disk" : "");
     }
     ck_assert_uint_eq(list_dir(dir.fd.get(), ".")->size(), 1);
@@ -97,21 +98,25 @@ START_TEST(a_file_is_made_emptied_or_refused_and_replaced_at_once) {
 END_TEST
 
 START_TEST(a_process_is_read_whatever_its_name_holds) {
-    const std::string rest = " S 7 8 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 4567 8192 12 18446744073709551615 1 1 0\n";
+    const std::string rest =
+        " S 7 8 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 4567 8192 12 18446744073709551615 1 1 0\n";
     ProcStat stat;
     ck_assert(parse_proc_stat(("42 (a) Z (b)" + rest).c_str(), &stat));
     ck_assert_text(std::string(stat.name), "a) Z (b");
-    ck_assert(stat.state == 'S' && stat.parent == 7 && stat.session == 9 && stat.threads == 3 && stat.flags == 4194304);
+    ck_assert(stat.state == 'S' && stat.parent == 7 && stat.session == 9 && stat.threads == 3 &&
+              stat.flags == 4194304);
     ck_assert(stat.start_ticks == 4567 && stat.reserved_bytes == 8192 && stat.resident_pages == 12);
     ck_assert(parse_proc_stat(("42 (" + std::string(200, 'x') + ")" + rest).c_str(), &stat));
     ck_assert_uint_eq(std::string(stat.name).size(), 64);
-    for (const char* text : {"", "42", "42 )(", "42 (a)", "42 (a) S 7 8"}) ck_assert(!parse_proc_stat(text, &stat));
+    for (const char* text : {"", "42", "42 )(", "42 (a)", "42 (a) S 7 8"})
+        ck_assert(!parse_proc_stat(text, &stat));
     const auto own = process_id(::getpid());
     ck_assert(own && own->start_ticks > 0 && read_proc_stat(::getpid())->parent == ::getppid());
     ck_assert(!process_id(1 << 30));
 }
 END_TEST
 
-UNIT_SUITE(fd, a_file_is_made_emptied_or_refused_and_replaced_at_once, a_process_is_read_whatever_its_name_holds,
-           an_fd_closes_what_it_owns_exactly_once, files_are_read_whole_and_an_error_names_the_path,
-           a_pidfd_signals_waits_and_reaps, an_exit_status_reads_as_wait_would_say_it);
+UNIT_SUITE(fd, a_file_is_made_emptied_or_refused_and_replaced_at_once,
+           a_process_is_read_whatever_its_name_holds, an_fd_closes_what_it_owns_exactly_once,
+           files_are_read_whole_and_an_error_names_the_path, a_pidfd_signals_waits_and_reaps,
+           an_exit_status_reads_as_wait_would_say_it);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The records of finished jobs in a database of their own: found, listed, and erased from the oldest on.
+// The records of finished jobs in a database of their own: found, listed, and erased from the
+// oldest on.
 #include "market/store/finished.hpp"
 
 #include "market/store/receipts.hpp"
@@ -79,7 +80,8 @@ START_TEST(a_finished_job_is_found_at_once_and_after_reopening_and_is_no_live_on
     ck_assert_text(b.in_order(), "n0.70:4 n1.9:2 n1.10:1 n1-a.1:3 ");  // as JobId orders them
     ck_assert(b.db->load(kind_job)->empty());
     const auto newest = b.jobs->before(4, 2);
-    ck_assert(newest.has_value() && newest->size() == 2 && (*newest)[0].finish_seq == 3 && (*newest)[1].finish_seq == 2);
+    ck_assert(newest.has_value() && newest->size() == 2 && (*newest)[0].finish_seq == 3 &&
+              (*newest)[1].finish_seq == 2);
 }
 END_TEST
 
@@ -113,5 +115,6 @@ START_TEST(the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once) 
 }
 END_TEST
 
-UNIT_SUITE(finished, a_finished_job_is_found_at_once_and_after_reopening_and_is_no_live_one_any_more,
+UNIT_SUITE(finished,
+           a_finished_job_is_found_at_once_and_after_reopening_and_is_no_live_one_any_more,
            the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once);

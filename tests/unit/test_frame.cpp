@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Frames: the decoder as a pure function of bytes (any split gives the same frames), and channels over real sockets.
+// Frames: the decoder as a pure function of bytes (any split gives the same frames), and channels
+// over real sockets.
 #include <sys/socket.h>
 
 #include "market/wire/frame.hpp"
@@ -55,7 +56,8 @@ struct End {
     std::function<void()> then;  // after each frame
     ChannelHandlers handlers() {
         return {[this](const Frame& f) {
-                    frames.push_back(std::to_string(static_cast<unsigned>(f.type)) + ":" + std::string(f.body));
+                    frames.push_back(std::to_string(static_cast<unsigned>(f.type)) + ":" +
+                                     std::string(f.body));
                     if (then) then();
                 },
                 [this](const Error& e) { closed = e.message; }, [this] { ++drains; }};
@@ -90,8 +92,8 @@ struct Ends {
 START_TEST(any_split_of_the_bytes_gives_the_same_frames) {
     const std::string big = pattern(200'000, 5);
     const std::string all = wire_of(FrameType::hello, "hello") + wire_of(FrameType::ok, "") +
-                            wire_of(FrameType::directory, big) + wire_of(FrameType::order, pattern(300, 6)) +
-                            wire_of(frame_ping, "");
+                            wire_of(FrameType::directory, big) +
+                            wire_of(FrameType::order, pattern(300, 6)) + wire_of(frame_ping, "");
     Rng rng(8);
     for (int round = 0; round < 60; ++round) {
         FrameDecoder decoder(Side::acceptor);
@@ -125,12 +127,14 @@ START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
     ck_assert_text(error_of(Side::acceptor, std::string(64, '\0')), "this is not souk's protocol");
     ck_assert_text(error_of(Side::acceptor, raw_header(1, 32, 0)),
                    "the connection begins with a frame of type 32, not with a hello");
-    ck_assert_text(error_of(Side::connector, hello), "the connection begins with a frame of type 1, not with a hello");
+    ck_assert_text(error_of(Side::connector, hello),
+                   "the connection begins with a frame of type 1, not with a hello");
     ck_assert_text(error_of(Side::acceptor, raw_header(16 * 1024 + 1, 1, 0)),
                    "a frame of type 1 with 16385 bytes, over its limit of 16384");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(0xffffffff, 35, 0)),
                    "a frame of type 35 with 4294967295 bytes, over its limit of 2097152");
-    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 999, 0)), "a frame of unknown type 999");
+    ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 999, 0)),
+                   "a frame of unknown type 999");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(0, 32, 256)),
                    "a frame of type 32 with unknown flags 256");
     ck_assert_text(error_of(Side::acceptor, hello + raw_header(1, 0xff00, 0)),
@@ -166,9 +170,10 @@ START_TEST(frames_pass_between_two_channels_in_order_the_big_ones_too) {
     ck_assert_text(ends.server.frames[0], "32:first");
     ck_assert(ends.server.frames[1] == "35:" + big);
     ck_assert_text(ends.server.frames[2], "32:last");
-    Status longer =
-        ends.client.channel->send(FrameType::directory, std::string(frame_bytes_max(FrameType::directory) + 1, 'x'));
-    ck_assert_text(longer.error().message, "a message of 2097153 bytes is longer than its type may be");
+    Status longer = ends.client.channel->send(
+        FrameType::directory, std::string(frame_bytes_max(FrameType::directory) + 1, 'x'));
+    ck_assert_text(longer.error().message,
+                   "a message of 2097153 bytes is longer than its type may be");
     ends.client.channel->finish();
     UNTIL(ends.loop, !ends.server.closed.empty());
     ck_assert_text(ends.server.closed, "the peer closed the connection");
@@ -184,7 +189,8 @@ START_TEST(bytes_that_follow_a_frame_unframed_come_as_they_were_sent) {
     std::string got;
     // As an image: a frame says what comes, and the rest of what was read with it counts already.
     ends.server.then = [&] {
-        ends.server.channel->receive_raw([&](ByteView bytes) { got.append(bytes.begin(), bytes.end()); });
+        ends.server.channel->receive_raw(
+            [&](ByteView bytes) { got.append(bytes.begin(), bytes.end()); });
     };
     OK(ends.client.channel->send(FrameType::order, "image"));
     UNTIL(ends.loop, ends.client.channel->queued() == 0);
@@ -213,8 +219,8 @@ START_TEST(a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on) {
     bool full = false;
     UNTIL_PEER(ends.loop, [&] {
         for (;;) {
-            Status status =
-                ends.client.channel->send(FrameType::directory, std::string(500'000, static_cast<char>(sent)));
+            Status status = ends.client.channel->send(
+                FrameType::directory, std::string(500'000, static_cast<char>(sent)));
             if (!status) {
                 ck_assert_int_eq(status.error().code, ENOBUFS);
                 full = ends.client.channel->queued() > 1'500'000;
@@ -239,10 +245,14 @@ START_TEST(a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_res
     std::vector<std::string> frames;
     std::unique_ptr<Channel> channel;
     std::string closed;
-    auto opened = Channel::open(loop, std::move(ours), {[&](const Frame& f) {
-                                    frames.emplace_back(f.body);
-                                    channel->pause_reading();
-                                }, [&](const Error& e) { closed = e.message; }, {}}, {});
+    auto opened = Channel::open(loop, std::move(ours),
+                                {[&](const Frame& f) {
+                                     frames.emplace_back(f.body);
+                                     channel->pause_reading();
+                                 },
+                                 [&](const Error& e) { closed = e.message; },
+                                 {}},
+                                {});
     OK(opened);
     channel = std::move(*opened);
     std::string all = wire_of(FrameType::hello, "0");
@@ -327,7 +337,8 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
         server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
         write_all(peer.get(), wire_of(FrameType::hello, "h"));
         UNTIL(loop, server.frames.size() == 1);
-        for (int i = 0; i < 48; ++i) OK(server.channel->send(FrameType::ctl_reply, std::string(64 * 1024, 'x')));
+        for (int i = 0; i < 48; ++i)
+            OK(server.channel->send(FrameType::ctl_reply, std::string(64 * 1024, 'x')));
         std::string taken(32 * 1024, 0);
         Timer talk;
         std::function<void()> turn = [&] {
@@ -339,8 +350,11 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
         turn();
         const Nanos start = Loop::now();
         UNTIL(loop, !server.closed.empty() || (reads && Loop::now() - start > Nanos::from_ms(150)));
-        if (reads) ck_assert_text(server.closed, "");
-        else ck_assert_msg(server.closed.starts_with("the peer has read nothing for 0 s, and "), "%s", server.closed.c_str());
+        if (reads)
+            ck_assert_text(server.closed, "");
+        else
+            ck_assert_msg(server.closed.starts_with("the peer has read nothing for 0 s, and "),
+                          "%s", server.closed.c_str());
     }
 }
 END_TEST
@@ -352,17 +366,22 @@ START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
         std::tie(ours, theirs) = pair_of_sockets();
         std::unique_ptr<Channel> channel;
         int calls = 0;
-        auto opened = Channel::open(loop, std::move(ours), {[&](const Frame&) {
-                                        ++calls;
-                                        if (when == 0) channel.reset();
-                                        if (when == 1) channel->refuse("no");
-                                    }, [&](const Error&) { ++calls, channel.reset(); }, {}}, {});
+        auto opened = Channel::open(loop, std::move(ours),
+                                    {[&](const Frame&) {
+                                         ++calls;
+                                         if (when == 0) channel.reset();
+                                         if (when == 1) channel->refuse("no");
+                                     },
+                                     [&](const Error&) { ++calls, channel.reset(); },
+                                     {}},
+                                    {});
         OK(opened);
         channel = std::move(*opened);
-        if (when == 2) write_all(theirs.get(), "this is garbage");
+        if (when == 2)
+            write_all(theirs.get(), "this is garbage");
         else
-            write_all(theirs.get(),
-                      wire_of(FrameType::hello, "0") + wire_of(FrameType::ok, "") + wire_of(FrameType::ok, ""));
+            write_all(theirs.get(), wire_of(FrameType::hello, "0") + wire_of(FrameType::ok, "") +
+                                        wire_of(FrameType::ok, ""));
         bool eof = false;
         std::string seen;
         UNTIL_PEER(loop, (seen += read_some(theirs.get(), &eof), eof));
@@ -376,10 +395,13 @@ END_TEST
 
 UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept,
-           versions_must_agree_and_the_error_names_both, frames_pass_between_two_channels_in_order_the_big_ones_too,
+           versions_must_agree_and_the_error_names_both,
+           frames_pass_between_two_channels_in_order_the_big_ones_too,
            bytes_that_follow_a_frame_unframed_come_as_they_were_sent,
            a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on,
            a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_resumed,
-           garbage_is_answered_with_one_line_and_the_end, a_silent_opening_and_a_torn_frame_end_the_connection,
+           garbage_is_answered_with_one_line_and_the_end,
+           a_silent_opening_and_a_torn_frame_end_the_connection,
            a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up,
-           a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slowly_is_not, a_channel_may_be_dropped_in_its_own_callbacks);
+           a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slowly_is_not,
+           a_channel_may_be_dropped_in_its_own_callbacks);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Guest machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies
-// on.
+// The Guest machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a
+// rule that it relies on.
 #include "tests/unit/guest_bench.hpp"
 
 using namespace souk;
 using namespace souk::unit::guests;
 
-START_TEST(a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted) {
+START_TEST(
+    a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted) {
     const auto dumped = [] {
         Bench b;
         b.running().command(GuestVerb::checkpoint);
@@ -17,12 +18,14 @@ START_TEST(a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_wh
     };
     Bench b = dumped();
     ck_assert_text(b.undone().text(), "send_checkpoint >running");
-    ck_assert_text(b.end([](Guest& m, guest::Outputs& o) { m.checkpoint_sent(key, o); }).text(), "drop_checkpoint");
+    ck_assert_text(b.end([](Guest& m, guest::Outputs& o) { m.checkpoint_sent(key, o); }).text(),
+                   "drop_checkpoint");
     Bench failed = dumped();
     failed.undone().end([](Guest& m, guest::Outputs& o) { m.checkpoint_failed(key, "cut", o); });
     ck_assert_text(failed.text(), "drop_checkpoint >running(cut)");
     Bench frozen = dumped();
-    ck_assert_text(frozen.undone().command(GuestVerb::freeze).text(), "drop_checkpoint ready_criu/disk");
+    ck_assert_text(frozen.undone().command(GuestVerb::freeze).text(),
+                   "drop_checkpoint ready_criu/disk");
     Bench at_once = dumped();
     ck_assert_text(at_once.command(GuestVerb::freeze).text(), "");
     ck_assert_text(at_once.undone().text(), "drop_checkpoint ready_criu/disk");
@@ -35,11 +38,15 @@ START_TEST(a_kept_checkpoint_is_a_frozen_job_that_never_ran_here) {
     ck_assert_text(b.command(GuestVerb::keep).text(), "p:starting make_place");
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
     ck_assert_text(b.text(), ">prepared");
-    b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 100, MoveForm::stop_and_copy, o); });
+    b.end([](Guest& m, guest::Outputs& o) {
+        m.image_received(key, 100, MoveForm::stop_and_copy, o);
+    });
     ck_assert_text(b.text(), "P:frozen >frozen");
     ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
     Bench early;
-    early.command(GuestVerb::keep).end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    early.command(GuestVerb::keep).end([](Guest& m, guest::Outputs& o) {
+        m.capsule_ready(key, o);
+    });
     ck_assert_text(early.command(GuestVerb::kill).text(), "kill_capsule");
     ck_assert_text(early.gone().text(), "remove E >unknown");
 }
@@ -58,7 +65,9 @@ START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     // What killed it is told, also if it ended before its start was known.
     Bench killed, early;
     killed.running().exited(9, "its limit");
-    early.command(GuestVerb::start).end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    early.command(GuestVerb::start).end([](Guest& m, guest::Outputs& o) {
+        m.capsule_ready(key, o);
+    });
     early.exited(9, "its limit").end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     for (const Bench* told : {&killed, &early}) {
         const auto* last = std::get_if<guest::ToHome>(&told->out.back());
@@ -69,11 +78,13 @@ START_TEST(a_start_is_on_disk_before_the_job_can_run) {
 END_TEST
 
 START_TEST(a_second_start_that_comes_after_a_failed_one_is_refused) {
-    // Home sent it twice; the first failed and home went on elsewhere: the second must not run the job beside it.
+    // Home sent it twice; the first failed and home went on elsewhere: the second must not run the
+    // job beside it.
     Bench b;
     b.command(GuestVerb::start);
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
-    b.end([](Guest& m, guest::Outputs& o) { m.job_not_started(key, 2, true, "no such program", o); });
+    b.end(
+        [](Guest& m, guest::Outputs& o) { m.job_not_started(key, 2, true, "no such program", o); });
     ck_assert_text(b.text(), "P:starting kill_capsule");
     ck_assert_text(b.gone().text(), "remove E >failed(no such program)");
     b.command(GuestVerb::start);
@@ -86,13 +97,15 @@ START_TEST(a_second_start_that_comes_after_a_failed_one_is_refused) {
 END_TEST
 
 START_TEST(what_is_still_being_removed_does_not_begin_anew) {
-    // Its answer was lost, and the home node asks for the very same again: the old end of it would take the new one along.
+    // Its answer was lost, and the home node asks for the very same again: the old end of it would
+    // take the new one along.
     Bench b;
     b.command(GuestVerb::start);
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_failed(key, "no capsule", o); });
     ck_assert_text(b.text(), "remove E >failed(no capsule)");
     ck_assert_text(b.command(GuestVerb::drop).text(), ">unknown");
-    ck_assert_text(b.command(GuestVerb::start).text(), ">failed(what is left of its last start there is being removed)");
+    ck_assert_text(b.command(GuestVerb::start).text(),
+                   ">failed(what is left of its last start there is being removed)");
     b.command(GuestVerb::drop);
     b.g.removed(key);
     ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create_capsule");
@@ -163,7 +176,8 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     ck_assert_text(b.dump_held().text(), "ship");
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
     ck_assert_text(b.text(), "p:shipped >shipped");
-    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish_dump");  // `shipped` on disk says as much
+    // `shipped` on disk says as much
+    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish_dump");
     ck_assert_text(b.exited(9).text(), "");  // CRIU's own kill
     ck_assert_text(b.gone().text(), ">frozen");
 }
@@ -174,7 +188,9 @@ START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dro
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
     ck_assert_text(b.dump_held(true).text(), "ship >dumping");
-    const auto held_for = [&b] { return std::get<GuestEvent>(std::get<guest::ToHome>(b.out.back()).message).held_for.n; };
+    const auto held_for = [&b] {
+        return std::get<GuestEvent>(std::get<guest::ToHome>(b.out.back()).message).held_for.n;
+    };
     ck_assert_uint_eq(held_for(), 2);
     b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
     ck_assert_text(b.text(), "p:shipped >shipped");
@@ -187,7 +203,8 @@ START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dro
     c.dump_held(true);
     ck_assert_text(c.command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(c.undone().text(), ">running");
-    ck_assert_uint_eq(std::get<GuestEvent>(std::get<guest::ToHome>(c.out.back()).message).held_for.n, 0);
+    ck_assert_uint_eq(
+        std::get<GuestEvent>(std::get<guest::ToHome>(c.out.back()).message).held_for.n, 0);
     ck_assert_text(c.command(GuestVerb::drop).text(), ">running");
 }
 END_TEST
@@ -228,7 +245,8 @@ START_TEST(a_shipped_job_that_is_dead_after_a_restart_is_its_image) {
     Guest::Found killed;
     killed.capsule_alive = killed.exited = killed.image_complete = true;
     killed.wait_status = 9;
-    ck_assert_text(Bench().recovered(GuestState::shipped, false, killed).text(), "P:frozen kill_capsule");
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, killed).text(),
+                   "P:frozen kill_capsule");
     Guest::Found gone;
     gone.image_complete = true;
     ck_assert_text(Bench().recovered(GuestState::shipped, false, gone).text(), "P:frozen");
@@ -242,7 +260,8 @@ START_TEST(a_shipped_job_that_is_dead_after_a_restart_is_its_image) {
     ck_assert_text(b.text(), "P:running");
     ck_assert_text(b.exited(256).text(), ">exited");
     Guest::Found lost;
-    ck_assert_text(Bench().recovered(GuestState::shipped, false, lost).text(), "P:killed >killed(its capsule is gone)");
+    ck_assert_text(Bench().recovered(GuestState::shipped, false, lost).text(),
+                   "P:killed >killed(its capsule is gone)");
 }
 END_TEST
 
@@ -282,7 +301,8 @@ START_TEST(criu_made_ready_for_a_move_is_not_used_for_a_freeze) {
 END_TEST
 
 START_TEST(a_new_move_right_after_a_given_up_one_is_silent_until_ready) {
-    // resume, prepare_dump: a `running` with the old reason in between made home give the new move up as well.
+    // resume, prepare_dump: a `running` with the old reason in between made home give the new move
+    // up as well.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
@@ -403,7 +423,8 @@ START_TEST(what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job) {
     Bench b;
     b.command(GuestVerb::prepare);
     b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
-    b.end([](Guest& m, guest::Outputs& o) { m.image_received(key, 1, MoveForm::stop_and_copy, o); });
+    b.end(
+        [](Guest& m, guest::Outputs& o) { m.image_received(key, 1, MoveForm::stop_and_copy, o); });
     ck_assert(!b.g.expects_image(key));
     ck_assert_text(b.exited(9).text(), "");
     b.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "pids", o); });
@@ -435,7 +456,8 @@ START_TEST(a_capsule_that_dies_in_a_release_is_judged_at_its_end) {
 END_TEST
 
 START_TEST(a_newer_ship_of_a_frozen_image_follows_the_older_one) {
-    // A thaw was given up while its image was on its way; before, the next ship was ignored until its time limit.
+    // A thaw was given up while its image was on its way; before, the next ship was ignored until
+    // its time limit.
     Bench b;
     Guest::Found found;
     found.image_complete = true;
@@ -454,7 +476,8 @@ START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
     found.capsule_alive = found.job_alive = found.held_by_dump = found.image_complete = true;
     Bench b;
     ck_assert_text(b.recovered(GuestState::running, false, found).text(), "");
-    ck_assert_text(b.command(GuestVerb::query).text(), ">dumping(the daemon of its node ended during the dump)");
+    ck_assert_text(b.command(GuestVerb::query).text(),
+                   ">dumping(the daemon of its node ended during the dump)");
     ck_assert_text(b.command(GuestVerb::commit).text(), "P:frozen finish_dump");
     Bench c;
     c.recovered(GuestState::running, false, found);
@@ -491,8 +514,9 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     running.capsule_alive = running.job_alive = true;
     ck_assert_text(what(GuestState::starting, false, nothing),
                    "kill_capsule | remove E >failed(the daemon ended before the job was started)");
-    ck_assert_text(what(GuestState::running, false, alive),
-                   "P:starting kill_capsule | remove E >failed(the daemon ended before the job was started)");
+    ck_assert_text(
+        what(GuestState::running, false, alive),
+        "P:starting kill_capsule | remove E >failed(the daemon ended before the job was started)");
     ck_assert_text(what(GuestState::running, false, nothing),
                    "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
     ck_assert_text(what(GuestState::running, false, exited), " | >exited");
@@ -500,8 +524,9 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     Guest::Found waits_to_tell = exited;
     waits_to_tell.capsule_alive = true;
     ck_assert_text(what(GuestState::running, false, waits_to_tell), " | >running");
-    ck_assert_text(what(GuestState::held, true, exited),
-                   "P:starting kill_capsule | remove E >failed(the daemon ended while the job was restored)");
+    ck_assert_text(
+        what(GuestState::held, true, exited),
+        "P:starting kill_capsule | remove E >failed(the daemon ended while the job was restored)");
     ck_assert_text(what(GuestState::held, true, running), " | >running");
     ck_assert_text(what(GuestState::starting, true, alive),
                    "kill_capsule | remove E >failed(the daemon ended before the job was restored)");
@@ -543,24 +568,36 @@ START_TEST(a_candidate_that_is_killed_leaves_nothing) {
 }
 END_TEST
 
-UNIT_SUITE(guest, a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted,
-           a_kept_checkpoint_is_a_frozen_job_that_never_ran_here, a_start_is_on_disk_before_the_job_can_run, a_second_start_that_comes_after_a_failed_one_is_refused,
-           what_is_still_being_removed_does_not_begin_anew,
-           a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_not_told,
-           a_job_killed_before_its_start_came_does_not_start, a_refusal_by_the_owner_is_remembered_until_dropped,
-           refusals_are_bounded, only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
-           a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped,
-           a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
-           a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
-           a_shipped_job_that_is_dead_after_a_restart_is_its_image, a_commit_for_a_job_that_is_not_held_is_refused,
-           a_freeze_that_finds_a_move_given_up_undoes_it_first, criu_made_ready_for_a_move_is_not_used_for_a_freeze,
-           a_new_move_right_after_a_given_up_one_is_silent_until_ready,
-           a_resume_in_the_middle_of_a_dump_waits_for_its_end, sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_was,
-           a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
-           a_failed_dump_tells_why_once_and_the_job_goes_on, a_dump_that_ends_after_its_job_changes_nothing,
-           a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten,
-           what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job, an_own_end_just_before_the_kill_counts,
-           a_capsule_that_dies_in_a_release_is_judged_at_its_end, a_newer_ship_of_a_frozen_image_follows_the_older_one,
-           a_dump_found_after_a_crash_waits_for_the_home_node, a_restart_tells_what_ran_from_what_never_did,
-           a_frozen_record_without_its_image_keeps_the_job_that_stands,
-           a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels, a_candidate_that_is_killed_leaves_nothing);
+UNIT_SUITE(
+    guest,
+    a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted,
+    a_kept_checkpoint_is_a_frozen_job_that_never_ran_here,
+    a_start_is_on_disk_before_the_job_can_run,
+    a_second_start_that_comes_after_a_failed_one_is_refused,
+    what_is_still_being_removed_does_not_begin_anew,
+    a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_not_told,
+    a_job_killed_before_its_start_came_does_not_start,
+    a_refusal_by_the_owner_is_remembered_until_dropped, refusals_are_bounded,
+    only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
+    a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped,
+    a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
+    a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
+    a_shipped_job_that_is_dead_after_a_restart_is_its_image,
+    a_commit_for_a_job_that_is_not_held_is_refused,
+    a_freeze_that_finds_a_move_given_up_undoes_it_first,
+    criu_made_ready_for_a_move_is_not_used_for_a_freeze,
+    a_new_move_right_after_a_given_up_one_is_silent_until_ready,
+    a_resume_in_the_middle_of_a_dump_waits_for_its_end,
+    sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_was,
+    a_kill_in_the_middle_of_a_dump_or_undo_waits_for_its_end,
+    a_failed_dump_tells_why_once_and_the_job_goes_on,
+    a_dump_that_ends_after_its_job_changes_nothing,
+    a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten,
+    what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job,
+    an_own_end_just_before_the_kill_counts, a_capsule_that_dies_in_a_release_is_judged_at_its_end,
+    a_newer_ship_of_a_frozen_image_follows_the_older_one,
+    a_dump_found_after_a_crash_waits_for_the_home_node,
+    a_restart_tells_what_ran_from_what_never_did,
+    a_frozen_record_without_its_image_keeps_the_job_that_stands,
+    a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels,
+    a_candidate_that_is_killed_leaves_nothing);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a rule that it relies
-// on.
+// The Home machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a
+// rule that it relies on.
 #include "tests/unit/home_bench.hpp"
 
 using namespace souk;
@@ -19,15 +19,16 @@ START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
     ck_assert_text(b.event("n3", 2, GuestState::held).text(), "P commit n2.1");
     ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "P release n3.2");
     ck_assert_text(b.event("n3", 2, GuestState::running).text(), "P drop n2.1");
-    ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n3" && b.job().stats.migrations == 1);
+    ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n3" &&
+              b.job().stats.migrations == 1);
     ck_assert_text(b.event("n2", 1, GuestState::unknown).text(), "");
     ck_assert(b.job().remnants.empty());
 }
 END_TEST
 
 START_TEST(what_was_lost_with_a_connection_is_sent_again) {
-    // Each step of a move and a freeze, when a guest is back. Before, a lost ship waited for its limit, a lost freeze
-    // for ever.
+    // Each step of a move and a freeze, when a guest is back. Before, a lost ship waited for its
+    // limit, a lost freeze for ever.
     Bench b;
     b.running().run_on("n3");
     ck_assert_text(b.up("n2").text(), "prepare_dump n2.1");
@@ -78,25 +79,30 @@ START_TEST(a_source_that_was_not_held_takes_the_decision_back) {
     Bench b;
     b.committed();
     ck_assert_text(b.event("n2", 1, GuestState::running).text(), "!n3 P kill n3.2 resume n2.1");
-    ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n2" && b.job().step == MoveStep::none);
+    ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n2" &&
+              b.job().step == MoveStep::none);
 }
 END_TEST
 
 START_TEST(a_candidate_lost_after_the_decision_gives_the_source_back) {
     Bench b;
     b.committed();
-    ck_assert_text(b.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(b.event("n3", 2, GuestState::failed, "restore").text(),
+                   "!n3 P kill n3.2 resume n2.1");
     ck_assert(b.job().phase == JobPhase::running);
-    ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "P");  // the commit had arrived before
+    // the commit had arrived before
+    ck_assert_text(b.event("n2", 1, GuestState::frozen).text(), "P");
     ck_assert(b.job().phase == JobPhase::frozen);
     Bench c;
     c.committed().event("n2", 1, GuestState::frozen);
-    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(),
+                   "!n3 P kill n3.2 resume n2.1");
     ck_assert(c.job().phase == JobPhase::frozen && c.job().at.node == "n2");
     Bench d;  // the source stood in memory: it runs again
     d.committed().event("n2", 1, GuestState::retained);
     d.event("n3", 2, GuestState::filling);
-    ck_assert_text(d.event("n3", 2, GuestState::failed, "no more pages").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(d.event("n3", 2, GuestState::failed, "no more pages").text(),
+                   "!n3 P kill n3.2 resume n2.1");
     d.event("n2", 1, GuestState::running);
     ck_assert(d.job().phase == JobPhase::running && d.job().at.node == "n2");
 }
@@ -111,9 +117,11 @@ START_TEST(a_source_that_only_its_home_lets_go_on_need_not_die_before_the_candid
     Bench c;  // the copy fails: the source was the job all along
     c.shipping().held_for(2);
     c.event("n3", 2, GuestState::held);
-    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(c.event("n3", 2, GuestState::failed, "restore").text(),
+                   "!n3 P kill n3.2 resume n2.1");
     ck_assert(c.job().phase == JobPhase::running);
-    ck_assert_text(c.event("n2", 1, GuestState::dumping).text(), "resume n2.1");  // it had not heard of it
+    // it had not heard of it
+    ck_assert_text(c.event("n2", 1, GuestState::dumping).text(), "resume n2.1");
     Bench d;  // said of another move
     d.shipping().held_for(1);
     ck_assert_text(d.event("n3", 2, GuestState::held).text(), "P commit n2.1");
@@ -131,7 +139,8 @@ START_TEST(a_home_that_was_started_again_hears_anew_that_the_source_stands) {
     ck_assert_text(again.up("n2").text(), "query n2.1");
     ck_assert_text(again.held_for(1).text(), "");
     ck_assert_text(again.held_for(2).text(), "");
-    ck_assert_text(again.event("n3", 2, GuestState::failed, "restore").text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(again.event("n3", 2, GuestState::failed, "restore").text(),
+                   "!n3 P kill n3.2 resume n2.1");
     ck_assert(again.job().phase == JobPhase::running);
     Bench deaf = b.again();  // or does not, and takes it for an image: until it says what it is
     deaf.held_for(1).event("n3", 2, GuestState::failed, "restore");
@@ -139,7 +148,8 @@ START_TEST(a_home_that_was_started_again_hears_anew_that_the_source_stands) {
     deaf.run_on("n3");
     ck_assert_text(deaf.event("n2", 1, GuestState::shipped).text(), "!n2 P kill n3.3 resume n2.1");
     deaf.run_on("n3");
-    ck_assert_text(deaf.event("n2", 1, GuestState::dump_ready).text(), "!n2 P kill n3.4 resume n2.1");
+    ck_assert_text(deaf.event("n2", 1, GuestState::dump_ready).text(),
+                   "!n2 P kill n3.4 resume n2.1");
     deaf.event("n2", 1, GuestState::running);
     ck_assert(deaf.job().phase == JobPhase::running);
 }
@@ -148,7 +158,8 @@ END_TEST
 START_TEST(a_source_that_went_on_to_its_own_end_before_it_was_to_die_is_the_job) {
     Bench b;
     b.committed();
-    ck_assert_text(b.event("n2", 1, GuestState::exited, "", 3 << 8).text(), "kill n3.2 P drop n2.1");
+    ck_assert_text(b.event("n2", 1, GuestState::exited, "", 3 << 8).text(),
+                   "kill n3.2 P drop n2.1");
     ck_assert(b.job().phase == JobPhase::finished && b.job().wait_status == 3 << 8);
     Bench c;  // killed as it stood
     c.committed();
@@ -164,7 +175,10 @@ START_TEST(a_source_that_stood_in_memory_goes_on_also_when_its_daemon_has_died_s
     // That word may have been lost.
     ck_assert_text(b.event("n2", 1, GuestState::dumping).text(), "resume n2.1");
     ck_assert_text(b.event("n2", 1, GuestState::shipped).text(), "resume n2.1");
-    ck_assert_text(b.event("n2", 1, GuestState::dumping, "the daemon of its node ended during the dump").text(), "resume n2.1");
+    ck_assert_text(
+        b.event("n2", 1, GuestState::dumping, "the daemon of its node ended during the dump")
+            .text(),
+        "resume n2.1");
     b.event("n2", 1, GuestState::running);
     ck_assert(b.job().phase == JobPhase::running);
 }
@@ -172,13 +186,16 @@ END_TEST
 
 START_TEST(a_candidate_that_ran_and_died_is_not_run_again_from_its_image) {
     Bench b;
-    b.committed().event("n2", 1, GuestState::frozen).event("n3", 2, GuestState::killed, "its capsule is gone");
+    b.committed()
+        .event("n2", 1, GuestState::frozen)
+        .event("n3", 2, GuestState::killed, "its capsule is gone");
     ck_assert(b.job().phase == JobPhase::finished);
     ck_assert_int_eq(b.job().wait_status, 9);
     ck_assert_text(b.job().why, "killed on n3: its capsule is gone");
     Bench c;
     c.committed().event("n2", 1, GuestState::frozen).event("n3", 2, GuestState::exited, "", 3 << 8);
-    ck_assert(c.job().phase == JobPhase::finished && c.job().wait_status == 3 << 8 && c.job().at.node == "n3");
+    ck_assert(c.job().phase == JobPhase::finished && c.job().wait_status == 3 << 8 &&
+              c.job().at.node == "n3");
 }
 END_TEST
 
@@ -224,7 +241,8 @@ END_TEST
 START_TEST(a_failed_start_waits_again_and_is_dropped) {
     Bench b;
     b.submit().run_on("n2");
-    ck_assert_text(b.event("n2", 1, GuestState::failed, "off the market").text(), "!n2 P drop n2.1");
+    ck_assert_text(b.event("n2", 1, GuestState::failed, "off the market").text(),
+                   "!n2 P drop n2.1");
     ck_assert(b.job().phase == JobPhase::waiting && b.job().remnants.size() == 1);
     ck_assert_text(b.run_on("n3").text(), "P start n3.2");
     b.event("n2", 1, GuestState::unknown);
@@ -276,7 +294,8 @@ START_TEST(a_cancel_works_in_every_phase) {
     ck_assert(waiting.job().phase == JobPhase::finished && waiting.job().wait_status == 9);
     Bench starting;
     ck_assert_text(starting.submit().run_on("n2").cancel().text(), "P kill n2.1");
-    ck_assert_text(starting.event("n2", 1, GuestState::unknown).text(), "kill n2.1");  // and not: start
+    // and not: start
+    ck_assert_text(starting.event("n2", 1, GuestState::unknown).text(), "kill n2.1");
     ck_assert_text(starting.event("n2", 1, GuestState::failed).text(), "P drop n2.1");
     Bench moving;
     ck_assert_text(moving.shipping().cancel().text(), "P P kill n3.2 resume n2.1 kill n2.1");
@@ -326,7 +345,8 @@ START_TEST(an_epoch_is_never_used_again_after_a_failure) {
     Bench b;
     b.running();
     for (uint64_t epoch = 2; epoch < 6; ++epoch) {
-        ck_assert_text(b.run_on("n3").text(), "P prepare n3." + std::to_string(epoch) + " prepare_dump n2.1");
+        ck_assert_text(b.run_on("n3").text(),
+                       "P prepare n3." + std::to_string(epoch) + " prepare_dump n2.1");
         b.event("n3", epoch, GuestState::failed, "no room");
     }
 }
@@ -335,9 +355,11 @@ END_TEST
 START_TEST(time_limits_give_up_before_the_decision_and_insist_after_it) {
     const Home::Limits l;
     Bench prepare;
-    ck_assert_text(prepare.running().run_on("n3").wait(l.step_patience).text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(prepare.running().run_on("n3").wait(l.step_patience).text(),
+                   "!n3 P kill n3.2 resume n2.1");
     Bench transfer;
-    ck_assert_text(transfer.shipping().wait(l.transfer_patience).text(), "!n3 P kill n3.2 resume n2.1");
+    ck_assert_text(transfer.shipping().wait(l.transfer_patience).text(),
+                   "!n3 P kill n3.2 resume n2.1");
     Bench decided;
     decided.committed();
     for (int i = 0; i < 3; ++i) ck_assert_text(decided.wait(l.step_patience).text(), "commit n2.1");
@@ -424,7 +446,8 @@ START_TEST(signals_in_a_move_arrive_where_the_job_goes_on) {
     Bench back;
     back.shipping();
     ck_assert(back.h.signal(id, 2, back.out).has_value());
-    ck_assert_text(back.event("n3", 2, GuestState::failed, "no").text(), "!n3 P kill n3.2 resume n2.1 signal n2.1");
+    ck_assert_text(back.event("n3", 2, GuestState::failed, "no").text(),
+                   "!n3 P kill n3.2 resume n2.1 signal n2.1");
     Bench ready;
     ready.running().run_on("n3");
     ready.out.clear();
@@ -537,20 +560,23 @@ START_TEST(no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rest
     std::set<Ipv4> given;
     for (int i = 0; i < 6; ++i) {
         const Ipv4 a = submit(NetMode::own);
-        ck_assert_msg(limits.addresses->contains(a) && given.insert(a).second, "%s", a.text().c_str());
+        ck_assert_msg(limits.addresses->contains(a) && given.insert(a).second, "%s",
+                      a.text().c_str());
     }
-    ck_assert(!given.contains(limits.addresses->first) && !given.contains(*parse_ipv4("10.79.64.71")));
-    ck_assert_text(h.submit(s, {}, out).error().message, "all 6 addresses of this node are in use by jobs; wait until one is done");
+    ck_assert(!given.contains(limits.addresses->first) &&
+              !given.contains(*parse_ipv4("10.79.64.71")));
+    ck_assert_text(h.submit(s, {}, out).error().message,
+                   "all 6 addresses of this node are in use by jobs; wait until one is done");
     ck_assert(h.cancel({"n1", 4}, {}, out).has_value() && h.cancel({"n1", 5}, {}, out).has_value());
     const Ipv4 last = h.jobs().at(5).spec.address;
     ck_assert(submit(NetMode::own) != last && submit(NetMode::own) == last);
     Home none("n2", {});
-    ck_assert(none.submit(s, {}, out).error().message.starts_with("this node has no addresses for jobs"));
+    ck_assert(
+        none.submit(s, {}, out).error().message.starts_with("this node has no addresses for jobs"));
 }
 END_TEST
 
-UNIT_SUITE(home,
-           no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
+UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
            a_move_is_durable_before_the_source_hears_of_it,
            what_was_lost_with_a_connection_is_sent_again,
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
@@ -566,8 +592,8 @@ UNIT_SUITE(home,
            a_source_found_frozen_ends_the_move_as_frozen,
            a_dump_left_over_from_a_move_given_up_is_made_ready_again,
            a_failed_start_waits_again_and_is_dropped,
-           a_program_that_no_node_can_execute_ends_as_in_a_shell, a_program_that_one_node_lacks_runs_on_another,
-           a_cancel_works_in_every_phase,
+           a_program_that_no_node_can_execute_ends_as_in_a_shell,
+           a_program_that_one_node_lacks_runs_on_another, a_cancel_works_in_every_phase,
            a_cancel_cut_off_by_a_crash_is_finished_at_the_restart,
            a_restart_goes_back_before_the_decision_and_on_after_it,
            an_epoch_is_never_used_again_after_a_failure,
@@ -580,5 +606,4 @@ UNIT_SUITE(home,
            a_change_of_terms_is_reported_in_any_phase,
            a_copy_that_shows_up_is_asked_after_until_it_is_gone,
            finished_jobs_are_bounded_also_when_their_nodes_do_not_answer,
-           a_lost_job_does_not_look_like_success,
-           only_what_never_left_is_taken_back);
+           a_lost_job_does_not_look_like_success, only_what_never_left_is_taken_back);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What Home looks up in place of a walk over all its jobs: against the walk itself, on random steps.
+// What Home looks up in place of a walk over all its jobs: against the walk itself, on random
+// steps.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -74,8 +75,8 @@ START_TEST(the_index_holds_what_was_put_last) {
 }
 END_TEST
 
-// Whatever guests and market say, in any order: the guests needed are those that a walk over all jobs finds, and each
-// is known.
+// Whatever guests and market say, in any order: the guests needed are those that a walk over all
+// jobs finds, and each is known.
 START_TEST(a_home_needs_the_guests_that_its_jobs_name) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         Rng rng(seed);
@@ -126,7 +127,8 @@ START_TEST(a_home_needs_the_guests_that_its_jobs_name) {
             ck_assert(next > now);
             const auto needed = home.guests_needed();
             ck_assert(std::set<NodeName>(needed.begin(), needed.end()) == needed_by_any(home));
-            for (const NodeName& guest : needed) ck_assert(home.peer_of(guest).has_value() && home.needs_guest(guest));
+            for (const NodeName& guest : needed)
+                ck_assert(home.peer_of(guest).has_value() && home.needs_guest(guest));
         }
     }
 }
@@ -158,5 +160,6 @@ START_TEST(a_tick_costs_nothing_however_many_jobs_there_are) {
 }
 END_TEST
 
-UNIT_SUITE(home_index, the_index_holds_what_was_put_last, a_home_needs_the_guests_that_its_jobs_name,
+UNIT_SUITE(home_index, the_index_holds_what_was_put_last,
+           a_home_needs_the_guests_that_its_jobs_name,
            a_tick_costs_nothing_however_many_jobs_there_are);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Home reckons: when its jobs' clocks stand, what they cost and when their budgets end, the CPU time they took.
+// What a Home reckons: when its jobs' clocks stand, what they cost and when their budgets end, the
+// CPU time they took.
 #include "tests/unit/home_bench.hpp"
 
 using namespace souk;
@@ -76,7 +77,9 @@ Bench with_budget(bool market_up = false) {
 std::string warnings(const Bench& b) {
     std::string all;
     for (const auto& o : b.out)
-        if (const auto* tell = std::get_if<home::Tell>(&o); tell && tell->what == home::Tell::What::warning) all += tell->text;
+        if (const auto* tell = std::get_if<home::Tell>(&o);
+            tell && tell->what == home::Tell::What::warning)
+            all += tell->text;
     return all;
 }
 }  // namespace
@@ -85,7 +88,8 @@ START_TEST(a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the
     Bench b = with_budget();
     ck_assert_text(warnings(b.wait(Nanos::from_ms(139'900))), "");
     ck_assert_text(warnings(b.wait(Nanos::from_ms(101))),
-                   "its budget of 2 is used up in 59 s at its price of 36; then it is frozen (srun -J n1.1 -b MORE gives it more)");
+                   "its budget of 2 is used up in 59 s at its price of 36; then it is frozen (srun "
+                   "-J n1.1 -b MORE gives it more)");
     ck_assert_text(b.wait(Nanos::from_ms(59'899)).text(), "");
     ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
     // A dump that fails is tried again, not at once.
@@ -94,11 +98,14 @@ START_TEST(a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the
     ck_assert_text(b.wait(Nanos::from_s(1)).text(), "P freeze n2.1");
     b.event("n2", 1, GuestState::frozen);
     const auto* tell = std::get_if<home::Tell>(&b.out[2]);
-    ck_assert(tell && tell->text == "its budget of 2 is used up; a larger one (srun -J n1.1 -b MORE) wakes it");
+    ck_assert(tell &&
+              tell->text ==
+                  "its budget of 2 is used up; a larger one (srun -J n1.1 -b MORE) wakes it");
 }
 END_TEST
 
-START_TEST(the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts) {
+START_TEST(
+    the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts) {
     Bench b = with_budget(true);
     b.wait(Nanos::from_s(100));  // it has cost 1 by now
     b.h.note({id, Money::units(72), Money::units(1), "", false}, b.now, b.out);
@@ -109,7 +116,8 @@ START_TEST(the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_
     Bench away = with_budget(true);
     away.wait(Nanos::from_s(150));
     away.h.market_down();
-    const auto due = [&away] { return away.h.tick(away.now, away.out).ns / 1'000'000; };  // up to a micro-unit's worth later
+    // up to a micro-unit's worth later
+    const auto due = [&away] { return away.h.tick(away.now, away.out).ns / 1'000'000; };
     ck_assert_int_eq(due(), 200'000);
     away.h.market_up(away.now, away.out);
     JobTerms more = away.job().terms;
@@ -133,7 +141,8 @@ START_TEST(after_a_restart_of_home_a_budget_still_ends) {
 END_TEST
 
 namespace {
-// It was at a price of 36 when the market was told last: what it cost then, and when its clock was at that.
+// It was at a price of 36 when the market was told last: what it cost then, and when its clock was
+// at that.
 struct Restarted {
     Bench before, after;
     explicit Restarted(uint64_t boot) : before(with_budget()) {
@@ -168,7 +177,7 @@ START_TEST(a_job_that_ran_on_while_its_home_was_away_has_run_all_that_time) {
 }
 END_TEST
 
-START_TEST(a_job_that_does_not_run_any_more_when_its_home_is_back_has_run_for_the_cpu_time_that_its_node_measured) {
+START_TEST(a_job_that_ended_while_its_home_was_away_ran_for_the_cpu_time_that_its_node_measured) {
     Restarted r(7);
     Bench& b = r.after;
     GuestEvent e;
@@ -232,10 +241,13 @@ START_TEST(what_ran_before_a_freeze_or_a_move_was_ordered_is_written_down_with_i
         Bench b;
         b.running();
         b.now += Nanos::from_s(50);
-        if (move) b.run_on("n3");
-        else b.suspend();
+        if (move)
+            b.run_on("n3");
+        else
+            b.suspend();
         for (const auto& o : b.out)
-            if (const auto* p = std::get_if<home::Persist>(&o)) ck_assert(p->job.stats.run_time == Nanos::from_s(50));
+            if (const auto* p = std::get_if<home::Persist>(&o))
+                ck_assert(p->job.stats.run_time == Nanos::from_s(50));
         b.now += Nanos::from_s(5);
         b.event("n2", 1, GuestState::dumping);
         ck_assert(b.job().stats.run_time == Nanos::from_s(55));
@@ -251,7 +263,9 @@ START_TEST(the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is) 
     b.run_on("n3").event("n2", 1, GuestState::dump_ready).event("n3", 2, GuestState::prepared);
     b.event("n2", 1, GuestState::shipped);
     b.now += Nanos::from_s(4);
-    b.event("n3", 2, GuestState::held).event("n2", 1, GuestState::killed).event("n3", 2, GuestState::running);
+    b.event("n3", 2, GuestState::held)
+        .event("n2", 1, GuestState::killed)
+        .event("n3", 2, GuestState::running);
     b.now += Nanos::from_s(6);
     b.suspend().event("n3", 2, GuestState::frozen);
     ck_assert(b.reported() && b.reported()->stay_run == Nanos::from_s(9));
@@ -260,7 +274,8 @@ START_TEST(the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is) 
 END_TEST
 
 namespace {
-// At a price of 36 it has cost 1 of the 10 of a day, 2 of which are left, and half of these are its own: 100 s.
+// At a price of 36 it has cost 1 of the 10 of a day, 2 of which are left, and half of these are its
+// own: 100 s.
 Bench with_day() {
     Bench b;
     b.submit();
@@ -270,31 +285,38 @@ Bench with_day() {
     b.event("n2", 1, GuestState::running);
     b.now += Nanos::from_s(100);
     b.out.clear();
-    b.h.note({id, Money::units(36), Money::units(1), "", false, Money::units(10), Money::units(2), Money::units(2)}, b.now, b.out);
+    b.h.note({id, Money::units(36), Money::units(1), "", false, Money::units(10), Money::units(2),
+              Money::units(2)},
+             b.now, b.out);
     return b;
 }
 }  // namespace
 
-START_TEST(a_terminal_hears_that_its_users_day_ends_and_a_home_keeps_to_its_share_while_the_market_is_away) {
+START_TEST(a_terminal_hears_of_its_users_day_and_a_home_keeps_to_its_share_without_the_market) {
     Bench b = with_day();
     ck_assert_text(b.text(), "p");  // so that it holds after a restart
     b.h.market_down();
     ck_assert_text(warnings(b.wait(Nanos::from_ms(39'900))), "");
     ck_assert_text(warnings(b.wait(Nanos::from_ms(101))),
-                   "the 10 that its user may spend a day are used up in 59 s at the prices of now; then it is frozen until the "
+                   "the 10 that its user may spend a day are used up in 59 s at the prices of now; "
+                   "then it is frozen until the "
                    "next day (UTC), or a higher limit");
     ck_assert_text(b.wait(Nanos::from_ms(59'899)).text(), "");
     ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
     b.event("n2", 1, GuestState::frozen);
     const auto* tell = std::get_if<home::Tell>(&b.out[2]);
-    ck_assert(tell && tell->text == "its share of the 10 that its user may spend a day is used up; the market wakes it");
+    ck_assert(
+        tell &&
+        tell->text ==
+            "its share of the 10 that its user may spend a day is used up; the market wakes it");
 }
 END_TEST
 
 START_TEST(the_newest_word_of_a_day_counts_and_a_market_that_is_there_freezes_first) {
     Bench b = with_day();
     b.h.market_down();
-    Bench c = b.again();  // forgets the stretch, which is not on disk in this bench, and not the share
+    // forgets the stretch, which is not on disk in this bench, and not the share
+    Bench c = b.again();
     c.event("n2", 1, GuestState::running);
     (void)warnings(c.wait(Nanos::from_s(50)));
     ck_assert_text(c.wait(Nanos::from_ms(50'001)).text(), "P freeze n2.1");
@@ -302,9 +324,18 @@ START_TEST(the_newest_word_of_a_day_counts_and_a_market_that_is_there_freezes_fi
     ck_assert(warnings(b.wait(Nanos::from_s(50))) != "");
     const auto told = [&](int64_t left, int64_t most) {
         b.out.clear();
-        b.h.note({id, Money::units(36), {1'500'000}, "", false, Money::units(20), Money::units(left), Money::units(most)}, b.now, b.out);
+        b.h.note({id,
+                  Money::units(36),
+                  {1'500'000},
+                  "",
+                  false,
+                  Money::units(20),
+                  Money::units(left),
+                  Money::units(most)},
+                 b.now, b.out);
     };
-    told(12, 8);  // of 20 a day now: 650 s, and a warning of its own, when 650 * 20 / 12 / 10 s are left
+    // of 20 a day now: 650 s, and a warning of its own, when 650 * 20 / 12 / 10 s are left
+    told(12, 8);
     ck_assert_text(warnings(b.wait(Nanos::from_ms(541'500))), "");
     ck_assert(warnings(b.wait(Nanos::from_ms(300))) != "");
     ck_assert_text(b.wait(Nanos::from_ms(110'000)).text(), "");  // a moment for the market
@@ -347,19 +378,19 @@ START_TEST(cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons) {
 }
 END_TEST
 
-UNIT_SUITE(home_use,
-           a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs,
-           the_pid_of_a_job_is_told_to_the_market_when_its_node_has_found_it,
-           the_market_hears_when_a_freeze_begins_that_the_clock_stands,
-           a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
-           the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts,
-           after_a_restart_of_home_a_budget_still_ends,
-           a_job_that_ran_on_while_its_home_was_away_has_run_all_that_time,
-           a_job_that_does_not_run_any_more_when_its_home_is_back_has_run_for_the_cpu_time_that_its_node_measured,
-           a_job_whose_home_died_before_it_heard_that_it_runs_has_run_since_it_was_told_to,
-           after_a_boot_of_its_home_a_job_has_run_as_long_as_was_written_down,
-           what_ran_before_a_freeze_or_a_move_was_ordered_is_written_down_with_it,
-           the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is,
-           a_terminal_hears_that_its_users_day_ends_and_a_home_keeps_to_its_share_while_the_market_is_away,
-           the_newest_word_of_a_day_counts_and_a_market_that_is_there_freezes_first,
-           cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons);
+UNIT_SUITE(
+    home_use, a_job_that_a_given_up_move_holds_still_is_reported_as_standing_until_it_runs,
+    the_pid_of_a_job_is_told_to_the_market_when_its_node_has_found_it,
+    the_market_hears_when_a_freeze_begins_that_the_clock_stands,
+    a_job_is_warned_near_the_end_of_its_budget_and_frozen_at_it_while_the_market_is_away,
+    the_market_is_first_to_freeze_at_the_end_of_a_budget_and_its_word_of_cost_and_price_counts,
+    after_a_restart_of_home_a_budget_still_ends,
+    a_job_that_ran_on_while_its_home_was_away_has_run_all_that_time,
+    a_job_that_ended_while_its_home_was_away_ran_for_the_cpu_time_that_its_node_measured,
+    a_job_whose_home_died_before_it_heard_that_it_runs_has_run_since_it_was_told_to,
+    after_a_boot_of_its_home_a_job_has_run_as_long_as_was_written_down,
+    what_ran_before_a_freeze_or_a_move_was_ordered_is_written_down_with_it,
+    the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is,
+    a_terminal_hears_of_its_users_day_and_a_home_keeps_to_its_share_without_the_market,
+    the_newest_word_of_a_day_counts_and_a_market_that_is_there_freezes_first,
+    cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The network of jobs with an address of their own, in network namespaces of the test's own process.
+// The network of jobs with an address of their own, in network namespaces of the test's own
+// process.
 #include <arpa/inet.h>
 #include <linux/if_link.h>
 #include <net/if.h>
@@ -19,17 +20,18 @@ namespace {
 START_TEST(addresses_and_ranges_are_read_strictly) {
     ck_assert_text(parse_ipv4("10.79.64.1")->text(), "10.79.64.1");
     ck_assert_uint_eq(parse_ipv4("1.2.3.4")->n, 0x01020304);
-    for (const char* bad : {"", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.04", "1.2.3.-4", "1.2.3.+4", "1.2.3.4 ",
-                            " 1.2.3.4", "a.b.c.d", "1..2.3"})
+    for (const char* bad : {"", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.04", "1.2.3.-4",
+                            "1.2.3.+4", "1.2.3.4 ", " 1.2.3.4", "a.b.c.d", "1..2.3"})
         ck_assert_msg(!parse_ipv4(bad), "%s", bad);
     const Ipv4Range r = *parse_ipv4_range("10.79.64.0/18");
     ck_assert_uint_eq(r.size(), 16384);
     ck_assert_text(r.text(), "10.79.64.0/18");
     ck_assert(r.contains(*parse_ipv4("10.79.64.0")) && r.contains(*parse_ipv4("10.79.127.255")));
     ck_assert(!r.contains(*parse_ipv4("10.79.63.255")) && !r.contains(*parse_ipv4("10.79.128.0")));
-    ck_assert(r.contains(*parse_ipv4_range("10.79.127.192/26")) && !r.contains(*parse_ipv4_range("10.79.0.0/16")));
-    for (const char* bad :
-         {"10.79.64.0", "10.79.64.0/", "10.79.64.0/31", "10.79.64.0/7", "10.79.64.1/18", "10.79.64.0/18x", "/18"})
+    ck_assert(r.contains(*parse_ipv4_range("10.79.127.192/26")) &&
+              !r.contains(*parse_ipv4_range("10.79.0.0/16")));
+    for (const char* bad : {"10.79.64.0", "10.79.64.0/", "10.79.64.0/31", "10.79.64.0/7",
+                            "10.79.64.1/18", "10.79.64.0/18x", "/18"})
         ck_assert_msg(!parse_ipv4_range(bad), "%s", bad);
 }
 END_TEST
@@ -38,7 +40,8 @@ START_TEST(an_announcement_names_the_address_and_its_hardware_twice) {
     const Ipv4 a = *parse_ipv4("10.79.64.65");
     const HardwareAddress h = job_hardware_address(a);
     ck_assert((h[0] & 3) == 2);  // locally administered, of one machine
-    const std::string mac(h.begin(), h.end()), ip("\x0a\x4f\x40\x41", 4), f = arp_announcement(h, a);
+    const std::string mac(h.begin(), h.end()), ip("\x0a\x4f\x40\x41", 4),
+        f = arp_announcement(h, a);
     ck_assert_uint_eq(f.size(), 42);
     ck_assert(f.substr(0, 6) == std::string(6, '\xff') && f.substr(6, 6) == mac);
     ck_assert(f.substr(12, 10) == std::string("\x08\x06\x00\x01\x08\x00\x06\x04\x00\x01", 10));
@@ -49,7 +52,8 @@ END_TEST
 START_TEST(frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere) {
     const Ipv4 a = *parse_ipv4("10.79.64.65"), other = *parse_ipv4("10.79.64.66");
     const HardwareAddress h = job_hardware_address(a), o = job_hardware_address(other);
-    const std::string to(h.begin(), h.end()), from(o.begin(), o.end()), all(6, '\xff'), ip("\x08\x00", 2);
+    const std::string to(h.begin(), h.end()), from(o.begin(), o.end()), all(6, '\xff'),
+        ip("\x08\x00", 2);
     ck_assert(frame_kind(to + from + ip + "bytes", h, a) == FrameKind::held);
     ck_assert(frame_kind(from + to + ip + "bytes", h, a) == FrameKind::other);
     ck_assert(frame_kind(all + from + ip + "bytes", h, a) == FrameKind::other);
@@ -57,7 +61,8 @@ START_TEST(frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere
     ck_assert(frame_kind(asks, h, a) == FrameKind::held);
     ck_assert(frame_kind(arp_announcement(o, other), h, a) == FrameKind::other);
     ck_assert(frame_kind(arp_announcement(h, a), h, a) == FrameKind::moved);
-    for (size_t n = 0; n < asks.size(); ++n) ck_assert(frame_kind(asks.substr(0, n), h, a) == FrameKind::other);
+    for (size_t n = 0; n < asks.size(); ++n)
+        ck_assert(frame_kind(asks.substr(0, n), h, a) == FrameKind::other);
 }
 END_TEST
 
@@ -116,11 +121,12 @@ struct Rig {
         a.sin_addr.s_addr = htonl(at.n);
         return a;
     }
-    // Whether a datagram comes through. All of it is done before the call that sends returns, but for finding out the
-    // hardware address once, which takes an answer.
+    // Whether a datagram comes through. All of it is done before the call that sends returns, but
+    // for finding out the hardware address once, which takes an answer.
     static bool passes(const Fd& from, const Fd& to, Ipv4 at, int limit_ms) {
         const sockaddr_in a = end(at);
-        ck_assert(::sendto(from.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 1);
+        ck_assert(
+            ::sendto(from.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 1);
         pollfd p{to.get(), POLLIN, 0};
         char byte = 0;
         return ::poll(&p, 1, limit_ms) == 1 && ::recv(to.get(), &byte, 1, 0) == 1;
@@ -132,7 +138,9 @@ struct Rig {
     Fd job, elsewhere, own;  // namespaces; own: the node's, which this process is in
 };
 
-const char* impossible() { return ::geteuid() == 0 ? nullptr : "a test of network interfaces needs root"; }
+const char* impossible() {
+    return ::geteuid() == 0 ? nullptr : "a test of network interfaces needs root";
+}
 constexpr int soon_ms = 5'000, never_ms = 50;
 
 START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) {
@@ -161,7 +169,8 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
 }
 END_TEST
 
-START_TEST(a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it) {
+START_TEST(
+    a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it) {
     UNIT_SKIP_IF(impossible());
     Rig rig;
     JobPort port = rig.make(false);
@@ -211,15 +220,17 @@ START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_
     ck_assert(port.open().has_value() && Rig::passes(job, node, rig.network.gateway, soon_ms));
     ck_assert(::unshare(CLONE_NEWNET) == 0);  // where there is no bridge
     const auto nowhere = JobPort::make(rig.network, rig.address, rig.name, rig.job.get(), false);
-    ck_assert_msg(!nowhere && nowhere.error().message.starts_with("its network interface: bridge: "), "%s",
-                  nowhere ? "" : nowhere.error().message.c_str());
+    ck_assert_msg(
+        !nowhere && nowhere.error().message.starts_with("its network interface: bridge: "), "%s",
+        nowhere ? "" : nowhere.error().message.c_str());
 }
 END_TEST
 
 // A datagram to the job, and whether it is there.
 void say(const Fd& from, Ipv4 to, char what) {
     const sockaddr_in a = Rig::end(to);
-    ck_assert(::sendto(from.get(), &what, 1, 0, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 1);
+    ck_assert(::sendto(from.get(), &what, 1, 0, reinterpret_cast<const sockaddr*>(&a), sizeof a) ==
+              1);
 }
 char heard(const Fd& at, int limit_ms) {
     pollfd p{at.get(), POLLIN, 0};
@@ -245,7 +256,8 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
         ck_assert(here.arm().has_value());
         auto hold = FrameHold::open(here, rig.network.bridge);
         ck_assert_msg(hold.has_value(), "%s", hold ? "" : hold.error().message.c_str());
-        ck_assert(here.shut(FrameWay::to_job).has_value() && here.shut(FrameWay::from_job).has_value());
+        ck_assert(here.shut(FrameWay::to_job).has_value() &&
+                  here.shut(FrameWay::from_job).has_value());
         return std::move(*hold);
     };
     const auto take_until = [](FrameHold& hold, size_t held) {
@@ -262,8 +274,8 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
         take_until(hold, 2);
         ck_assert(here.open().has_value());
         hold.give_back();
-        ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' && heard(job, never_ms) == '-' &&
-                  hold.held() == 0);
+        ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' &&
+                  heard(job, never_ms) == '-' && hold.held() == 0);
     }
     FrameHold hold = stop();
     say(node, rig.address, 'c');
@@ -284,12 +296,14 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
 }
 END_TEST
 
-UNIT_SUITE(job_port, frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere,
-           what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone,
-           addresses_and_ranges_are_read_strictly, an_announcement_names_the_address_and_its_hardware_twice,
-           gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
-           a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it,
-           a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over);
+UNIT_SUITE(
+    job_port, frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere,
+    what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone,
+    addresses_and_ranges_are_read_strictly,
+    an_announcement_names_the_address_and_its_hardware_twice,
+    gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
+    a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it,
+    a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over);
 
 }  // namespace
 }  // namespace souk

@@ -15,14 +15,14 @@
 
 using namespace souk;
 
-
 namespace {
 bool there(const std::string& path) {
     struct stat st {};
     return ::lstat(path.c_str(), &st) == 0;
 }
 
-// A directory of a job with a socket that a restore has put aside, and an image directory whose list says so.
+// A directory of a job with a socket that a restore has put aside, and an image directory whose
+// list says so.
 struct Aside {
     unit::TempDir dir;
     std::string job = dir.path + "/job", name = job + "/door", kept;
@@ -37,7 +37,8 @@ struct Aside {
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
         std::strncpy(address.sun_path, name.c_str(), sizeof address.sun_path - 1);
-        ck_assert_int_eq(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+        ck_assert_int_eq(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address),
+                         0);
         struct stat st {};
         ck_assert_int_eq(::lstat(name.c_str(), &st), 0);
         const std::string aside = fmt::format("{}/.souk-{}", job, st.st_ino);
@@ -53,11 +54,14 @@ struct Aside {
     }
     static bool write_whole(const std::string& path, std::string_view text) {
         const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-        return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+        return fd &&
+               ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
     }
 };
 
-std::string pair_of(const std::string& kept, const std::string& name) { return kept + '\0' + name + '\0'; }
+std::string pair_of(const std::string& kept, const std::string& name) {
+    return kept + '\0' + name + '\0';
+}
 }  // namespace
 
 START_TEST(a_socket_gets_its_name_back_or_goes_when_the_job_runs) {
@@ -89,11 +93,11 @@ START_TEST(no_link_is_followed_and_nothing_else_is_touched) {
         ck_assert_int_eq(::symlink(a.job.c_str(), link.c_str()), 0);
         const std::string base = a.kept.substr(a.kept.rfind('/'));
         a.settle(pair_of(link + base, link + "/door"), runs);
-        a.settle(pair_of(a.kept, a.dir.path + "/door"), runs);      // another directory
-        a.settle(pair_of(a.kept, a.job + "/further/door"), runs);   // below it
-        a.settle(pair_of(a.kept, a.job + "/"), runs);               // no name
-        a.settle(pair_of(base.substr(1), "door"), runs);            // not where it is said from
-        const std::string other = a.job + "/.souk-1";               // not that inode
+        a.settle(pair_of(a.kept, a.dir.path + "/door"), runs);     // another directory
+        a.settle(pair_of(a.kept, a.job + "/further/door"), runs);  // below it
+        a.settle(pair_of(a.kept, a.job + "/"), runs);              // no name
+        a.settle(pair_of(base.substr(1), "door"), runs);           // not where it is said from
+        const std::string other = a.job + "/.souk-1";              // not that inode
         ck_assert_int_eq(::rename(a.kept.c_str(), other.c_str()), 0);
         a.settle(pair_of(other, a.name), runs);
         ck_assert(there(other) && !there(a.name));
@@ -104,5 +108,6 @@ START_TEST(no_link_is_followed_and_nothing_else_is_touched) {
 }
 END_TEST
 
-UNIT_SUITE(kept_sockets, a_socket_gets_its_name_back_or_goes_when_the_job_runs, a_list_that_was_cut_does_what_it_still_says,
+UNIT_SUITE(kept_sockets, a_socket_gets_its_name_back_or_goes_when_the_job_runs,
+           a_list_that_was_cut_does_what_it_still_says,
            no_link_is_followed_and_nothing_else_is_touched);

@@ -50,10 +50,14 @@ struct Host {
         return step([&](Guest& m, guest::Outputs& o) { m.command("n1", c, o); });
     }
     Host& answer(int64_t sent_s) {
-        return step([&](Guest& m, guest::Outputs& o) { m.beat_answered("n1", {Nanos::from_s(1000 + sent_s)}, now, o); });
+        return step([&](Guest& m, guest::Outputs& o) {
+            m.beat_answered("n1", {Nanos::from_s(1000 + sent_s)}, now, o);
+        });
     }
     Host& running() {
-        command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+        command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) {
+            m.capsule_ready(key, o);
+        });
         return answer(0).step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     }
     const guest::Do* done(What what) const {
@@ -70,7 +74,9 @@ struct Host {
     }
     bool beats() const {
         for (const auto& o : out)
-            if (const auto* h = std::get_if<guest::ToHome>(&o); h && std::holds_alternative<Beat>(h->message)) return true;
+            if (const auto* h = std::get_if<guest::ToHome>(&o);
+                h && std::holds_alternative<Beat>(h->message))
+                return true;
         return false;
     }
 };
@@ -128,7 +134,8 @@ struct Owner {
     }
     bool sent(GuestVerb verb) const {
         for (const auto& o : out)
-            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb) return true;
+            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb)
+                return true;
         return false;
     }
     JobPhase phase() const { return h.find(id)->phase; }
@@ -150,14 +157,16 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_t
     // Each further answer moves the deadline; one that overtook it does not move it back.
     b.step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
     ck_assert(b.at(10).beats() && !b.at(11).beats());
-    ck_assert_int_eq(b.answer(10).done(What::keep_lease)->until.ns, (Nanos::from_s(1010) + lease).ns);
+    ck_assert_int_eq(b.answer(10).done(What::keep_lease)->until.ns,
+                     (Nanos::from_s(1010) + lease).ns);
     ck_assert(!b.answer(3).done(What::keep_lease));
     // From the future: of another life of the machine, and worth nothing.
     ck_assert(!b.answer(500).done(What::keep_lease));
 }
 END_TEST
 
-START_TEST(a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once) {
+START_TEST(
+    a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once) {
     Host b;
     b.g = Guest(16, false);
     b.command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
@@ -194,7 +203,8 @@ START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
     b.running();
     ck_assert(!b.at(59).done(What::ready_criu));
     ck_assert(b.at(60).done(What::ready_criu)->to_disk);
-    ck_assert(b.step([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }).done(What::dump_to_disk));
+    ck_assert(
+        b.step([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }).done(What::dump_to_disk));
     b.step([](Guest& m, guest::Outputs& o) { m.dump_held(key, {100, false, false}, o); });
     ck_assert(b.g.find(key)->state == GuestState::frozen && b.g.find(key)->lapsed);
     b.step([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); });
@@ -203,7 +213,7 @@ START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
 }
 END_TEST
 
-START_TEST(a_freeze_that_fails_is_not_tried_again_and_at_the_deadline_the_job_stands_until_a_word_from_after_an_answer) {
+START_TEST(a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_deadline_on) {
     Host b;
     b.running().at(60).step([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "io_uring", o); });
     ck_assert(!b.at(70).done(What::ready_criu));
@@ -279,8 +289,9 @@ START_TEST(a_home_that_slept_charges_a_job_no_longer_than_its_lease) {
         if (*first == 'b') b.step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); });
         if (*first != 't') b.event(GuestState::dumping, true, true);
         const HomeJob& job = *b.h.find(b.id);
-        ck_assert_msg(job.running_since == Nanos::never() && job.stats.run_time == home_waits(lease), "%s: %lld s", first,
-                      static_cast<long long>(job.stats.run_time.ns / 1'000'000'000));
+        ck_assert_msg(
+            job.running_since == Nanos::never() && job.stats.run_time == home_waits(lease),
+            "%s: %lld s", first, static_cast<long long>(job.stats.run_time.ns / 1'000'000'000));
     }
 }
 END_TEST
@@ -307,7 +318,8 @@ START_TEST(a_home_that_was_started_again_counts_from_then_as_it_may_have_answere
 END_TEST
 
 START_TEST(what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than) {
-    // The source went on after it was held, and was then frozen to disk as its lease was over: its image is the newer.
+    // The source went on after it was held, and was then frozen to disk as its lease was over: its
+    // image is the newer.
     Owner b(false);
     b.order("n3", 2);
     const auto candidate = [&](GuestState state) {
@@ -328,15 +340,15 @@ START_TEST(what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy
 END_TEST
 
 UNIT_SUITE(lease, a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent,
-      a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once,
-      a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second,
-      what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,
-      a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
-      a_freeze_that_fails_is_not_tried_again_and_at_the_deadline_the_job_stands_until_a_word_from_after_an_answer,
-      a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
-      a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
-      a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,
-      a_home_that_slept_charges_a_job_no_longer_than_its_lease,
-      a_node_that_keeps_no_leases_is_never_gone_on_without,
-      a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended,
-      what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than);
+           a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once,
+           a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second,
+           what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,
+           a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
+           a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_deadline_on,
+           a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
+           a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
+           a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,
+           a_home_that_slept_charges_a_job_no_longer_than_its_lease,
+           a_node_that_keeps_no_leases_is_never_gone_on_without,
+           a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended,
+           what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a place costs and what providers hold, asked for many needs: beside the simple way, on random markets.
+// What a place costs and what providers hold, asked for many needs: beside the simple way, on
+// random markets.
 #include <map>
 
 #include "kernel/base/rng.hpp"
@@ -71,8 +72,9 @@ START_TEST(the_least_bid_for_a_need_is_the_same_however_many_are_asked_for) {
                     barred.push_back(ProviderKey{static_cast<uint64_t>(rng.between(1, machines))});
                 const auto expected = LeastBids::by_walk(market, need, mb, barred);
                 const auto got = bids.find(market, need, mb, barred);
-                ck_assert_msg(got == expected, "round %d: %d CPUs and %ld MB cost %s, by a walk %s", round, need,
-                              static_cast<long>(mb), got ? format_money(*got).c_str() : "nothing will do",
+                ck_assert_msg(got == expected, "round %d: %d CPUs and %ld MB cost %s, by a walk %s",
+                              round, need, static_cast<long>(mb),
+                              got ? format_money(*got).c_str() : "nothing will do",
                               expected ? format_money(*expected).c_str() : "nothing will do");
                 ++(got ? found : none);
                 barred_ones += got && !barred.empty();
@@ -89,7 +91,8 @@ START_TEST(what_providers_hold_together_is_what_a_look_at_each_says) {
     for (int round = 0; round < 300; ++round) {
         std::vector<Supply::One> all(static_cast<size_t>(rng.between(0, 40)));
         for (Supply::One& one : all)
-            one = {static_cast<int32_t>(rng.between(1, 8)), rng.between(0, 10) * 100, Money::units(rng.between(0, 9))};
+            one = {static_cast<int32_t>(rng.between(1, 8)), rng.between(0, 10) * 100,
+                   Money::units(rng.between(0, 9))};
         Supply supply, backwards;
         for (const auto& one : all) supply.add(one);
         for (size_t i = all.size(); i-- > 0;) backwards.add(all[i]);
@@ -105,7 +108,8 @@ START_TEST(what_providers_hold_together_is_what_a_look_at_each_says) {
             }
         int32_t cpus = 0;
         int64_t mb = 0;
-        for (const auto& one : all) cpus = std::max(cpus, one.cpus), mb = std::max(mb, one.memory_mb);
+        for (const auto& one : all)
+            cpus = std::max(cpus, one.cpus), mb = std::max(mb, one.memory_mb);
         ck_assert_int_eq(supply.most_cpus(), cpus);
         ck_assert_int_eq(supply.most_memory_mb(), mb);
     }

@@ -18,8 +18,8 @@ namespace {
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 
 std::string text_of(const Receipt& r) {
-    return r.job.text() + " on " + r.node + " " + std::to_string(r.run.ns / 1'000'000) + " ms at " + format_money(r.price) +
-           ": " + format_money(r.paid);
+    return r.job.text() + " on " + r.node + " " + std::to_string(r.run.ns / 1'000'000) + " ms at " +
+           format_money(r.price) + ": " + format_money(r.paid);
 }
 std::string text_of(const std::vector<Receipt>& receipts) {
     std::string all;
@@ -79,7 +79,8 @@ struct Written {
             job.account.amount += r.paid;
         }
         for (const auto& [id, job] : jobs) db->put(kind_job, id.text(), wire::pack(job));
-        for (const AccountRecord& a : ledger.take_changed()) db->put(kind_account, a.holder.text(), wire::pack(a));
+        for (const AccountRecord& a : ledger.take_changed())
+            db->put(kind_account, a.holder.text(), wire::pack(a));
         MetaRecord meta;
         meta.receipts = ledger.last();
         db->put(kind_meta, "market", wire::pack(meta));
@@ -88,7 +89,8 @@ struct Written {
     void change(const char* sql) const {
         sqlite3* db = nullptr;
         ck_assert_int_eq(sqlite3_open(file.c_str(), &db), SQLITE_OK);
-        ck_assert_msg(sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK, "%s", sqlite3_errmsg(db));
+        ck_assert_msg(sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK, "%s",
+                      sqlite3_errmsg(db));
         sqlite3_close(db);
     }
     std::string verdict() const {
@@ -104,7 +106,8 @@ struct Written {
 START_TEST(what_is_taken_back_at_another_price_changes_the_mean_that_a_receipt_states) {
     Tab tab;
     tab.add(Money::units(36), Nanos::from_s(100), Money::units(1), Nanos::from_s(1'000));
-    tab.add(Money::units(72), Nanos::from_s(-10), Money{-200'000}, Nanos::from_s(1'000));  // its home's clock was behind
+    // its home's clock was behind
+    tab.add(Money::units(72), Nanos::from_s(-10), Money{-200'000}, Nanos::from_s(1'000));
     ck_assert(tab.run == Nanos::from_s(90) && tab.amount == Money{800'000});
     ck_assert(cost_of(tab.price, 1, tab.run) == tab.amount);
 }
@@ -120,7 +123,8 @@ START_TEST(a_run_at_one_place_is_one_receipt_and_neither_move_nor_freeze_is_in_i
     ck_assert_int_eq((w.receipts[0].to - w.receipts[0].from).ns, s(200).ns);
     w.on_market("n2", false);
     w.run_for(s(1'000));  // frozen
-    ck_assert_text(text_of(w.receipts), "n1.1 on n1 200000 ms at 36: 2\nn1.1 on n2 200000 ms at 36: 2\n");
+    ck_assert_text(text_of(w.receipts),
+                   "n1.1 on n1 200000 ms at 36: 2\nn1.1 on n2 200000 ms at 36: 2\n");
     w.on_market("n1", true);
     w.run_for(s(150));  // thaws for 100
     w.end(w.jobs[w.job]);
@@ -157,7 +161,8 @@ START_TEST(each_price_that_lasts_has_a_receipt_and_those_that_change_within_seco
 }
 END_TEST
 
-// Method: random markets are checked at every step by World::check_stored; here, that one made before there was a ledger is.
+// Method: random markets are checked at every step by World::check_stored; here, that one made
+// before there was a ledger is.
 START_TEST(records_of_a_market_without_a_ledger_are_brought_forward) {
     Alone w;
     w.run_for(s(500));
@@ -206,13 +211,15 @@ START_TEST(a_receipt_reads_back_from_its_text_and_nothing_else_does) {
     const std::string text = receipt_text(r);
     ck_assert_text(text, "7\tuse\tn1.12\t1000\tA. User\tn2\t1\t2\t-3\t4\t5\t6\t-7\t-7");
     ck_assert(parse_receipt(text).value() == r);
-    for (const std::string& bad : {text + "\t", text + "0\t1", text.substr(2), "0" + text, std::string(), text + " "})
-        ck_assert_msg(!parse_receipt(bad) , "'%s' was taken", bad.c_str());
+    for (const std::string& bad :
+         {text + "\t", text + "0\t1", text.substr(2), "0" + text, std::string(), text + " "})
+        ck_assert_msg(!parse_receipt(bad), "'%s' was taken", bad.c_str());
 }
 END_TEST
 
 START_TEST(the_hash_is_sha256) {
-    ck_assert_text(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    ck_assert_text(sha256_hex("abc"),
+                   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 END_TEST
 
@@ -224,29 +231,41 @@ START_TEST(whatever_is_changed_in_the_book_is_named) {
         return w.verdict();
     };
     const std::string hash = ": its hash is not that of what it says and of the one before";
-    ck_assert_text(after("UPDATE state SET value = replace(value, 'user', 'loser') WHERE kind = 'receipt' AND key LIKE '%017'"),
+    ck_assert_text(after("UPDATE state SET value = replace(value, 'user', 'loser') WHERE kind = "
+                         "'receipt' AND key LIKE '%017'"),
                    "receipt 17" + hash);
-    ck_assert_text(after("UPDATE state SET value = '1' || substr(value, 2) WHERE kind = 'receipt' AND key LIKE '%012'").substr(0, 10),
+    ck_assert_text(after("UPDATE state SET value = '1' || substr(value, 2) WHERE kind = 'receipt' "
+                         "AND key LIKE '%012'")
+                       .substr(0, 10),
                    "receipt 12");
-    ck_assert_text(after("DELETE FROM state WHERE kind = 'receipt' AND key LIKE '%015'"), "receipt 16" + hash);
+    ck_assert_text(after("DELETE FROM state WHERE kind = 'receipt' AND key LIKE '%015'"),
+                   "receipt 16" + hash);
     ck_assert_text(after("DELETE FROM state WHERE kind = 'receipt' AND key LIKE '%040'"),
                    "there are 39 receipts, and there were 40");
-    ck_assert_text(after("UPDATE state SET key = '00000000000000000041' WHERE kind = 'receipt' AND key LIKE '%040'"),
+    ck_assert_text(after("UPDATE state SET key = '00000000000000000041' WHERE kind = 'receipt' AND "
+                         "key LIKE '%040'"),
                    "receipt 41: it has the number 40");
     ck_assert_text(after("UPDATE state SET value = 'x' WHERE kind = 'receipt' AND key LIKE '%003'"),
                    "receipt 3: it is not one");
-    ck_assert_text(after("DELETE FROM state WHERE key = 'user 1001'").substr(0, 24), "the account of user 1001");
-    ck_assert_text(after("UPDATE state SET value = (SELECT value FROM state WHERE key = 'node n2') WHERE key = 'node n1'"),
+    ck_assert_text(after("DELETE FROM state WHERE key = 'user 1001'").substr(0, 24),
+                   "the account of user 1001");
+    ck_assert_text(after("UPDATE state SET value = (SELECT value FROM state WHERE key = 'node n2') "
+                         "WHERE key = 'node n1'"),
                    "the account of node n1 is that of node n2");
-    ck_assert_text(after("UPDATE state SET value = (SELECT value FROM state WHERE key = 'n1.2' AND kind = 'job') "
-                         "WHERE key = 'n1.1' AND kind = 'job'"), "the record of job n1.1 is that of n1.2");
+    ck_assert_text(after("UPDATE state SET value = (SELECT value FROM state WHERE key = 'n1.2' AND "
+                         "kind = 'job') "
+                         "WHERE key = 'n1.1' AND kind = 'job'"),
+                   "the record of job n1.1 is that of n1.2");
     ck_assert_text(after("DELETE FROM state WHERE kind = 'job'"), "good");  // finished long ago
-    ck_assert_text(after("DELETE FROM state WHERE kind = 'account' AND key LIKE 'user%'").substr(0, 19), "the account of user");
+    ck_assert_text(
+        after("DELETE FROM state WHERE kind = 'account' AND key LIKE 'user%'").substr(0, 19),
+        "the account of user");
 }
 END_TEST
 
-// Method: each bit of a receipt's row in the file, one at a time. What it says or its hash: that receipt is named. What SQLite keeps
-// around it: it is refused, and the database's error names the receipts that could not be read.
+// Method: each bit of a receipt's row in the file, one at a time. What it says or its hash: that
+// receipt is named. What SQLite keeps around it: it is refused, and the database's error names the
+// receipts that could not be read.
 START_TEST(a_flipped_bit_in_a_receipt_names_it) {
     const Written w;
     std::string whole;
@@ -264,15 +283,18 @@ START_TEST(a_flipped_bit_in_a_receipt_names_it) {
         bad[at + rng.below(book[n].value.size())] ^= static_cast<char>(1 << rng.below(8));
         ck_assert(write_file(AT_FDCWD, w.file, bad).has_value());
         const std::string verdict = w.verdict();
-        ck_assert_msg(verdict.starts_with("receipt " + std::to_string(n + 1) + ": "), "receipt %zu: %s", n + 1, verdict.c_str());
+        ck_assert_msg(verdict.starts_with("receipt " + std::to_string(n + 1) + ": "),
+                      "receipt %zu: %s", n + 1, verdict.c_str());
     }
     for (int round = 0; round < 300; ++round) {  // anywhere
         std::string bad = whole;
         bad[rng.below(whole.size())] ^= static_cast<char>(1 << rng.below(8));
         ck_assert(write_file(AT_FDCWD, w.file, bad).has_value());
         const std::string v = w.verdict();
-        const bool named = v == "good" || v.find("receipt") != std::string::npos || v.find("job ") != std::string::npos ||
-                           v.find("account of ") != std::string::npos || v.find("record of the market") != std::string::npos ||
+        const bool named = v == "good" || v.find("receipt") != std::string::npos ||
+                           v.find("job ") != std::string::npos ||
+                           v.find("account of ") != std::string::npos ||
+                           v.find("record of the market") != std::string::npos ||
                            v.find(w.file) != std::string::npos;
         ck_assert_msg(named, "%s", v.c_str());
     }
@@ -291,11 +313,15 @@ START_TEST(what_an_agent_has_seen_tells_an_older_state_and_another_past) {
     const std::string hash = book->hash_of(7).value();
     ck_assert_text(verdict({7, hash}), "good");
     ck_assert_text(verdict({20, book->head()}), "good");
-    ck_assert_text(verdict({21, hash}), "an agent has seen receipt 21, and the last here is 20: this is an older state of the ledger");
-    ck_assert(verdict({7, book->head()}).starts_with("receipt 7: an agent has seen it with the hash " + book->head()));
+    ck_assert_text(verdict({21, hash}),
+                   "an agent has seen receipt 21, and the last here is 20: this is an older state "
+                   "of the ledger");
+    ck_assert(verdict({7, book->head()})
+                  .starts_with("receipt 7: an agent has seen it with the hash " + book->head()));
     ck_assert_text(book->hash_of(21).value(), "");
     ck_assert(parse_receipt_mark(ReceiptMark{7, hash}.text()).value() == (ReceiptMark{7, hash}));
-    for (const std::string& bad : {std::string(), std::string("7"), "7:" + hash + "0", "7 " + hash, ":" + hash, "7:" + hash.substr(1) + "G"})
+    for (const std::string& bad : {std::string(), std::string("7"), "7:" + hash + "0", "7 " + hash,
+                                   ":" + hash, "7:" + hash.substr(1) + "G"})
         ck_assert_msg(!parse_receipt_mark(bad), "'%s' was taken", bad.c_str());
 }
 END_TEST
@@ -322,7 +348,8 @@ START_TEST(pages_go_from_the_newest_on_and_hold_what_the_filter_lets_through) {
             ck_assert(!page->before || *page->before < *before);
             before = page->before;
         }
-        ck_assert_msg(got == wanted, "round %d: %zu receipts, not %zu", round, got.size(), wanted.size());
+        ck_assert_msg(got == wanted, "round %d: %zu receipts, not %zu", round, got.size(),
+                      wanted.size());
     }
 }
 END_TEST
@@ -341,8 +368,9 @@ END_TEST
 UNIT_SUITE(ledger, what_is_taken_back_at_another_price_changes_the_mean_that_a_receipt_states,
            a_run_at_one_place_is_one_receipt_and_neither_move_nor_freeze_is_in_it,
            each_price_that_lasts_has_a_receipt_and_those_that_change_within_seconds_share_one,
-           records_of_a_market_without_a_ledger_are_brought_forward, a_receipt_reads_back_from_its_text_and_nothing_else_does,
-           the_hash_is_sha256, whatever_is_changed_in_the_book_is_named, a_flipped_bit_in_a_receipt_names_it,
+           records_of_a_market_without_a_ledger_are_brought_forward,
+           a_receipt_reads_back_from_its_text_and_nothing_else_does, the_hash_is_sha256,
+           whatever_is_changed_in_the_book_is_named, a_flipped_bit_in_a_receipt_names_it,
            what_an_agent_has_seen_tells_an_older_state_and_another_past,
            pages_go_from_the_newest_on_and_hold_what_the_filter_lets_through,
            an_older_database_is_taken_over_and_a_newer_one_refused);

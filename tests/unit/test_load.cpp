@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Method: processes that burn a stated amount of their own CPU time (by getrusage) in a cgroup of the test's own; what
-// the probe counted is compared with what they and the kernel's cpu.stat say. No test depends on how fast it goes.
+// Method: processes that burn a stated amount of their own CPU time (by getrusage) in a cgroup of
+// the test's own; what the probe counted is compared with what they and the kernel's cpu.stat say.
+// No test depends on how fast it goes.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -53,10 +54,10 @@ Nanos burn_in(const CgroupFixture& cgroups, const Cgroup& group, Nanos cpu_time)
     return monotonic_now() - begin;
 }
 
-// What was meant bounds the figure from below, the time that passed bounds it from above: a stretch that goes on is
-// counted with what a hypervisor steals of it, which may be any share, until it ends.
-// A processor that the hypervisor has taken away in the middle of an update leaves its last stretch out of a read: so
-// the figure is read until it is there, and Check's limit bounds that.
+// What was meant bounds the figure from below, the time that passed bounds it from above: a stretch
+// that goes on is counted with what a hypervisor steals of it, which may be any share, until it
+// ends. A processor that the hypervisor has taken away in the middle of an update leaves its last
+// stretch out of a read: so the figure is read until it is there, and Check's limit bounds that.
 template <class Read>
 void assert_between(Read read, Nanos meant, Nanos passed) {
     Nanos actual = read()->run;
@@ -66,7 +67,8 @@ void assert_between(Read read, Nanos meant, Nanos passed) {
     }
     // The kernel's two clocks differ by little.
     ck_assert_msg(static_cast<double>(actual.ns) < 1.01 * static_cast<double>(passed.ns),
-                  "%.1f ms counted within %.1f ms, %.1f ms meant", actual.ms(), passed.ms(), meant.ms());
+                  "%.1f ms counted within %.1f ms, %.1f ms meant", actual.ms(), passed.ms(),
+                  meant.ms());
 }
 
 void run_time_is_counted_per_job_and_node(bool allow_bpf) {
@@ -76,7 +78,8 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     const Cgroup nested = std::move(*cgroups->create("n1/jobs/n1.2/its-own/group"));
     const Cgroup foreign = std::move(*cgroups->create("n2/jobs/n1.1"));
     LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, allow_bpf));
-    ck_assert_msg(allow_bpf == (std::string(probe.source()) == "bpf"), "%s", probe.why_not_bpf().c_str());
+    ck_assert_msg(allow_bpf == (std::string(probe.source()) == "bpf"), "%s",
+                  probe.why_not_bpf().c_str());
     ck_assert(probe.add("n1/jobs/n1.1"));
     ck_assert(probe.add("n1/jobs/n1.2"));
     const Nanos first = burn_in(cgroups, one, Nanos::from_ms(200));
@@ -98,7 +101,8 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     ck_assert_int_eq(probe.add("n1/jobs/n1.3").error().code, EEXIST);
 }
 
-// Two hogs that share CPU 0 wait for each other; a read before they end sees what they have run so far.
+// Two hogs that share CPU 0 wait for each other; a read before they end sees what they have run so
+// far.
 void hogs_on_one_cpu_wait(bool allow_bpf) {
     CgroupFixture cgroups;
     const Cgroup job = std::move(*cgroups->create("n1/jobs/n1.1"));
@@ -111,7 +115,8 @@ void hogs_on_one_cpu_wait(bool allow_bpf) {
     };
     const Pidfd first = cgroups.spawn(job, hog), second = cgroups.spawn(job, hog);
     LoadSample before{};
-    while (before.run < Nanos::from_ms(200) || before.wait < Nanos::from_ms(100)) {  // Check's limit bounds this
+    // Check's limit bounds this
+    while (before.run < Nanos::from_ms(200) || before.wait < Nanos::from_ms(100)) {
         const LoadSample now = *probe.read("n1/jobs/n1.1");
         ck_assert(now.run >= before.run && now.wait >= before.wait);
         before = now;
@@ -144,5 +149,5 @@ START_TEST(without_bpf_wait_grows_as_well) {
 END_TEST
 
 UNIT_SUITE(load, the_kernel_counts_the_run_time_of_jobs_nested_groups_and_the_node,
-           without_bpf_the_same_run_time_comes_from_cgroup_files, wait_grows_when_two_hogs_share_a_cpu,
-           without_bpf_wait_grows_as_well);
+           without_bpf_the_same_run_time_comes_from_cgroup_files,
+           wait_grows_when_two_hogs_share_a_cpu, without_bpf_wait_grows_as_well);

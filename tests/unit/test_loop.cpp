@@ -48,8 +48,9 @@ START_TEST(timers_fire_in_the_order_of_deadline_then_of_addition) {
             if (rng.chance(0.4)) {
                 const size_t victim = rng.below(keys.size());
                 const bool waited = heap.cancel(keys[victim]);
-                const auto found = std::find_if(model.begin(), model.end(),
-                                                [&](auto& m) { return m.second == static_cast<int>(victim); });
+                const auto found = std::find_if(model.begin(), model.end(), [&](auto& m) {
+                    return m.second == static_cast<int>(victim);
+                });
                 ck_assert_int_eq(waited, found != model.end());
                 if (waited) model.erase(found);
             }
@@ -76,7 +77,8 @@ START_TEST(a_timer_fires_after_its_deadline_and_a_cancelled_one_never) {
     e.cancel();
     { Timer dropped = in(16, 9); }
     // Set by another. Its place among the others is a matter of how late this process is woken.
-    Timer f = loop.at(start + Nanos::from_ms(5), [&] { d = loop.after(Nanos{0}, [&] { fired.push_back(0); }); });
+    Timer f = loop.at(start + Nanos::from_ms(5),
+                      [&] { d = loop.after(Nanos{0}, [&] { fired.push_back(0); }); });
     UNTIL(loop, fired.size() == 4);
     ck_assert_uint_eq(std::erase(fired, 0), 1);
     ck_assert(fired == (std::vector<int>{1, 2, 3}));
@@ -94,7 +96,8 @@ START_TEST(an_idle_loop_makes_no_system_calls_and_many_timers_cost_few) {
     std::vector<Timer> timers;  // ten thousand far away, cancelled and set again
     for (int round = 0; round < 2; ++round) {
         timers.clear();
-        for (int i = 0; i < 10'000; ++i) timers.push_back(loop.after(Nanos::from_s(1000 + i), [] {}));
+        for (int i = 0; i < 10'000; ++i)
+            timers.push_back(loop.after(Nanos::from_s(1000 + i), [] {}));
     }
     bool done = false;
     const uint64_t before = loop.stats().iterations;
@@ -149,8 +152,10 @@ START_TEST(what_is_held_leaves_when_it_may_in_its_order_and_not_before) {
     Timer t;
     turn = [&] {  // some iterations, each with something to send; what comes is heard all along
         OK(streams[0].send(bytes_of("a" + std::to_string(turns))));
-        if (turns == 2) streams[1].close_after_send(limit);
-        else if (turns < 2) OK(streams[1].send(bytes_of("b" + std::to_string(turns))));
+        if (turns == 2)
+            streams[1].close_after_send(limit);
+        else if (turns < 2)
+            OK(streams[1].send(bytes_of("b" + std::to_string(turns))));
         if (++turns < 5) t = loop.after(Nanos{0}, turn);
     };
     t = loop.after(Nanos{0}, turn);
@@ -197,7 +202,8 @@ START_TEST(a_full_send_queue_refuses_all_of_a_send_and_tells_when_it_drains) {
     auto stream = loop.stream(std::move(ours), got.handlers(), {.send_queue_bytes_max = 1 << 20});
     const std::string part = pattern(100'000, 3);
     std::string sent, seen;
-    // The peer does not read: the kernel takes a socket buffer's worth, then the queue fills to its bound.
+    // The peer does not read: the kernel takes a socket buffer's worth, then the queue fills to its
+    // bound.
     for (;;) {
         Status status = stream->send(bytes_of(part));
         if (!status) {
@@ -236,7 +242,8 @@ START_TEST(a_paused_stream_delivers_nothing_and_holds_its_peer_back) {
     StreamHandlers handlers{[&](ByteView bytes) {
                                 ck_assert_msg(!paused, "data while paused");
                                 data += text_of(bytes);
-                                stream->pause_reading();  // from inside: the rest of the batch must be held
+                                // from inside: the rest of the batch must be held
+                                stream->pause_reading();
                                 paused = true;
                             },
                             [&] {
@@ -250,15 +257,22 @@ START_TEST(a_paused_stream_delivers_nothing_and_holds_its_peer_back) {
     size_t sent = 0;
     auto push = [&] {
         while (sent < all.size()) {
-            const ssize_t n = ::send(theirs.get(), all.data() + sent, all.size() - sent, MSG_NOSIGNAL);
+            const ssize_t n =
+                ::send(theirs.get(), all.data() + sent, all.size() - sent, MSG_NOSIGNAL);
             if (n < 0) return;
             sent += static_cast<size_t>(n);
         }
     };
     push();
     UNTIL(loop, paused);
-    // However long we wait, what the peer can push is bounded by the socket's buffer and the ring's.
-    OK(loop.run_until([&] { push(); return false; }, Nanos::from_ms(20)));
+    // However long we wait, what the peer can push is bounded by the socket's buffer and the
+    // ring's.
+    OK(loop.run_until(
+        [&] {
+            push();
+            return false;
+        },
+        Nanos::from_ms(20)));
     ck_assert_uint_lt(sent, all.size());
     const size_t data_then = data.size();
     OK(loop.run_until([] { return false; }, Nanos::from_ms(5)));
@@ -329,12 +343,18 @@ START_TEST(closing_after_send_delivers_the_last_message_although_input_is_unread
     OK(listening);
     auto bound = Address::local(listening->get());
     std::vector<Stream> streams;
-    auto listener = loop.listen(std::move(*listening), [&](Fd fd) {
-        auto stream = loop.stream(std::move(fd), {[](ByteView) { ck_abort_msg("a callback after close"); }, {},
-                                                  [](const Error&) { ck_abort_msg("a callback after close"); }, {}});
-        OK(stream->send(bytes_of("go away")));
-        stream->close_after_send(Nanos::from_s(10));
-    }, {});
+    auto listener = loop.listen(
+        std::move(*listening),
+        [&](Fd fd) {
+            auto stream = loop.stream(std::move(fd),
+                                      {[](ByteView) { ck_abort_msg("a callback after close"); },
+                                       {},
+                                       [](const Error&) { ck_abort_msg("a callback after close"); },
+                                       {}});
+            OK(stream->send(bytes_of("go away")));
+            stream->close_after_send(Nanos::from_s(10));
+        },
+        {});
     Fd peer(socket(AF_INET, SOCK_STREAM, 0));
     ck_assert_int_eq(connect(peer.get(), bound->raw(), bound->raw_bytes()), 0);
     write_all(peer.get(), std::string(20'000, 'g'));
@@ -361,8 +381,8 @@ START_TEST(a_lingering_stream_ends_at_its_limit_when_the_peer_never_reads) {
 END_TEST
 
 START_TEST(objects_close_in_their_own_callbacks_and_slots_are_reused_without_crosstalk) {
-    // Each connection carries its own number and is closed in on_data in the middle of its peer's writing, so that
-    // completions for it are under way while its slot gets a new tenant.
+    // Each connection carries its own number and is closed in on_data in the middle of its peer's
+    // writing, so that completions for it are under way while its slot gets a new tenant.
     Loop loop = open_loop();
     struct Conn {
         Stream stream;
@@ -378,15 +398,20 @@ START_TEST(objects_close_in_their_own_callbacks_and_slots_are_reused_without_cro
         auto [ours, theirs] = pair_of_sockets();
         conn->peer = std::move(theirs);
         Conn* raw = conn.get();
-        auto stream = loop.stream(std::move(ours), {[&, id, raw](ByteView bytes) {
-                                      ck_assert_msg(!raw->closed, "data after close");
-                                      const std::string mark = std::to_string(id) + ".";
-                                      const std::string_view text = text_of(bytes);
-                                      ck_assert_msg(text.starts_with(mark), "%d got bytes of another", id);
-                                      raw->closed = true;
-                                      raw->stream.close();
-                                      ++finished;
-                                  }, {}, [](const Error&) { ck_abort_msg("broken"); }, {}});
+        auto stream =
+            loop.stream(std::move(ours), {[&, id, raw](ByteView bytes) {
+                                              ck_assert_msg(!raw->closed, "data after close");
+                                              const std::string mark = std::to_string(id) + ".";
+                                              const std::string_view text = text_of(bytes);
+                                              ck_assert_msg(text.starts_with(mark),
+                                                            "%d got bytes of another", id);
+                                              raw->closed = true;
+                                              raw->stream.close();
+                                              ++finished;
+                                          },
+                                          {},
+                                          [](const Error&) { ck_abort_msg("broken"); },
+                                          {}});
         OK(stream);
         conn->stream = std::move(*stream);
         OK(conn->stream.send(bytes_of("x")));
@@ -429,14 +454,19 @@ START_TEST(a_thousand_connections_echo_over_tcp) {
     auto bound = Address::local(listening->get());
     std::map<int, Stream> served;
     int next = 0;
-    auto listener = loop.listen(std::move(*listening), [&](Fd fd) {
-        const int id = next++;
-        auto stream = loop.stream(std::move(fd), {[&, id](ByteView bytes) { OK(served[id].send(bytes)); },
-                                                  [&, id] { served.erase(id); },
-                                                  [&, id](const Error&) { served.erase(id); }, {}});
-        OK(stream);
-        served[id] = std::move(*stream);
-    }, {});
+    auto listener =
+        loop.listen(std::move(*listening),
+                    [&](Fd fd) {
+                        const int id = next++;
+                        auto stream = loop.stream(
+                            std::move(fd), {[&, id](ByteView bytes) { OK(served[id].send(bytes)); },
+                                            [&, id] { served.erase(id); },
+                                            [&, id](const Error&) { served.erase(id); },
+                                            {}});
+                        OK(stream);
+                        served[id] = std::move(*stream);
+                    },
+                    {});
     std::vector<Got> got(static_cast<size_t>(count));
     std::vector<Stream> clients(static_cast<size_t>(count));
     std::vector<Connect> connects;
@@ -453,13 +483,16 @@ START_TEST(a_thousand_connections_echo_over_tcp) {
         OK(connect);
         connects.push_back(std::move(*connect));
     }
-    UNTIL(loop, connected == count && std::all_of(got.begin(), got.end(), [](Got& g) { return g.data.size() >= 7; }));
+    UNTIL(loop, connected == count &&
+                    std::all_of(got.begin(), got.end(), [](Got& g) { return g.data.size() >= 7; }));
     for (int round = 0; round < 3; ++round) {  // all at once: many more than there are buffers
         for (Got& g : got) g.data.clear();
         for (int i = 0; i < count; ++i)
             OK(clients[static_cast<size_t>(i)].send(bytes_of(std::string(3000, 'a' + i % 26))));
-        UNTIL(loop, std::all_of(got.begin(), got.end(), [](Got& g) { return g.data.size() == 3000; }));
-        for (int i = 0; i < count; ++i) ck_assert(got[static_cast<size_t>(i)].data == std::string(3000, 'a' + i % 26));
+        UNTIL(loop,
+              std::all_of(got.begin(), got.end(), [](Got& g) { return g.data.size() == 3000; }));
+        for (int i = 0; i < count; ++i)
+            ck_assert(got[static_cast<size_t>(i)].data == std::string(3000, 'a' + i % 26));
     }
     clients.clear();
     UNTIL(loop, served.empty() && loop.objects() == 1);
@@ -489,9 +522,14 @@ START_TEST(a_file_is_synced_while_the_loop_goes_on_and_what_cannot_be_says_so) {
     int ended = 0, turns = 0;
     int code = 0;
     const auto good = [&](const Status& s) { ended += s.has_value(); };
-    const Sync all = *loop.sync(file.get(), 0, 0, good), part = *loop.sync(file.get(), 0, 4096, good);
-    const Sync none = *loop.sync(writer.get(), 0, 0, [&](const Status& s) { code = s ? 0 : s.error().code; });
-    { const Sync silent = *loop.sync(file.get(), 0, 0, [&](const Status&) { ck_abort_msg("closed"); }); }
+    const Sync all = *loop.sync(file.get(), 0, 0, good),
+               part = *loop.sync(file.get(), 0, 4096, good);
+    const Sync none =
+        *loop.sync(writer.get(), 0, 0, [&](const Status& s) { code = s ? 0 : s.error().code; });
+    {
+        const Sync silent =
+            *loop.sync(file.get(), 0, 0, [&](const Status&) { ck_abort_msg("closed"); });
+    }
     loop.defer([&] { ++turns; });
     UNTIL(loop, ended == 2 && code != 0);
     ck_assert_int_eq(code, EINVAL);
@@ -531,7 +569,8 @@ START_TEST(a_loop_may_go_with_everything_under_way) {
     Loop loop = open_loop();
     auto owner = std::make_shared<Owner>();  // owned by its own callbacks alone
     std::weak_ptr<Owner> alive = owner;
-    owner->stream = std::move(*loop.stream(std::move(a), {[owner](ByteView) {}, {}, [owner](const Error&) {}, {}}));
+    owner->stream = std::move(
+        *loop.stream(std::move(a), {[owner](ByteView) {}, {}, [owner](const Error&) {}, {}}));
     owner->listener = std::move(*loop.listen(std::move(*listening), [owner](Fd) {}, {}));
     owner->watch = std::move(*loop.watch(event.get(), POLLIN, [owner](short) {}));
     owner->connect = std::move(*loop.connect(address, limit, [owner](Result<Fd>) {}));
@@ -539,9 +578,7 @@ START_TEST(a_loop_may_go_with_everything_under_way) {
     OK(owner->stream.send(Bytes(2'000'000, 'x')));
     owner.reset();
     OK(loop.run_until([] { return false; }, Nanos::from_ms(2)));
-    {
-        Loop gone = std::move(loop);
-    }
+    { Loop gone = std::move(loop); }
     ck_assert(alive.expired());
     char c;
     while (recv(b.get(), &c, 1, 0) > 0) {
@@ -551,8 +588,7 @@ START_TEST(a_loop_may_go_with_everything_under_way) {
 }
 END_TEST
 
-UNIT_SUITE(loop,
-           a_key_that_outlived_its_object_finds_nothing_in_a_reused_slot,
+UNIT_SUITE(loop, a_key_that_outlived_its_object_finds_nothing_in_a_reused_slot,
            timers_fire_in_the_order_of_deadline_then_of_addition,
            a_timer_fires_after_its_deadline_and_a_cancelled_one_never,
            an_idle_loop_makes_no_system_calls_and_many_timers_cost_few,
@@ -569,5 +605,4 @@ UNIT_SUITE(loop,
            a_thousand_connections_echo_over_tcp,
            receive_buffers_are_given_out_as_they_are_missed_and_no_more_than_there_are,
            a_file_is_synced_while_the_loop_goes_on_and_what_cannot_be_says_so,
-           a_loop_that_is_full_refuses_and_goes_on,
-           a_loop_may_go_with_everything_under_way);
+           a_loop_that_is_full_refuses_and_goes_on, a_loop_may_go_with_everything_under_way);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The market machine against homes that obey it (market_world.hpp): decisions, orders, failures, restarts, operators.
+// The market machine against homes that obey it (market_world.hpp): decisions, orders, failures,
+// restarts, operators.
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -15,7 +16,9 @@ void three_nodes(World& w) {
     w.add_node("n3", 100, 1);
     w.run_for(s(4));
 }
-OrderFailed failed(const Order& o, const NodeName& node, const char* why) { return {o.id, o.seq, node, why}; }
+OrderFailed failed(const Order& o, const NodeName& node, const char* why) {
+    return {o.id, o.seq, node, why};
+}
 }  // namespace
 
 START_TEST(a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends) {
@@ -85,7 +88,8 @@ START_TEST(two_jobs_that_want_each_others_places_go_by_way_of_a_freeze) {
     const JobId a = w.submit("n1", 100), b = w.submit("n1", 50);
     w.run_for(s(1));
     ck_assert_text(w.where(a), "n1");
-    w.jobs[b].report.terms.max_price = Money::units(400);  // srun -J: now it is worth more than the other
+    // srun -J: now it is worth more than the other
+    w.jobs[b].report.terms.max_price = Money::units(400);
     w.tell(w.jobs[b]);
     w.run_for(s(1));
     ck_assert_text(w.where(b), "n1");
@@ -117,12 +121,14 @@ START_TEST(a_job_that_can_never_be_placed_waits_and_says_exactly_why) {
     World w;
     w.add_node("n1", 100, 10, 2, 1000);
     w.run_for(s(4));
-    const JobId big = w.submit("n1", 50, Nanos::never(), 1, 5000), wide = w.submit("n1", 50, Nanos::never(), 8);
+    const JobId big = w.submit("n1", 50, Nanos::never(), 1, 5000),
+                wide = w.submit("n1", 50, Nanos::never(), 8);
     const JobId poor = w.submit("n1", 5);
     w.run_for(s(2));
     ck_assert_text(w.comment(big), "needs 5000 MB; no provider offers more than 1000");
     ck_assert_text(w.comment(wide), "needs 8 CPUs; no provider has more than 2");
-    ck_assert_text(w.comment(poor), "its price 5 is below every reservation price; 10 is the least");
+    ck_assert_text(w.comment(poor),
+                   "its price 5 is below every reservation price; 10 is the least");
     ck_assert_text(w.jobs[big].note.comment, "needs 5000 MB; no provider offers more than 1000");
     w.providers["n1"].on_market = false;
     w.set_provider(w.providers["n1"]);
@@ -198,7 +204,9 @@ START_TEST(a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_ca
     w.run_for(s(4));
     std::set<NodeName> lacking = {"n1"};
     std::map<JobId, int> asked;
-    w.lacks = [&](const Order& o) { return o.kind == Order::Kind::run && lacking.contains(o.node); };
+    w.lacks = [&](const Order& o) {
+        return o.kind == Order::Kind::run && lacking.contains(o.node);
+    };
     w.refuse = [&](const Order& o) -> std::optional<OrderFailed> {
         if (!w.lacks(o)) return std::nullopt;
         ++asked[o.id];
@@ -217,7 +225,8 @@ START_TEST(a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_ca
     ck_assert(w.jobs.at(b).report.phase == JobPhase::finished);
     ck_assert_int_eq(asked[b], 3);
 
-    // One that is away is waited for some minutes; one that is only off the market for as long as it takes.
+    // One that is away is waited for some minutes; one that is only off the market for as long as
+    // it takes.
     lacking = {"n1", "n3"};
     ProviderReport off = w.providers["n2"];
     off.on_market = false;
@@ -228,7 +237,8 @@ START_TEST(a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_ca
     ck_assert_text(w.comment(c), "waits for a node that has its program: n1, n3 cannot execute it");
     w.disconnect("n2");
     w.run_for(s(200));
-    ck_assert(w.jobs.at(c).report.phase == JobPhase::waiting);  // its daemon may just be started again
+    // its daemon may just be started again
+    ck_assert(w.jobs.at(c).report.phase == JobPhase::waiting);
     w.run_for(s(300));
     ck_assert(w.jobs.at(c).report.phase == JobPhase::finished);
 }
@@ -243,7 +253,8 @@ START_TEST(an_order_that_a_home_swallows_is_given_up_and_made_anew) {
     w.market->solve(w.now, out);
     for (const StoreOp& op : out.store)
         if (const auto* meta = std::get_if<MetaRecord>(&op)) w.stored_meta = *meta;
-    w.jobs[a].report.order_seq = w.market->find(a)->record.order->seq;  // it took the order, and nothing came of it
+    // it took the order, and nothing came of it
+    w.jobs[a].report.order_seq = w.market->find(a)->record.order->seq;
     w.tell(w.jobs[a]);
     w.run_for(s(1));
     ck_assert_text(w.where(a), "waiting");
@@ -255,7 +266,8 @@ END_TEST
 START_TEST(a_market_that_restarts_moves_nothing_and_starts_nothing_twice) {
     World w;
     three_nodes(w);
-    const JobId a = w.submit("n1", 100), b = w.submit("n2", 90), c = w.submit("n2", 80), d = w.submit("n3", 70);
+    const JobId a = w.submit("n1", 100), b = w.submit("n2", 90), c = w.submit("n2", 80),
+                d = w.submit("n3", 70);
     w.run_for(s(1));
     const size_t given = w.orders.size();
     const uint64_t seq = w.orders.back().seq;
@@ -289,7 +301,8 @@ START_TEST(a_restarted_market_waits_for_missing_nodes_only_so_long) {
     ck_assert(w.market->settling());
     ck_assert_text(w.where(c), "waiting");
     w.run_for(s(2));
-    ck_assert_text(w.where(c), "n2");  // n1 is not there: its job is left in peace, and its place is not given away
+    // n1 is not there: its job is left in peace, and its place is not given away
+    ck_assert_text(w.where(c), "n2");
     ck_assert_text(w.where(b), "n3");
     ck_assert_text(w.where(a), "n1");
     ck_assert_text(w.comment(a), "its home node n1 is not connected; it stays on n1");
@@ -330,10 +343,12 @@ START_TEST(a_job_that_its_home_has_forgotten_is_finished_after_a_while) {
     auto forgotten = w.jobs.extract(a);
     w.connect("n3");
     w.run_for(s(30));
-    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()), static_cast<int>(JobPhase::running));
+    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()),
+                     static_cast<int>(JobPhase::running));
     w.jobs.insert(std::move(forgotten));  // where its settled note goes
     w.run_for(s(31));
-    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()), static_cast<int>(JobPhase::finished));
+    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()),
+                     static_cast<int>(JobPhase::finished));
     ck_assert_text(w.comment(a), "its home node n3 no longer knows it");
 }
 END_TEST
@@ -359,7 +374,8 @@ START_TEST(a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart) {
     const JobId a = w.submit("n3", 100);
     w.run_for(s(1));
     w.disconnect("n3");
-    ck_assert_text(*w.market->cancel(a, 0), "job n3.1 is cancelled as soon as its home node n3 is connected");
+    ck_assert_text(*w.market->cancel(a, 0),
+                   "job n3.1 is cancelled as soon as its home node n3 is connected");
     w.decide();
     w.restart();
     for (const char* n : {"n1", "n2", "n3"}) w.connect(n);
@@ -378,7 +394,8 @@ START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
     ck_assert_text(w.market->move(a, "n9", false, 0).error().message, "no such node: n9");
     ck_assert(w.market->move(a, "n3", false, 0).has_value());
     w.run_for(ms(15));
-    ck_assert_text(w.where(a) == "n3" ? "n3" : to_string(w.phase(a)), "moving");  // there, and on its way back
+    // there, and on its way back
+    ck_assert_text(w.where(a) == "n3" ? "n3" : to_string(w.phase(a)), "moving");
     w.run_for(s(1));
     ck_assert_text(w.where(a), "n1");
     ck_assert_int_eq(w.jobs[a].report.stats.migrations, 2);
@@ -388,7 +405,8 @@ START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
     ck_assert_text(w.comment(a), "held on n3 by the operator");
     const JobId b = w.submit("n3", 300), c = w.submit("n3", 250), d = w.submit("n3", 240);
     w.run_for(s(1));
-    ck_assert_text(w.where(a) + w.where(b) + w.where(c) + w.where(d), "n3n1n2waiting");  // nobody takes a held place
+    // nobody takes a held place
+    ck_assert_text(w.where(a) + w.where(b) + w.where(c) + w.where(d), "n3n1n2waiting");
     ck_assert(w.market->release(a, 0).has_value());
     w.run_for(s(1));
     ck_assert_text(w.where(a) + w.where(d), "frozenn3");
@@ -430,7 +448,8 @@ START_TEST(nobody_is_placed_where_less_memory_is_free) {
     ProviderReport p = w.providers["n1"];
     p.free_mb = 500;  // the owner's own programs have the rest
     w.set_provider(p);
-    const JobId a = w.submit("n1", 100, Nanos::never(), 1, 2000), b = w.submit("n1", 100, Nanos::never(), 1, 400);
+    const JobId a = w.submit("n1", 100, Nanos::never(), 1, 2000),
+                b = w.submit("n1", 100, Nanos::never(), 1, 400);
     w.run_for(s(1));
     ck_assert_text(w.where(a) + w.where(b), "n2n1");
 }
@@ -449,7 +468,8 @@ START_TEST(the_newest_finished_jobs_are_known_and_all_are_stored) {
     }
     ck_assert_int_eq(w.market->jobs().size(), 3);
     ck_assert_int_eq(w.stored_jobs.size(), 8);
-    for (const auto& [id, record] : w.stored_jobs) ck_assert(record.finish_seq == id.seq && record.ended.ns > 0);
+    for (const auto& [id, record] : w.stored_jobs)
+        ck_assert(record.finish_seq == id.seq && record.ended.ns > 0);
     const Totals t = w.market->totals(w.now);
     ck_assert_int_eq(t.paid.micro, t.earned.micro);
     ck_assert(t.paid.micro > 0);
@@ -483,7 +503,8 @@ START_TEST(a_home_that_asks_again_about_a_finished_job_hears_what_it_cost) {
     ck_assert(!w.market->find(first));
     ck_assert_int_eq(w.market->jobs().size(), 2);
     const Totals after = w.market->totals(w.now);
-    ck_assert(after.paid == before.paid && after.earned == before.earned && w.receipts.size() == receipts);
+    ck_assert(after.paid == before.paid && after.earned == before.earned &&
+              w.receipts.size() == receipts);
     // A market that starts knows none of them, and neither sum has changed.
     auto stored = std::exchange(w.stored_jobs, {});
     w.restart();
@@ -520,11 +541,13 @@ START_TEST(an_agent_that_speaks_for_others_is_refused_and_changes_nothing) {
     JobReport r;
     r.id = {"n2", 5};
     r.terms.max_price = Money::units(5);
-    ck_assert_text(w.market->report("n1", r, w.now).error().message, "node n1 reports job n2.5 of another home");
+    ck_assert_text(w.market->report("n1", r, w.now).error().message,
+                   "node n1 reports job n2.5 of another home");
     ck_assert(!w.market->find({"n2", 5}));
     ProviderReport p;
     p.node = "n2";
-    ck_assert_text(w.market->report("n1", p, w.now).error().message, "node n1 reports as provider n2");
+    ck_assert_text(w.market->report("n1", p, w.now).error().message,
+                   "node n1 reports as provider n2");
     ck_assert_text(w.market->report("n8", p, w.now).error().message, "node n8 is not connected");
 }
 END_TEST
@@ -558,7 +581,8 @@ START_TEST(an_answer_from_outside_says_nothing_about_what_came_after_the_questio
     ck_assert_int_eq(about_b.jobs.size(), 1);  // the other is on its way
     ck_assert(w.market->adopt({}, w.now).has_value());
     ck_assert(step().first);
-    ck_assert(!w.market->adopt({{about_a.jobs[0].key, n2}}, w.now).has_value());  // it was not asked about that one
+    // it was not asked about that one
+    ck_assert(!w.market->adopt({{about_a.jobs[0].key, n2}}, w.now).has_value());
     w.market->use_own();
     ck_assert(step().second.empty());  // n1 is still being left
     ck_assert_msg(w.comment(b).starts_with("waits for room on n1"), "%s", w.comment(b).c_str());
@@ -586,12 +610,14 @@ START_TEST(an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute)
 END_TEST
 
 UNIT_SUITE(market, a_home_that_asks_again_about_a_finished_job_hears_what_it_cost,
-           records_from_before_finished_jobs_were_kept_apart_count_once, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
+           records_from_before_finished_jobs_were_kept_apart_count_once,
+           a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            a_better_bid_moves_the_others_down_and_its_end_moves_them_up,
            a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave,
            two_jobs_that_want_each_others_places_go_by_way_of_a_freeze,
            an_owner_who_leaves_is_rid_of_his_guest_and_gets_it_back,
-           a_job_that_can_never_be_placed_waits_and_says_exactly_why, an_outbid_job_is_told_what_would_win,
+           a_job_that_can_never_be_placed_waits_and_says_exactly_why,
+           an_outbid_job_is_told_what_would_win,
            a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place,
            a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely,
            a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_can_run_is_given_up,
@@ -603,7 +629,8 @@ UNIT_SUITE(market, a_home_that_asks_again_about_a_finished_job_hears_what_it_cos
            cancel_is_for_the_owner_and_root_and_overtakes_an_order,
            a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
-           a_hold_displaces_who_is_there_and_outlives_the_market, nobody_is_placed_where_less_memory_is_free,
+           a_hold_displaces_who_is_there_and_outlives_the_market,
+           nobody_is_placed_where_less_memory_is_free,
            the_newest_finished_jobs_are_known_and_all_are_stored,
            an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
            an_answer_from_outside_says_nothing_about_what_came_after_the_question,

@@ -55,7 +55,8 @@ START_TEST(a_job_is_ordered_run_shown_and_settled) {
     JobReport r = job("n1", 1, 100);
     n1.send(r);
     const Order order = n1.expect<Order>();
-    ck_assert_text(order.id.text() + " " + order.node + " " + order.address, "n1.1 n1 127.0.0.1:7071");
+    ck_assert_text(order.id.text() + " " + order.node + " " + order.address,
+                   "n1.1 n1 127.0.0.1:7071");
     ck_assert_text(format_money(order.price), "36");
     run_it(r, order);
     n1.send(r);
@@ -63,7 +64,8 @@ START_TEST(a_job_is_ordered_run_shown_and_settled) {
     ck_assert(shown.find(R"("id":"n1.1","user":"u\"ser","uid":1000)") != std::string::npos);
     ck_assert(shown.find(R"("price":36)") != std::string::npos);
     ck_assert(m.ask("list-providers").json.find(R"("status":"busy")") != std::string::npos);
-    ck_assert(m.ask("status").json.find(R"("jobs":{"total":1,"wait":0,"run":1)") != std::string::npos);
+    ck_assert(m.ask("status").json.find(R"("jobs":{"total":1,"wait":0,"run":1)") !=
+              std::string::npos);
     r.phase = JobPhase::finished;
     r.stats.run_time = Nanos::from_s(100);
     n1.send(r);
@@ -118,12 +120,15 @@ START_TEST(a_second_market_on_the_same_port_or_directory_says_so_and_ends) {
     MarketRig m;
     std::string said;
     const std::string listen = "127.0.0.1:" + std::to_string(m.port);
-    ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/state", m.dir + "/o.sock"), said), 1);
-    ck_assert_msg(said.find("is in use by another process (pid " + std::to_string(m.pid)) != std::string::npos, "%s",
-                  said.c_str());
+    ck_assert_int_eq(
+        m.run_other(m.config("127.0.0.1:0", m.dir + "/state", m.dir + "/o.sock"), said), 1);
+    ck_assert_msg(said.find("is in use by another process (pid " + std::to_string(m.pid)) !=
+                      std::string::npos,
+                  "%s", said.c_str());
     ck_assert_int_eq(m.run_other(m.config(listen, m.dir + "/other", m.dir + "/o.sock"), said), 1);
     ck_assert_text(said, "marketd: listen on " + listen + ": Address already in use\n");
-    ck_assert_int_eq(m.run_other(m.config("127.0.0.1:0", m.dir + "/other", m.dir + "/m.sock"), said), 1);
+    ck_assert_int_eq(
+        m.run_other(m.config("127.0.0.1:0", m.dir + "/other", m.dir + "/m.sock"), said), 1);
     ck_assert_msg(said.find("m.sock") != std::string::npos, "%s", said.c_str());
     ck_assert(m.ask("status").ok);
 }
@@ -136,7 +141,8 @@ START_TEST(an_unknown_key_or_a_bad_value_is_refused_with_its_line) {
     ck_assert_int_eq(m.run_other("name = \"x\"\nlisten_on = 3\n", said), 2);
     ck_assert_text(said, "marketd: " + m.dir + "/other.toml:2: listen_on: unknown key\n");
     ck_assert_int_eq(m.run_other("pricing = \"free\"\n", said), 2);
-    ck_assert_text(said, "marketd: " + m.dir + "/other.toml:1: pricing: needs one of: critical, first, uniform\n");
+    ck_assert_text(said, "marketd: " + m.dir +
+                             "/other.toml:1: pricing: needs one of: critical, first, uniform\n");
 }
 END_TEST
 
@@ -183,7 +189,8 @@ int64_t most_memory_kb(pid_t pid) {
 }
 }  // namespace
 
-// A hundred agents that do what they should, and one with a small window that asks and asks and never reads.
+// A hundred agents that do what they should, and one with a small window that asks and asks and
+// never reads.
 START_TEST(a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody) {
     UNIT_SKIP_IF(impossible());
     MarketRig m("agent_queue_mb = 2\n");
@@ -209,8 +216,10 @@ START_TEST(a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody) {
     const std::string log{std::istreambuf_iterator<char>(file), {}};
     const size_t at = log.find("agent lost");
     ck_assert_msg(at != std::string::npos, "%s", log.c_str());
-    ck_assert(log.find("NODE=deaf", at) != std::string::npos && log.find("the send queue of 2097152 bytes is full", at) != std::string::npos);
-    ck_assert_msg(most_memory_kb(m.pid) - before < 24'000, "marketd grew from %ld to %ld kB", before, most_memory_kb(m.pid));
+    ck_assert(log.find("NODE=deaf", at) != std::string::npos &&
+              log.find("the send queue of 2097152 bytes is full", at) != std::string::npos);
+    ck_assert_msg(most_memory_kb(m.pid) - before < 24'000, "marketd grew from %ld to %ld kB",
+                  before, most_memory_kb(m.pid));
     MarketPeer again = m.agent("deaf");  // and gets everything anew
     again.send(wire::CtlRequest{7, 0, "status", {}, {}});
     ck_assert(again.expect<wire::CtlReply>().request == 7);
@@ -240,14 +249,17 @@ START_TEST(a_list_of_any_length_comes_in_bounded_parts) {
         ck_assert(part.json.size() < wire::json_part_bytes + 4096);
         bytes += part.json.size();
         const std::string key = R"({"id":"n1.)";
-        for (size_t at = part.json.find(key); at != std::string::npos; at = part.json.find(key, at + 1))
-            ck_assert_uint_eq(std::strtoull(part.json.c_str() + at + key.size(), nullptr, 10), ++listed);
+        for (size_t at = part.json.find(key); at != std::string::npos;
+             at = part.json.find(key, at + 1))
+            ck_assert_uint_eq(std::strtoull(part.json.c_str() + at + key.size(), nullptr, 10),
+                              ++listed);
         ck_assert_text(part.next, listed < count ? "n1." + std::to_string(listed) : "");
     } while (!part.next.empty());
     ck_assert_uint_eq(listed, count);
     ck_assert(bytes > 16 * wire::json_bytes_max);
     ck_assert_text(m.ask("list-jobs", {}, "n1.30000").json, "[]");
-    ck_assert_text(m.ask("list-jobs", {}, "n1").error, "'n1' is not a job id: use HOME.NUMBER, such as n1.7");
+    ck_assert_text(m.ask("list-jobs", {}, "n1").error,
+                   "'n1' is not a job id: use HOME.NUMBER, such as n1.7");
     MarketPeer n2 = m.agent("n2");
     n1.send(offer("n1"));
     n2.send(offer("n2"));
@@ -279,8 +291,10 @@ START_TEST(who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users
     ck_assert_text(n1.expect<wire::CtlReply>().error, "job n1.1 belongs to another user");
     // The rig's own questions claim uid 12345; the kernel says who really asks.
     const wire::CtlReply hold = m.ask("freeze", {"n1.1", "hold"});
-    if (::geteuid() == 0) ck_assert(hold.ok);
-    else ck_assert(!hold.ok);
+    if (::geteuid() == 0)
+        ck_assert(hold.ok);
+    else
+        ck_assert(!hold.ok);
     n1.send(wire::CtlRequest{2, 1000, "cancel", {"n1.1"}, {}});
     ck_assert(n1.expect<Order>().kind == Order::Kind::abort);
 }
@@ -291,8 +305,9 @@ START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
     UNIT_SKIP_IF(impossible());
     const unit::TempDir dir;
     const std::string path = dir.write(
-        "solver", "while read c i rest; do case $c in reset) p=; j=;; ap) : ${p:=$i};; aj) j=\"$j $i\";;\n"
-                  "alloc) for k in $j; do echo $k $p; done;; info) echo mine;; esac; done\n");
+        "solver",
+        "while read c i rest; do case $c in reset) p=; j=;; ap) : ${p:=$i};; aj) j=\"$j $i\";;\n"
+        "alloc) for k in $j; do echo $k $p; done;; info) echo mine;; esac; done\n");
     MarketRig m("solver_program = [\"/bin/sh\", \"" + path + "\"]\nsolver_patience_ms = 5000\n");
     MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
     ProviderReport slow = offer("n1"), fast = offer("n2");
@@ -309,8 +324,11 @@ END_TEST
 
 START_TEST(souks_own_solver_program_decides_as_the_market_would) {
     UNIT_SKIP_IF(impossible());
-    const std::string program = std::filesystem::path(souk::unit::marketd_path()).replace_filename("solver").string();
-    UNIT_SKIP_IF(std::filesystem::exists(program) ? nullptr : "a test of the solver program needs it: make bins");
+    const std::string program =
+        std::filesystem::path(souk::unit::marketd_path()).replace_filename("solver").string();
+    UNIT_SKIP_IF(std::filesystem::exists(program)
+                     ? nullptr
+                     : "a test of the solver program needs it: make bins");
     MarketRig m("solver_program = [\"" + program + "\"]\nsolver_patience_ms = 5000\n");
     MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
     ProviderReport fast = offer("n2");
@@ -337,8 +355,9 @@ END_TEST
 
 START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
     UNIT_SKIP_IF(impossible());
-    for (const char* program : {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])",
-                                R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
+    for (const char* program :
+         {R"(["/bin/false"])", R"(["/bin/sleep", "1000"])", R"(["/no/such/program"])",
+          R"(["/bin/sh", "-c", "echo error: no; cat"])"}) {
         MarketRig m("solver_program = " + std::string(program) + "\nsolver_patience_ms = 200\n");
         MarketPeer n1 = m.agent("n1");
         n1.send(offer("n1"));
@@ -346,7 +365,8 @@ START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
         ck_assert_text(n1.expect<Order>().node, "n1");
         std::ifstream log(m.dir + "/log");
         const std::string said((std::istreambuf_iterator<char>(log)), {});
-        ck_assert_msg(said.find("the market decides by itself") != std::string::npos, "%s", said.c_str());
+        ck_assert_msg(said.find("the market decides by itself") != std::string::npos, "%s",
+                      said.c_str());
         ck_assert_int_eq(m.stop(), 0);
     }
 }
@@ -369,7 +389,8 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
         r.why = "ended " + std::to_string(seq);
         n1.send(r);
     }
-    for (uint64_t settled = 0; settled < jobs; settled += n1.expect<JobNote>().settled) {}
+    for (uint64_t settled = 0; settled < jobs; settled += n1.expect<JobNote>().settled) {
+    }
     n1.send(job("n1", jobs + 1, 1));
     const std::string count = R"("finish":600)";
     m.ask_until("status", {}, count);
@@ -386,21 +407,26 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
         return ids;
     };
     const auto look = [&] {
-        ck_assert_text(m.ask("job", {"n1.100"}).error, "no such job: n1.100");  // the oldest are erased
+        // the oldest are erased
+        ck_assert_text(m.ask("job", {"n1.100"}).error, "no such job: n1.100");
         const std::string shown = m.ask("job", {"n1.150"}).json;
         ck_assert(shown.find(R"("why":"ended 150","ended_unix_s":)") != std::string::npos);
         ck_assert_text(m.ask("cancel", {"n1.150"}).error, "job n1.150 is finished");
         ck_assert_text(m.ask("cancel", {"n1.100"}).error, "no such job: n1.100");
         const auto all = list({});
         ck_assert_uint_eq(all.size(), 601);
-        for (size_t i = 0; i < all.size(); ++i) ck_assert_text(all[i], "n1." + std::to_string(101 + i));
+        for (size_t i = 0; i < all.size(); ++i)
+            ck_assert_text(all[i], "n1." + std::to_string(101 + i));
         ck_assert_uint_eq(list({"state=live"}).size(), 1);
         const auto newest = list({"state=finish", "user=even", "limit=270"});
         ck_assert_uint_eq(newest.size(), 270);
-        for (size_t i = 0; i < newest.size(); ++i) ck_assert_text(newest[i], "n1." + std::to_string(700 - 2 * i));
-        const auto all_newest = list({"state=all", "limit=300"});  // the live one, then as they ended
+        for (size_t i = 0; i < newest.size(); ++i)
+            ck_assert_text(newest[i], "n1." + std::to_string(700 - 2 * i));
+        // the live one, then as they ended
+        const auto all_newest = list({"state=all", "limit=300"});
         ck_assert_uint_eq(all_newest.size(), 300);
-        for (size_t i = 0; i < all_newest.size(); ++i) ck_assert_text(all_newest[i], "n1." + std::to_string(701 - i));
+        for (size_t i = 0; i < all_newest.size(); ++i)
+            ck_assert_text(all_newest[i], "n1." + std::to_string(701 - i));
         ck_assert_uint_eq(list({"limit=2000"}).size(), 601);
         ck_assert_uint_eq(list({"state=live", "limit=1"}).size(), 1);
         ck_assert_text(m.ask("list-jobs", {"state=gone"}).error,
@@ -413,7 +439,8 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
     again.send(job("n1", jobs + 1, 1));
     m.ask_until("status", {}, R"("jobs":{"total":601)");
     look();
-    // Its home missed the last word about one that the machine does not know any more: it hears it again, once settled.
+    // Its home missed the last word about one that the machine does not know any more: it hears it
+    // again, once settled.
     JobReport r = job("n1", 150, 100);
     r.uid = 1'001;
     r.phase = JobPhase::finished;
@@ -426,11 +453,14 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
 }
 END_TEST
 
-UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_records, a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
+UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_records,
+           a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
            a_second_market_on_the_same_port_or_directory_says_so_and_ends,
-           an_unknown_key_or_a_bad_value_is_refused_with_its_line, garbage_ends_its_own_connection_and_nothing_else,
+           an_unknown_key_or_a_bad_value_is_refused_with_its_line,
+           garbage_ends_its_own_connection_and_nothing_else,
            a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody,
-           a_list_of_any_length_comes_in_bounded_parts, a_newer_connection_of_a_node_replaces_the_older,
+           a_list_of_any_length_comes_in_bounded_parts,
+           a_newer_connection_of_a_node_replaces_the_older,
            who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
            a_program_that_speaks_the_text_protocol_can_be_the_solver,
            souks_own_solver_program_decides_as_the_market_would,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What users may have at most: jobs and CPUs at once, money a day. (market_chaos.hpp has the limits on random markets
-// with faults.)
+// What users may have at most: jobs and CPUs at once, money a day. (market_chaos.hpp has the limits
+// on random markets with faults.)
 #include "kernel/base/rng.hpp"
 #include "market/core/rank.hpp"
 #include "market/wire/market_records.hpp"
@@ -36,7 +36,8 @@ UserLimits cpus_at_once(int32_t n) { return {{}, {}, n}; }
 START_TEST(a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first) {
     Limited w;
     w.limit(alice, jobs_at_once(2));
-    const JobId a = w.job(alice, 50), b = w.job(alice, 70), c = w.job(alice, 60), d = w.job(bob, 40);
+    const JobId a = w.job(alice, 50), b = w.job(alice, 70), c = w.job(alice, 60),
+                d = w.job(bob, 40);
     w.run_for(s(1));
     ck_assert_text(w.where(a), "waiting");
     ck_assert_text(w.comment(a), "user alice may run 2 jobs at once");
@@ -65,7 +66,8 @@ END_TEST
 START_TEST(a_user_uses_no_more_cpus_at_once_than_its_limit) {
     Limited w;
     w.limit(alice, cpus_at_once(4));
-    const JobId a = w.job(alice, 90, 3), b = w.job(alice, 80, 2), c = w.job(alice, 70, 1), d = w.job(alice, 60, 5);
+    const JobId a = w.job(alice, 90, 3), b = w.job(alice, 80, 2), c = w.job(alice, 70, 1),
+                d = w.job(alice, 60, 5);
     w.run_for(s(1));
     ck_assert_text(w.where(a), "n1");
     ck_assert_text(w.where(b), "waiting");
@@ -91,7 +93,8 @@ START_TEST(a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting) {
     ck_assert_text(w.comment(cheap), "user alice may run 1 job at once");
     for (int i = 0; i < 8; ++i) w.job(bob, 60);
     w.run_for(s(1));
-    ck_assert_text(w.where(good), "frozen");  // outbid: and its place in the limit goes to who can have a place
+    // outbid: and its place in the limit goes to who can have a place
+    ck_assert_text(w.where(good), "frozen");
     ck_assert_text(w.comment(good).substr(0, 17), "displaced by job ");
 }
 END_TEST
@@ -174,7 +177,8 @@ START_TEST(all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_
     Limited w;
     w.run_until({day_ns - s(1'000).ns});
     w.spend_at_most(10);
-    const JobId a = w.job(alice, 50, 3), b = w.job(alice, 40), c = w.job(bob, 40);  // 4 CPUs at 36: 0.04 a second
+    // 4 CPUs at 36: 0.04 a second
+    const JobId a = w.job(alice, 50, 3), b = w.job(alice, 40), c = w.job(bob, 40);
     w.run_for(s(200));
     ck_assert_text(w.where(a), "n1");
     w.tell(w.jobs[a]);
@@ -184,7 +188,8 @@ START_TEST(all_of_a_day_is_spent_to_the_micro_unit_and_no_more_and_the_next_day_
     for (const JobId& id : {a, b}) {
         ck_assert_text(w.where(id), "frozen");
         ck_assert_text(w.comment(id),
-                       "user alice has spent the 10 of this day (UTC); it goes on tomorrow, or with a higher limit");
+                       "user alice has spent the 10 of this day (UTC); it goes on tomorrow, or "
+                       "with a higher limit");
     }
     ck_assert_text(w.where(c), "n1");
     const Money spent = w.cost(a) + w.cost(b);
@@ -217,7 +222,9 @@ START_TEST(a_day_that_ends_while_jobs_run_is_charged_to_its_last_moment) {
     ck_assert_text(w.where(a), "n1");  // 1 before midnight, 1.5 after it
     const User& user = w.market->users().at(alice);
     const double spent =
-        static_cast<double>((user.spent + w.cost(a) - w.market->find(a)->record.account.amount).micro) / 1e6;
+        static_cast<double>(
+            (user.spent + w.cost(a) - w.market->find(a)->record.account.amount).micro) /
+        1e6;
     ck_assert_msg(spent > 1.49 && spent < 1.51, "%f since midnight", spent);
     w.run_until({day_ns + s(500).ns});
     ck_assert_text(w.where(a), "frozen");
@@ -249,8 +256,8 @@ START_TEST(a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_
 }
 END_TEST
 
-// Method: random prices, jobs that come and go; after each step what every home may let its jobs spend by itself, all of
-// it together, is within what is left of the day.
+// Method: random prices, jobs that come and go; after each step what every home may let its jobs
+// spend by itself, all of it together, is within what is left of the day.
 START_TEST(the_shares_of_a_day_that_homes_keep_to_are_never_more_than_is_left_of_it) {
     size_t shared = 0;
     for (uint64_t seed = 1; seed <= 30; ++seed) {
@@ -265,16 +272,20 @@ START_TEST(the_shares_of_a_day_that_homes_keep_to_are_never_more_than_is_left_of
             for (const auto& [id, job] : w.jobs) {
                 if (job.report.uid != alice || !w.market->find(id)) continue;
                 spent += w.cost(id);
-                if (job.report.phase != JobPhase::running || job.note.day_limit.micro == 0) continue;
+                if (job.report.phase != JobPhase::running || job.note.day_limit.micro == 0)
+                    continue;
                 may += std::max(Money{}, job.note.day_cost - w.cost(id));
                 ++shared;
             }
-            ck_assert_msg(spent + may <= Money::units(3) + Money{8}, "seed %lu: %ld spent, %ld more may be", seed, spent.micro, may.micro);
+            ck_assert_msg(spent + may <= Money::units(3) + Money{8},
+                          "seed %lu: %ld spent, %ld more may be", seed, spent.micro, may.micro);
         };
         std::vector<JobId> mine;
         for (int i = 0; i < 60; ++i) {
             const std::string home = "n" + std::to_string(rng.between(1, 3));
-            if (rng.chance(0.5)) mine.push_back(w.submit(home, rng.between(40, 90), Nanos::never(), 1, 10, {}, rng.chance(0.7) ? alice : bob));
+            if (rng.chance(0.5))
+                mine.push_back(w.submit(home, rng.between(40, 90), Nanos::never(), 1, 10, {},
+                                        rng.chance(0.7) ? alice : bob));
             if (!mine.empty() && rng.chance(0.2)) {
                 auto& job = w.jobs[mine[rng.below(mine.size())]];
                 if (job.report.phase == JobPhase::running && !job.doing) w.end(job);
@@ -295,11 +306,13 @@ START_TEST(what_a_home_that_is_cut_off_may_spend_is_kept_for_it) {
     const JobId b = w.submit("n2", 50, Nanos::never(), 1, 10, {}, alice);
     w.run_for(s(10));
     const auto rest = [&](const JobId& id) { return w.jobs[id].note.day_cost - w.cost(id); };
-    ck_assert(rest(a) > Money{4'800'000} && rest(b) > Money{4'800'000} && rest(a) + rest(b) < Money::units(10));
+    ck_assert(rest(a) > Money{4'800'000} && rest(b) > Money{4'800'000} &&
+              rest(a) + rest(b) < Money::units(10));
     w.disconnect("n2");
     const JobId c = w.submit("n1", 50, Nanos::never(), 1, 10, {}, alice);
     w.run_for(s(10));
-    ck_assert(rest(a) > Money{2'200'000} && rest(a) < Money{2'500'000} && rest(c) < Money{2'500'000});
+    ck_assert(rest(a) > Money{2'200'000} && rest(a) < Money{2'500'000} &&
+              rest(c) < Money{2'500'000});
     ck_assert(rest(b) > Money{4'600'000} && rest(a) + rest(b) + rest(c) < Money{9'800'000});
     w.limit(alice, {});
     w.run_for(s(1));
@@ -368,7 +381,8 @@ struct Quiet {
     Quiet(uint64_t seed, bool needs) : rng(seed), mixed(needs) {
         for (int64_t i = 1, n = rng.between(1, 5); i <= n; ++i)
             w.add_node("n" + std::to_string(i), rng.between(1, 3) * 50, rng.between(0, 20),
-                       static_cast<int32_t>(rng.between(1, 4)), mixed ? rng.between(2, 6) * 100 : 1'000'000);
+                       static_cast<int32_t>(rng.between(1, 4)),
+                       mixed ? rng.between(2, 6) * 100 : 1'000'000);
         w.run_for(s(10));
     }
     JobId any_job() {
@@ -386,7 +400,8 @@ struct Quiet {
             ck_assert(w.market->set_limits(uid, "u", l, 0, w.now).has_value());
             limits[uid] = l;
         } else if (kind < 5 || w.jobs.empty()) {
-            w.submit("n1", rng.between(1, 60), Nanos::never(), static_cast<int32_t>(mixed ? rng.between(1, 3) : 1),
+            w.submit("n1", rng.between(1, 60), Nanos::never(),
+                     static_cast<int32_t>(mixed ? rng.between(1, 3) : 1),
                      mixed ? rng.between(0, 4) * 100 : 0, {}, uid);
         } else if (kind == 5) {
             auto& job = w.jobs.at(any_job());
@@ -406,21 +421,25 @@ struct Quiet {
         std::vector<const Job*> order;
         for (const auto& [id, job] : w.market->jobs())
             if (job.phase() != JobPhase::finished) order.push_back(&job);
-        const auto rank = [](const Job* j) { return Rank::of(j->bid, j->record.report.submitted, j->key); };
-        std::sort(order.begin(), order.end(), [&](const Job* a, const Job* b) { return rank(a) < rank(b); });
+        const auto rank = [](const Job* j) {
+            return Rank::of(j->bid, j->record.report.submitted, j->key);
+        };
+        std::sort(order.begin(), order.end(),
+                  [&](const Job* a, const Job* b) { return rank(a) < rank(b); });
         return order;
     }
     static bool runs(const Job* job) { return job->phase() == JobPhase::running; }
     bool lets(uint32_t uid, size_t jobs, int64_t cpus, int32_t more) {
         const UserLimits& l = limits[uid];
-        return (!l.jobs || static_cast<int64_t>(jobs) < *l.jobs) && (!l.cpus || cpus + more <= *l.cpus);
+        return (!l.jobs || static_cast<int64_t>(jobs) < *l.jobs) &&
+               (!l.cpus || cpus + more <= *l.cpus);
     }
     ClassKey class_at(const NodeName& n) const {
         return class_of(static_cast<int32_t>(w.providers.at(n).speed), w.providers.at(n).reserve);
     }
 
-    // One pass over all jobs by rank, from nothing: each takes the best class with room, unless its user's limits
-    // forbid.
+    // One pass over all jobs by rank, from nothing: each takes the best class with room, unless its
+    // user's limits forbid.
     void check_against_one_pass() {
         std::map<NodeName, int32_t> room;
         for (const auto& [name, p] : w.providers) room[name] = p.on_market ? p.cpus : 0;
@@ -432,9 +451,11 @@ struct Quiet {
                 if (free < 1 || w.providers.at(name).reserve > r.terms.max_price) continue;
                 if (best.empty() || class_at(name) < class_at(best)) best = name;
             }
-            const bool allowed = lets(r.uid, static_cast<size_t>(running[r.uid]), running[r.uid], 1);
+            const bool allowed =
+                lets(r.uid, static_cast<size_t>(running[r.uid]), running[r.uid], 1);
             const bool expected = allowed && !best.empty();
-            ck_assert_msg(runs(job) == expected, "%s %s", r.id.text().c_str(), w.comment(r.id).c_str());
+            ck_assert_msg(runs(job) == expected, "%s %s", r.id.text().c_str(),
+                          w.comment(r.id).c_str());
             held += !allowed;
             lost += best.empty();
             if (!expected) continue;
@@ -443,7 +464,8 @@ struct Quiet {
             ++running[r.uid];
         }
     }
-    // Nobody whom its limits allow to run envies a lesser one; who is not allowed would pass a limit.
+    // Nobody whom its limits allow to run envies a lesser one; who is not allowed would pass a
+    // limit.
     void check_envy() {
         std::map<uint32_t, std::pair<size_t, int64_t>> running;
         std::map<NodeName, std::pair<int64_t, int64_t>> room;  // beside those that rank above
@@ -459,9 +481,10 @@ struct Quiet {
             for (const auto& [name, p] : w.providers) {
                 if (!p.on_market || p.reserve > r.terms.max_price) continue;
                 const bool better = !runs(job) || class_at(name) < class_at(r.where);
-                const bool fits = room[name].first >= r.terms.cpus && room[name].second >= r.terms.memory_mb;
-                ck_assert_msg(!better || !fits, "%s (%s) would fit on %s", r.id.text().c_str(), w.where(r.id).c_str(),
-                              name.c_str());
+                const bool fits =
+                    room[name].first >= r.terms.cpus && room[name].second >= r.terms.memory_mb;
+                ck_assert_msg(!better || !fits, "%s (%s) would fit on %s", r.id.text().c_str(),
+                              w.where(r.id).c_str(), name.c_str());
             }
             lost += !runs(job);
             if (!runs(job)) continue;
@@ -506,9 +529,11 @@ START_TEST(nobody_whom_its_limits_allow_to_run_envies_a_lesser_job) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(market_limits, 120, a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first,
+UNIT_SUITE_LONG(market_limits, 120,
+                a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first,
                 a_user_uses_no_more_cpus_at_once_than_its_limit,
-                a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting, who_is_held_bids_against_nobody,
+                a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting,
+                who_is_held_bids_against_nobody,
                 a_job_stays_its_users_whatever_a_home_that_forgot_it_says,
                 who_runs_out_of_reach_counts_and_holds_no_place_for_another,
                 only_root_sets_limits_and_they_outlive_the_market,

@@ -9,7 +9,9 @@ using namespace souk::market;
 namespace {
 Nanos s(int64_t n) { return Nanos::from_s(n); }
 
-Machine machine(const char* features, const char* criu = "4.2.1") { return {"x86_64", "6.18.1", criu, 4096, features}; }
+Machine machine(const char* features, const char* criu = "4.2.1") {
+    return {"x86_64", "6.18.1", criu, 4096, features};
+}
 
 // n1, n2, n3: ever faster; off the market but n1.
 void three_kinds(World& w) {
@@ -36,16 +38,19 @@ START_TEST(a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything) 
     ck_assert_int_eq(m.kind_of({}), 0);
     const int old = m.kind_of(machine("fpu sse2"));
     ck_assert(m.fits_all(old) && m.fits_all(0));
-    const int rich = m.kind_of(machine("avx fpu sse2")), other = m.kind_of(machine("fpu sse2", "4.3"));
+    const int rich = m.kind_of(machine("avx fpu sse2")),
+              other = m.kind_of(machine("fpu sse2", "4.3"));
     ck_assert_int_eq(m.kind_of(machine("avx fpu sse2")), rich);
     ck_assert(m.fits(rich, old) && !m.fits(old, rich) && m.fits(rich, rich));
     ck_assert(!m.fits(other, old) && !m.fits(old, other));
     const int same = m.kind_of({"x86_64", "6.1", "4.2.1", 4096, "fpu sse2"});
-    ck_assert(same != old && m.take_the_same(same, old) && !m.take_the_same(rich, old) && !m.take_the_same(0, old));
+    ck_assert(same != old && m.take_the_same(same, old) && !m.take_the_same(rich, old) &&
+              !m.take_the_same(0, old));
     ck_assert_uint_eq(m.kinds(), 4);
     ck_assert(!m.fits_all(old) && !m.fits_all(rich) && !m.fits_all(other) && m.fits_all(0));
     for (const int kind : {old, rich, other}) ck_assert(m.fits(0, kind) && m.fits(kind, 0));
-    for (size_t i = 0; i < Machines::kinds_max + 10; ++i) (void)m.kind_of(machine(std::to_string(i).c_str()));
+    for (size_t i = 0; i < Machines::kinds_max + 10; ++i)
+        (void)m.kind_of(machine(std::to_string(i).c_str()));
     ck_assert_uint_eq(m.kinds(), Machines::kinds_max);
     ck_assert_int_eq(m.kind_of(machine("one too many")), 0);
     ck_assert_int_eq(m.kind_of(machine("fpu sse2")), old);
@@ -63,7 +68,8 @@ START_TEST(a_job_is_never_sent_to_a_machine_that_lacks_what_it_has_seen) {
     ck_assert_text(w.jobs.at(a).report.where, "n1");  // n2 is faster, and has no avx
     const auto refused = w.market->move(a, "n2", false, 0);
     ck_assert(!refused.has_value());
-    ck_assert_text(refused.error().message, "node n2 cannot take it: the job's CPU has avx, this one has not");
+    ck_assert_text(refused.error().message,
+                   "node n2 cannot take it: the job's CPU has avx, this one has not");
     const JobId b = w.submit("n2", 50);
     w.run_for(s(1));
     ck_assert_text(w.jobs.at(b).report.where, "n2");  // what never ran may start anywhere
@@ -109,7 +115,6 @@ START_TEST(a_machine_that_is_changed_is_asked_anew) {
 }
 END_TEST
 
-UNIT_SUITE(market_machines,
-           a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything,
+UNIT_SUITE(market_machines, a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything,
            a_job_is_never_sent_to_a_machine_that_lacks_what_it_has_seen,
            a_machine_that_is_changed_is_asked_anew);

@@ -13,7 +13,8 @@ constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 constexpr Nanos hours(int64_t v) { return Nanos::from_s(3'600 * v); }
 }  // namespace
 
-// Method: random stretches at random prices; the sum must be that of one exact 128-bit sum, rounded down once.
+// Method: random stretches at random prices; the sum must be that of one exact 128-bit sum, rounded
+// down once.
 START_TEST(an_account_loses_no_fraction_however_often_the_price_changes) {
     Rng rng(11);
     for (int round = 0; round < 200; ++round) {
@@ -110,7 +111,8 @@ START_TEST(a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job) {
     const JobId a = w.submit("n1", 100, Nanos::never(), 1, 100, Money::units(2));
     w.run_for(s(1'000));
     ck_assert_text(w.where(a), "frozen");
-    ck_assert_text(w.comment(a), "its budget of 2 is used up; a larger one (srun -J n1.1 -b MORE) wakes it");
+    ck_assert_text(w.comment(a),
+                   "its budget of 2 is used up; a larger one (srun -J n1.1 -b MORE) wakes it");
     ck_assert_text(format_money(w.cost(a)), "2");
     ck_assert_int_le(w.jobs[a].report.stats.run_time.ns, s(201).ns);
     w.jobs[a].report.terms.budget = Money::units(3);
@@ -179,12 +181,15 @@ START_TEST(a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it) {
     w.connect("n1");
     w.run_for(s(100));
     ck_assert_text(format_money(w.cost(a)), "2");
-    ck_assert_text(format_money(w.market->find_node("n1")->record.earned), "1");  // and what runs since
+    // and what runs since
+    ck_assert_text(format_money(w.market->find_node("n1")->record.earned), "1");
 }
 END_TEST
 
-// The order of a move left, and its end finds nobody: 100 s at n1, 200 s at n2 until contact returns, 100 s more.
-START_TEST(a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there) {
+// The order of a move left, and its end finds nobody: 100 s at n1, 200 s at n2 until contact
+// returns, 100 s more.
+START_TEST(
+    a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there) {
     World w;
     w.add_node("n1", 100, 36);
     w.add_node("n2", 50, 18);
@@ -217,7 +222,8 @@ START_TEST(a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_fo
 }
 END_TEST
 
-// Method: the wall clock is set back and forth at random, by seconds to months, while jobs run, move and end.
+// Method: the wall clock is set back and forth at random, by seconds to months, while jobs run,
+// move and end.
 START_TEST(a_wall_clock_that_is_set_charges_nothing_and_loses_nothing) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
         Rng rng(seed);
@@ -230,11 +236,13 @@ START_TEST(a_wall_clock_that_is_set_charges_nothing_and_loses_nothing) {
         std::vector<JobId> ids;
         for (int i = 0; i < 40; ++i) {
             const int64_t most = rng.chance(0.3) ? 10'000'000 : 1'000;
-            w.calendar = std::max(Nanos::from_s(1'000'000'000), w.calendar + s(rng.between(-most, most)));
+            w.calendar =
+                std::max(Nanos::from_s(1'000'000'000), w.calendar + s(rng.between(-most, most)));
             w.market->set_calendar(w.calendar);
             if (rng.chance(0.5)) ids.push_back(w.submit("n1", 100, s(rng.between(1, 200))));
             if (rng.chance(0.2) && !ids.empty())
-                (void)w.market->move(ids[rng.below(ids.size())], rng.chance(0.5) ? "n1" : "n2", false, 0);
+                (void)w.market->move(ids[rng.below(ids.size())], rng.chance(0.5) ? "n1" : "n2",
+                                     false, 0);
             w.run_for(s(rng.between(1, 60)));
         }
         w.run_for(s(20'000));
@@ -250,8 +258,10 @@ START_TEST(a_wall_clock_that_is_set_charges_nothing_and_loses_nothing) {
                 }
             ck_assert(ran == w.jobs[id].report.stats.run_time);
             ck_assert_int_eq(paid.micro, w.jobs[id].note.cost.micro);
-            // To the micro-unit, whatever the prices were: both nodes ask 36, a contest up to the bid of 100.
-            ck_assert(paid >= cost_of(Money::units(36), 1, ran) && paid <= cost_of(Money::units(100), 1, ran));
+            // To the micro-unit, whatever the prices were: both nodes ask 36, a contest up to the
+            // bid of 100.
+            ck_assert(paid >= cost_of(Money::units(36), 1, ran) &&
+                      paid <= cost_of(Money::units(100), 1, ran));
         }
     }
 }
@@ -277,7 +287,8 @@ START_TEST(a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer) {
 }
 END_TEST
 
-// What a job of n2's costs that has run on n1 for 100 s when that node is lost for good. One unit is 100 s.
+// What a job of n2's costs that has run on n1 for 100 s when that node is lost for good. One unit
+// is 100 s.
 static double units_without(const char* lost, Nanos alone) {
     World w;
     w.add_node("n1", 200, 36);
@@ -325,12 +336,13 @@ START_TEST(prices_that_take_long_come_in_pieces_and_are_not_left_behind) {
     World w;
     Rng rng(3);
     for (int n = 1; n <= 150; ++n)
-        w.add_node("n" + std::to_string(n), 50 * rng.between(1, 3), 1, static_cast<int32_t>(rng.between(2, 8)), 4000);
+        w.add_node("n" + std::to_string(n), 50 * rng.between(1, 3), 1,
+                   static_cast<int32_t>(rng.between(2, 8)), 4000);
     w.run_for(s(4));
     std::vector<JobId> ids;
     for (int i = 0; i < 700; ++i)
-        ids.push_back(w.submit("n1", rng.between(2, 90), Nanos::never(), static_cast<int32_t>(rng.between(1, 3)),
-                               rng.between(50, 1500)));
+        ids.push_back(w.submit("n1", rng.between(2, 90), Nanos::never(),
+                               static_cast<int32_t>(rng.between(1, 3)), rng.between(50, 1500)));
     w.run_for(s(20));
     const auto prices = [&] {
         std::map<JobId, Money> all;
@@ -340,7 +352,8 @@ START_TEST(prices_that_take_long_come_in_pieces_and_are_not_left_behind) {
     };
     std::map<JobId, Money> before = prices();
     ck_assert(before.size() > 200);
-    size_t most = 0, all = 0;  // prices that changed in one step, of jobs that stay where they are; and in all
+    // prices that changed in one step, of jobs that stay where they are; and in all
+    size_t most = 0, all = 0;
     w.after_step = [&] {
         std::map<JobId, Money> after = prices();
         size_t others = 0;
@@ -359,7 +372,8 @@ START_TEST(prices_that_take_long_come_in_pieces_and_are_not_left_behind) {
     w.after_step = nullptr;
     w.run_for(s(10));
     const auto kept = prices();
-    w.submit("n1", 1, Nanos::never(), 900);  // fits nowhere, takes nothing from anybody, and has all prices reckoned anew
+    // fits nowhere, takes nothing from anybody, and has all prices reckoned anew
+    w.submit("n1", 1, Nanos::never(), 900);
     w.run_for(s(10));
     ck_assert(prices() == kept);
 }
@@ -378,7 +392,8 @@ START_TEST(a_paced_bid_is_what_the_rest_lasts_for_and_never_above_the_most_nor_w
     ck_assert(paced_bid(t, {}, s(60)) == Money::units(100));
     ck_assert(paced_bid(t, {}, {0}) == Money::units(100));
     ck_assert(paced_bid(t, Money::units(20), hours(1)) == Money{1});
-    // Whatever is paid, up to the bid, the budget lasts until the finish; and if all is paid it is used up then.
+    // Whatever is paid, up to the bid, the budget lasts until the finish; and if all is paid it is
+    // used up then.
     Rng rng(8);
     for (int round = 0; round < 200; ++round) {
         const bool all = rng.chance(0.5);
@@ -420,7 +435,8 @@ START_TEST(a_job_that_paces_itself_waits_until_its_savings_win) {
 END_TEST
 
 START_TEST(many_prices_that_one_bid_changes_are_put_in_force_a_bounded_number_at_once) {
-    // 600 jobs on as many machines pay what the best bid in the queue is: one better loser, and all of them change.
+    // 600 jobs on as many machines pay what the best bid in the queue is: one better loser, and all
+    // of them change.
     World w;
     for (int n = 1; n <= 600; ++n) w.add_node("n" + std::to_string(n), 100, 1);
     w.run_for(s(4));
@@ -465,10 +481,12 @@ END_TEST
 UNIT_SUITE(market_money, many_prices_that_one_bid_changes_are_put_in_force_a_bounded_number_at_once,
            what_a_provider_must_give_back_is_kept_and_never_told_as_less_than_nothing,
            a_paced_bid_is_what_the_rest_lasts_for_and_never_above_the_most_nor_without_end,
-           a_job_that_paces_itself_waits_until_its_savings_win, an_account_loses_no_fraction_however_often_the_price_changes,
+           a_job_that_paces_itself_waits_until_its_savings_win,
+           an_account_loses_no_fraction_however_often_the_price_changes,
            an_account_never_passes_its_budget_and_says_when_it_will_end,
            a_job_alone_pays_the_reserve_for_each_cpu_hour_that_it_ran,
-           the_winner_of_a_contest_pays_the_bid_that_it_had_to_beat, time_in_transit_is_not_paid_for,
+           the_winner_of_a_contest_pays_the_bid_that_it_had_to_beat,
+           time_in_transit_is_not_paid_for,
            a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job,
            a_budget_that_is_lowered_below_the_cost_suspends_at_once,
            what_ran_while_the_market_was_away_is_billed_at_the_last_price,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Orders by hand, and what is said of them: what became of one, why it failed, and what outlives the market's process or a node.
+// Orders by hand, and what is said of them: what became of one, why it failed, and what outlives
+// the market's process or a node.
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -42,12 +43,17 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
     w.run_for(s(2));
     ck_assert_text(w.outcome("", true, 0), "done: job n1.1 is frozen on n2");
 
-    w.refuse = [](const Order& o) { return std::optional(OrderFailed{o.id, o.seq, o.node, "the image is damaged"}); };
+    w.refuse = [](const Order& o) {
+        return std::optional(OrderFailed{o.id, o.seq, o.node, "the image is damaged"});
+    };
     const uint64_t before = w.failures();
     ck_assert(w.market->thaw(w.job, "n1", true, root).has_value());
     w.run_for(Nanos::from_ms(1'500));  // and not tried again yet
-    ck_assert_text(w.outcome("n1", false, before), "over: the thaw on n1 failed: the image is damaged");
-    ck_assert_text(w.comment(w.job), "held for n1 by the operator, which could not take it: the image is damaged; tried again later");
+    ck_assert_text(w.outcome("n1", false, before),
+                   "over: the thaw on n1 failed: the image is damaged");
+    ck_assert_text(w.comment(w.job),
+                   "held for n1 by the operator, which could not take it: the image is damaged; "
+                   "tried again later");
     w.refuse = nullptr;
     w.run_for(s(10));
     ck_assert_text(w.outcome("n1", false, w.failures()), "done: job n1.1 runs on n1");
@@ -60,11 +66,13 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
     w.run_for(s(4));
     ck_assert(w.market->thaw(w.job, "", false, root).has_value());
     w.decide();
-    ck_assert(w.outcome("", false, w.failures()).starts_with("over: job n1.1 is not thawed: outbid; "));
+    ck_assert(
+        w.outcome("", false, w.failures()).starts_with("over: job n1.1 is not thawed: outbid; "));
     ck_assert(w.market->move(w.job, "n2", true, root).has_value());
     ck_assert(w.market->freeze(w.job, true, root).has_value());
     w.decide();
-    ck_assert(w.outcome("n2", false, w.failures()).starts_with("over: another order came in between: "));
+    ck_assert(
+        w.outcome("n2", false, w.failures()).starts_with("over: another order came in between: "));
     ck_assert(w.market->cancel(w.job, root).has_value());
     w.run_for(s(2));
     ck_assert_text(w.outcome("", true, 0), "over: job n1.1 has ended: cancelled");
@@ -73,11 +81,14 @@ END_TEST
 
 START_TEST(a_move_that_failed_says_why_where_the_job_stays) {
     Two w;
-    w.refuse = [](const Order& o) { return std::optional(OrderFailed{o.id, o.seq, "n1", "io_uring cannot be dumped"}); };
+    w.refuse = [](const Order& o) {
+        return std::optional(OrderFailed{o.id, o.seq, "n1", "io_uring cannot be dumped"});
+    };
     ck_assert(w.market->move(w.job, "n2", false, root).has_value());
     w.run_for(s(1));
     ck_assert_text(w.where(w.job), "n1");
-    ck_assert_text(w.market->find(w.job)->last_failed, "the move to n2 failed: io_uring cannot be dumped");
+    ck_assert_text(w.market->find(w.job)->last_failed,
+                   "the move to n2 failed: io_uring cannot be dumped");
     w.refuse = nullptr;
     w.run_for(s(30));
     ck_assert_text(w.comment(w.job), "the move to n2 failed: io_uring cannot be dumped");
@@ -127,7 +138,8 @@ START_TEST(a_size_that_no_machine_has_never_had_a_place) {
     ck_assert(w.market->quote(q, w.now)->day.place_share > 0.5);
     q.terms.cpus = 64;
     const auto quote = w.market->quote(q, w.now);
-    ck_assert(!quote->runs && quote->day.minutes > 0 && quote->day.place_share == 0 && !quote->day.cost);
+    ck_assert(!quote->runs && quote->day.minutes > 0 && quote->day.place_share == 0 &&
+              !quote->day.cost);
     q.terms.cpus = 1;
     q.terms.memory_mb = 1'000'000;
     ck_assert(w.market->quote(q, w.now)->day.place_share == 0);
@@ -135,5 +147,7 @@ START_TEST(a_size_that_no_machine_has_never_had_a_place) {
 END_TEST
 
 UNIT_SUITE(market_orders, what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be,
-           a_move_that_failed_says_why_where_the_job_stays, what_is_said_of_a_running_job_outlives_the_market_s_process,
-           a_job_held_on_a_node_that_is_lost_is_the_markets_again, a_size_that_no_machine_has_never_had_a_place);
+           a_move_that_failed_says_why_where_the_job_stays,
+           what_is_said_of_a_running_job_outlives_the_market_s_process,
+           a_job_held_on_a_node_that_is_lost_is_the_markets_again,
+           a_size_that_no_machine_has_never_had_a_place);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The market machine on random markets (market_chaos.hpp). In the end everything heals, and every job must end.
+// The market machine on random markets (market_chaos.hpp). In the end everything heals, and every
+// job must end.
 #include "market/wire/market_records.hpp"
 #include "tests/unit/market_chaos.hpp"
 
@@ -20,11 +21,11 @@ START_TEST(no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heal
         }
         c.heal();
         for (const auto& [id, job] : c.w.jobs) {
-            ck_assert_msg(job.report.phase == JobPhase::finished, "seed %lu: %s is %s at the end: %s",
-                          static_cast<unsigned long>(seed), id.text().c_str(), to_string(job.report.phase),
-                          c.w.comment(id).c_str());
-            ck_assert_msg(job.settled, "seed %lu: %s was not settled", static_cast<unsigned long>(seed),
-                          id.text().c_str());
+            ck_assert_msg(job.report.phase == JobPhase::finished,
+                          "seed %lu: %s is %s at the end: %s", static_cast<unsigned long>(seed),
+                          id.text().c_str(), to_string(job.report.phase), c.w.comment(id).c_str());
+            ck_assert_msg(job.settled, "seed %lu: %s was not settled",
+                          static_cast<unsigned long>(seed), id.text().c_str());
         }
         const Totals t = c.w.market->totals(c.w.now);
         ck_assert_int_eq(t.paid.micro, t.earned.micro);
@@ -70,13 +71,15 @@ START_TEST(the_same_inputs_give_the_same_orders) {
         }
         std::string all;
         for (const Order& o : c.w.orders)
-            all += o.id.text() + " " + std::to_string(static_cast<int>(o.kind)) + " " + o.node + " " +
-                   format_money(o.price) + "\n";
+            all += o.id.text() + " " + std::to_string(static_cast<int>(o.kind)) + " " + o.node +
+                   " " + format_money(o.price) + "\n";
         return all;
     };
     ck_assert_text(run(), run());
 }
 END_TEST
 
-UNIT_SUITE_LONG(market_random, 300, no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heals,
-                every_record_of_a_random_market_reads_back_as_it_was_written, the_same_inputs_give_the_same_orders);
+UNIT_SUITE_LONG(market_random, 300,
+                no_random_market_breaks_an_invariant_and_every_job_ends_when_all_heals,
+                every_record_of_a_random_market_reads_back_as_it_was_written,
+                the_same_inputs_give_the_same_orders);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The one vocabulary: each enum of the cores has a name for each of its values, and no name twice. (That none is
-// missing, the compiler sees: each table is a switch without a default.)
+// The one vocabulary: each enum of the cores has a name for each of its values, and no name twice.
+// (That none is missing, the compiler sees: each table is a switch without a default.)
 #include <set>
 
 #include "agentd/core/guest.hpp"
@@ -19,7 +19,8 @@ size_t names(Enum first, Enum last) {
     std::set<std::string> seen;
     for (int v = static_cast<int>(first); v <= static_cast<int>(last); ++v) {
         const std::string name = to_string(static_cast<Enum>(v));
-        ck_assert_msg(!name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") == std::string::npos,
+        ck_assert_msg(!name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") ==
+                                           std::string::npos,
                       "%s", name.c_str());
         ck_assert_msg(seen.insert(name).second, "%s twice", name.c_str());
     }

@@ -23,7 +23,8 @@ START_TEST(the_devices_of_network_mounts_are_found_whatever_tags_stand_before_th
         "43 22 0:54 / /n rw - fuseblk /dev/sdb1 rw\n"
         "44 22 0:51 /me /home/me rw - nfs4 server:/home rw\n"
         "45 22 nonsense - nfs\n46 22 0: / / rw - nfs x\n47 - nfs";
-    ck_assert(network_devices(text) == (std::set<dev_t>{makedev(0, 51), makedev(0, 52), makedev(0, 53)}));
+    ck_assert(network_devices(text) ==
+              (std::set<dev_t>{makedev(0, 51), makedev(0, 52), makedev(0, 53)}));
     ck_assert(network_devices("").empty());
     const auto every = [](std::string_view) { return true; };
     ck_assert_uint_eq(network_devices(text, every).size(), 5);
@@ -32,7 +33,9 @@ END_TEST
 
 START_TEST(what_a_process_has_open_for_writing_there_is_found_and_nothing_else) {
     const TempDir directory;
-    const auto open_in = [&](const char* name, int flags) { return std::move(*open_at(directory.fd.get(), name, flags | O_CREAT, 0600)); };
+    const auto open_in = [&](const char* name, int flags) {
+        return std::move(*open_at(directory.fd.get(), name, flags | O_CREAT, 0600));
+    };
     struct stat there {};
     ck_assert_int_eq(::fstat(directory.fd.get(), &there), 0);
     const auto found = [&] { return written_files({::getpid()}, {there.st_dev}); };
@@ -40,7 +43,8 @@ START_TEST(what_a_process_has_open_for_writing_there_is_found_and_nothing_else) 
     const Fd read = open_in("read", O_RDONLY);
     ck_assert_uint_eq(found().size(), before);
     const Fd written = open_in("written", O_WRONLY | O_APPEND), both = open_in("both", O_RDWR);
-    ck_assert_int_eq(::unlinkat(directory.fd.get(), "both", 0), 0);  // its end is for the server as well
+    // its end is for the server as well
+    ck_assert_int_eq(::unlinkat(directory.fd.get(), "both", 0), 0);
     const auto files = found();
     ck_assert_uint_eq(files.size(), before + 2);
     for (const Fd& f : files) ck_assert_int_eq(::fdatasync(f.get()), 0);
@@ -49,5 +53,6 @@ START_TEST(what_a_process_has_open_for_writing_there_is_found_and_nothing_else) 
 }
 END_TEST
 
-UNIT_SUITE(network_files, the_devices_of_network_mounts_are_found_whatever_tags_stand_before_the_type,
+UNIT_SUITE(network_files,
+           the_devices_of_network_mounts_are_found_whatever_tags_stand_before_the_type,
            what_a_process_has_open_for_writing_there_is_found_and_nothing_else);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Jobs that cannot be dumped, where a better bid or the owner of their node wants them gone: the Guest and the Home by
-// hand, and the Market against homes that obey it.
+// Jobs that cannot be dumped, where a better bid or the owner of their node wants them gone: the
+// Guest and the Home by hand, and the Market against homes that obey it.
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "market/core/market.hpp"
@@ -109,7 +109,8 @@ START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_
     ck_assert_text(h.stood().text(), std::string(">dumping(") + queue + ")");
     ck_assert(h.told().in_place && h.told().cannot_move == queue && !h.told().lapsed);
     ck_assert_text(h.freeze().text(), std::string(">dumping(") + queue + ")");  // it is so already
-    ck_assert_text(h.command(GuestVerb::commit).text(), std::string(">dumping(") + queue + ")");  // it is no copy of anything
+    // it is no copy of anything
+    ck_assert_text(h.command(GuestVerb::commit).text(), std::string(">dumping(") + queue + ")");
     ck_assert_text(h.command(GuestVerb::resume).text(), "p:running undo_dump");
     ck_assert_text(h.undone().text(), ">running");
     // By the second failure it is known, and stopped without a dump.
@@ -244,8 +245,11 @@ START_TEST(an_owner_may_have_what_stands_killed_after_a_bound) {
     ck_assert_text(h.wait(Nanos::from_s(29)).text(), "");
     ck_assert_text(h.wait(Nanos::from_s(2)).text(), "finish_dump");
     ck_assert(std::get<guest::Do>(h.out.back()).by_owner);
-    ck_assert_text(h.gone().text(), std::string("P:killed >killed(it could not leave, and the owner of this node has such jobs "
-                                                "killed after 30 s (") + queue + "))");
+    ck_assert_text(
+        h.gone().text(),
+        std::string("P:killed >killed(it could not leave, and the owner of this node has such jobs "
+                    "killed after 30 s (") +
+            queue + "))");
     policy.kill = false;
     Host stays(policy);
     stays.running();
@@ -265,7 +269,8 @@ START_TEST(a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there) {
     b.in_place("n2", 1);
     ck_assert_text(b.text(), "P");
     ck_assert(b.job().phase == JobPhase::frozen && b.job().in_place);
-    ck_assert(b.reported() && b.reported()->in_place && b.reported()->cannot_move == "a queue is open");
+    ck_assert(b.reported() && b.reported()->in_place &&
+              b.reported()->cannot_move == "a queue is open");
     ck_assert_int_eq(b.job().stats.run_time.ns, Nanos::from_s(5).ns);
     b.now += Nanos::from_s(100);
     ck_assert_text(b.run_on("n2").text(), "P resume n2.1");
@@ -293,7 +298,8 @@ START_TEST(what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_
     ck_assert_text(again.run_on("n3").text(), "P prepare n3.2");
     // Its node has forgotten what it stands for: once more.
     unit::Bench forgot = b.again();
-    ck_assert_text(forgot.event("n2", 1, GuestState::dumping, "its daemon ended").text(), "freeze n2.1");
+    ck_assert_text(forgot.event("n2", 1, GuestState::dumping, "its daemon ended").text(),
+                   "freeze n2.1");
     // It ends where it stands.
     unit::Bench cancelled = b.again();
     ck_assert_text(cancelled.cancel().text(), "P kill n2.1");
@@ -306,7 +312,8 @@ START_TEST(what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_
 }
 END_TEST
 
-START_TEST(who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_everybody_is_warned_once) {
+START_TEST(
+    who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_everybody_is_warned_once) {
     const auto found = [](unit::Bench& b, const char* why) {
         GuestEvent e;
         e.id = unit::id;
@@ -319,7 +326,8 @@ START_TEST(who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_ever
     const auto warnings = [](const unit::Bench& b) {
         int n = 0;
         for (const auto& o : b.out)
-            if (const auto* t = std::get_if<home::Tell>(&o)) n += t->what == home::Tell::What::warning;
+            if (const auto* t = std::get_if<home::Tell>(&o))
+                n += t->what == home::Tell::What::warning;
         return n;
     };
     const auto begin = [](bool must) {
@@ -337,7 +345,8 @@ START_TEST(who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_ever
     ck_assert_text(must.text(), "kill n2.1");
     must.event("n2", 1, GuestState::killed);
     ck_assert(must.job().phase == JobPhase::finished);
-    ck_assert_text(must.job().why, std::string("refused, as it must be able to move (--must-migrate): ") + queue);
+    ck_assert_text(must.job().why,
+                   std::string("refused, as it must be able to move (--must-migrate): ") + queue);
     unit::Bench later = begin(true);
     later.now += Nanos::from_s(60);
     found(later, queue);
@@ -368,11 +377,13 @@ START_TEST(a_job_that_does_not_say_its_memory_gets_the_default_and_that_is_known
     ck_assert(h.find(*id)->terms.memory_by_default);
     s.terms.memory_mb = 64;
     const auto other = h.submit(s, {}, out);
-    ck_assert(other && h.find(*other)->terms.memory_mb == 64 && !h.find(*other)->terms.memory_by_default);
+    ck_assert(other && h.find(*other)->terms.memory_mb == 64 &&
+              !h.find(*other)->terms.memory_by_default);
 }
 END_TEST
 
-// ------------------------------------------------------------------------------------------------------ the market
+// -------------------------------------------------------------------------------------------------
+// the market
 
 namespace {
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
@@ -391,7 +402,8 @@ START_TEST(a_better_bid_stops_an_immovable_job_where_it_is_and_it_goes_on_when_t
     const JobId high = w.submit("n1", 500, s(20));
     w.run_for(s(1));
     ck_assert_text(w.where(high), "n1");
-    ck_assert_text(w.comment(low), std::string("stopped on n1 (") + queue + "); displaced by job n1.2 at 500; 501 would win it back");
+    ck_assert_text(w.comment(low), std::string("stopped on n1 (") + queue +
+                                       "); displaced by job n1.2 at 500; 501 would win it back");
     ck_assert_int_eq(w.orders.size(), 3);  // run, suspend, run: no flapping
     const Money cost = w.cost(low);
     w.run_for(s(10));
@@ -437,7 +449,8 @@ START_TEST(the_memory_of_an_immovable_job_is_nobodys_and_who_waits_for_it_is_tol
     const JobId big = w.submit("n1", 500, Nanos::never(), 1, 600);
     w.run_for(s(10));
     ck_assert_text(w.where(big), "waiting");
-    ck_assert_text(w.comment(big), "waits for memory on n1: job n1.1 cannot move, and holds 700 MB there");
+    ck_assert_text(w.comment(big),
+                   "waits for memory on n1: job n1.1 cannot move, and holds 700 MB there");
     ck_assert_text(w.where(low), "n1");  // stopped it would give nobody anything
     const JobId small = w.submit("n1", 500, s(30), 2, 300);
     w.run_for(s(2));
@@ -463,7 +476,8 @@ START_TEST(an_owner_who_leaves_has_immovable_jobs_stopped_and_going_on_when_he_i
     w.set_provider(p);
     w.run_for(s(5));
     ck_assert(w.jobs[a].report.in_place);
-    ck_assert_text(w.comment(a), "stopped on " + at + " (" + queue + "); goes on when " + at + " takes jobs again");
+    ck_assert_text(w.comment(a), "stopped on " + at + " (" + queue + "); goes on when " + at +
+                                     " takes jobs again");
     const auto orders = w.orders.size();
     w.restart();  // and a market that was started again knows it
     w.connect("n1");
@@ -491,7 +505,8 @@ START_TEST(a_freeze_by_the_operator_that_fails_does_not_show_as_done) {
     w.after_step = [&] {
         if (w.phase(id) == JobPhase::frozen) return;
         ck_assert_msg(!w.comment(id).starts_with("held frozen"), "%s", w.comment(id).c_str());
-        tried_again = tried_again || w.comment(id) == "runs on n1, and is to be frozen and held by the operator";
+        tried_again = tried_again ||
+                      w.comment(id) == "runs on n1, and is to be frozen and held by the operator";
     };
     ck_assert(w.market->freeze(id, true, 0).has_value());
     w.run_for(s(10));
@@ -504,17 +519,21 @@ START_TEST(a_freeze_by_the_operator_that_fails_does_not_show_as_done) {
 }
 END_TEST
 
-UNIT_SUITE(owner, a_freeze_by_the_operator_that_fails_does_not_show_as_done, what_fails_to_move_twice_for_the_same_reason_is_known_as_immovable,
-           a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_go_on,
-           what_a_look_finds_is_stopped_at_once_and_tried_again_when_the_reason_is_gone,
-           what_stands_after_one_failed_dump_is_tried_once_more_and_no_more_after_the_second,
-           a_word_in_the_middle_of_being_stopped_counts_when_it_stands, a_restart_finds_what_stands_and_what_does_not,
-           an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_homes_do,
-           an_owner_may_have_what_stands_killed_after_a_bound, a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there,
-           what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_image,
-           who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_everybody_is_warned_once,
-           a_job_that_does_not_say_its_memory_gets_the_default_and_that_is_known,
-           a_better_bid_stops_an_immovable_job_where_it_is_and_it_goes_on_when_that_has_ended,
-           an_immovable_job_is_not_planned_to_move_and_who_bids_more_goes_elsewhere,
-           the_memory_of_an_immovable_job_is_nobodys_and_who_waits_for_it_is_told,
-           an_owner_who_leaves_has_immovable_jobs_stopped_and_going_on_when_he_is_back);
+UNIT_SUITE(
+    owner, a_freeze_by_the_operator_that_fails_does_not_show_as_done,
+    what_fails_to_move_twice_for_the_same_reason_is_known_as_immovable,
+    a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_go_on,
+    what_a_look_finds_is_stopped_at_once_and_tried_again_when_the_reason_is_gone,
+    what_stands_after_one_failed_dump_is_tried_once_more_and_no_more_after_the_second,
+    a_word_in_the_middle_of_being_stopped_counts_when_it_stands,
+    a_restart_finds_what_stands_and_what_does_not,
+    an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_homes_do,
+    an_owner_may_have_what_stands_killed_after_a_bound,
+    a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there,
+    what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_image,
+    who_must_be_able_to_move_is_refused_at_launch_and_told_later_and_everybody_is_warned_once,
+    a_job_that_does_not_say_its_memory_gets_the_default_and_that_is_known,
+    a_better_bid_stops_an_immovable_job_where_it_is_and_it_goes_on_when_that_has_ended,
+    an_immovable_job_is_not_planned_to_move_and_who_bids_more_goes_elsewhere,
+    the_memory_of_an_immovable_job_is_nobodys_and_who_waits_for_it_is_told,
+    an_owner_who_leaves_has_immovable_jobs_stopped_and_going_on_when_he_is_back);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory to a file of an image and back (checkpoint/page_file.hpp), with this process in the place of a frozen job.
+// Memory to a file of an image and back (checkpoint/page_file.hpp), with this process in the place
+// of a frozen job.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,15 +35,18 @@ std::string sized(const std::string& message) {
 void write_pagemap(int directory, const std::vector<PageRange>& ranges) {
     std::string image("\x19\x43\x56\x54\x25\x40\x08\x56", 8);
     image += sized("\x08\x01");
-    for (const PageRange& r : ranges) image += sized("\x08" + varint(r.start) + "\x20" + varint(2) + "\x28" + varint(r.pages));
+    for (const PageRange& r : ranges)
+        image += sized("\x08" + varint(r.start) + "\x20" + varint(2) + "\x28" + varint(r.pages));
     const Fd file = *open_at(directory, "pagemap-7.img", O_WRONLY | O_CREAT, 0600);
-    ck_assert_int_eq(::write(file.get(), image.data(), image.size()), static_cast<ssize_t>(image.size()));
+    ck_assert_int_eq(::write(file.get(), image.data(), image.size()),
+                     static_cast<ssize_t>(image.size()));
 }
 
 // 5 MB of random bytes in pieces of many sizes, with holes between them.
 struct Memory {
     static constexpr size_t pages = 2000;
-    char* const at = static_cast<char*>(::mmap(nullptr, pages * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char* const at = static_cast<char*>(::mmap(nullptr, pages* page_bytes, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     std::vector<PageRange> ranges;
     std::string bytes;  // of the ranges, one after the other
 
@@ -54,7 +58,8 @@ struct Memory {
             std::memcpy(at + i, &word, 8);
         }
         for (uint64_t page = 0; page < pages;) {
-            const uint64_t n = std::min(pages - page, rng.chance(0.2) ? 1 + rng.below(300) : 1 + rng.below(4));
+            const uint64_t n =
+                std::min(pages - page, rng.chance(0.2) ? 1 + rng.below(300) : 1 + rng.below(4));
             ranges.push_back({inside, reinterpret_cast<uint64_t>(at) + page * page_bytes, n});
             bytes.append(at + page * page_bytes, n * page_bytes);
             page += n + rng.below(3);
@@ -65,7 +70,8 @@ struct Memory {
 
 ImageFile written(Loop& loop, int directory) {
     std::optional<Result<ImageFile>> file;
-    const auto write = PageFileWrite::start(loop, directory, {{inside, ::getpid()}}, [&](Result<ImageFile> f) { file = std::move(f); });
+    const auto write = PageFileWrite::start(loop, directory, {{inside, ::getpid()}},
+                                            [&](Result<ImageFile> f) { file = std::move(f); });
     ck_assert_msg(write.has_value(), "%s", write ? "" : write.error().message.c_str());
     UNTIL(loop, file.has_value());
     ck_assert_msg(file->has_value(), "%s", *file ? "" : file->error().message.c_str());
@@ -73,8 +79,10 @@ ImageFile written(Loop& loop, int directory) {
 }
 
 // Everything that comes, by address; the error of the end, if any.
-std::string read_back(Loop& loop, int directory, const std::string& digest, std::map<uint64_t, std::string>& pages) {
-    auto read = PageFileRead::open(loop, *open_at(directory, page_file_name, O_RDONLY), *lazy_ranges(directory), digest);
+std::string read_back(Loop& loop, int directory, const std::string& digest,
+                      std::map<uint64_t, std::string>& pages) {
+    auto read = PageFileRead::open(loop, *open_at(directory, page_file_name, O_RDONLY),
+                                   *lazy_ranges(directory), digest);
     if (!read) return read.error().message;
     std::optional<Status> end;
     (*read)->start(
@@ -103,7 +111,9 @@ START_TEST(memory_goes_to_a_file_and_comes_back_page_by_page) {
     ck_assert_text(read_back(loop, dir.fd.get(), file.digest, pages), "");
     size_t at = 0;
     for (const auto& [start, bytes] : pages) {
-        ck_assert(std::memcmp(reinterpret_cast<const char*>(start), bytes.data(), bytes.size()) == 0);  // NOLINT(performance-no-int-to-ptr)
+        // NOLINT(performance-no-int-to-ptr)
+        ck_assert(std::memcmp(reinterpret_cast<const char*>(start), bytes.data(), bytes.size()) ==
+                  0);
         at += bytes.size();
     }
     ck_assert_uint_eq(at, memory.bytes.size());
@@ -116,26 +126,35 @@ START_TEST(pages_that_are_waited_for_come_at_once_and_only_where_the_image_has_t
     const Memory memory;
     write_pagemap(dir.fd.get(), memory.ranges);
     const ImageFile file = written(loop, dir.fd.get());
-    const auto read = *PageFileRead::open(loop, *open_at(dir.fd.get(), page_file_name, O_RDONLY), memory.ranges, file.digest);
+    const auto read = *PageFileRead::open(loop, *open_at(dir.fd.get(), page_file_name, O_RDONLY),
+                                          memory.ranges, file.digest);
     Rng rng(6);
     for (int i = 0; i < 500; ++i) {
         const uint64_t page = rng.below(Memory::pages), wanted = 1 + rng.below(40);
         const uint64_t start = reinterpret_cast<uint64_t>(memory.at) + page * page_bytes;
         uint64_t next = start;
-        const auto got = read->read({inside, start, wanted}, [&](const PageRange& r, std::string_view bytes) {
-            ck_assert_uint_eq(r.start, next);  // without a gap from the first on
-            ck_assert(std::memcmp(reinterpret_cast<const char*>(next), bytes.data(), bytes.size()) == 0);  // NOLINT(performance-no-int-to-ptr)
-            next += bytes.size();
-            return Status{};
-        });
+        const auto got =
+            read->read({inside, start, wanted}, [&](const PageRange& r, std::string_view bytes) {
+                ck_assert_uint_eq(r.start, next);  // without a gap from the first on
+                // NOLINT(performance-no-int-to-ptr)
+                ck_assert(std::memcmp(reinterpret_cast<const char*>(next), bytes.data(),
+                                      bytes.size()) == 0);
+                next += bytes.size();
+                return Status{};
+            });
         ck_assert(got.has_value() && next <= start + wanted * page_bytes);
         const auto in = [&](uint64_t address) {
-            return std::any_of(memory.ranges.begin(), memory.ranges.end(),
-                               [&](const PageRange& r) { return address >= r.start && address < r.start + r.pages * page_bytes; });
+            return std::any_of(memory.ranges.begin(), memory.ranges.end(), [&](const PageRange& r) {
+                return address >= r.start && address < r.start + r.pages * page_bytes;
+            });
         };
         ck_assert(next == start + wanted * page_bytes || !in(next));
     }
-    ck_assert(read->read({inside + 1, memory.ranges[0].start, 1}, [](const PageRange&, std::string_view) -> Status { return fail_errno("none is there", ENOENT); }).has_value());
+    ck_assert(read->read({inside + 1, memory.ranges[0].start, 1},
+                         [](const PageRange&, std::string_view) -> Status {
+                             return fail_errno("none is there", ENOENT);
+                         })
+                  .has_value());
 }
 END_TEST
 
@@ -151,7 +170,8 @@ START_TEST(a_file_that_is_not_what_the_manifest_says_is_refused) {
     ck_assert(::pread(out.get(), &byte, 1, 1 << 20) == 1);
     byte ^= 1;
     ck_assert(::pwrite(out.get(), &byte, 1, 1 << 20) == 1);
-    ck_assert_text(read_back(loop, dir.fd.get(), file.digest, pages), "image file souk-pages: damaged");
+    ck_assert_text(read_back(loop, dir.fd.get(), file.digest, pages),
+                   "image file souk-pages: damaged");
     pages.clear();
     byte ^= 1;
     ck_assert(::pwrite(out.get(), &byte, 1, 1 << 20) == 1);
@@ -169,7 +189,8 @@ START_TEST(what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_si
     write_pagemap(dir.fd.get(), memory.ranges);
     std::optional<Result<ImageFile>> file;
     const auto done = [&](Result<ImageFile> f) { file = std::move(f); };
-    const auto stranger = PageFileWrite::start(loop, dir.fd.get(), {{inside + 1, ::getpid()}}, done);
+    const auto stranger =
+        PageFileWrite::start(loop, dir.fd.get(), {{inside + 1, ::getpid()}}, done);
     ck_assert_text(stranger.error().message, "process 7 of the image is not there");
     {
         const auto dropped = PageFileWrite::start(loop, dir.fd.get(), {{inside, ::getpid()}}, done);
@@ -183,12 +204,12 @@ START_TEST(what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_si
     const auto holes = PageFileWrite::start(loop, dir.fd.get(), {{inside, ::getpid()}}, done);
     ck_assert(holes.has_value());
     UNTIL(loop, file.has_value());
-    ck_assert(!file->has_value() && file->error().message.starts_with("read the memory of process "));
+    ck_assert(!file->has_value() &&
+              file->error().message.starts_with("read the memory of process "));
 }
 END_TEST
 
-UNIT_SUITE(page_file,
-           memory_goes_to_a_file_and_comes_back_page_by_page,
+UNIT_SUITE(page_file, memory_goes_to_a_file_and_comes_back_page_by_page,
            pages_that_are_waited_for_come_at_once_and_only_where_the_image_has_them,
            a_file_that_is_not_what_the_manifest_says_is_refused,
            what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_silent);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Moves whose pages come out of the frozen job's memory, before or while the job already runs elsewhere; and the pure parts
-// of it against a naive model.
+// Moves whose pages come out of the frozen job's memory, before or while the job already runs
+// elsewhere; and the pure parts of it against a naive model.
 #include <sys/wait.h>
 
 #include <functional>
@@ -18,7 +18,8 @@ using unit::CapsuleRig;
 using unit::JobOutput;
 using unit::LiveOrder;
 
-// A program that checks and changes its memory all along: each line of input is one round over all of it.
+// A program that checks and changes its memory all along: each line of input is one round over all
+// of it.
 constexpr const char* memory_worker = R"(
 import hashlib, sys
 memory = bytearray(hashlib.sha256(b'seed').digest() * (8 << 15))
@@ -39,9 +40,12 @@ START_TEST(a_job_that_moves_by_its_pages_computes_what_an_unmoved_one_does) {
     for (int hops = 0; hops < 12; ++hops) {
         rig->send_input("word " + std::to_string(hops) + "\n");
         lines += "word " + std::to_string(hops) + "\n";
-        if (hops % 3 != 2) ck_assert(rig->until([&] { return rig->input_taken == rig->input_sent; }));
-        if (hops == 0) ck_assert(rig->until([&] { return !output.text[0].empty(); }));  // all of its memory is there
-        const uint64_t bytes = unit::live_hop(rig, hops % 2 == 0 ? LiveOrder::pages_first : LiveOrder::run_first);
+        if (hops % 3 != 2)
+            ck_assert(rig->until([&] { return rig->input_taken == rig->input_sent; }));
+        // all of its memory is there
+        if (hops == 0) ck_assert(rig->until([&] { return !output.text[0].empty(); }));
+        const uint64_t bytes =
+            unit::live_hop(rig, hops % 2 == 0 ? LiveOrder::pages_first : LiveOrder::run_first);
         ck_assert_uint_gt(bytes, 8 << 20);
     }
     other.send_input(lines);
@@ -55,7 +59,8 @@ START_TEST(a_job_that_moves_by_its_pages_computes_what_an_unmoved_one_does) {
 }
 END_TEST
 
-// While pages are missing: forks, mremap, madvise, munmap, mprotect, threads that touch the same pages, and many processes.
+// While pages are missing: forks, mremap, madvise, munmap, mprotect, threads that touch the same
+// pages, and many processes.
 START_TEST(memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right) {
     UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output;
@@ -64,8 +69,9 @@ START_TEST(memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right)
 import ctypes, mmap, os, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+A, Z, I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+libc.mmap.argtypes = [A, Z, I, I, I, ctypes.c_long]
+libc.mremap.argtypes = [A, Z, Z, I, A]
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -77,7 +83,8 @@ def fresh(salt):
     at = libc.mmap(None, N * P, 3, 0x22, -1, 0)
     for i in range(N): cell(at + i * P).value = mark(i, salt)
     return at
-def wrong(at, pages, salt, first=0): return [i for i in pages if cell(at + (i - first) * P).value != mark(i, salt)]
+def wrong(at, pages, salt, first=0):
+    return [i for i in pages if cell(at + (i - first) * P).value != mark(i, salt)]
 bad = []
 for round, line in enumerate(sys.stdin):
     a, b, c, d, e, f = (fresh(round * 10 + k) for k in range(6))
@@ -110,7 +117,8 @@ for round, line in enumerate(sys.stdin):
     for t in threads: t.join()
     # written before it was ever read
     for i in range(0, N, 2): cell(f + i * P).value = 5
-    bad += wrong(f, range(1, N, 2), s + 5) + [i for i in range(0, N, 2) if cell(f + i * P).value != 5]
+    bad += wrong(f, range(1, N, 2), s + 5)
+    bad += [i for i in range(0, N, 2) if cell(f + i * P).value != 5]
     libc.mprotect(hidden, N * P, 3)
     bad += wrong(hidden, range(N), 77)
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]): bad.append('child')
@@ -125,14 +133,18 @@ for round, line in enumerate(sys.stdin):
         rig->send_input("go\n");
         ck_assert(rig->until([&] {
             ready = 0;
-            for (size_t at = 0; (at = output.text[0].find("ready\n", at)) != std::string::npos; at += 6) ++ready;
+            for (size_t at = 0; (at = output.text[0].find("ready\n", at)) != std::string::npos;
+                 at += 6)
+                ++ready;
             return ready > static_cast<size_t>(round);
         }));
         ck_assert(rig->until([&] { return rig->input_taken == rig->input_sent; }));
         rig->send_input("on\n");  // so that it is awake at once when it is there
         unit::live_hop(rig, round % 4 == 3 ? LiveOrder::pages_first : LiveOrder::run_first);
-        ck_assert_msg(rig->until([&] { return output.text[0].find("round " + r + " []\n") != std::string::npos; }), "%s%s",
-                      output.text[0].c_str(), output.text[1].c_str());
+        ck_assert_msg(rig->until([&] {
+            return output.text[0].find("round " + r + " []\n") != std::string::npos;
+        }),
+                      "%s%s", output.text[0].c_str(), output.text[1].c_str());
     }
 }
 END_TEST
@@ -141,8 +153,11 @@ START_TEST(a_tree_of_processes_moves_by_its_pages) {
     UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
-    rig->start(unit::shell("seq 1 300000 | while read -r n; do echo $n; done | python3 -uc 'import sys\nkeep = bytearray(9 << 20)\n"
-                           "for line in sys.stdin:\n keep[int(line)] ^= 1\n sys.stdout.write(line)' | sed 's/^/x/'; exit 5"));
+    rig->start(
+        unit::shell("seq 1 300000 | while read -r n; do echo $n; done | python3 -uc 'import "
+                    "sys\nkeep = bytearray(9 << 20)\n"
+                    "for line in sys.stdin:\n keep[int(line)] ^= 1\n sys.stdout.write(line)' | sed "
+                    "'s/^/x/'; exit 5"));
     ck_assert(rig->until([&] { return rig->started; }));
     for (int hops = 0; hops < 8; ++hops) {
         const size_t before = output.text[0].size();
@@ -184,16 +199,19 @@ START_TEST(missing_pages_are_accounted_as_page_by_page) {
                     missing.move(at * page_bytes, to * page_bytes, n * page_bytes);
                     for (uint64_t p = 0; p < n; ++p) model.erase(to + p);
                     for (uint64_t p = 0; p < n; ++p)
-                        if (const auto node = model.extract(at + p); !node.empty()) model[to + p] = node.mapped();
+                        if (const auto node = model.extract(at + p); !node.empty())
+                            model[to + p] = node.mapped();
                     break;
                 }
                 default: {
                     std::map<uint64_t, uint64_t> seen;
-                    for (const MissingPages::Piece& p : missing.of_image(at * page_bytes, (at + n) * page_bytes))
+                    for (const MissingPages::Piece& p :
+                         missing.of_image(at * page_bytes, (at + n) * page_bytes))
                         for (uint64_t k = 0; k < (p.end - p.start) / page_bytes; ++k)
                             seen[p.start / page_bytes + k] = p.image / page_bytes + k;
                     for (const auto& [now, image] : model)
-                        if (image >= at && image < at + n) ck_assert(seen.contains(now) && seen.extract(now).mapped() == image);
+                        if (image >= at && image < at + n)
+                            ck_assert(seen.contains(now) && seen.extract(now).mapped() == image);
                     ck_assert(seen.empty());
                 }
             }
@@ -215,7 +233,8 @@ START_TEST(sections_of_pages_arrive_whole_however_they_are_cut_and_damage_is_ref
         const uint64_t pages = i == 19 ? 0 : 1 + rng.below(section_pages_max);
         std::string data(pages * page_bytes, '\0');
         for (char& c : data) c = static_cast<char>(rng.next());
-        const PageRange r{static_cast<pid_t>(pages == 0 ? 0 : 1 + rng.below(99)), pages == 0 ? 0 : rng.below(1 << 20) * page_bytes, pages};
+        const PageRange r{static_cast<pid_t>(pages == 0 ? 0 : 1 + rng.below(99)),
+                          pages == 0 ? 0 : rng.below(1 << 20) * page_bytes, pages};
         std::string section(section_head_bytes + pages_text_bytes, '\0');
         section += data;
         put_pages_head(section.data(), r);
@@ -230,26 +249,32 @@ START_TEST(sections_of_pages_arrive_whole_however_they_are_cut_and_damage_is_ref
             return {};
         });
         for (size_t at = 0; at < stream.size();) {
-            const size_t part = std::min<size_t>(stream.size() - at, 1 + rng.below(round < 10 ? 5000 : 400'000));
+            const size_t part =
+                std::min<size_t>(stream.size() - at, 1 + rng.below(round < 10 ? 5000 : 400'000));
             ck_assert(sections.take(std::string_view(stream).substr(at, part)).has_value());
             at += part;
         }
         ck_assert_uint_eq(n, sent.size());
     }
-    for (const size_t at : {size_t{0}, size_t{4}, size_t{8}, size_t{9}, size_t{11}, size_t{24}, size_t{31}, size_t{32}, size_t{39}, size_t{40}, size_t{40 + 4095}}) {  // of the first section: head, text, pages
+    // of the first section: head, text, pages
+    for (const size_t at : {size_t{0}, size_t{4}, size_t{8}, size_t{9}, size_t{11}, size_t{24},
+                            size_t{31}, size_t{32}, size_t{39}, size_t{40}, size_t{40 + 4095}}) {
         std::string bad = stream;
         bad[at] ^= 0x55;
         PageSections sections([](const PageRange&, std::string_view) { return Status{}; });
         ck_assert_msg(!sections.take(bad).has_value(), "damage at %zu passes", at);
     }
-    PageSections refusing([](const PageRange&, std::string_view) -> Status { return fail_errno("no", EINVAL); });
+    PageSections refusing(
+        [](const PageRange&, std::string_view) -> Status { return fail_errno("no", EINVAL); });
     ck_assert_int_eq(refusing.take(stream).error().code, EINVAL);
 }
 END_TEST
 
 START_TEST(a_damaged_pagemap_is_refused_whatever_is_wrong) {
     // magic, magic, an empty head, one entry: vaddr 0x1000, 3 pages, lazy
-    const std::string good("\x19\x43\x56\x54\x25\x40\x08\x56\x02\0\0\0\x08\x01\x07\0\0\0\x08\x80\x20\x10\x03\x20\x02", 25);
+    const std::string good(
+        "\x19\x43\x56\x54\x25\x40\x08\x56\x02\0\0\0\x08\x01\x07\0\0\0\x08\x80\x20\x10\x03\x20\x02",
+        25);
     const auto ranges = lazy_ranges_of(good, 7);
     ck_assert_msg(ranges.has_value(), "%s", ranges ? "" : ranges.error().message.c_str());
     ck_assert(*ranges == (std::vector<PageRange>{{7, 0x1000, 3}}));
@@ -282,7 +307,8 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first);
     facts.own_network = false;
     facts.policy = MovePolicy::safe;
-    ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first && plan_move(facts).forecast.pause > big.pause);
+    ck_assert(plan_move(facts).forecast.form == MoveForm::pages_first &&
+              plan_move(facts).forecast.pause > big.pause);
     facts.policy = MovePolicy::fast;
     facts.own_network = true;  // then it is its user's word
     facts.memory_bytes = 32 << 20;
@@ -297,14 +323,16 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     slow.memory_bytes = 32 << 20;
     slow.link_bytes_per_s = 100e6;
     ck_assert(plan_move(slow).forecast.form == MoveForm::post_copy);
-    // A terabyte that is reserved costs more than a copy of little memory, and less than one of much; in each form.
+    // A terabyte that is reserved costs more than a copy of little memory, and less than one of
+    // much; in each form.
     MoveFacts sparse;
     sparse.pages_possible = sparse.post_copy_possible = true;
     for (const MovePolicy policy : {MovePolicy::automatic, MovePolicy::safe, MovePolicy::fast}) {
         sparse.policy = policy;
         sparse.memory_bytes = 32 << 20;
         sparse.reserved_bytes = uint64_t{1} << 40;
-        ck_assert(plan_move(sparse).forecast.form == MoveForm::stop_and_copy && plan_move(sparse).forecast.pause < Nanos::from_ms(100));
+        ck_assert(plan_move(sparse).forecast.form == MoveForm::stop_and_copy &&
+                  plan_move(sparse).forecast.pause < Nanos::from_ms(100));
         ck_assert_uint_eq(dump_room_bytes(sparse, MoveForm::stop_and_copy), sparse.memory_bytes);
         ck_assert_uint_eq(dump_room_bytes(sparse, MoveForm::post_copy), uint64_t{4} << 30);
         sparse.memory_bytes = uint64_t{16} << 30;
@@ -313,7 +341,8 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
         sparse.reserved_bytes = uint64_t{1} << 30;
         ck_assert(plan_move(sparse).forecast.form != MoveForm::stop_and_copy);
     }
-    // What processes share goes with the image in any form, and makes that one bigger which has it for each of them.
+    // What processes share goes with the image in any form, and makes that one bigger which has it
+    // for each of them.
     MoveFacts family;
     family.pages_possible = family.post_copy_possible = true;
     family.memory_bytes = 120 << 20;
@@ -324,25 +353,31 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     ck_assert(together.form != MoveForm::stop_and_copy && together.pause > apart.pause);
     ck_assert_uint_eq(dump_room_bytes(family, MoveForm::stop_and_copy), uint64_t{520} << 20);
     ck_assert_uint_eq(dump_room_bytes(family, MoveForm::post_copy), uint64_t{100} << 20);
-    family.memory_bytes = family.shared_bytes = 4 << 20;  // little, but CRIU would write it for each
+    // little, but CRIU would write it for each
+    family.memory_bytes = family.shared_bytes = 4 << 20;
     family.image_bytes = 80 << 20;
     ck_assert(plan_move(family).forecast.form != MoveForm::stop_and_copy);
     // What it predicts grows with each fact.
-    for (const auto& more : std::vector<std::function<void(MoveFacts&)>>{[](MoveFacts& f) { f.memory_bytes *= 2; },
-                                                                        [](MoveFacts& f) { f.reserved_bytes += 1 << 30; },
-                                                                        [](MoveFacts& f) { f.processes += 3; f.threads += 3; },
-                                                                        [](MoveFacts& f) { f.threads += 10; }}) {
+    for (const auto& more : std::vector<std::function<void(MoveFacts&)>>{
+             [](MoveFacts& f) { f.memory_bytes *= 2; },
+             [](MoveFacts& f) { f.reserved_bytes += 1 << 30; },
+             [](MoveFacts& f) {
+                 f.processes += 3;
+                 f.threads += 3;
+             },
+             [](MoveFacts& f) { f.threads += 10; }}) {
         MoveFacts bigger = slow;
         more(bigger);
-        ck_assert(plan_move(bigger).forecast.pause > plan_move(slow).forecast.pause && plan_move(bigger).forecast.total > plan_move(slow).forecast.total);
+        ck_assert(plan_move(bigger).forecast.pause > plan_move(slow).forecast.pause &&
+                  plan_move(bigger).forecast.total > plan_move(slow).forecast.total);
     }
 }
 END_TEST
 }  // namespace
 
 UNIT_SUITE(pages, a_job_that_moves_by_its_pages_computes_what_an_unmoved_one_does,
-           memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right, a_tree_of_processes_moves_by_its_pages,
-           missing_pages_are_accounted_as_page_by_page,
+           memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right,
+           a_tree_of_processes_moves_by_its_pages, missing_pages_are_accounted_as_page_by_page,
            sections_of_pages_arrive_whole_however_they_are_cut_and_damage_is_refused,
            a_damaged_pagemap_is_refused_whatever_is_wrong,
            a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What places have cost: rows a minute, an hour, none; what the Market writes down; and what a job would have met.
+// What places have cost: rows a minute, an hour, none; what the Market writes down; and what a job
+// would have met.
 #include "kernel/base/rng.hpp"
 #include "market/core/quote.hpp"
 #include "tests/unit/market_world.hpp"
@@ -11,18 +12,21 @@ namespace {
 
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 
-PriceRecord row(int64_t minute, int64_t price) { return record_of(minute, {{100, Money::units(price)}}); }
+PriceRecord row(int64_t minute, int64_t price) {
+    return record_of(minute, {{100, Money::units(price)}});
+}
 PriceRecord closed_row(int64_t minute) { return record_of(minute, {{100, {}}}); }
 
 }  // namespace
 
 START_TEST(a_row_is_the_least_of_all_and_the_least_of_each_speed) {
-    const PriceRecord r =
-        record_of(7, {{100, Money::units(9)}, {200, Money::units(30)}, {100, Money::units(8)}, {50, {}}});
+    const PriceRecord r = record_of(
+        7, {{100, Money::units(9)}, {200, Money::units(30)}, {100, Money::units(8)}, {50, {}}});
     ck_assert_int_eq(r.minute, 7);
     ck_assert_int_eq(r.closed, 0);
     ck_assert(r.least == Money::units(8) && r.low == r.least && r.high == r.least);
-    ck_assert(r.speeds == (std::vector<PriceRecord::Speed>{{200, 1, Money::units(30)}, {100, 1, Money::units(8)}}));
+    ck_assert(r.speeds == (std::vector<PriceRecord::Speed>{{200, 1, Money::units(30)},
+                                                           {100, 1, Money::units(8)}}));
     ck_assert_int_eq(closed_row(7).closed, 1);
     std::vector<Offer> many;
     for (int32_t speed = 1; speed <= 1'000; ++speed) many.push_back({speed, Money::units(speed)});
@@ -38,14 +42,16 @@ START_TEST(several_rows_are_one_by_their_minutes) {
     ck_assert_int_eq(all.minute, 60);
     ck_assert_int_eq(all.minutes, 4);
     ck_assert_int_eq(all.closed, 1);
-    ck_assert(all.least == Money::units(20) && all.low == Money::units(10) && all.high == Money::units(30));
+    ck_assert(all.least == Money::units(20) && all.low == Money::units(10) &&
+              all.high == Money::units(30));
     ck_assert(all.speeds == (std::vector<PriceRecord::Speed>{{100, 3, Money::units(20)}}));
     const std::vector<PriceRecord> shut = {closed_row(60), row(61, 5)};
     ck_assert(merged(shut).low == Money::units(5));
 }
 END_TEST
 
-// Method: 40 days of rows; what is told to be stored and erased is replayed and must be what is in memory.
+// Method: 40 days of rows; what is told to be stored and erased is replayed and must be what is in
+// memory.
 START_TEST(the_history_is_bounded_and_old_rows_are_one_an_hour) {
     PriceHistory history;
     std::map<int64_t, PriceRecord> stored;
@@ -53,7 +59,8 @@ START_TEST(the_history_is_bounded_and_old_rows_are_one_an_hour) {
     int64_t minute = 1'000'000;
     for (int i = 0; i < 40 * 1'440; ++i) {
         minute += rng.chance(0.001) ? rng.between(2, 3'000) : 1;  // a market that was away
-        const auto changes = history.add(rng.chance(0.1) ? closed_row(minute) : row(minute, rng.between(1, 50)));
+        const auto changes =
+            history.add(rng.chance(0.1) ? closed_row(minute) : row(minute, rng.between(1, 50)));
         for (const int64_t gone : changes.erase) ck_assert_uint_eq(stored.erase(gone), 1);
         for (const PriceRecord& r : changes.put) stored[r.minute] = r;
         ck_assert_uint_le(history.rows().size(), 3'700);
@@ -65,7 +72,8 @@ START_TEST(the_history_is_bounded_and_old_rows_are_one_an_hour) {
         if (at > minute - PriceHistory::fine_minutes) ck_assert_int_eq(r.minutes, 1);
         ck_assert_int_le(r.minutes, 60);
     }
-    for (auto it = history.rows().begin(); std::next(it)->first <= minute - PriceHistory::fine_minutes - 60; ++it)
+    for (auto it = history.rows().begin();
+         std::next(it)->first <= minute - PriceHistory::fine_minutes - 60; ++it)
         ck_assert_int_lt(it->first / 60, std::next(it)->first / 60);
     size_t rows = 0;
     for (const PriceRecord& r : history.list(0, 1'440)) {
@@ -76,7 +84,9 @@ START_TEST(the_history_is_bounded_and_old_rows_are_one_an_hour) {
     for (const auto& [at, r] : history.rows()) all += static_cast<size_t>(r.minutes);
     ck_assert_uint_eq(rows, all);
     ck_assert_uint_eq(history.list(minute - 9, 1).size(),
-                      history.list(minute - 9, 1).back().minute == minute ? history.list(minute - 9, 1).size() : 0);
+                      history.list(minute - 9, 1).back().minute == minute
+                          ? history.list(minute - 9, 1).size()
+                          : 0);
     // A clock that is set back takes the rows of the time that did not come.
     const auto back = history.add(row(minute - 100, 1));
     ck_assert_int_eq(history.newest(), minute - 100);
@@ -103,8 +113,10 @@ START_TEST(the_market_writes_down_each_minute_what_a_place_needs) {
     const auto& rows = w.stored_prices;
     ck_assert(rows == w.market->price_history().rows());
     const auto speeds = [&](int64_t minute) { return rows.at(60 + minute).speeds; };
-    ck_assert(speeds(1) == (std::vector<PriceRecord::Speed>{{200, 1, Money::units(20)}, {100, 1, Money::units(10)}}));
-    ck_assert(speeds(2) == (std::vector<PriceRecord::Speed>{{200, 1, Money::units(51)}, {100, 1, Money::units(10)}}));
+    ck_assert(speeds(1) == (std::vector<PriceRecord::Speed>{{200, 1, Money::units(20)},
+                                                            {100, 1, Money::units(10)}}));
+    ck_assert(speeds(2) == (std::vector<PriceRecord::Speed>{{200, 1, Money::units(51)},
+                                                            {100, 1, Money::units(10)}}));
     ck_assert_int_eq(rows.at(63).closed, 1);
     w.restart();
     ck_assert(w.market->price_history().rows() == rows);
@@ -118,15 +130,16 @@ END_TEST
 START_TEST(an_outlook_is_what_a_job_would_have_met) {
     std::map<int64_t, PriceRecord> rows;
     for (int64_t m = 0; m < 10; ++m) rows[m] = m == 9 ? closed_row(m) : row(m, m < 5 ? 6 : 12);
-    // At 12 it has a place in nine minutes of ten; of a minute's work only a start in minute 8 is not cut off... nor
-    // that.
+    // At 12 it has a place in nine minutes of ten; of a minute's work only a start in minute 8 is
+    // not cut off... nor that.
     Outlook o = outlook(rows, 0, Money::units(12), 1, s(60), {}, false);
     ck_assert_int_eq(o.minutes, 10);
     ck_assert(o.place_share > 0.899 && o.place_share < 0.901);
     ck_assert(*o.frozen == 0);
     ck_assert_int_eq(o.span->ns, s(60).ns);
     ck_assert_int_eq(o.cost->micro, (5 * 100'000 + 4 * 200'000) / 9);
-    o = outlook(rows, 0, Money::units(12), 2, s(120), s(150), false);  // from minute 8 on it is frozen for a minute
+    // from minute 8 on it is frozen for a minute
+    o = outlook(rows, 0, Money::units(12), 2, s(120), s(150), false);
     ck_assert(*o.frozen > 0.111 && *o.frozen < 0.112);
     ck_assert_int_eq(o.span->ns, s(120).ns + s(60).ns / 9);
     ck_assert(*o.in_time > 0.888 && *o.in_time < 0.889);
@@ -136,7 +149,8 @@ START_TEST(an_outlook_is_what_a_job_would_have_met) {
     ck_assert_int_eq(o.cost->micro, 1'000'000);
     o = outlook(rows, 0, Money::units(5), 1, s(60), {}, true);
     ck_assert(!o.frozen && !o.cost && o.place_share == 0);
-    o = outlook(rows, 0, Money::units(12), 1, s(60), {}, true);  // it waits now: as it did in minute 9
+    // it waits now: as it did in minute 9
+    o = outlook(rows, 0, Money::units(12), 1, s(60), {}, true);
     ck_assert_int_eq(o.span->ns, s(120).ns);
     ck_assert(*o.frozen == 0);
     ck_assert(outlook(rows, 10, Money::units(12), 1, s(60), {}, false).minutes == 0);
@@ -152,8 +166,9 @@ START_TEST(an_outlook_is_that_of_a_walk_minute_by_minute) {
         for (int64_t m = 0; m < n; ++m) {
             std::vector<Offer> offers;
             for (const int32_t speed : {50, 100, 200})
-                offers.push_back(
-                    {speed, rng.chance(0.7) ? std::optional(Money::units(rng.between(1, 30))) : std::nullopt});
+                offers.push_back({speed, rng.chance(0.7)
+                                             ? std::optional(Money::units(rng.between(1, 30)))
+                                             : std::nullopt});
             rows[m] = record_of(m, offers);
         }
         const Money bid = Money::units(rng.between(1, 30));
@@ -185,14 +200,17 @@ START_TEST(an_outlook_is_that_of_a_walk_minute_by_minute) {
         ck_assert_int_eq(o.frozen.has_value(), starts > 0);
         if (starts == 0) continue;
         const auto count = static_cast<double>(starts);
-        ck_assert_msg(std::abs(*o.frozen - static_cast<double>(frozen) / count) < 1e-9, "round %d", round);
-        ck_assert_msg(std::abs(o.span->seconds() - span / count) < 0.01, "round %d: %f, %f", round, o.span->seconds(),
-                      span / count);
+        ck_assert_msg(std::abs(*o.frozen - static_cast<double>(frozen) / count) < 1e-9, "round %d",
+                      round);
+        ck_assert_msg(std::abs(o.span->seconds() - span / count) < 0.01, "round %d: %f, %f", round,
+                      o.span->seconds(), span / count);
         ck_assert(std::abs(static_cast<double>(o.cost->micro) - cost / count) < 100);
     }
 }
 END_TEST
 
-UNIT_SUITE(price_history, a_row_is_the_least_of_all_and_the_least_of_each_speed, several_rows_are_one_by_their_minutes,
-           the_history_is_bounded_and_old_rows_are_one_an_hour, the_market_writes_down_each_minute_what_a_place_needs,
+UNIT_SUITE(price_history, a_row_is_the_least_of_all_and_the_least_of_each_speed,
+           several_rows_are_one_by_their_minutes,
+           the_history_is_bounded_and_old_rows_are_one_an_hour,
+           the_market_writes_down_each_minute_what_a_place_needs,
            an_outlook_is_what_a_job_would_have_met, an_outlook_is_that_of_a_walk_minute_by_minute);

@@ -32,7 +32,8 @@ Solver solved(const Instance& in, const char* pricing = "critical") {
     SolverOptions o;
     o.pricing = pricing;
     ck_assert(s.set_options(o).has_value());
-    for (size_t i = 0; i < in.providers.size(); ++i) ck_assert(s.add_provider(ProviderKey{i + 1}, in.providers[i]));
+    for (size_t i = 0; i < in.providers.size(); ++i)
+        ck_assert(s.add_provider(ProviderKey{i + 1}, in.providers[i]));
     for (size_t i = 0; i < in.jobs.size(); ++i) ck_assert(s.add_job(JobKey{i + 1}, in.jobs[i]));
     s.solve(Nanos{0});
     return s;
@@ -61,7 +62,8 @@ Instance random_instance(Rng& rng, const Shape& s) {
     Instance in;
     for (int64_t n = rng.between(1, 4); n > 0; --n) {
         ProviderSpec p;
-        p.reserve = Money::units(s.reserve_most > 0 ? rng.between(s.reserve, s.reserve_most) : s.reserve);
+        p.reserve =
+            Money::units(s.reserve_most > 0 ? rng.between(s.reserve, s.reserve_most) : s.reserve);
         p.cpus = static_cast<int32_t>(rng.between(1, s.cpus_machine));
         p.memory_mb = rng.between(1, s.memory_machine);
         p.speed = static_cast<int32_t>(40 * rng.between(1, s.speeds));
@@ -80,8 +82,8 @@ Instance random_instance(Rng& rng, const Shape& s) {
 
 // Where the theorem holds: no reserves, or one speed.
 constexpr Shape truthful_shapes[] = {
-    {0, 1, 1, 0, 9, 4}, {3, 1, 2, 0, 9, 1}, {0, 1, 3, 0, 9, 3},
-    {0, 3, 4, 0, 9, 3}, {0, 2, 4, 5, 8, 2}, {2, 3, 4, 5, 8, 1},
+    {0, 1, 1, 0, 9, 4},    {3, 1, 2, 0, 9, 1},    {0, 1, 3, 0, 9, 3},
+    {0, 3, 4, 0, 9, 3},    {0, 2, 4, 5, 8, 2},    {2, 3, 4, 5, 8, 1},
     {0, 1, 2, 0, 9, 1, 8}, {0, 3, 4, 0, 9, 1, 8}, {0, 2, 4, 5, 8, 1, 8},
 };
 
@@ -101,9 +103,11 @@ START_TEST(under_critical_no_job_gains_by_misreporting_its_value) {
                 for (int64_t half = 0; half <= 22; ++half) {
                     in.jobs[j].value = Money{half * 500'000};
                     const int64_t gain = utility(outcome(in, j)) - honest;
-                    ck_assert_msg(gain <= top, "shape %d round %d job %d bids %d/2: gains %ld",  // prices round down
-                                  static_cast<int>(&shape - truthful_shapes), round, static_cast<int>(j),
-                                  static_cast<int>(half), static_cast<long>(gain));
+                    // prices round down
+                    ck_assert_msg(gain <= top, "shape %d round %d job %d bids %d/2: gains %ld",
+                                  static_cast<int>(&shape - truthful_shapes), round,
+                                  static_cast<int>(j), static_cast<int>(half),
+                                  static_cast<long>(gain));
                 }
                 in.jobs[j].value = truth;
             }
@@ -122,7 +126,8 @@ START_TEST(critical_is_the_integral_over_the_bids_at_which_the_speed_changes) {
                 const Outcome o = outcome(in, j);
                 int64_t sum = 0;
                 int32_t speed = 0;
-                for (int64_t k = 0; k < 10; ++k) {  // bids between the whole ones: every jump is at a whole one
+                // bids between the whole ones: every jump is at a whole one
+                for (int64_t k = 0; k < 10; ++k) {
                     in.jobs[j].value = Money{k * 1'000'000 + 500'000};
                     const int32_t faster = std::min(outcome(in, j).speed, o.speed);
                     ck_assert(faster >= speed);  // monotone
@@ -143,7 +148,8 @@ START_TEST(ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well) {
         const int64_t reserve = rng.between(0, 4);
         Instance in = random_instance(rng, {reserve, 1, 3, 0, 9, 5});
         std::vector<int64_t> speeds, values;
-        for (const auto& p : in.providers) speeds.insert(speeds.end(), static_cast<size_t>(p.cpus), p.speed);
+        for (const auto& p : in.providers)
+            speeds.insert(speeds.end(), static_cast<size_t>(p.cpus), p.speed);
         for (const auto& j : in.jobs)
             if (j.value >= Money::units(reserve)) values.push_back(j.value.micro);
         std::sort(speeds.rbegin(), speeds.rend());
@@ -153,8 +159,8 @@ START_TEST(ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well) {
             const JobSpec j = *s.job(p.job);
             size_t rank = 0;  // of the job: how many rank above it
             for (size_t o = 0; o < in.jobs.size(); ++o)
-                rank +=
-                    Rank::of(in.jobs[o].value, in.jobs[o].arrival, JobKey{o + 1}) < Rank::of(j.value, j.arrival, p.job);
+                rank += Rank::of(in.jobs[o].value, in.jobs[o].arrival, JobKey{o + 1}) <
+                        Rank::of(j.value, j.arrival, p.job);
             int64_t sum = 0;
             for (size_t k = rank; k < speeds.size(); ++k)
                 sum += (speeds[k] - (k + 1 < speeds.size() ? speeds[k + 1] : 0)) *
@@ -189,14 +195,16 @@ START_TEST(the_closed_form_equals_the_integral_with_any_reserves) {
             const auto& job = market.jobs()[j];
             if (job.slot == Allocator::none) continue;
             ck_assert_int_eq(closed[j].micro, integral[j].micro);
-            ck_assert(closed[j] <= job.value && closed[j] >= market.machines()[job.slot].spec.reserve);
+            ck_assert(closed[j] <= job.value &&
+                      closed[j] >= market.machines()[job.slot].spec.reserve);
         }
     }
 }
 END_TEST
 
-// By the definition and nothing else: for each running job its bid falls from its value to 0, and at each bid and each
-// reserve that it passes the greedy from nothing has gone on without it, by all bids that are not below.
+// By the definition and nothing else: for each running job its bid falls from its value to 0, and
+// at each bid and each reserve that it passes the greedy from nothing has gone on without it, by
+// all bids that are not below.
 std::vector<Money> naive_integral(Allocator& market) {
     struct Place {
         const Allocator::Machine* machine;
@@ -209,7 +217,8 @@ std::vector<Money> naive_integral(Allocator& market) {
         empty.push_back({&m, m.spec.cpus, m.spec.memory_mb});
         reserves.push_back(m.spec.reserve);
         for (const auto& g : m.guests)
-            if (!market.jobs()[g.job].competing) empty.back().cpus -= g.cpus, empty.back().memory_mb -= g.memory_mb;
+            if (!market.jobs()[g.job].competing)
+                empty.back().cpus -= g.cpus, empty.back().memory_mb -= g.memory_mb;
         return true;
     });
     std::vector<uint32_t> order;
@@ -222,10 +231,12 @@ std::vector<Money> naive_integral(Allocator& market) {
         std::vector<Place> places = empty;
         const auto fits = [&](const Place& p, uint32_t j) {
             const auto& job = market.jobs()[j];
-            return p.cpus >= job.cpus && p.memory_mb >= job.memory_mb && market.eligible(*p.machine, j);
+            return p.cpus >= job.cpus && p.memory_mb >= job.memory_mb &&
+                   market.eligible(*p.machine, j);
         };
         const auto put = [&](uint32_t j) {
-            const auto at = std::find_if(places.begin(), places.end(), [&](const Place& p) { return fits(p, j); });
+            const auto at = std::find_if(places.begin(), places.end(),
+                                         [&](const Place& p) { return fits(p, j); });
             if (at == places.end()) return;
             at->cpus -= market.jobs()[j].cpus, at->memory_mb -= market.jobs()[j].memory_mb;
         };
@@ -237,8 +248,10 @@ std::vector<Money> naive_integral(Allocator& market) {
         };
         auto next = order.begin();
         for (; next != order.end() && market.jobs()[*next].rank < payer.rank; ++next) put(*next);
-        for (Place& p : places)  // who is not in the order holds its room: that is what it competes for in its turn
-            if (!payer.competing && p.machine == &own) p.cpus += payer.cpus, p.memory_mb += payer.memory_mb;
+        // who is not in the order holds its room: that is what it competes for in its turn
+        for (Place& p : places)
+            if (!payer.competing && p.machine == &own)
+                p.cpus += payer.cpus, p.memory_mb += payer.memory_mb;
         std::vector<Money> levels = reserves;
         for (const uint32_t j : order) levels.push_back(market.jobs()[j].value);
         levels.push_back(payer.value);
@@ -260,14 +273,17 @@ std::vector<Money> naive_integral(Allocator& market) {
 }
 
 START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
-    // CPUs, memory, speeds, reserves, bars, pinned and protected jobs; a few machines, dozens, and hundreds.
+    // CPUs, memory, speeds, reserves, bars, pinned and protected jobs; a few machines, dozens, and
+    // hundreds.
     Rng rng(123);
     for (int round = 0; round < 160; ++round) {
         Allocator market;
         Rules rules;
         if (rng.chance(0.3)) rules.min_stay = Nanos::from_s(5);
         market.set_rules(rules);
-        const int64_t machines = round < 120 ? rng.between(1, 12) : round < 157 ? rng.between(15, 60) : 300;
+        const int64_t machines = round < 120   ? rng.between(1, 12)
+                                 : round < 157 ? rng.between(15, 60)
+                                               : 300;
         const int32_t cpus = static_cast<int32_t>(rng.between(1, 16));
         for (uint64_t i = 1; i <= static_cast<uint64_t>(machines); ++i) {
             ProviderSpec p;
@@ -286,7 +302,8 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
                 j.cpus = static_cast<int32_t>(rng.between(1, std::max(1, cpus / 2)));
                 j.memory_mb = rng.chance(0.3) ? 0 : rng.between(0, 1500);
                 j.arrival = Nanos::from_s(now);
-                if (rng.chance(0.1)) j.barred = {ProviderKey{static_cast<uint64_t>(rng.between(1, machines))}};
+                if (rng.chance(0.1))
+                    j.barred = {ProviderKey{static_cast<uint64_t>(rng.between(1, machines))}};
                 market.add_job(JobKey{key++}, j);
             }
             market.solve(Nanos::from_s(2 * now));
@@ -295,7 +312,8 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
                 if (job.slot == Allocator::none || !rng.chance(0.1)) continue;
                 JobSpec pinned;
                 pinned.value = job.value, pinned.cpus = job.cpus, pinned.memory_mb = job.memory_mb;
-                pinned.arrival = job.arrival(), pinned.state = job.state, pinned.place = market.place_of(j);
+                pinned.arrival = job.arrival(), pinned.state = job.state,
+                pinned.place = market.place_of(j);
                 pinned.pin = Pin::stay;
                 market.change_job(j, pinned);
             }
@@ -310,18 +328,22 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
             integral_prices_of(market, alone, one, 0);
             ck_assert(alone[j] == expected[j]);
             ck_assert_msg(got[j] == expected[j] && all[j] == expected[j],
-                          "round %d job %d pays %s, by the definition %s", round, static_cast<int>(j), format_money(got[j]).c_str(), format_money(expected[j]).c_str());
+                          "round %d job %d pays %s, by the definition %s", round,
+                          static_cast<int>(j), format_money(got[j]).c_str(),
+                          format_money(expected[j]).c_str());
         }
     }
 }
 END_TEST
 
-// One CPU each and memory for all; bars, pinned and protected jobs, speeds and reserves as they come.
+// One CPU each and memory for all; bars, pinned and protected jobs, speeds and reserves as they
+// come.
 void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
     Rules rules;
     if (rng.chance(0.3)) rules.min_stay = Nanos::from_s(5);
     market.set_rules(rules);
-    const int64_t speeds = rng.between(1, 6), reserves = rng.chance(0.5) ? 1 : 25, job_mb = rng.chance(0.5) ? 0 : 100;
+    const int64_t speeds = rng.between(1, 6), reserves = rng.chance(0.5) ? 1 : 25,
+                  job_mb = rng.chance(0.5) ? 0 : 100;
     const double bars = rng.chance(0.3) ? 0 : rng.unit() * 0.6, pins = rng.unit() * 0.4;
     const int64_t cpus = rng.between(1, 6);
     for (uint64_t i = 1; i <= static_cast<uint64_t>(machines); ++i) {
@@ -342,7 +364,8 @@ void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
             j.user = static_cast<uint32_t>(rng.below(8));
             j.arrival = Nanos::from_s(now);
             while (rng.chance(bars) && j.barred.size() < 20)
-                j.barred.push_back(ProviderKey{static_cast<uint64_t>(rng.between(1, machines + 1))});
+                j.barred.push_back(
+                    ProviderKey{static_cast<uint64_t>(rng.between(1, machines + 1))});
             market.add_job(JobKey{key++}, j);
         }
         market.solve(Nanos::from_s(2 * now));
@@ -356,7 +379,8 @@ void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
             s.user = market.details(j).user;
             const bool runs = job.slot != Allocator::none;
             s.pin = rng.chance(0.7) ? Pin::stay : runs ? Pin::free : Pin::frozen;
-            s.memory_mb = s.pin == Pin::stay && rng.chance(0.1) ? rng.between(0, 500) : job.memory_mb;
+            s.memory_mb =
+                s.pin == Pin::stay && rng.chance(0.1) ? rng.between(0, 500) : job.memory_mb;
             s.state = s.pin == Pin::stay || runs ? JobState::running : JobState::waiting;
             const ProviderKey any{static_cast<uint64_t>(rng.between(1, machines))};
             s.place = runs && rng.chance(0.7) ? market.place_of(j) : any;
@@ -390,12 +414,13 @@ START_TEST(where_each_job_needs_one_cpu_every_price_has_a_closed_form) {
         }
     }
     ck_assert_msg(given > 10'000 && with_bars > 3'000 && not_competing > 3'000 && left < given,
-                  "%zu were given (%zu with bars, %zu that do not compete), %zu were not", given, with_bars,
-                  not_competing, left);
+                  "%zu were given (%zu with bars, %zu that do not compete), %zu were not", given,
+                  with_bars, not_competing, left);
 }
 END_TEST
 
-// Those who have later jobs of their own are left to the integral; the others pay what that says as well.
+// Those who have later jobs of their own are left to the integral; the others pay what that says as
+// well.
 START_TEST(where_users_are_bidders_the_closed_form_prices_who_has_no_later_job) {
     Rng rng(654);
     size_t given = 0, left = 0;
@@ -439,8 +464,10 @@ START_TEST(prices_that_were_kept_are_those_that_would_be_reckoned_anew) {
                 j.user = static_cast<uint32_t>(rng.between(1, 3));
                 if (rng.chance(0.3)) s.add_job(JobKey{static_cast<uint64_t>(t)}, j);
                 if (rng.chance(0.2)) s.remove_job(JobKey{static_cast<uint64_t>(rng.between(1, t))});
-                if (rng.chance(0.2)) s.change_value(JobKey{static_cast<uint64_t>(rng.between(1, t))}, j.value);
-                if (rng.chance(0.5)) (void)s.payments();  // kept from before the solve, where nothing comes of it
+                if (rng.chance(0.2))
+                    s.change_value(JobKey{static_cast<uint64_t>(rng.between(1, t))}, j.value);
+                // kept from before the solve, where nothing comes of it
+                if (rng.chance(0.5)) (void)s.payments();
                 s.solve(Nanos::from_s(t));
                 const auto kept = s.payments();
                 ck_assert(s.set_options(o).has_value());
@@ -481,9 +508,12 @@ START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
     ck_assert_int_eq(s.providers.micro, 40'000'000);
     ck_assert_int_eq(s.welfare.micro, 110'000'000);
     ck_assert_int_eq(solved(in, "first").price(JobKey{1})->micro, 100'000'000);
-    ck_assert_int_eq(solved(in, "first").price(JobKey{2})->micro, 30'000'000);  // its bid is 60, and the machine half as fast
-    ck_assert_int_eq(solved(in, "first").surplus().consumers.micro, 0);          // nobody pays more than it is worth
-    ck_assert_int_eq(solved(in, "uniform").price(JobKey{1})->micro, 35'000'000);  // between reserve 10 and bid 60
+    // its bid is 60, and the machine half as fast
+    ck_assert_int_eq(solved(in, "first").price(JobKey{2})->micro, 30'000'000);
+    // nobody pays more than it is worth
+    ck_assert_int_eq(solved(in, "first").surplus().consumers.micro, 0);
+    // between reserve 10 and bid 60
+    ck_assert_int_eq(solved(in, "uniform").price(JobKey{1})->micro, 35'000'000);
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{2})->micro, 35'000'000);
     Solver uniform = solved(in, "uniform");
     SolverOptions o = uniform.options();
@@ -498,7 +528,8 @@ START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
 END_TEST
 
 START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
-    // A bid below 10 gets the slow machine for nothing, so 10 counts for the difference of speed alone.
+    // A bid below 10 gets the slow machine for nothing, so 10 counts for the difference of speed
+    // alone.
     Instance in;
     in.jobs.resize(1);
     in.jobs[0].value = Money::units(40);
@@ -508,16 +539,20 @@ START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
     in.providers[1].speed = 50;
     for (ProviderSpec& p : in.providers) p.memory_mb = 10;
     Solver s = solved(in);
-    ck_assert_int_eq(s.price(JobKey{1})->micro, 10'000'000);  // half x 10, and never below the reserve
+    // half x 10, and never below the reserve
+    ck_assert_int_eq(s.price(JobKey{1})->micro, 10'000'000);
     in.jobs.push_back(in.jobs[0]);
     in.jobs[1].value = Money::units(30);
-    ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 15'000'000);  // half x 30: then the slow one, for nothing
+    // half x 30: then the slow one, for nothing
+    ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 15'000'000);
     in.jobs.push_back(in.jobs[1]);
     in.jobs[2].value = Money::units(20);
     ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 25'000'000);  // half x 30 + half x 20
-    // Four machines of one speed that ask 0 (2 CPUs), 0, 7 and 13 (2 CPUs): below 9 each of the four loses to the bid of 9.
+    // Four machines of one speed that ask 0 (2 CPUs), 0, 7 and 13 (2 CPUs): below 9 each of the
+    // four loses to the bid of 9.
     Instance ordinary;
-    for (const auto& [reserve, cpus] : {std::pair(0, 2), std::pair(0, 1), std::pair(7, 1), std::pair(13, 2)}) {
+    for (const auto& [reserve, cpus] :
+         {std::pair(0, 2), std::pair(0, 1), std::pair(7, 1), std::pair(13, 2)}) {
         ProviderSpec p;
         p.reserve = Money::units(reserve);
         p.cpus = cpus;
@@ -530,7 +565,8 @@ START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
         ordinary.jobs.push_back(j);
     }
     s = solved(ordinary);
-    for (uint64_t job = 1; job <= 4; ++job) ck_assert_int_eq(s.price(JobKey{job})->micro, 9'000'000);
+    for (uint64_t job = 1; job <= 4; ++job)
+        ck_assert_int_eq(s.price(JobKey{job})->micro, 9'000'000);
     ck_assert(!s.price(JobKey{5}) && !s.price(JobKey{6}));
 }
 END_TEST
@@ -557,7 +593,8 @@ START_TEST(prices_stay_between_reserve_and_bid_under_every_pricing) {
             for (size_t j = 0; j < in.jobs.size(); ++j) alone.push_back(s.price(JobKey{j + 1}));
             for (const Payment& p : s.payments()) ck_assert(alone[p.job.n - 1] == p.price);
             for (const Payment& p : s.payments())
-                ck_assert(p.price >= s.provider(p.provider)->reserve && p.price <= s.job(p.job)->value);
+                ck_assert(p.price >= s.provider(p.provider)->reserve &&
+                          p.price <= s.job(p.job)->value);
             const Surplus sum = s.surplus();
             ck_assert(sum.welfare == sum.consumers + sum.providers);
             ck_assert(sum.providers >= Money{});
@@ -579,14 +616,16 @@ START_TEST(prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once) {
         while (!start.rest.empty()) {
             const size_t before = start.rest.size();
             uint64_t steps = 0;
-            for (const Payment& p : s.more_prices(start.rest, 10, steps)) ck_assert(prices.emplace(p.job, p.price).second);
+            for (const Payment& p : s.more_prices(start.rest, 10, steps))
+                ck_assert(prices.emplace(p.job, p.price).second);
             ck_assert_uint_lt(start.rest.size(), before);
         }
         const auto all = whole.payments();
         ck_assert_uint_eq(all.size(), prices.size());
         for (const Payment& p : all) {
             ck_assert(prices.at(p.job) == p.price);
-            if (const auto at_once = solved(in).price_at_once(p.job)) ck_assert(*at_once == p.price);
+            if (const auto at_once = solved(in).price_at_once(p.job))
+                ck_assert(*at_once == p.price);
         }
     }
 }
@@ -604,5 +643,6 @@ UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at
            where_users_are_bidders_the_closed_form_prices_who_has_no_later_job,
            prices_that_were_kept_are_those_that_would_be_reckoned_anew,
            three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
-           reserves_are_steps_of_the_price_as_bids_are, one_job_alone_pays_the_reserve_and_two_the_losing_bid,
+           reserves_are_steps_of_the_price_as_bids_are,
+           one_job_alone_pays_the_reserve_and_two_the_losing_bid,
            prices_stay_between_reserve_and_bid_under_every_pricing);

@@ -23,7 +23,8 @@ Provider make(const std::string& frames = "always", bool on = true) {
     record.memory_mb = 1000;
     record.frames = frames;
     record.on_market = on;
-    auto p = Provider::create("n1", Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, record);
+    auto p = Provider::create("n1", Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}},
+                              record);
     ck_assert(p.has_value());
     return std::move(*p);
 }
@@ -63,13 +64,14 @@ START_TEST(frames_cross_midnight_and_the_end_of_the_week) {
     ck_assert(!f->contains(6 * hour));
     ck_assert(!f->contains(1 * day + 5 * hour));
     ck_assert_int_eq(f->to_next_edge(6 * day + 22 * hour), 8 * hour);  // Sunday midnight is no edge
-    ck_assert_int_eq(f->to_next_edge(1 * day + 12 * hour), 13 * hour + 1800);  // Tuesday's touches Wednesday's
+    // Tuesday's touches Wednesday's
+    ck_assert_int_eq(f->to_next_edge(1 * day + 12 * hour), 13 * hour + 1800);
 }
 END_TEST
 
 START_TEST(frames_that_cover_the_week_are_always) {
-    for (const char* text :
-         {"always", "daily 00:00-24:00", "00:00-00:00", "daily 12:00-12:00", "daily 00:00-13:00;12:00-24:00"}) {
+    for (const char* text : {"always", "daily 00:00-24:00", "00:00-00:00", "daily 12:00-12:00",
+                             "daily 00:00-13:00;12:00-24:00"}) {
         const auto f = TimeFrames::parse(text);
         ck_assert_msg(f.has_value() && f->always(), "%s", text);
         ck_assert_int_eq(f->to_next_edge(1234), 0);
@@ -85,8 +87,9 @@ START_TEST(edges_agree_with_a_walk_over_the_week) {
         std::string text;
         for (int64_t n = rng.between(1, 3); n > 0; --n) {
             char frame[64];
-            snprintf(frame, sizeof frame, "%s-%s %02d:%02d-%02d:%02d", days[rng.below(7)], days[rng.below(7)],
-                     int(rng.below(24)), int(rng.below(60)), int(rng.below(24)), int(rng.below(60)));
+            snprintf(frame, sizeof frame, "%s-%s %02d:%02d-%02d:%02d", days[rng.below(7)],
+                     days[rng.below(7)], int(rng.below(24)), int(rng.below(60)), int(rng.below(24)),
+                     int(rng.below(60)));
             text += (text.empty() ? "" : ";") + std::string(frame);
         }
         const auto f = TimeFrames::parse(text);
@@ -95,7 +98,8 @@ START_TEST(edges_agree_with_a_walk_over_the_week) {
         const int32_t from = int32_t(rng.below(week_s));
         const int32_t edge = f->to_next_edge(from);
         for (int32_t s = 0; s < edge; s += 30)
-            ck_assert_msg(f->contains((from + s) % week_s) == f->contains(from), "%s at %d", text.c_str(), from);
+            ck_assert_msg(f->contains((from + s) % week_s) == f->contains(from), "%s at %d",
+                          text.c_str(), from);
         ck_assert(f->contains((from + edge - 1) % week_s) == f->contains(from));
         ck_assert(f->contains((from + edge) % week_s) != f->contains(from));
     }
@@ -103,7 +107,8 @@ START_TEST(edges_agree_with_a_walk_over_the_week) {
 END_TEST
 
 START_TEST(an_hour_may_have_one_digit) {
-    const auto f = TimeFrames::parse("mon-fri 8:00-9:30"), same = TimeFrames::parse("mon-fri 08:00-09:30");
+    const auto f = TimeFrames::parse("mon-fri 8:00-9:30"),
+               same = TimeFrames::parse("mon-fri 08:00-09:30");
     ck_assert(f.has_value() && same.has_value());
     for (int32_t s = 0; s < week_s; s += 60) ck_assert(f->contains(s) == same->contains(s));
     ck_assert_text(f->text(), "mon-fri 8:00-9:30");
@@ -113,9 +118,9 @@ END_TEST
 START_TEST(bad_frames_are_refused_with_the_part_that_is_wrong) {
     for (const char* text :
          {"", " ", ";", "daily", "daily :00-22:00", "daily 8:0-22:00", "daily 8.00-22:00", "08:00",
-          "08:00-25:00", "24:00-08:00", "08:60-09:00",
-          "daily 08:00-22:00;", "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00",
-          "mon--tue 08:00-09:00", "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
+          "08:00-25:00", "24:00-08:00", "08:60-09:00", "daily 08:00-22:00;",
+          "mon-funday 08:00-22:00", "mon, 08:00-09:00", ",mon 08:00-09:00", "mon--tue 08:00-09:00",
+          "Daily 08:00-22:00", "daily 08:00 - 22:00", "daily 08:00-22:00 x"})
         ck_assert_msg(!TimeFrames::parse(text).has_value(), "took '%s'", text);
     ck_assert_text(TimeFrames::parse("mon-funday 08:00-22:00").error().message,
                    "'funday' is no day; days are mon tue wed thu fri sat sun, or daily");
@@ -223,16 +228,19 @@ START_TEST(setters_take_what_the_machine_has_and_nothing_else) {
         ck_assert_text(s.error().message, text);
     };
     refused(p.set_price(Money{-1}, out), "price -0.000001 is not from 0 to 1000000000");
-    refused(p.set_price(money_max + Money{1}, out), "price 1000000000.000001 is not from 0 to 1000000000");
+    refused(p.set_price(money_max + Money{1}, out),
+            "price 1000000000.000001 is not from 0 to 1000000000");
     refused(p.set_speed(0, out), "speed 0 is not from 1 to 16383; 100 is a standard machine");
-    refused(p.set_speed(16'384, out), "speed 16384 is not from 1 to 16383; 100 is a standard machine");
+    refused(p.set_speed(16'384, out),
+            "speed 16384 is not from 1 to 16383; 100 is a standard machine");
     refused(p.set_cpus(5, out), "cpus 5 is not from 1 to 4, which is what this machine has");
-    refused(p.set_memory(8001, out), "memory 8001 is not from 1 to 8000 MB, which is what this machine has");
+    refused(p.set_memory(8001, out),
+            "memory 8001 is not from 1 to 8000 MB, which is what this machine has");
     ck_assert(!p.set_frames("sometimes", at(0, 0), out).has_value());
     ck_assert_text(shape(out), "");
     ck_assert(p.record() == make().record());
-    ck_assert(p.set_price(Money{}, out) && p.set_speed(provider_speed_max, out) && p.set_cpus(1, out) &&
-              p.set_memory(8000, out));
+    ck_assert(p.set_price(Money{}, out) && p.set_speed(provider_speed_max, out) &&
+              p.set_cpus(1, out) && p.set_memory(8000, out));
     ck_assert_text(shape(out), "PRPRPRPR");
     ck_assert(p.set_memory(8000, out));
     ck_assert_text(shape(out), "PRPRPRPR");  // no change, no word
@@ -287,7 +295,8 @@ START_TEST(what_the_owner_set_holds_over_the_configuration_until_it_is_unset) {
     ck_assert(after.record().on_market && after.overrides().empty());
     // Also over another edit.
     file.reserve = Money::units(3);
-    ck_assert(Provider::create("n1", machine, file, after.record())->record().reserve == Money::units(3));
+    ck_assert(Provider::create("n1", machine, file, after.record())->record().reserve ==
+              Money::units(3));
 }
 END_TEST
 
@@ -329,7 +338,7 @@ START_TEST(load_is_reported_when_it_is_worth_it) {
         return shape(out) == "R";
     };
     ck_assert(told({4000, 100, 0, "bpf"}, 0));
-    ck_assert(!told({4000, 900, 0, "bpf"}, 500));    // too soon
+    ck_assert(!told({4000, 900, 0, "bpf"}, 500));  // too soon
     ck_assert(told({4000, 900, 0, "bpf"}, 1000));
     ck_assert(!told({4000, 910, 0, "bpf"}, 3000));   // not worth it
     ck_assert(told({4000, 910, 0, "bpf"}, 31'000));  // but every half minute
@@ -360,12 +369,15 @@ START_TEST(a_node_that_cannot_take_jobs_says_so_and_takes_none) {
 }
 END_TEST
 
-UNIT_SUITE(provider, the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves, frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
-           frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
-           an_hour_may_have_one_digit, bad_frames_are_refused_with_the_part_that_is_wrong,
-           the_edges_of_a_frame_switch_the_market_on_and_off,
-           a_word_by_hand_holds_until_the_next_edge, a_word_by_hand_outlives_a_restart_but_not_an_edge,
-           without_frames_the_owners_word_stays, setters_take_what_the_machine_has_and_nothing_else,
-           a_record_of_a_larger_machine_is_cut_down, what_the_owner_set_holds_over_the_configuration_until_it_is_unset,
-           of_an_older_record_all_that_differs_counts_as_set, frames_that_were_set_go_back_to_those_of_the_configuration, load_is_reported_when_it_is_worth_it,
-           a_node_that_cannot_take_jobs_says_so_and_takes_none);
+UNIT_SUITE(
+    provider, the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves,
+    frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
+    frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
+    an_hour_may_have_one_digit, bad_frames_are_refused_with_the_part_that_is_wrong,
+    the_edges_of_a_frame_switch_the_market_on_and_off, a_word_by_hand_holds_until_the_next_edge,
+    a_word_by_hand_outlives_a_restart_but_not_an_edge, without_frames_the_owners_word_stays,
+    setters_take_what_the_machine_has_and_nothing_else, a_record_of_a_larger_machine_is_cut_down,
+    what_the_owner_set_holds_over_the_configuration_until_it_is_unset,
+    of_an_older_record_all_that_differs_counts_as_set,
+    frames_that_were_set_go_back_to_those_of_the_configuration,
+    load_is_reported_when_it_is_worth_it, a_node_that_cannot_take_jobs_says_so_and_takes_none);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Quotes: what the market says of a job is what becomes of it when it is submitted in the same instant, and saying it
-// changes nothing.
+// Quotes: what the market says of a job is what becomes of it when it is submitted in the same
+// instant, and saying it changes nothing.
 #include "market/wire/market_records.hpp"
 #include "tests/unit/market_chaos.hpp"
 
@@ -11,7 +11,8 @@ namespace {
 
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 
-QuoteRequest asked(const NodeName& home, int64_t price, int32_t cpus = 1, int64_t memory = 100, uint32_t uid = 1000) {
+QuoteRequest asked(const NodeName& home, int64_t price, int32_t cpus = 1, int64_t memory = 100,
+                   uint32_t uid = 1000) {
     QuoteRequest q;
     q.home = home;
     q.uid = uid;
@@ -25,23 +26,26 @@ QuoteRequest asked(const NodeName& home, int64_t price, int32_t cpus = 1, int64_
 std::string state_of(const Market& m, Nanos now) {
     std::string all = std::to_string(m.next_call().ns) + " " + m.audit();
     for (const auto& [id, job] : m.jobs()) {
-        all += wire::pack(job.record) + m.comment(job) + format_money(m.cost(job, now)) + format_money(job.bid);
+        all += wire::pack(job.record) + m.comment(job) + format_money(m.cost(job, now)) +
+               format_money(job.bid);
         all += std::to_string(static_cast<int>(job.held)) + std::to_string(job.alarm.ns);
     }
     for (const auto& [name, node] : m.nodes()) {
         const ProviderNote note = m.prices(node);
-        all += wire::pack(node.record) + format_money(note.current_price) + format_money(note.next_price);
+        all += wire::pack(node.record) + format_money(note.current_price) +
+               format_money(note.next_price);
     }
     for (const auto& [uid, user] : m.users())
         all += wire::pack(user.record) + format_money(user.spent) + std::to_string(user.held) +
                std::to_string(user.order.size());
     const auto problem = m.problem();
     for (const auto& job : problem.jobs) {
-        all +=
-            std::to_string(job.key.n) + format_money(job.spec.value) + std::to_string(static_cast<int>(job.spec.state));
+        all += std::to_string(job.key.n) + format_money(job.spec.value) +
+               std::to_string(static_cast<int>(job.spec.state));
         all += std::to_string(job.spec.place.n) + std::to_string(static_cast<int>(job.spec.pin));
     }
-    for (const auto& place : problem.providers) all += std::to_string(place.key.n) + std::to_string(place.spec.cpus);
+    for (const auto& place : problem.providers)
+        all += std::to_string(place.key.n) + std::to_string(place.spec.cpus);
     const Totals t = m.totals(now);
     return all + format_money(t.surplus.welfare) + format_money(t.paid);
 }
@@ -58,8 +62,9 @@ MarketOptions some_options(uint64_t seed) {
 }
 
 QuoteRequest any_request(Chaos& c) {
-    QuoteRequest q = asked(c.any_node(), c.rng.between(1, 80), static_cast<int32_t>(c.rng.between(1, 3)),
-                           c.rng.between(0, 4) * 200, c.any_user());
+    QuoteRequest q =
+        asked(c.any_node(), c.rng.between(1, 80), static_cast<int32_t>(c.rng.between(1, 3)),
+              c.rng.between(0, 4) * 200, c.any_user());
     if (!c.rng.chance(0.2)) return q;
     q.terms.budget = Money::units(c.rng.between(1, 20));
     q.terms.finish = s(c.rng.between(600, 7'200));
@@ -96,7 +101,9 @@ START_TEST(a_quote_says_where_at_what_price_and_what_bid_it_takes) {
     ck_assert(!w.market->quote(asked("n9", 50), w.now).has_value());
     w.restart();
     w.connect("n1");
-    ck_assert(w.market->quote(asked("n1", 50), w.now).error().message.starts_with("the market has just started"));
+    ck_assert(w.market->quote(asked("n1", 50), w.now)
+                  .error()
+                  .message.starts_with("the market has just started"));
 }
 END_TEST
 
@@ -141,7 +148,8 @@ START_TEST(a_quote_knows_its_users_limits) {
 }
 END_TEST
 
-// Method: at random moments of random markets, with faults and limits, a quote; then the same job in the same instant.
+// Method: at random moments of random markets, with faults and limits, a quote; then the same job
+// in the same instant.
 START_TEST(a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_gets) {
     size_t ran = 0, waited = 0, later = 0, limited = 0;
     for (uint64_t seed = 1; seed <= 120; ++seed) {
@@ -172,28 +180,33 @@ START_TEST(a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_
                 if (c.w.orders[n].id == id) order = &c.w.orders[n];
             const std::string comment = c.w.comment(id);
             const char* const what = comment.c_str();
-            ck_assert_msg(c.w.market->find(id)->bid == q->bid, "seed %lu, %d: it bids otherwise", seed, i);
+            ck_assert_msg(c.w.market->find(id)->bid == q->bid, "seed %lu, %d: it bids otherwise",
+                          seed, i);
             if (!q->runs) {
                 ck_assert_msg(!order, "seed %lu, %d: it was to wait: %s", seed, i, q->why.c_str());
-                ck_assert_msg(comment == q->why, "seed %lu, %d: it waits: %s, not: %s", seed, i, what, q->why.c_str());
+                ck_assert_msg(comment == q->why, "seed %lu, %d: it waits: %s, not: %s", seed, i,
+                              what, q->why.c_str());
                 ++(q->why.starts_with("user ") ? limited : waited);
             } else if (q->others_first) {
-                ck_assert_msg(!order, "seed %lu, %d: it was to wait for others on %s", seed, i, q->node.c_str());
+                ck_assert_msg(!order, "seed %lu, %d: it was to wait for others on %s", seed, i,
+                              q->node.c_str());
                 const bool said = comment.starts_with("waits for room on " + q->node) ||
                                   comment.starts_with("waits until another job");
-                ck_assert_msg(said, "seed %lu, %d: it is to go to %s: %s", seed, i, q->node.c_str(), what);
+                ck_assert_msg(said, "seed %lu, %d: it is to go to %s: %s", seed, i, q->node.c_str(),
+                              what);
                 ++later;
             } else {
-                ck_assert_msg(order, "seed %lu, %d: it was to run on %s: %s", seed, i, q->node.c_str(), what);
+                ck_assert_msg(order, "seed %lu, %d: it was to run on %s: %s", seed, i,
+                              q->node.c_str(), what);
                 ck_assert_text(order->node, q->node);
-                ck_assert_msg(order->price == q->price, "seed %lu, %d: %ld, not %ld", seed, i, order->price.micro,
-                              q->price.micro);
+                ck_assert_msg(order->price == q->price, "seed %lu, %d: %ld, not %ld", seed, i,
+                              order->price.micro, q->price.micro);
                 ++ran;
             }
         }
     }
-    ck_assert_msg(ran > 300 && waited > 1'000 && later > 200 && limited > 500, "%zu %zu %zu %zu", ran, waited, later,
-                  limited);
+    ck_assert_msg(ran > 300 && waited > 1'000 && later > 200 && limited > 500, "%zu %zu %zu %zu",
+                  ran, waited, later, limited);
 }
 END_TEST
 
@@ -210,17 +223,18 @@ START_TEST(where_nothing_else_happens_a_job_comes_to_run_where_and_at_the_price_
         for (int i = 0; i < 40; ++i) {
             const uint32_t uid = 1000 + static_cast<uint32_t>(rng.below(3));
             const QuoteRequest r =
-                asked("n1", rng.between(1, 80), static_cast<int32_t>(rng.between(1, 3)), rng.between(0, 4) * 200, uid);
+                asked("n1", rng.between(1, 80), static_cast<int32_t>(rng.between(1, 3)),
+                      rng.between(0, 4) * 200, uid);
             const auto q = w.market->quote(r, w.now);
-            const JobId id = w.submit("n1", r.terms.max_price.micro / 1'000'000, Nanos::never(), r.terms.cpus,
-                                      r.terms.memory_mb, {}, uid);
+            const JobId id = w.submit("n1", r.terms.max_price.micro / 1'000'000, Nanos::never(),
+                                      r.terms.cpus, r.terms.memory_mb, {}, uid);
             w.run_for(s(30));
             ck_assert_text(w.where(id), q->runs ? q->node : "waiting");
             if (!q->runs) continue;
             ++ran;
             const Money price = w.market->find(id)->record.price;
-            ck_assert_msg(price == q->price, "seed %lu, %d: it pays %ld, not %ld", seed, i, price.micro,
-                          q->price.micro);
+            ck_assert_msg(price == q->price, "seed %lu, %d: it pays %ld, not %ld", seed, i,
+                          price.micro, q->price.micro);
             if (rng.chance(0.5)) w.end(w.jobs[id]);
             w.run_for(s(30));
         }
@@ -274,9 +288,10 @@ START_TEST(a_market_that_gives_quotes_decides_as_one_that_does_not) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(quote, 300, a_quote_says_where_at_what_price_and_what_bid_it_takes,
-                a_quote_with_a_run_time_says_what_it_costs_and_when_it_ends, a_quote_knows_its_users_limits,
-                a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_gets,
-                where_nothing_else_happens_a_job_comes_to_run_where_and_at_the_price_that_was_quoted,
-                the_bid_that_a_quote_names_gets_a_place_and_one_less_does_not,
-                a_market_that_gives_quotes_decides_as_one_that_does_not);
+UNIT_SUITE_LONG(
+    quote, 300, a_quote_says_where_at_what_price_and_what_bid_it_takes,
+    a_quote_with_a_run_time_says_what_it_costs_and_when_it_ends, a_quote_knows_its_users_limits,
+    a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_gets,
+    where_nothing_else_happens_a_job_comes_to_run_where_and_at_the_price_that_was_quoted,
+    the_bid_that_a_quote_names_gets_a_place_and_one_less_does_not,
+    a_market_that_gives_quotes_decides_as_one_that_does_not);

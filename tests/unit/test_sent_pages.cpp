@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory sent ahead of a move: what of it is still true (against a naive model, and where the kernel tracks what is
-// written to, on real processes that do everything to their memory), its file, the store at the other end, and when
-// rounds stop.
+// Memory sent ahead of a move: what of it is still true (against a naive model, and where the
+// kernel tracks what is written to, on real processes that do everything to their memory), its
+// file, the store at the other end, and when rounds stop.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -37,18 +37,22 @@ START_TEST(only_private_memory_without_a_file_is_sent_ahead) {
         "55d0c0a00000-55d0c0a10000 r-xp 00000000 fe:00 1234                       /usr/bin/a name\n"
         "55d0c0b00000-55d0c0b21000 rw-p 00000000 00:00 0                          [heap]\n"
         "7f0000000000-7f0000100000 ---p 00000000 00:00 0 \n"
-        "7f0000100000-7f0000200000 rw-s 00000000 00:01 77                         /dev/zero (deleted)\n"
+        "7f0000100000-7f0000200000 rw-s 00000000 00:01 77                         /dev/zero "
+        "(deleted)\n"
         "7f0000200000-7f0000201000 r--p 00000000 00:00 0 \n"
         "7ffd1c000000-7ffd1c021000 rw-p 00000000 00:00 0                          [stack]\n"
         "7ffd1c1f0000-7ffd1c1f4000 r--p 00000000 00:00 0                          [vvar]\n"
         "7ffd1c1f4000-7ffd1c1f6000 r-xp 00000000 00:00 0                          [vdso]\n");
     ck_assert(maps.has_value());
-    const std::vector<PrivateMapping> want = {
-        {0x55d0c0b00000, 0x55d0c0b21000}, {0x7f0000200000, 0x7f0000201000}, {0x7ffd1c000000, 0x7ffd1c021000}};
+    const std::vector<PrivateMapping> want = {{0x55d0c0b00000, 0x55d0c0b21000},
+                                              {0x7f0000200000, 0x7f0000201000},
+                                              {0x7ffd1c000000, 0x7ffd1c021000}};
     ck_assert(maps->mappings == want && !maps->has_aio);
-    const auto aio = parse_maps("7f0000000000-7f0000001000 rw-s 00000000 00:0f 9 /[aio] (deleted)\n");
+    const auto aio =
+        parse_maps("7f0000000000-7f0000001000 rw-s 00000000 00:0f 9 /[aio] (deleted)\n");
     ck_assert(aio.has_value() && aio->has_aio);
-    for (const char* bad : {"x", "1000-0000 rw-p 0 0 0\n", "1000-2000\n", "1001-2000 rw-p 0 00:00 0 \n"})
+    for (const char* bad :
+         {"x", "1000-0000 rw-p 0 0 0\n", "1000-2000\n", "1001-2000 rw-p 0 00:00 0 \n"})
         ck_assert(!parse_maps(bad).has_value());
     ck_assert(parse_maps("").has_value() && parse_maps("")->mappings.empty());
 }
@@ -61,25 +65,28 @@ START_TEST(a_page_counts_as_long_as_it_is_the_same_and_not_marked) {
     ck_assert(s.valid(7).empty());
     for (const uint64_t a : {P, 2 * P, 9 * P}) s.sent(a);
     ck_assert(s.valid(7) == (std::vector<PageRange>{{7, P, 2}, {7, 9 * P, 1}}));
-    ck_assert(s.unchanged(P, entry(1)) && !s.unchanged(P, entry(1, true)) && !s.unchanged(P, entry(4)) &&
-              !s.unchanged(3 * P, entry(1)));
+    ck_assert(s.unchanged(P, entry(1)) && !s.unchanged(P, entry(1, true)) &&
+              !s.unchanged(P, entry(4)) && !s.unchanged(3 * P, entry(1)));
     // Written to; another page at its place (of mremap, or a fork's copy); gone; new.
     ck_assert(s.look({{P, entry(1, true)}, {2 * P, entry(5)}, {10 * P, entry(6)}}) ==
               (std::vector<uint64_t>{P, 2 * P, 10 * P}));
     ck_assert(s.valid(7).empty());
     s.sent(P);
-    ck_assert(s.look({{P, entry(1)}, {9 * P, entry(3)}}) == (std::vector<uint64_t>{9 * P}));  // it was away meanwhile
+    // it was away meanwhile
+    ck_assert(s.look({{P, entry(1)}, {9 * P, entry(3)}}) == (std::vector<uint64_t>{9 * P}));
     ck_assert(s.valid(7) == (std::vector<PageRange>{{7, P, 1}}));
     // In swap it is the same only if it was sent from there.
     const uint64_t swapped = 77 | pagemap::swapped;
     ck_assert_uint_eq(s.look({{P, swapped}}).size(), 1);
     s.sent(P);
-    ck_assert(s.look({{P, swapped}}).empty() && s.look({{P, swapped | pagemap::soft_dirty}}).size() == 1);
+    ck_assert(s.look({{P, swapped}}).empty() &&
+              s.look({{P, swapped | pagemap::soft_dirty}}).size() == 1);
 }
 END_TEST
 
-// A process whose pages are written to, moved without a mark, dropped and made anew, as the kernel does it: marks go
-// with the page, and are cleared at a look. Whatever is called true in the end must be the content of that moment.
+// A process whose pages are written to, moved without a mark, dropped and made anew, as the kernel
+// does it: marks go with the page, and are cleared at a look. Whatever is called true in the end
+// must be the content of that moment.
 START_TEST(what_counts_in_the_end_is_what_the_memory_holds) {
     struct Model {
         uint64_t frame = 0, content = 0;
@@ -99,9 +106,7 @@ START_TEST(what_counts_in_the_end_is_what_the_memory_holds) {
                 case 1:
                     memory[a] = {memory.contains(a) ? memory[a].frame : ++frames, ++contents, true};
                     return;
-                case 2:
-                    memory.erase(a);
-                    return;
+                case 2: memory.erase(a); return;
                 case 3:  // mremap of whole page tables: no mark
                     if (a == b || !memory.contains(a)) return;
                     memory[b] = memory[a];
@@ -117,14 +122,17 @@ START_TEST(what_counts_in_the_end_is_what_the_memory_holds) {
         for (uint64_t round = 0, rounds = 1 + rng.below(5); round <= rounds; ++round) {
             std::vector<Page> now;
             now.reserve(memory.size());
-            for (const auto& [address, m] : memory) now.push_back({address, entry(m.frame, m.dirty)});
+            for (const auto& [address, m] : memory)
+                now.push_back({address, entry(m.frame, m.dirty)});
             const auto left = s.look(now);
             if (round == rounds) break;
             for (auto& [address, m] : memory) m.dirty = false;
             for (const uint64_t address : left) {
                 if (rng.chance(0.5)) happen();
                 const auto it = memory.find(address);
-                if (it == memory.end() || !s.unchanged(address, entry(it->second.frame, it->second.dirty))) continue;
+                if (it == memory.end() ||
+                    !s.unchanged(address, entry(it->second.frame, it->second.dirty)))
+                    continue;
                 store[address] = it->second.content;
                 s.sent(address);
             }
@@ -133,7 +141,8 @@ START_TEST(what_counts_in_the_end_is_what_the_memory_holds) {
         for (const PageRange& r : s.valid(1))
             for (uint64_t i = 0; i < r.pages; ++i) {
                 const auto it = memory.find(r.start + i * P);
-                ck_assert_msg(it != memory.end() && store[it->first] == it->second.content, "seed %lu", seed);
+                ck_assert_msg(it != memory.end() && store[it->first] == it->second.content,
+                              "seed %lu", seed);
             }
     }
 }
@@ -152,13 +161,15 @@ START_TEST(ranges_are_split_by_what_was_sent_and_written_down_so) {
         const auto pages = [](const std::vector<PageRange>& ranges) {
             std::set<std::pair<pid_t, uint64_t>> all;
             for (const PageRange& r : ranges)
-                for (uint64_t i = 0; i < r.pages; ++i) ck_assert(all.insert({r.pid, r.start + i * P}).second);
+                for (uint64_t i = 0; i < r.pages; ++i)
+                    ck_assert(all.insert({r.pid, r.start + i * P}).second);
             return all;
         };
         const auto ranges = some(), of = some();
         const SplitRanges split = split_ranges(ranges, of);
         const auto in = pages(split.in), out = pages(split.out), of_pages = pages(of);
-        for (const auto& page : pages(ranges)) ck_assert_int_ne(in.contains(page), out.contains(page));
+        for (const auto& page : pages(ranges))
+            ck_assert_int_ne(in.contains(page), out.contains(page));
         ck_assert_uint_eq(in.size() + out.size(), pages(ranges).size());
         for (const auto& page : in) ck_assert(of_pages.contains(page));
         for (const auto& page : out) ck_assert(!of_pages.contains(page));
@@ -172,7 +183,8 @@ START_TEST(ranges_are_split_by_what_was_sent_and_written_down_so) {
         ck_assert(!decode_ahead(file.substr(0, file.size() - 1)).has_value());
     }
     ck_assert(!decode_ahead("").has_value());
-    ck_assert(!decode_ahead(encode_ahead({{{1, 2 * P, 4}, {1, 3 * P, 1}}, ""})).has_value());  // overlap
+    // overlap
+    ck_assert(!decode_ahead(encode_ahead({{{1, 2 * P, 4}, {1, 3 * P, 1}}, ""})).has_value());
     ck_assert(!decode_ahead(encode_ahead({{{2, P, 1}, {1, P, 1}}, ""})).has_value());
 }
 END_TEST
@@ -181,8 +193,8 @@ START_TEST(the_store_gives_the_newest_of_each_page_and_only_what_it_has) {
     const std::string a(2 * P, 'a'), b(P, 'b'), c(3 * P, 'c');
     const uint64_t high = uint64_t{0x7ffff0000000};
     AheadStore store(6 * P);
-    ck_assert(store.put({5, high, 2}, a).has_value() && store.put({5, high + P, 1}, b).has_value() &&
-              store.put({6, high, 3}, c).has_value());
+    ck_assert(store.put({5, high, 2}, a).has_value() &&
+              store.put({5, high + P, 1}, b).has_value() && store.put({6, high, 3}, c).has_value());
     ck_assert(!store.put({5, high, 1}, a).has_value());  // not that many bytes
     ck_assert_uint_eq(store.bytes_taken(), 6 * P);
     ck_assert(!store.use({{{5, high + P, 2}}, ""}).has_value());
@@ -194,7 +206,8 @@ START_TEST(the_store_gives_the_newest_of_each_page_and_only_what_it_has) {
     ck_assert_uint_eq(store.bytes_to_use(), 5 * P);
     const auto wish = store.at({5, high + P, 16});
     ck_assert(wish.has_value() && wish->range == (PageRange{5, high + P, 1}) && wish->bytes == b);
-    ck_assert(store.at({5, high + 2 * P, 1})->range.pages == 0 && store.at({4, high, 1})->range.pages == 0);
+    ck_assert(store.at({5, high + 2 * P, 1})->range.pages == 0 &&
+              store.at({4, high, 1})->range.pages == 0);
     std::string all;
     for (;;) {
         const auto piece = store.next();
@@ -246,14 +259,19 @@ START_TEST(what_an_earlier_move_measured_decides_whether_memory_goes_ahead) {
     constexpr double link = 1024.0 * mb;
     ck_assert_uint_eq(dirty_rate(100 * mb, Nanos::from_ms(500)), 200 * mb);
     ck_assert_uint_eq(dirty_rate(100 * mb, Nanos{}), 0);
-    // A tenth of the link: rounds of a half second, 50 ms, and so on, until less than 5 ms are left.
+    // A tenth of the link: rounds of a half second, 50 ms, and so on, until less than 5 ms are
+    // left.
     const uint64_t slow = expected_left(memory, link, {102 * mb, 0});
     ck_assert_uint_le(slow, 5 * mb + mb / 2);
     ck_assert_uint_gt(slow, 4 * mb);
-    ck_assert_uint_eq(expected_left(memory, link, {102 * mb, 60 * mb}), 60 * mb);  // it always writes to these
-    ck_assert_uint_eq(expected_left(memory, link, {4096 * mb, 0}), memory);        // as fast as it is sent
-    ck_assert_uint_eq(expected_left(memory, link / 20, {102 * mb, 0}), memory);    // as slowly as it is sent
-    ck_assert_uint_eq(expected_left(memory, link, {0, 700 * mb}), memory);         // it had more then
+    // it always writes to these
+    ck_assert_uint_eq(expected_left(memory, link, {102 * mb, 60 * mb}), 60 * mb);
+    // as fast as it is sent
+    ck_assert_uint_eq(expected_left(memory, link, {4096 * mb, 0}), memory);
+    // as slowly as it is sent
+    ck_assert_uint_eq(expected_left(memory, link / 20, {102 * mb, 0}), memory);
+    // it had more then
+    ck_assert_uint_eq(expected_left(memory, link, {0, 700 * mb}), memory);
     MoveFacts f;
     f.pages_possible = f.post_copy_possible = f.ahead_possible = true;
     f.memory_bytes = memory;
@@ -270,7 +288,8 @@ START_TEST(what_an_earlier_move_measured_decides_whether_memory_goes_ahead) {
     // After the rounds of this move only what they show counts.
     f.ahead = AheadFacts{600 * mb, Nanos::from_s(1), 8 * mb, link, 3, 50 * mb};
     const MoveForecast after = plan_move(f).forecast;
-    ck_assert(after.left_bytes == 8 * mb && after.ahead_rounds == 3 && after.dirty_bytes_per_s == 50 * mb);
+    ck_assert(after.left_bytes == 8 * mb && after.ahead_rounds == 3 &&
+              after.dirty_bytes_per_s == 50 * mb);
     ck_assert(after.pause < unknown);
 }
 END_TEST
@@ -284,7 +303,8 @@ START_TEST(memory_goes_ahead_where_that_saves_a_pause) {
         return plan_move(f);
     };
     ck_assert(plan(MovePolicy::automatic).ahead && plan(MovePolicy::safe).ahead);
-    ck_assert(!plan(MovePolicy::fast).ahead && plan(MovePolicy::fast).forecast.form == MoveForm::post_copy);
+    ck_assert(!plan(MovePolicy::fast).ahead &&
+              plan(MovePolicy::fast).forecast.form == MoveForm::post_copy);
     f.memory_bytes = 8 << 20;
     ck_assert(!plan(MovePolicy::automatic).ahead && !plan(MovePolicy::safe).ahead);
     f.link_bytes_per_s = 10e6;  // a slow link makes less memory worth it
@@ -303,11 +323,14 @@ START_TEST(memory_goes_ahead_where_that_saves_a_pause) {
         without.policy = MovePolicy::safe;
         return plan_move(without).forecast.pause;
     }();
-    // Once it has gone: the rest and the placing is what it stands still for, or only the rest's faults.
+    // Once it has gone: the rest and the placing is what it stands still for, or only the rest's
+    // faults.
     f.ahead = AheadFacts{600 << 20, Nanos::from_s(1), 8 << 20, 600e6, 2, 0};
     const MovePlan safe = plan(MovePolicy::safe), any = plan(MovePolicy::automatic);
-    ck_assert(!safe.ahead && safe.forecast.form == MoveForm::pages_first && safe.forecast.pause < before);
-    ck_assert(!any.ahead && any.forecast.form == MoveForm::post_copy && any.forecast.pause < safe.forecast.pause);
+    ck_assert(!safe.ahead && safe.forecast.form == MoveForm::pages_first &&
+              safe.forecast.pause < before);
+    ck_assert(!any.ahead && any.forecast.form == MoveForm::post_copy &&
+              any.forecast.pause < safe.forecast.pause);
     ck_assert(any.forecast.total > Nanos::from_s(1) && any.forecast.ahead_bytes == 600 << 20 &&
               any.forecast.ahead_time == Nanos::from_s(1));
     ck_assert_text(move_name(safe.forecast), "pre-copy");
@@ -366,14 +389,18 @@ struct Worker {
     int to[2] = {}, from[2] = {};
 };
 
-// Rounds into a store, `between` after each; in the end every page that counts is compared with the process's own.
-// Returns {bytes that count, bytes that do not}.
-std::pair<uint64_t, uint64_t> rounds(const Worker& worker, int count, const std::function<void(int)>& between) {
+// Rounds into a store, `between` after each; in the end every page that counts is compared with the
+// process's own. Returns {bytes that count, bytes that do not}.
+std::pair<uint64_t, uint64_t> rounds(const Worker& worker, int count,
+                                     const std::function<void(int)>& between) {
     AheadSource source;
     AheadStore store(uint64_t{1} << 30);
-    PageSections sections(
-        [&](const PageRange& r, std::string_view bytes) { return r.pages > 0 ? store.put(r, bytes) : Status{}; });
-    const auto fine = [](const Status& s) { ck_assert_msg(s.has_value(), "%s", s ? "" : s.error().message.c_str()); };
+    PageSections sections([&](const PageRange& r, std::string_view bytes) {
+        return r.pages > 0 ? store.put(r, bytes) : Status{};
+    });
+    const auto fine = [](const Status& s) {
+        ck_assert_msg(s.has_value(), "%s", s ? "" : s.error().message.c_str());
+    };
     for (int i = 0; i < count; ++i) {
         worker.stop();
         fine(source.look({worker.pid}));
@@ -407,7 +434,8 @@ std::pair<uint64_t, uint64_t> rounds(const Worker& worker, int count, const std:
 }
 
 char* fresh(size_t bytes, char with = 'x') {
-    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const at =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) ::_exit(9);
     std::memset(at, with, bytes);
     return static_cast<char*>(at);
@@ -437,7 +465,8 @@ START_TEST(an_idle_process_is_sent_once_and_a_busy_one_as_far_as_it_rests) {
 }
 END_TEST
 
-// Big enough, and aligned, for the kernel to move whole page tables, which leaves the marks as they are.
+// Big enough, and aligned, for the kernel to move whole page tables, which leaves the marks as they
+// are.
 START_TEST(memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent) {
     UNIT_SKIP_IF(no_marks());
     constexpr size_t table = 2 << 20, size = 2 * table;
@@ -445,22 +474,27 @@ START_TEST(memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent) 
     int n = 0;
     const auto aligned = [&](char with) {
         const auto at = reinterpret_cast<uintptr_t>(fresh(size + table, with));
-        return reinterpret_cast<char*>((at + table - 1) / table * table);  // NOLINT(performance-no-int-to-ptr)
+        // NOLINT(performance-no-int-to-ptr)
+        return reinterpret_cast<char*>((at + table - 1) / table * table);
     };
     const auto step = [&](char c) {
         ++n;
         if (c == 'm') {
             a = aligned('a');
             b = aligned('b');
-            for (size_t i = 0; i < size; i += P) std::memcpy(a + i, &i, sizeof i), std::memcpy(b + i + 8, &i, sizeof i);
+            for (size_t i = 0; i < size; i += P)
+                std::memcpy(a + i, &i, sizeof i), std::memcpy(b + i + 8, &i, sizeof i);
             ::madvise(a, size, MADV_NOHUGEPAGE);
             ::madvise(b, size, MADV_NOHUGEPAGE);
             hole = aligned('h');
         }
         if (c == 's') {  // a and b change places, a page table at a time
             for (size_t i = 0; i < size; i += table)
-                for (const auto& [from, to] : {std::pair{a, hole}, std::pair{b, a}, std::pair{hole, b}})
-                    if (::mremap(from + i, table, table, MREMAP_MAYMOVE | MREMAP_FIXED, to + i) == MAP_FAILED) ::_exit(8);
+                for (const auto& [from, to] :
+                     {std::pair{a, hole}, std::pair{b, a}, std::pair{hole, b}})
+                    if (::mremap(from + i, table, table, MREMAP_MAYMOVE | MREMAP_FIXED, to + i) ==
+                        MAP_FAILED)
+                        ::_exit(8);
         }
         if (c == 'd') ::madvise(a + table, table, MADV_DONTNEED);
         if (c == 'r') {  // read where it was dropped: zeros
@@ -469,8 +503,8 @@ START_TEST(memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent) 
         }
         if (c == 'u') {
             ::munmap(b + table, table);
-            if (::mmap(b + table, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-                MAP_FAILED)
+            if (::mmap(b + table, table, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
                 ::_exit(8);
             std::memset(b + table, n, table / 2);
         }
@@ -485,7 +519,8 @@ START_TEST(memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent) 
         const Worker worker(step);
         worker.tell('m');
         rounds(worker, 3, [&](int) {
-            for (uint64_t i = 1 + rng.below(3); i > 0; --i) worker.tell(kinds[rng.below(kinds.size())]);
+            for (uint64_t i = 1 + rng.below(3); i > 0; --i)
+                worker.tell(kinds[rng.below(kinds.size())]);
         });
     }
 }
@@ -511,10 +546,12 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE(sent_pages, only_private_memory_without_a_file_is_sent_ahead,
-           a_page_counts_as_long_as_it_is_the_same_and_not_marked, what_counts_in_the_end_is_what_the_memory_holds,
+           a_page_counts_as_long_as_it_is_the_same_and_not_marked,
+           what_counts_in_the_end_is_what_the_memory_holds,
            ranges_are_split_by_what_was_sent_and_written_down_so,
            the_store_gives_the_newest_of_each_page_and_only_what_it_has,
-           rounds_go_on_as_long_as_each_leaves_clearly_less, memory_goes_ahead_where_that_saves_a_pause,
+           rounds_go_on_as_long_as_each_leaves_clearly_less,
+           memory_goes_ahead_where_that_saves_a_pause,
            what_an_earlier_move_measured_decides_whether_memory_goes_ahead,
            an_idle_process_is_sent_once_and_a_busy_one_as_far_as_it_rests,
            memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What processes share copy-on-write: found and written into an image once, against a naive model of CRIU's restore; and
-// read out of processes without making a copy of it.
+// What processes share copy-on-write: found and written into an image once, against a naive model
+// of CRIU's restore; and read out of processes without making a copy of it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -41,7 +41,8 @@ PagemapImage pagemap_of(pid_t pid, const Memory& memory, std::vector<uint64_t>& 
         const uint64_t at = number * page_bytes;
         if (!page.left_out) file.push_back(page.frame);
         auto& all = map.entries;
-        if (!all.empty() && all.back().flags == flags && all.back().start + all.back().pages * page_bytes == at)
+        if (!all.empty() && all.back().flags == flags &&
+            all.back().start + all.back().pages * page_bytes == at)
             ++all.back().pages;
         else
             all.push_back({at, 1, flags});
@@ -49,7 +50,8 @@ PagemapImage pagemap_of(pid_t pid, const Memory& memory, std::vector<uint64_t>& 
     return map;
 }
 
-// Processes that have forked from one another, then written to, dropped and mapped pages of their own.
+// Processes that have forked from one another, then written to, dropped and mapped pages of their
+// own.
 Job make_job(Rng& rng) {
     Job job;
     uint64_t frame = 1;
@@ -57,7 +59,8 @@ Job make_job(Rng& rng) {
     for (size_t i = 0; i < count; ++i) {
         Memory memory = i == 0 || rng.below(5) == 0 ? Memory{} : job.memory[rng.below(i)];
         for (uint64_t changes = rng.below(12); changes > 0; --changes) {
-            const uint64_t first = 1000 + rng.below(2500), pages = 1 + rng.below(rng.below(3) == 0 ? 900 : 20);
+            const uint64_t first = 1000 + rng.below(2500),
+                           pages = 1 + rng.below(rng.below(3) == 0 ? 900 : 20);
             const bool left_out = rng.below(4) != 0;
             const uint64_t how = rng.below(4);
             for (uint64_t n = first; n < first + pages; ++n) {
@@ -70,7 +73,8 @@ Job make_job(Rng& rng) {
         job.memory.push_back(std::move(memory));
     }
     for (size_t i = 0; i < count; ++i)
-        job.maps.push_back(pagemap_of(static_cast<pid_t>(i + 2), job.memory[i], job.files.emplace_back()));
+        job.maps.push_back(
+            pagemap_of(static_cast<pid_t>(i + 2), job.memory[i], job.files.emplace_back()));
     return job;
 }
 
@@ -84,7 +88,8 @@ uint64_t entry_of(const Job& job, size_t process, uint64_t number) {
         maps += other != m.end() && other->second.frame == found->second.frame ? 1 : 0;
     }
     const uint64_t where = found->second.frame % 7 == 0 ? pagemap::swapped : pagemap::present;
-    return found->second.frame | where | (maps == 1 && where == pagemap::present ? pagemap::exclusive : 0);
+    return found->second.frame | where |
+           (maps == 1 && where == pagemap::present ? pagemap::exclusive : 0);
 }
 
 void look_at_all(const Job& job, SharedPages& shared) {
@@ -105,13 +110,14 @@ std::vector<uint64_t> common_file(const Job& job, const SharedPages& shared) {
     std::vector<uint64_t> file;
     for (const SharedPages::Run& run : shared.runs())
         for (uint64_t n = 0; n < run.pages; ++n)
-            file.push_back(run.present ? job.files[run.process].at(run.old_page + n)
-                                       : job.memory[run.process].at(run.start / page_bytes + n).frame);
+            file.push_back(run.present
+                               ? job.files[run.process].at(run.old_page + n)
+                               : job.memory[run.process].at(run.start / page_bytes + n).frame);
     return file;
 }
 
-// As CRIU restores lazily (criu/mem.c): in the order of the entries, past what is lazy and present, and what is only lazy
-// is left for later.
+// As CRIU restores lazily (criu/mem.c): in the order of the entries, past what is lazy and present,
+// and what is only lazy is left for later.
 Memory restored(const PagemapImage& map, const std::vector<uint64_t>& file) {
     Memory memory;
     uint64_t at = 0, last = 0;
@@ -157,7 +163,8 @@ START_TEST(shared_pages_are_in_the_image_once_and_every_process_gets_its_own_mem
                 ck_assert_int_eq(got.at(number).left_out, !in_file);
                 if (in_file) ck_assert_uint_eq(got.at(number).frame, page.frame);
                 if (in_file) wanted.emplace(number, page.frame);
-                if (page.left_out && maps_of_it > 1) left_out_and_shared.emplace(number, page.frame);
+                if (page.left_out && maps_of_it > 1)
+                    left_out_and_shared.emplace(number, page.frame);
             }
         }
         ck_assert_uint_eq(file.size(), wanted.size());  // each once
@@ -174,7 +181,8 @@ START_TEST(pages_without_a_number_are_taken_for_none_that_is_shared) {
     for (Memory& memory : job.memory)
         for (uint64_t n = 1; n < 100; ++n) memory[n] = {true, 5};
     for (size_t i = 0; i < 3; ++i)
-        job.maps.push_back(pagemap_of(static_cast<pid_t>(i + 2), job.memory[i], job.files.emplace_back()));
+        job.maps.push_back(
+            pagemap_of(static_cast<pid_t>(i + 2), job.memory[i], job.files.emplace_back()));
     auto shared = SharedPages::open(job.maps);
     ck_assert(shared.has_value());
     while (shared->next())  // without CAP_SYS_ADMIN
@@ -191,11 +199,13 @@ END_TEST
 START_TEST(a_pagemap_is_written_as_it_is_read) {
     Rng rng(4);
     for (int round = 0; round < 200; ++round) {
-        PagemapImage map{static_cast<pid_t>(1 + rng.below(100'000)), static_cast<uint32_t>(rng.below(1000)), {}};
+        PagemapImage map{
+            static_cast<pid_t>(1 + rng.below(100'000)), static_cast<uint32_t>(rng.below(1000)), {}};
         uint64_t at = rng.below(1 << 20);
         for (uint64_t n = rng.below(20); n > 0; --n) {
             const uint64_t pages = 1 + rng.below(uint64_t{1} << rng.below(30));
-            map.entries.push_back({at * page_bytes, pages, static_cast<uint32_t>(1 + rng.below(7))});
+            map.entries.push_back(
+                {at * page_bytes, pages, static_cast<uint32_t>(1 + rng.below(7))});
             at += pages + rng.below(1 << 20);
         }
         const auto read = parse_pagemap(encode_pagemap(map), map.pid);
@@ -204,11 +214,13 @@ START_TEST(a_pagemap_is_written_as_it_is_read) {
 }
 END_TEST
 
-// A parent and three children that share memory; the children end with the first word or with their parent.
+// A parent and three children that share memory; the children end with the first word or with their
+// parent.
 struct Family {
     static constexpr size_t bytes = 16 << 20;
     explicit Family() {
-        memory = static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        memory = static_cast<char*>(
+            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         ck_assert(memory != MAP_FAILED);
         ::madvise(memory, bytes, MADV_NOHUGEPAGE);
         for (size_t i = 0; i < bytes; i += 64) memory[i] = static_cast<char>(i / 64 * 7);
@@ -219,7 +231,8 @@ struct Family {
             ck_assert_int_ge(pid, 0);
             if (pid == 0) {
                 ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-                for (size_t i = 0; i < bytes / 4; i += page_bytes) memory[i] = static_cast<char>(n);  // its own
+                // its own
+                for (size_t i = 0; i < bytes / 4; i += page_bytes) memory[i] = static_cast<char>(n);
                 (void)!::write(ready[1], "x", 1);
                 for (;;) ::pause();
             }
@@ -251,30 +264,36 @@ START_TEST(a_reading_of_frozen_memory_leaves_what_is_shared_shared) {
     Family family;
     std::string got(Family::bytes, '\1');
     const Resident before = family.resident();
-    ck_assert_uint_gt(before.anonymous, before.anonymous_proportional + 30 * (Family::bytes / 16));  // 12 MB four times
+    // 12 MB four times
+    ck_assert_uint_gt(before.anonymous, before.anonymous_proportional + 30 * (Family::bytes / 16));
     for (const auto& [pid, same] : family.pids) {
-        const PageRange range{pid, reinterpret_cast<uint64_t>(family.memory), Family::bytes / page_bytes};
+        const PageRange range{pid, reinterpret_cast<uint64_t>(family.memory),
+                              Family::bytes / page_bytes};
         auto memory = FrozenMemory::open({range}, family.pids);
         ck_assert(memory.has_value());
         const Status read = memory->read(range, got.data());
         ck_assert_msg(read.has_value(), "%s", read ? "" : read.error().message.c_str());
-        for (size_t i = Family::bytes / 4; i < Family::bytes; i += 64) ck_assert_int_eq(got[i], family.memory[i]);
+        for (size_t i = Family::bytes / 4; i < Family::bytes; i += 64)
+            ck_assert_int_eq(got[i], family.memory[i]);
         ck_assert_int_eq(got[64], family.memory[64]);
     }
     const Resident after = family.resident();
     ck_assert_msg(after.anonymous_proportional < before.anonymous_proportional + (256 << 10),
-                  "it grew from %lu to %lu kB", before.anonymous_proportional >> 10, after.anonymous_proportional >> 10);
+                  "it grew from %lu to %lu kB", before.anonymous_proportional >> 10,
+                  after.anonymous_proportional >> 10);
 }
 END_TEST
 
 START_TEST(resident_memory_is_counted_once_however_many_have_it) {
-    const auto one = parse_rollup("1000-2000 ---p 0 0:0 0 [rollup]\nRss: 100 kB\nPss:      26 kB\nPss_Dirty: 1 kB\n"
-                                  "Pss_Anon:  20 kB\nAnonymous:     80 kB\n");
+    const auto one = parse_rollup(
+        "1000-2000 ---p 0 0:0 0 [rollup]\nRss: 100 kB\nPss:      26 kB\nPss_Dirty: 1 kB\n"
+        "Pss_Anon:  20 kB\nAnonymous:     80 kB\n");
     ck_assert(one.has_value() && (*one == Resident{26 << 10, 80 << 10, 20 << 10}));
     ck_assert_uint_eq(one->shared_max(), 20 << 10);
     const auto older = parse_rollup("x\nPss: 26 kB\nAnonymous: 80 kB\n");  // before Linux 5.2
     ck_assert(older.has_value() && older->shared_max() == 0);
-    for (const char* bad : {"", "x\nPss: 26 kB\n", "x\nAnonymous: 3 kB\n", "x\nPss: kB\nAnonymous: 3 kB\n"})
+    for (const char* bad :
+         {"", "x\nPss: 26 kB\n", "x\nAnonymous: 3 kB\n", "x\nPss: kB\nAnonymous: 3 kB\n"})
         ck_assert(!parse_rollup(bad).has_value());
     ck_assert(!resident_of({}).has_value());
     Family family;
@@ -286,7 +305,8 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE(shared_pages, shared_pages_are_in_the_image_once_and_every_process_gets_its_own_memory,
-           pages_without_a_number_are_taken_for_none_that_is_shared, a_pagemap_is_written_as_it_is_read,
+           pages_without_a_number_are_taken_for_none_that_is_shared,
+           a_pagemap_is_written_as_it_is_read,
            a_reading_of_frozen_memory_leaves_what_is_shared_shared,
            resident_memory_is_counted_once_however_many_have_it);
 }  // namespace souk

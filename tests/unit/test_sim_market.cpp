@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The market simulator: the published example figure by figure, and the loop of one step a second as its reference.
+// The market simulator: the published example figure by figure, and the loop of one step a second
+// as its reference.
 #include <algorithm>
 #include <map>
 
@@ -22,7 +23,8 @@ constexpr const char* example_providers = R"(# providers
 5 0 -1 10 1000 1 100
 )";
 constexpr const char* example_jobs =
-    "# jobs\r\n1 0 50 24 100 1\r\n2 0 50 23 100 1\r\n3 0 50 22 100 1\r\n4 0 50 21 100 1\r\n5 0 50 20 100 1\r\n"
+    "# jobs\r\n1 0 50 24 100 1\r\n2 0 50 23 100 1\r\n3 0 50 22 100 1\r\n4 0 50 21 100 1\r\n5 0 50 "
+    "20 100 1\r\n"
     "6 5 45 25 100 1\r\n7 10 40 26 100 1";
 
 // The definition of market_run.hpp, one step a second. Nothing is kept but what each job is doing.
@@ -43,9 +45,11 @@ class SecondBySecond {
             if (now_ > 0 && now_ <= end_s) count_cpus();
             step();
             uint32_t moves = 0, freezes = 0;
-            for (const State& s : states_) (s.doing == Doing::moving ? moves : freezes) += operating(s);
+            for (const State& s : states_)
+                (s.doing == Doing::moving ? moves : freezes) += operating(s);
             out_.totals.concurrent_moves_max = std::max(out_.totals.concurrent_moves_max, moves);
-            out_.totals.concurrent_freezes_max = std::max(out_.totals.concurrent_freezes_max, freezes);
+            out_.totals.concurrent_freezes_max =
+                std::max(out_.totals.concurrent_freezes_max, freezes);
         }
         return out_;
     }
@@ -55,7 +59,8 @@ class SecondBySecond {
     struct State {
         Doing doing = Doing::absent;
         int64_t work = 0, operation_left = 0;
-        bool skip = false;  // the end of its operation is being told: it advances from the next step
+        // the end of its operation is being told: it advances from the next step
+        bool skip = false;
         uint32_t at = 0;
     };
     static market::JobKey key(size_t i) { return {i + 1}; }
@@ -80,14 +85,15 @@ class SecondBySecond {
     }
 
     void step() {
-        // The second that is over: what was paid and gained by those who advance, and every running job a second
-        // further.
+        // The second that is over: what was paid and gained by those who advance, and every running
+        // job a second further.
         for (const auto& p : payments_) {
             const size_t i = p.job.n - 1;
             if (states_[i].doing != Doing::running || states_[i].skip) continue;
             out_.jobs[i].paid.add(p.price, jobs_[i].cpus, 1);
             out_.totals.consumers.add(*worth_[i] - p.price, jobs_[i].cpus, 1);
-            out_.totals.providers.add(p.price - providers_[p.provider.n - 1].reserve, jobs_[i].cpus, 1);
+            out_.totals.providers.add(p.price - providers_[p.provider.n - 1].reserve, jobs_[i].cpus,
+                                      1);
         }
         for (size_t i = 0; i < jobs_.size(); ++i) {
             State& s = states_[i];
@@ -95,16 +101,18 @@ class SecondBySecond {
                 ++out_.jobs[i].operation_s;
                 --s.operation_left;
             } else if (s.doing == Doing::running) {
-                if (s.skip) ++out_.jobs[i].lost_s;
-                else s.work -= providers_[s.at].speed;
+                if (s.skip)
+                    ++out_.jobs[i].lost_s;
+                else
+                    s.work -= providers_[s.at].speed;
                 s.skip = false;
             }
         }
         told_ = false;
         tell();
         const auto busy = [&](const State& s) { return s.doing == Doing::running || operating(s); };
-        const bool wanted =
-            solver_.next_wake() <= Nanos::from_s(now_) && std::any_of(states_.begin(), states_.end(), busy);
+        const bool wanted = solver_.next_wake() <= Nanos::from_s(now_) &&
+                            std::any_of(states_.begin(), states_.end(), busy);
         if (!told_ && !wanted) return;
         std::vector<market::Change> changes;
         for (const auto& change : solver_.solve(Nanos::from_s(now_))) changes.push_back(change);
@@ -115,8 +123,9 @@ class SecondBySecond {
         for (size_t p = 0; p < providers_.size(); ++p)
             if (solver_.provider({p + 1})) top = std::max<int64_t>(top, providers_[p].speed);
         for (const auto& p : payments_)
-            worth_[p.job.n - 1] = Money{static_cast<int64_t>(static_cast<__int128>(jobs_[p.job.n - 1].value.micro) *
-                                                             providers_[p.provider.n - 1].speed / top)};
+            worth_[p.job.n - 1] =
+                Money{static_cast<int64_t>(static_cast<__int128>(jobs_[p.job.n - 1].value.micro) *
+                                           providers_[p.provider.n - 1].speed / top)};
     }
 
     void tell() {
@@ -136,8 +145,10 @@ class SecondBySecond {
         for (size_t p = 0; p < providers_.size(); ++p) {
             const SimProvider& provider = providers_[p];
             if (provider.start_s == now_)
-                ck_assert(solver_.add_provider({p + 1}, {.reserve = provider.reserve, .speed = provider.speed,
-                                                         .cpus = provider.cpus, .memory_mb = provider.memory_mb}));
+                ck_assert(solver_.add_provider({p + 1}, {.reserve = provider.reserve,
+                                                         .speed = provider.speed,
+                                                         .cpus = provider.cpus,
+                                                         .memory_mb = provider.memory_mb}));
             told_ |= provider.start_s == now_ || provider.end_s == now_;
             if (provider.end_s != now_) continue;
             for (size_t i = 0; i < jobs_.size(); ++i) {
@@ -168,13 +179,15 @@ class SecondBySecond {
         State& s = states_[i];
         JobOutcome& o = out_.jobs[i];
         s.skip = false;
-        if (change.kind != market::ChangeKind::freeze) s.at = static_cast<uint32_t>(change.to.n - 1);
+        if (change.kind != market::ChangeKind::freeze)
+            s.at = static_cast<uint32_t>(change.to.n - 1);
         if (change.kind == market::ChangeKind::start) {
             o.first_run_s = now_;
             s.doing = Doing::running;
             return;
         }
-        const bool move = change.kind == market::ChangeKind::move, freeze = change.kind == market::ChangeKind::freeze;
+        const bool move = change.kind == market::ChangeKind::move,
+                   freeze = change.kind == market::ChangeKind::freeze;
         ++(move ? o.moves : freeze ? o.freezes : o.thaws);
         o.moved_mb += jobs_[i].memory_mb;
         const int64_t rate = move ? options_.network_mb_per_s : options_.disk_mb_per_s;
@@ -206,32 +219,40 @@ void check_against_loop(const std::vector<SimJob>& jobs, const std::vector<SimPr
     const RunOutcome expected = SecondBySecond(jobs, providers, options).run(got->totals.end_s);
     for (size_t i = 0; i < jobs.size(); ++i) {
         const JobOutcome &a = got->jobs[i], &b = expected.jobs[i];
+        ck_assert_msg(a.end_s == b.end_s && a.moves == b.moves && a.freezes == b.freezes &&
+                          a.thaws == b.thaws,
+                      "%s: job %ld ends at %ld after %u moves, %u freezes, %u thaws; second by "
+                      "second at %ld, %u, %u, %u",
+                      where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.end_s),
+                      a.moves, a.freezes, a.thaws, static_cast<long>(b.end_s), b.moves, b.freezes,
+                      b.thaws);
         ck_assert_msg(
-            a.end_s == b.end_s && a.moves == b.moves && a.freezes == b.freezes && a.thaws == b.thaws,
-            "%s: job %ld ends at %ld after %u moves, %u freezes, %u thaws; second by second at %ld, %u, %u, %u",
-            where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.end_s), a.moves, a.freezes, a.thaws,
-            static_cast<long>(b.end_s), b.moves, b.freezes, b.thaws);
-        ck_assert_msg(a.first_run_s == b.first_run_s && a.moved_mb == b.moved_mb,
-                      "%s: job %ld first runs at %ld and %ld MB are carried; second by second at %ld and %ld",
-                      where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.first_run_s),
-                      static_cast<long>(a.moved_mb), static_cast<long>(b.first_run_s), static_cast<long>(b.moved_mb));
-        ck_assert_msg(a.operation_s == b.operation_s && a.lost_s == b.lost_s && a.paid == b.paid,
-                      "%s: job %ld: operations %ld s, lost %ld s, paid %ld; second by second %ld, %ld, %ld",
-                      where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.operation_s),
-                      static_cast<long>(a.lost_s), static_cast<long>(a.paid.micro_s), static_cast<long>(b.operation_s),
-                      static_cast<long>(b.lost_s), static_cast<long>(b.paid.micro_s));
+            a.first_run_s == b.first_run_s && a.moved_mb == b.moved_mb,
+            "%s: job %ld first runs at %ld and %ld MB are carried; second by second at %ld and %ld",
+            where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.first_run_s),
+            static_cast<long>(a.moved_mb), static_cast<long>(b.first_run_s),
+            static_cast<long>(b.moved_mb));
+        ck_assert_msg(
+            a.operation_s == b.operation_s && a.lost_s == b.lost_s && a.paid == b.paid,
+            "%s: job %ld: operations %ld s, lost %ld s, paid %ld; second by second %ld, %ld, %ld",
+            where.c_str(), static_cast<long>(jobs[i].id), static_cast<long>(a.operation_s),
+            static_cast<long>(a.lost_s), static_cast<long>(a.paid.micro_s),
+            static_cast<long>(b.operation_s), static_cast<long>(b.lost_s),
+            static_cast<long>(b.paid.micro_s));
     }
-    ck_assert_msg(got->totals.consumers == expected.totals.consumers && got->totals.providers == expected.totals.providers,
+    ck_assert_msg(got->totals.consumers == expected.totals.consumers &&
+                      got->totals.providers == expected.totals.providers,
                   "%s: other surpluses", where.c_str());
     const RunTotals &a = got->totals, &b = expected.totals;
     ck_assert_msg(a.busy_cpu_s == b.busy_cpu_s && a.offered_cpu_s == b.offered_cpu_s,
                   "%s: %ld of %ld CPU-seconds; second by second %ld of %ld", where.c_str(),
-                  static_cast<long>(a.busy_cpu_s), static_cast<long>(a.offered_cpu_s), static_cast<long>(b.busy_cpu_s),
-                  static_cast<long>(b.offered_cpu_s));
+                  static_cast<long>(a.busy_cpu_s), static_cast<long>(a.offered_cpu_s),
+                  static_cast<long>(b.busy_cpu_s), static_cast<long>(b.offered_cpu_s));
     ck_assert_msg(a.concurrent_moves_max == b.concurrent_moves_max &&
                       a.concurrent_freezes_max == b.concurrent_freezes_max,
-                  "%s: at most %u moves and %u freezes at a time; second by second %u and %u", where.c_str(),
-                  a.concurrent_moves_max, a.concurrent_freezes_max, b.concurrent_moves_max, b.concurrent_freezes_max);
+                  "%s: at most %u moves and %u freezes at a time; second by second %u and %u",
+                  where.c_str(), a.concurrent_moves_max, a.concurrent_freezes_max,
+                  b.concurrent_moves_max, b.concurrent_freezes_max);
 }
 
 struct Market {
@@ -243,9 +264,10 @@ Market random_market(Rng& rng) {
     Market m;
     const int64_t span = rng.between(1, 200), cpus = rng.between(1, 4), values = rng.between(1, 40);
     for (int64_t id = 1, n = rng.between(1, 25); id <= n; ++id)
-        m.jobs.push_back({id, rng.between(0, span), rng.between(1, 60), Money::units(rng.between(0, values)),
-                          rng.chance(0.2) ? 0 : rng.between(1, 500), static_cast<int32_t>(rng.between(1, cpus)),
-                          static_cast<uint32_t>(rng.between(1, 4))});
+        m.jobs.push_back(
+            {id, rng.between(0, span), rng.between(1, 60), Money::units(rng.between(0, values)),
+             rng.chance(0.2) ? 0 : rng.between(1, 500), static_cast<int32_t>(rng.between(1, cpus)),
+             static_cast<uint32_t>(rng.between(1, 4))});
     for (int64_t id = 1, n = rng.between(1, 6); id <= n; ++id) {
         const int64_t start = rng.chance(0.6) ? 0 : rng.between(0, span);
         m.providers.push_back({id, start, rng.chance(0.7) ? -1 : start + rng.between(1, span),
@@ -276,21 +298,24 @@ START_TEST(the_published_example_comes_out_figure_by_figure) {
     const double slowdowns[] = {1.94, 1.84, 1, 1, 1, 1, 1};
     ck_assert_uint_eq(r.by_value.size(), 7);
     for (size_t i = 0; i < 7; ++i) {
-        ck_assert(r.by_value[i].value == Money::units(20 + static_cast<int64_t>(i)) && r.by_value[i].jobs == 1);
+        ck_assert(r.by_value[i].value == Money::units(20 + static_cast<int64_t>(i)) &&
+                  r.by_value[i].jobs == 1);
         ck_assert_double_eq_tol(r.by_value[i].slowdown, slowdowns[i], 5e-3);
     }
     ck_assert(outcome.jobs[3].end_s == 92 && outcome.jobs[4].end_s == 97);
     const std::string summary = summary_text(r, {});
-    for (const char* line :
-         {"migration speed                       100 MB/s\n", "avg slowdown                          1.2543\n",
-          "weighted completion time (WCT)        9446\n", "weighted bounded slowdown             197.44\n"})
-        ck_assert_msg(summary.find(line) != std::string::npos, "no '%s' in:\n%s", line, summary.c_str());
+    for (const char* line : {"migration speed                       100 MB/s\n",
+                             "avg slowdown                          1.2543\n",
+                             "weighted completion time (WCT)        9446\n",
+                             "weighted bounded slowdown             197.44\n"})
+        ck_assert_msg(summary.find(line) != std::string::npos, "no '%s' in:\n%s", line,
+                      summary.c_str());
 }
 END_TEST
 
 START_TEST(events_give_what_one_step_a_second_gives) {
-    // Random small markets: several CPUs, speeds, memory, reserves, providers that come and go; both algorithms, each
-    // pricing, with and without the migration-aware rules.
+    // Random small markets: several CPUs, speeds, memory, reserves, providers that come and go;
+    // both algorithms, each pricing, with and without the migration-aware rules.
     Rng rng(11);
     for (int round = 0; round < 3000; ++round) {
         const Market m = random_market(rng);
@@ -307,7 +332,8 @@ START_TEST(events_give_what_one_step_a_second_gives) {
             if (rng.chance(0.3)) o.solver.min_stay = Nanos::from_s(rng.between(1, 30));
             if (rng.chance(0.3)) o.solver.moves_max = static_cast<int32_t>(rng.between(1, 3));
         }
-        check_against_loop(m.jobs, m.providers, o, "round " + std::to_string(round) + " " + o.solver.algorithm);
+        check_against_loop(m.jobs, m.providers, o,
+                           "round " + std::to_string(round) + " " + o.solver.algorithm);
     }
 }
 END_TEST
@@ -315,7 +341,8 @@ END_TEST
 START_TEST(the_same_input_gives_the_same_text) {
     Rng rng(12);
     const Market m = random_market(rng);
-    const RunOutcome a = *run_market(m.jobs, m.providers, {}), b = *run_market(m.jobs, m.providers, {});
+    const RunOutcome a = *run_market(m.jobs, m.providers, {}),
+                     b = *run_market(m.jobs, m.providers, {});
     ck_assert_text(per_job_csv(m.jobs, a, 10), per_job_csv(m.jobs, b, 10));
     ck_assert_text(summary_text(report_of(m.jobs, m.providers.size(), a, 10), {}),
                    summary_text(report_of(m.jobs, m.providers.size(), b, 10), {}));
@@ -329,7 +356,8 @@ START_TEST(a_job_that_nothing_can_run_is_reported_and_in_no_average) {
     const RunReport r = report_of(jobs, 1, outcome, 10);
     ck_assert(r.unfinished == 1 && outcome.jobs[1].end_s == -1);
     ck_assert_double_eq(r.slowdown, 1);
-    ck_assert(per_job_csv(jobs, outcome, 10).find("\n2,5,8,100,2,0,10,,,,,,0,0,0,0,0,0\n") != std::string::npos);
+    ck_assert(per_job_csv(jobs, outcome, 10).find("\n2,5,8,100,2,0,10,,,,,,0,0,0,0,0,0\n") !=
+              std::string::npos);
 }
 END_TEST
 
@@ -340,8 +368,10 @@ START_TEST(freezing_that_eats_all_progress_is_an_error_and_not_an_endless_run) {
     MarketRunOptions o;
     o.solver.algorithm = "proportional_share";
     const auto outcome = run_market(jobs, providers, o);
-    if (outcome) ck_assert(outcome->jobs[0].end_s > 0 && outcome->jobs[1].end_s > 0);
-    else ck_assert(outcome.error().message.find("no job has advanced") != std::string::npos);
+    if (outcome)
+        ck_assert(outcome->jobs[0].end_s > 0 && outcome->jobs[1].end_s > 0);
+    else
+        ck_assert(outcome.error().message.find("no job has advanced") != std::string::npos);
 }
 END_TEST
 
@@ -351,16 +381,20 @@ START_TEST(job_and_provider_files_round_trip_and_errors_name_line_field_and_why)
     ck_assert(*parse_jobs(format_jobs(m.jobs, true)) == m.jobs);
     ck_assert(*parse_providers(format_providers(m.providers)) == m.providers);
     const auto jobs_error = [](std::string_view text) { return parse_jobs(text).error().message; };
-    ck_assert_text(jobs_error("1 0 50 24 100 1\n2 0 50 24\n"),
-                   "line 2: has 4 fields, a job has 6 (id start run value memory cpus) or 7 (user)");
-    ck_assert_text(jobs_error("1 0 -50 24 100 1\n"), "line 1: field 3 (run): '-50' is out of range (1 to 1000000000)");
+    ck_assert_text(
+        jobs_error("1 0 50 24 100 1\n2 0 50 24\n"),
+        "line 2: has 4 fields, a job has 6 (id start run value memory cpus) or 7 (user)");
+    ck_assert_text(jobs_error("1 0 -50 24 100 1\n"),
+                   "line 1: field 3 (run): '-50' is out of range (1 to 1000000000)");
     ck_assert_text(jobs_error("1 0 x 24 100 1\n"), "line 1: field 3 (run): 'x' is not an integer");
     ck_assert_text(jobs_error("1 0 5 24 100 1\n\n1 0 5 24 100 1\n"),
                    "line 3: field 1 (id): 1 is the job of line 1 again");
-    ck_assert_text(jobs_error("99999999999999999999 0 5 24 100 1\n"),
-                   "line 1: field 1 (id): '99999999999999999999' is out of range (1 to 9223372036854775807)");
-    ck_assert_msg(jobs_error("1 0 5 -2 100 1\n").starts_with("line 1: field 4 (value): '-2' is no amount: "), "%s",
-                  jobs_error("1 0 5 -2 100 1\n").c_str());
+    ck_assert_text(
+        jobs_error("99999999999999999999 0 5 24 100 1\n"),
+        "line 1: field 1 (id): '99999999999999999999' is out of range (1 to 9223372036854775807)");
+    ck_assert_msg(
+        jobs_error("1 0 5 -2 100 1\n").starts_with("line 1: field 4 (value): '-2' is no amount: "),
+        "%s", jobs_error("1 0 5 -2 100 1\n").c_str());
     ck_assert_text(jobs_error("# nothing\n"), "has no job in it");
     ck_assert_text(parse_providers("1 5 5 1 1 1 1").error().message,
                    "line 1: field 3 (end): '5' is not after the start");
@@ -388,13 +422,15 @@ START_TEST(distributions_draw_what_they_say) {
     ck_assert_double_eq_tol(static_cast<double>(sum) / n, 35, 0.5);
     ck_assert(low > n / 51 / 2 && high > n / 51 / 2);
     ck_assert_double_eq_tol(both / n, 0.8 * 30 + 0.2 * 90, 0.7);
-    for (const char* text : {"", "normal 1 2", "uniform 5", "uniform 6 5", "uniform 1 x", "fix -1", "fix 1 2",
-                             "bimodal 80 30 15 30 90 15", "fix 1000001"})
+    for (const char* text : {"", "normal 1 2", "uniform 5", "uniform 6 5", "uniform 1 x", "fix -1",
+                             "fix 1 2", "bimodal 80 30 15 30 90 15", "fix 1000001"})
         ck_assert_msg(!parse_distribution(text).has_value(), "took '%s'", text);
 }
 END_TEST
 
-UNIT_SUITE(sim_market, the_published_example_comes_out_figure_by_figure, events_give_what_one_step_a_second_gives,
-           the_same_input_gives_the_same_text, a_job_that_nothing_can_run_is_reported_and_in_no_average,
+UNIT_SUITE(sim_market, the_published_example_comes_out_figure_by_figure,
+           events_give_what_one_step_a_second_gives, the_same_input_gives_the_same_text,
+           a_job_that_nothing_can_run_is_reported_and_in_no_average,
            freezing_that_eats_all_progress_is_an_error_and_not_an_endless_run,
-           job_and_provider_files_round_trip_and_errors_name_line_field_and_why, distributions_draw_what_they_say);
+           job_and_provider_files_round_trip_and_errors_name_line_field_and_why,
+           distributions_draw_what_they_say);

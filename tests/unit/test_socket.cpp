@@ -18,8 +18,9 @@ START_TEST(a_listener_without_descriptors_backs_off_and_serves_when_there_are_so
     auto bound = Address::local(listening->get());
     std::vector<Fd> accepted;
     std::vector<std::string> troubles;
-    auto listener = loop.listen(std::move(*listening), [&](Fd fd) { accepted.push_back(std::move(fd)); },
-                                [&](const Error& error) { troubles.push_back(error.message); });
+    auto listener = loop.listen(
+        std::move(*listening), [&](Fd fd) { accepted.push_back(std::move(fd)); },
+        [&](const Error& error) { troubles.push_back(error.message); });
     Fd peer(socket(AF_INET, SOCK_STREAM, 0));
     std::vector<Fd> hoard;  // every descriptor that is left
     rlimit files;
@@ -57,7 +58,8 @@ START_TEST(connecting_fails_in_time_and_says_where_to) {
     // A listener whose backlog is full and that never accepts: TCP and unix.
     auto full = listen_stream(*Address::parse("127.0.0.1:0"), 0);
     const Address full_address = *Address::local(full->get());
-    auto full_unix = listen_stream(*Address::parse("unix:@souk-test-full-" + std::to_string(getpid())), 0);
+    auto full_unix =
+        listen_stream(*Address::parse("unix:@souk-test-full-" + std::to_string(getpid())), 0);
     const Address full_unix_address = *Address::local(full_unix->get());
     for (const Address& address : {full_address, full_unix_address}) {
         std::vector<Connect> attempts;
@@ -65,8 +67,10 @@ START_TEST(connecting_fails_in_time_and_says_where_to) {
         int connected = 0;
         for (int i = 0; i < 6; ++i) {
             auto attempt = loop.connect(address, Nanos::from_ms(60), [&](Result<Fd> fd) {
-                if (fd) ++connected;
-                else done(std::move(fd));
+                if (fd)
+                    ++connected;
+                else
+                    done(std::move(fd));
             });
             OK(attempt);
             attempts.push_back(std::move(*attempt));
@@ -148,16 +152,20 @@ START_TEST(who_connected_a_unix_socket_is_known) {
 END_TEST
 
 START_TEST(addresses_are_read_and_written_exactly) {
-    for (const char* text : {"127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock", "unix:@souk", "0.0.0.0:0"})
+    for (const char* text :
+         {"127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock", "unix:@souk", "0.0.0.0:0"})
         ck_assert_text(Address::parse(text)->text(), text);
     ck_assert_text(Address::parse("/run/x.sock")->text(), "unix:/run/x.sock");
-    ck_assert_text(Address::parse("7000").error().message, "the address '7000' is not HOST:PORT or unix:PATH");
+    ck_assert_text(Address::parse("7000").error().message,
+                   "the address '7000' is not HOST:PORT or unix:PATH");
     ck_assert_text(Address::parse("::1:70").error().message,
                    "the address '::1:70' needs brackets around its IPv6 host: [HOST]:PORT");
     ck_assert_text(Address::parse("1.2.3.4:70000").error().message,
                    "the address '1.2.3.4:70000' has no port from 0 to 65535");
-    ck_assert_text(Address::parse("1.2.3.4:").error().message, "the address '1.2.3.4:' has no port from 0 to 65535");
-    ck_assert_text(Address::parse("here:70").error().message, "the host 'here' is not a numeric address");
+    ck_assert_text(Address::parse("1.2.3.4:").error().message,
+                   "the address '1.2.3.4:' has no port from 0 to 65535");
+    ck_assert_text(Address::parse("here:70").error().message,
+                   "the host 'here' is not a numeric address");
     ck_assert_text(Address::parse("unix:").error().message, "a unix socket needs a path");
     ck_assert(!Address::parse("unix:" + std::string(108, 'x')));
     ck_assert(Address::parse("unix:/" + std::string(106, 'x')).has_value());
@@ -186,11 +194,9 @@ START_TEST(a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not) {
 }
 END_TEST
 
-UNIT_SUITE(socket,
-           a_listener_without_descriptors_backs_off_and_serves_when_there_are_some_again,
+UNIT_SUITE(socket, a_listener_without_descriptors_backs_off_and_serves_when_there_are_some_again,
            connecting_fails_in_time_and_says_where_to,
            a_watch_reports_readiness_as_long_as_it_lasts_and_pauses,
-           a_process_that_ends_is_told_once_by_its_pidfd,
-           who_connected_a_unix_socket_is_known,
+           a_process_that_ends_is_told_once_by_its_pidfd, who_connected_a_unix_socket_is_known,
            addresses_are_read_and_written_exactly,
            a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Solver as its callers see it: shares over a window, the migration-aware bounds over random histories, switching
-// at run time, reasons, an allocation from outside.
+// The Solver as its callers see it: shares over a window, the migration-aware bounds over random
+// histories, switching at run time, reasons, an allocation from outside.
 #include <cmath>
 #include <map>
 
@@ -51,7 +51,8 @@ START_TEST(a_displaced_job_learns_by_whom_and_what_would_win_it_back) {
     ck_assert(s.next_price(ProviderKey{1}) == Money::units(201));
     s.change_value(JobKey{1}, Money::units(201));
     const auto back = s.solve(Nanos{2});
-    ck_assert(back.size() == 2 && back[0].kind == ChangeKind::freeze && back[1].kind == ChangeKind::thaw);
+    ck_assert(back.size() == 2 && back[0].kind == ChangeKind::freeze &&
+              back[1].kind == ChangeKind::thaw);
     ck_assert_text(s.reason(back[0], names), "displaced by job n1.1 at 201; 202 would win it back");
     ck_assert_text(s.reason(back[1], names), "its bid 201 takes p1 (reserve 1)");
 }
@@ -103,8 +104,8 @@ START_TEST(the_bid_that_would_win_a_place_back_does_and_one_unit_less_does_not) 
         Rng rng(seed);
         Solver s;
         for (uint64_t p = 1; p <= 4; ++p) {
-            ProviderSpec m = provider(static_cast<int32_t>(50 * rng.between(1, 3)), rng.between(1, 15),
-                                      static_cast<int32_t>(rng.between(1, 4)));
+            ProviderSpec m = provider(static_cast<int32_t>(50 * rng.between(1, 3)),
+                                      rng.between(1, 15), static_cast<int32_t>(rng.between(1, 4)));
             m.memory_mb = rng.between(100, 900);
             s.add_provider(ProviderKey{p}, m);
         }
@@ -124,10 +125,11 @@ START_TEST(the_bid_that_would_win_a_place_back_does_and_one_unit_less_does_not) 
             ck_assert(!runs() && *win >= s.job(k)->value);
             s.change_value(k, *win - Money::units(1));
             s.solve(Nanos::from_s(t));
-            // A unit less may tie with the bid in the way, of a job that came later; the unit more wins whoever came
-            // first.
+            // A unit less may tie with the bid in the way, of a job that came later; the unit more
+            // wins whoever came first.
             bool tie = false;
-            for (uint64_t o = 1; o <= 14; ++o) tie |= o != k.n && s.job(JobKey{o})->value == s.job(k)->value;
+            for (uint64_t o = 1; o <= 14; ++o)
+                tie |= o != k.n && s.job(JobKey{o})->value == s.job(k)->value;
             ck_assert(!runs() || tie);
             s.change_value(k, *win);
             s.solve(Nanos::from_s(t));
@@ -148,12 +150,14 @@ START_TEST(users_get_machine_time_in_proportion_to_their_values_within_the_bound
         Solver s = with(o);
         const auto users = static_cast<uint32_t>(rng.between(2, 6));
         const int64_t machines = rng.between(1, 4);
-        for (int64_t p = 1; p <= machines; ++p) s.add_provider(ProviderKey{static_cast<uint64_t>(p)}, provider());
+        for (int64_t p = 1; p <= machines; ++p)
+            s.add_provider(ProviderKey{static_cast<uint64_t>(p)}, provider());
         std::map<uint32_t, double> weight, got;
         double all = 0;
         uint64_t key = 1;
         for (uint32_t u = 0; u < users; ++u)
-            for (int64_t n = machines; n > 0; --n) {  // enough jobs to use every machine: nobody's part is limited
+            // enough jobs to use every machine: nobody's part is limited
+            for (int64_t n = machines; n > 0; --n) {
                 const int64_t value = rng.between(1, 20);
                 s.add_job(JobKey{key++}, job(value, u));
                 weight[u] += static_cast<double>(value);
@@ -161,7 +165,8 @@ START_TEST(users_get_machine_time_in_proportion_to_their_values_within_the_bound
             }
         const int turns = 400;
         double worst = 0;
-        std::map<uint32_t, std::pair<double, double>> range;  // of what each user was ahead, over time
+        // of what each user was ahead, over time
+        std::map<uint32_t, std::pair<double, double>> range;
         for (int t = 0; t < turns; ++t) {
             s.solve(Nanos::from_s(10 * t));
             ck_assert(s.next_wake() == Nanos::from_s(10 * (t + 1)));
@@ -171,14 +176,17 @@ START_TEST(users_get_machine_time_in_proportion_to_their_values_within_the_bound
                     got[s.job(g)->user] += 10, ++busy;
             ck_assert_int_eq(busy, machines);
             for (uint32_t u = 0; u < users; ++u) {  // at every moment since the beginning
-                const double ahead = got[u] - weight[u] / all * 10.0 * static_cast<double>(machines) * (t + 1);
+                const double ahead =
+                    got[u] - weight[u] / all * 10.0 * static_cast<double>(machines) * (t + 1);
                 worst = std::max(worst, std::fabs(ahead));
                 range[u] = {std::min(range[u].first, ahead), std::max(range[u].second, ahead)};
             }
         }
         const double bound = (2 + std::log(users)) * 10;  // one CPU, speed 100 = 1
-        for (const auto& [u, r] : range) ck_assert(r.second - r.first <= 2 * bound);  // so over any window
-        ck_assert_msg(worst <= bound, "seed %d: off by %f s, bound %f s", static_cast<int>(seed), worst, bound);
+        // so over any window
+        for (const auto& [u, r] : range) ck_assert(r.second - r.first <= 2 * bound);
+        ck_assert_msg(worst <= bound, "seed %d: off by %f s, bound %f s", static_cast<int>(seed),
+                      worst, bound);
     }
 }
 END_TEST
@@ -201,7 +209,8 @@ START_TEST(a_user_who_needs_less_leaves_the_rest_to_the_others) {
 }
 END_TEST
 
-// Random arrivals, departures and bids on machines of several speeds; visit sees every change with its time.
+// Random arrivals, departures and bids on machines of several speeds; visit sees every change with
+// its time.
 template <class Visit>
 void history(Solver& s, uint64_t seed, int events, Visit&& visit) {
     Rng rng(seed);
@@ -223,7 +232,8 @@ void history(Solver& s, uint64_t seed, int events, Visit&& visit) {
         std::map<uint64_t, JobSpec> before;
         for (const uint64_t k : keys) before[k] = *s.job(JobKey{k});
         const auto span = s.solve(Nanos::from_s(t));
-        for (const Change& c : std::vector<Change>(span.begin(), span.end())) visit(t, c, before.at(c.job.n));
+        for (const Change& c : std::vector<Change>(span.begin(), span.end()))
+            visit(t, c, before.at(c.job.n));
     }
 }
 
@@ -275,13 +285,16 @@ START_TEST(a_voluntary_move_pays_for_its_pause_and_bytes_within_the_horizon) {
             ++made;
             const double from = s.provider(c.from)->speed, to = s.provider(c.to)->speed;
             double top = 0;
-            for (uint64_t p = 1; p <= 5; ++p) top = std::max<double>(top, s.provider(ProviderKey{p})->speed);
+            for (uint64_t p = 1; p <= 5; ++p)
+                top = std::max<double>(top, s.provider(ProviderKey{p})->speed);
             const double bytes = static_cast<double>(before.memory_mb) * 1e6;
             const double value = static_cast<double>(before.value.micro) / 3600;
-            ck_assert(value * (to - from) / top * 40 >= value * from / top * bytes / 1e8 + bytes / 1e9 * 20'000 - 1e-6);
+            ck_assert(value * (to - from) / top * 40 >=
+                      value * from / top * bytes / 1e8 + bytes / 1e9 * 20'000 - 1e-6);
         });
         Solver free = with({});
-        history(free, seed, 500, [&](int, const Change& c, const JobSpec&) { plain += c.cause == Cause::faster; });
+        history(free, seed, 500,
+                [&](int, const Change& c, const JobSpec&) { plain += c.cause == Cause::faster; });
     }
     ck_assert(made > 10 && made < plain);
 }
@@ -290,7 +303,8 @@ END_TEST
 START_TEST(algorithms_and_pricings_switch_at_run_time_and_keep_places) {
     Solver s;
     for (uint64_t p = 1; p <= 2; ++p) s.add_provider(ProviderKey{p}, provider());
-    for (uint64_t j = 1; j <= 4; ++j) s.add_job(JobKey{j}, job(static_cast<int64_t>(10 * j), static_cast<uint32_t>(j)));
+    for (uint64_t j = 1; j <= 4; ++j)
+        s.add_job(JobKey{j}, job(static_cast<int64_t>(10 * j), static_cast<uint32_t>(j)));
     s.solve(Nanos{0});
     SolverOptions o;
     o.algorithm = "proportional_share";
@@ -301,7 +315,8 @@ START_TEST(algorithms_and_pricings_switch_at_run_time_and_keep_places) {
     for (int t = 1; t <= 10; ++t) s.solve(Nanos::from_s(10 * t));
     ck_assert(s.set_options({}).has_value());
     s.solve(Nanos::from_s(200));
-    ck_assert(s.job(JobKey{4})->state == JobState::running && s.job(JobKey{3})->state == JobState::running);
+    ck_assert(s.job(JobKey{4})->state == JobState::running &&
+              s.job(JobKey{3})->state == JobState::running);
     ck_assert(s.price(JobKey{4}) == Money::units(20));
     o.algorithm = "magic";
     ck_assert(!s.set_options(o).has_value());
@@ -326,7 +341,8 @@ START_TEST(an_allocation_from_outside_is_checked_and_then_carried_out) {
                                       {{JobKey{1}, ProviderKey{2}}}})
         ck_assert(!s.adopt(bad, Nanos{2}));
     ck_assert(s.job(JobKey{1})->state == JobState::running);
-    ck_assert_int_eq(static_cast<int>(s.solve(Nanos{3}).size()), 1);  // its own view: job 2 on the fast one
+    // its own view: job 2 on the fast one
+    ck_assert_int_eq(static_cast<int>(s.solve(Nanos{3}).size()), 1);
     ck_assert(s.job(JobKey{2})->place == ProviderKey{2});
 }
 END_TEST
@@ -364,7 +380,8 @@ UNIT_SUITE(solver, a_displaced_job_learns_by_whom_and_what_would_win_it_back, ev
            the_bid_that_would_win_a_place_back_does_and_one_unit_less_does_not,
            users_get_machine_time_in_proportion_to_their_values_within_the_bound,
            a_user_who_needs_less_leaves_the_rest_to_the_others,
-           nobody_is_placed_twice_or_frozen_within_the_minimum_stay, voluntary_moves_never_exceed_the_cap_in_any_window,
+           nobody_is_placed_twice_or_frozen_within_the_minimum_stay,
+           voluntary_moves_never_exceed_the_cap_in_any_window,
            a_voluntary_move_pays_for_its_pause_and_bytes_within_the_horizon,
            algorithms_and_pricings_switch_at_run_time_and_keep_places,
            an_allocation_from_outside_is_checked_and_then_carried_out,

@@ -30,7 +30,8 @@ START_TEST(a_dearer_job_suspends_the_cheaper_one_which_goes_on_afterwards) {
     ck_assert_text(answers(s, "payment"), "1 10\n");
     ck_assert_text(answers(s, "alloc"), "");
     ck_assert_text(answers(s, "time 5\naj 2 200 100 1 5 -1 8\ngo\nalloc"), "1 0\n2 1\n");
-    ck_assert_text(answers(s, "payment\nlj"), "2 100\n1 7 freezing 100 100 1 0\n2 8 running 200 100 1 1\n");
+    ck_assert_text(answers(s, "payment\nlj"),
+                   "2 100\n1 7 freezing 100 100 1 0\n2 8 running 200 100 1 1\n");
     ck_assert_text(answers(s, "jfd 1\ndj 2\ngo\nalloc\njmd 1\nlp"), "1 1\n1 10 1000 1 100 1\n");
 }
 END_TEST
@@ -38,13 +39,17 @@ END_TEST
 START_TEST(every_command_has_its_effect) {
     SolverSession s;
     ck_assert_text(answers(s, "info"), "solver greedy_migration jobs 0 providers 0 time 0\n");
-    answers(s, "set solver proportional_share\nap 1 1 100 2 0\nap 2 1 100 1 0 50\naj 1 5 10 1 0 -1 1\ntime 9");
+    answers(s,
+            "set solver proportional_share\nap 1 1 100 2 0\nap 2 1 100 1 0 50\naj 1 5 10 1 0 -1 "
+            "1\ntime 9");
     ck_assert_text(answers(s, "info"), "solver proportional_share jobs 1 providers 2 time 9\n");
-    ck_assert_text(answers(s, "set solver greedy_migration\nset pricing first\ngo\nalloc\npayment"), "1 1\n1 5\n");
+    ck_assert_text(answers(s, "set solver greedy_migration\nset pricing first\ngo\nalloc\npayment"),
+                   "1 1\n1 5\n");
     ck_assert_text(answers(s, "up 1 6\ngo\nalloc\njmd 1"), "1 2\n");
     ck_assert_text(answers(s, "uj 1 8\ngo\nalloc\npayment"), "1 1\n1 8\n");
     ck_assert_text(answers(s, "dp 1\ndp 2\ngo\nalloc\nlp"), "1 0\n");
-    ck_assert_text(answers(s, "reset\nlj\ninfo"), "solver greedy_migration jobs 0 providers 0 time 0\n");
+    ck_assert_text(answers(s, "reset\nlj\ninfo"),
+                   "solver greedy_migration jobs 0 providers 0 time 0\n");
     ck_assert(!s.ended());
     ck_assert_text(answers(s, "exit"), "");
     ck_assert(s.ended());
@@ -56,7 +61,9 @@ START_TEST(what_older_programs_say_is_understood) {
     // No uid: a user of its own. A start is told to be done as well. The algorithm's short name.
     ck_assert_text(answers(s, "set solver proportional_share\nset solver mig\ninfo"),
                    "solver greedy_migration jobs 0 providers 0 time 0\n");
-    ck_assert_text(answers(s, "ap 1 1 1000 2 0\naj 4 9 100 1 0 50\naj 5 9 100 1 0 50 4\ngo\nalloc\njmd 4"), "4 1\n5 1\n");
+    ck_assert_text(
+        answers(s, "ap 1 1 1000 2 0\naj 4 9 100 1 0 50\naj 5 9 100 1 0 50 4\ngo\nalloc\njmd 4"),
+        "4 1\n5 1\n");
     ck_assert_text(answers(s, "lj"), "4 4 running 9 100 1 1\n5 4 running 9 100 1 1\n");
     ck_assert_text(answers(s, "jmd 4"), "error: job 4 is not on its way anywhere\n");
     ck_assert_text(answers(s, "jfd 5"), "error: job 5 is not being frozen\n");
@@ -67,12 +74,17 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
     ck_assert_text(error("fly 1"), "no command 'fly'");
     ck_assert_text(error("aj 1 2"), "aj: the form is: aj id value memory cpus start run [uid]");
     ck_assert_text(error("dj 1 2"), "dj: the form is: dj id");
-    ck_assert_text(error("dj 0"), "dj: job id '0' is not a whole number from 1 to 18446744073709551615");
-    ck_assert_text(error("dj -1"), "dj: job id '-1' is not a whole number from 1 to 18446744073709551615");
-    ck_assert_text(error("dj 18446744073709551616"),
-                   "dj: job id '18446744073709551616' is not a whole number from 1 to 18446744073709551615");
-    ck_assert_text(error("aj 1 5 10 0 0 -1 1"), "aj: cpus '0' is not a whole number from 1 to 1048576");
-    ck_assert_text(error("aj 1 5 10 1x 0 -1 1"), "aj: cpus '1x' is not a whole number from 1 to 1048576");
+    ck_assert_text(error("dj 0"),
+                   "dj: job id '0' is not a whole number from 1 to 18446744073709551615");
+    ck_assert_text(error("dj -1"),
+                   "dj: job id '-1' is not a whole number from 1 to 18446744073709551615");
+    ck_assert_text(
+        error("dj 18446744073709551616"),
+        "dj: job id '18446744073709551616' is not a whole number from 1 to 18446744073709551615");
+    ck_assert_text(error("aj 1 5 10 0 0 -1 1"),
+                   "aj: cpus '0' is not a whole number from 1 to 1048576");
+    ck_assert_text(error("aj 1 5 10 1x 0 -1 1"),
+                   "aj: cpus '1x' is not a whole number from 1 to 1048576");
     ck_assert_text(error("set colour red"), "set: 'colour' cannot be set (solver or pricing)");
     ck_assert(error("uj 1 1e9").starts_with("uj: value '1e9': "));
     ck_assert(error(std::string(5000, 'x')).starts_with("the line is longer than 4096"));
@@ -80,14 +92,16 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
     answers(s, "ap 1 1 10 1 0\naj 1 5 1 1 0 -1 1\ntime 7");
     ck_assert_text(answers(s, "aj 1 9 1 1 0 -1 1"), "error: job 1 is there already\n");
     ck_assert_text(answers(s, "ap 1 9 1 1 0"), "error: provider 1 is there already\n");
-    ck_assert_text(answers(s, "dj 4\nuj 4 1\njmd 4\njfd 4\ndp 4\nup 4 1"),
-                   "error: no job 4\nerror: no job 4\nerror: no job 4\nerror: no job 4\nerror: no provider 4\n"
-                   "error: no provider 4\n");
+    ck_assert_text(
+        answers(s, "dj 4\nuj 4 1\njmd 4\njfd 4\ndp 4\nup 4 1"),
+        "error: no job 4\nerror: no job 4\nerror: no job 4\nerror: no job 4\nerror: no provider 4\n"
+        "error: no provider 4\n");
     ck_assert_text(answers(s, "jmd 1\njfd 1"),
                    "error: job 1 is not on its way anywhere\nerror: job 1 is not being frozen\n");
     ck_assert_text(answers(s, "time 6"), "error: it is 7 already\n");
-    ck_assert_text(answers(s, "set solver magic"),
-                   "error: algorithm 'magic' is not known (greedy_migration, proportional_share, welfare)\n");
+    ck_assert_text(
+        answers(s, "set solver magic"),
+        "error: algorithm 'magic' is not known (greedy_migration, proportional_share, welfare)\n");
     ck_assert_text(answers(s, "\n  \n# a comment\n\r"), "");
     ck_assert_text(answers(s, "go\nalloc\nlj"), "1 1\n1 1 running 5 1 1 1\n");
 }

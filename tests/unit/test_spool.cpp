@@ -14,9 +14,12 @@
 using namespace souk;
 
 START_TEST(a_job_finds_its_own_output_and_nobody_elses_whatever_files_are_used_again) {
-    // Jobs come, write or not, and go, and the daemon starts again, at random: what each reads is what it wrote.
+    // Jobs come, write or not, and go, and the daemon starts again, at random: what each reads is
+    // what it wrote.
     const unit::TempDir where;
-    const auto open_dir = [&] { return SpoolDir(*open_at(AT_FDCWD, where.path, O_RDONLY | O_DIRECTORY)); };
+    const auto open_dir = [&] {
+        return SpoolDir(*open_at(AT_FDCWD, where.path, O_RDONLY | O_DIRECTORY));
+    };
     SpoolDir dir = open_dir();
     Rng rng(5);
     std::map<uint64_t, std::string> jobs;
@@ -48,7 +51,8 @@ START_TEST(a_job_finds_its_own_output_and_nobody_elses_whatever_files_are_used_a
         }
         files_most = std::max(files_most, list_dir(AT_FDCWD, where.path)->size());
     }
-    ck_assert_uint_le(files_most, 2 * 20 + 2);  // what waits for the next job is no more than there were once
+    // what waits for the next job is no more than there were once
+    ck_assert_uint_le(files_most, 2 * 20 + 2);
 }
 END_TEST
 
@@ -69,4 +73,5 @@ START_TEST(a_file_that_nothing_was_written_to_is_used_again) {
 }
 END_TEST
 
-UNIT_SUITE(spool, a_job_finds_its_own_output_and_nobody_elses_whatever_files_are_used_again, a_file_that_nothing_was_written_to_is_used_again);
+UNIT_SUITE(spool, a_job_finds_its_own_output_and_nobody_elses_whatever_files_are_used_again,
+           a_file_that_nothing_was_written_to_is_used_again);

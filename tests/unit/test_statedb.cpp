@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The state database on a real file system: what a crash, a full disk, a second daemon and a strange file do to it.
+// The state database on a real file system: what a crash, a full disk, a second daemon and a
+// strange file do to it.
 #include "kernel/sys/store/statedb.hpp"
 
 #include <signal.h>
@@ -75,9 +76,9 @@ START_TEST(a_second_daemon_on_the_same_directory_is_refused_and_told_who_holds_i
         StateDb state = open_state(dir.path);
         auto second = StateDb::open(dir.path, 1);
         ck_assert(!second);
-        ck_assert_text(
-            second.error().message,
-            "the state directory " + dir.path + " is in use by another process (pid " + std::to_string(getpid()) + ")");
+        ck_assert_text(second.error().message, "the state directory " + dir.path +
+                                                   " is in use by another process (pid " +
+                                                   std::to_string(getpid()) + ")");
     }
     open_state(dir.path);
 }
@@ -102,7 +103,8 @@ START_TEST(a_daemon_killed_between_commits_leaves_the_last_commit) {
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         const std::string last = std::to_string(round * 100 + 49);
-        ck_assert_text(text_of(open_state(dir.path), "job"), "both-a=" + last + ";both-b=" + last + ";");
+        ck_assert_text(text_of(open_state(dir.path), "job"),
+                       "both-a=" + last + ";both-b=" + last + ";");
     }
 }
 END_TEST
@@ -123,8 +125,9 @@ START_TEST(a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes) {
     for (int i = 0; i < 3; ++i) {
         const Status status = state.commit();
         ck_assert(!status);
-        ck_assert_msg(status.error().message.starts_with("cannot save state in " + dir.path + "/state.db: "), "%s",
-                      status.error().message.c_str());
+        ck_assert_msg(
+            status.error().message.starts_with("cannot save state in " + dir.path + "/state.db: "),
+            "%s", status.error().message.c_str());
         ck_assert(state.has_changes());
         ck_assert_text(text_of(state, "job"), "a=before;");
     }
@@ -143,14 +146,17 @@ START_TEST(files_of_another_version_or_program_are_refused_with_one_line) {
     TempDir dir;
     { open_state(dir.path, 3); }
     auto older = StateDb::open(dir.path, 4);
-    ck_assert_text(older.error().message,
-                   dir.path + "/state.db has version 3, this program needs version 4: run the release that wrote it");
+    ck_assert_text(
+        older.error().message,
+        dir.path +
+            "/state.db has version 3, this program needs version 4: run the release that wrote it");
     open_state(dir.path, 3);
     std::filesystem::remove(dir.path + "/state.db");
     { std::filesystem::copy("/proc/self/exe", dir.path + "/state.db"); }
     auto garbage = StateDb::open(dir.path, 3);
     ck_assert(!garbage);
-    ck_assert_text(garbage.error().message, "cannot use " + dir.path + "/state.db: file is not a database");
+    ck_assert_text(garbage.error().message,
+                   "cannot use " + dir.path + "/state.db: file is not a database");
     auto nowhere = StateDb::open(dir.path + "/none", 1);
     ck_assert(!nowhere && nowhere.error().code == ENOENT);
 }
@@ -160,9 +166,11 @@ START_TEST(the_log_of_changes_stays_bounded_over_many_commits) {
     TempDir dir;
     StateDb state = open_state(dir.path);
     Rng rng(3);
-    // About four times the bound. Each commit waits for the disk, however slow it is: so few large ones.
+    // About four times the bound. Each commit waits for the disk, however slow it is: so few large
+    // ones.
     for (int i = 0; i < 600; ++i) {
-        state.put("job", "n1." + std::to_string(rng.below(30)), std::string(20'000, static_cast<char>('a' + i % 26)));
+        state.put("job", "n1." + std::to_string(rng.below(30)),
+                  std::string(20'000, static_cast<char>('a' + i % 26)));
         must_commit(state);
     }
     ck_assert_uint_le(std::filesystem::file_size(dir.path + "/state.db-wal"), 5u << 20);
@@ -175,7 +183,9 @@ START_TEST(an_empty_file_or_a_log_without_its_file_begins_nothing_anew) {
     const std::string file = dir.path + "/state.db";
     { open_state(dir.path); }
     std::filesystem::resize_file(file, 0);
-    const std::string empty = file + " is empty (0 bytes), and a database never is: put a copy of it back, or remove it to begin anew";
+    const std::string empty = file +
+                              " is empty (0 bytes), and a database never is: put a copy of it "
+                              "back, or remove it to begin anew";
     auto opened = StateDb::open(dir.path, 1);
     ck_assert(!opened);
     ck_assert_text(opened.error().message, empty);
@@ -184,8 +194,9 @@ START_TEST(an_empty_file_or_a_log_without_its_file_begins_nothing_anew) {
     std::filesystem::rename(file, file + "-wal");
     const auto log_alone = StateDb::open(dir.path, 1);
     ck_assert(!log_alone);
-    ck_assert_text(log_alone.error().message, file + " is not there, and its log " + file +
-                                               "-wal is: put the database back, or remove the log to begin anew");
+    ck_assert_text(log_alone.error().message,
+                   file + " is not there, and its log " + file +
+                       "-wal is: put the database back, or remove the log to begin anew");
     std::filesystem::remove(file + "-wal");
     open_state(dir.path);
 }
@@ -202,7 +213,8 @@ START_TEST(a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_non
     const auto take = [&](bool log) {
         std::filesystem::copy_file(file, copy, std::filesystem::copy_options::overwrite_existing);
         std::filesystem::remove(copy + "-wal");
-        if (log && std::filesystem::exists(file + "-wal")) std::filesystem::copy_file(file + "-wal", copy + "-wal");
+        if (log && std::filesystem::exists(file + "-wal"))
+            std::filesystem::copy_file(file + "-wal", copy + "-wal");
     };
     {
         StateDb state = open_state(dir.path);
@@ -238,8 +250,8 @@ START_TEST(a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_non
 }
 END_TEST
 
-// Method: random changes are committed between the steps of the copy; it is what the database is when the last step ends, or it
-// is not there at all.
+// Method: random changes are committed between the steps of the copy; it is what the database is
+// when the last step ends, or it is not there at all.
 START_TEST(a_copy_made_beside_the_work_is_the_state_of_one_moment) {
     Rng rng(17);
     for (int round = 0; round < 12; ++round) {
@@ -247,7 +259,8 @@ START_TEST(a_copy_made_beside_the_work_is_the_state_of_one_moment) {
         StateDb state = open_state(dir.path);
         const auto change = [&] {
             for (uint64_t i = 0; i < 40; ++i)
-                state.put("job", "n1." + std::to_string(rng.below(300)), std::string(rng.below(4'000), static_cast<char>('a' + rng.below(26))));
+                state.put("job", "n1." + std::to_string(rng.below(300)),
+                          std::string(rng.below(4'000), static_cast<char>('a' + rng.below(26))));
             if (rng.chance(0.3)) state.erase("job", "n1." + std::to_string(rng.below(300)));
             must_commit(state);
         };
@@ -266,13 +279,16 @@ START_TEST(a_copy_made_beside_the_work_is_the_state_of_one_moment) {
         change();
         ck_assert(!std::filesystem::exists(file));
         ck_assert(copy->give_name().has_value());
-        ck_assert_int_eq(std::distance(std::filesystem::directory_iterator(other.path), std::filesystem::directory_iterator()), 1);
+        ck_assert_int_eq(std::distance(std::filesystem::directory_iterator(other.path),
+                                       std::filesystem::directory_iterator()),
+                         1);
         const auto read = StateDb::open_to_read(file, 1);
         ck_assert(read.has_value() && !read->log_missing());
         ck_assert(text_of(*read, "job") == then);
         auto again = StateCopy::begin(state, file);
         ck_assert(!again);
-        ck_assert_text(again.error().message, file + " is there already: name another, or remove it");
+        ck_assert_text(again.error().message,
+                       file + " is there already: name another, or remove it");
         { ck_assert(StateCopy::begin(state, file + "2").has_value()); }  // given up
         ck_assert(!std::filesystem::exists(file + "2.part"));
     }
@@ -298,7 +314,8 @@ START_TEST(a_restore_keeps_what_was_there_and_refuses_what_is_in_use_or_not_whol
     {
         StateDb state = open_state(dir.path);
         ck_assert_text(text_of(state, "job"), "a=backup;");
-        ck_assert(restore(file).starts_with("the state directory " + dir.path + " is in use by another process (pid "));
+        ck_assert(restore(file).starts_with("the state directory " + dir.path +
+                                            " is in use by another process (pid "));
     }
     const pid_t pid = fork();
     if (pid == 0) {
@@ -330,7 +347,8 @@ UNIT_SUITE(statedb, what_was_committed_is_there_after_reopening_and_nothing_else
            a_daemon_killed_between_commits_leaves_the_last_commit,
            a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes,
            files_of_another_version_or_program_are_refused_with_one_line,
-           the_log_of_changes_stays_bounded_over_many_commits, an_empty_file_or_a_log_without_its_file_begins_nothing_anew,
+           the_log_of_changes_stays_bounded_over_many_commits,
+           an_empty_file_or_a_log_without_its_file_begins_nothing_anew,
            a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_none,
            a_copy_made_beside_the_work_is_the_state_of_one_moment,
            a_restore_keeps_what_was_there_and_refuses_what_is_in_use_or_not_whole);

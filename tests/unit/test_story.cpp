@@ -26,7 +26,8 @@ Result<HomeJob> again(HomeJob job) {
 
 std::string names(const Story& story) {
     std::string text;
-    for (const StoryStep& s : story.steps()) text += std::string(text.empty() ? "" : " ") + to_string(s.what);
+    for (const StoryStep& s : story.steps())
+        text += std::string(text.empty() ? "" : " ") + to_string(s.what);
     return text;
 }
 
@@ -34,10 +35,12 @@ std::string names(const Story& story) {
 
 START_TEST(a_story_is_bounded_keeps_its_beginning_and_says_what_is_left_out) {
     Story story;
-    for (int i = 0; i < 1000; ++i) story.add(step(i % 2 ? What::frozen : What::thawed, Nanos::from_s(i)));
+    for (int i = 0; i < 1000; ++i)
+        story.add(step(i % 2 ? What::frozen : What::thawed, Nanos::from_s(i)));
     ck_assert_uint_eq(story.steps().size(), Story::steps_max);
     ck_assert_uint_eq(story.left_out(), 1000 - Story::steps_max);
-    ck_assert_int_eq(story.steps()[Story::first_kept - 1].at.ns, Nanos::from_s(Story::first_kept - 1).ns);
+    ck_assert_int_eq(story.steps()[Story::first_kept - 1].at.ns,
+                     Nanos::from_s(Story::first_kept - 1).ns);
     ck_assert_int_eq(story.steps()[Story::first_kept].at.ns,
                      Nanos::from_s(1000 - (Story::steps_max - Story::first_kept)).ns);
     ck_assert_int_eq(story.steps().back().at.ns, Nanos::from_s(999).ns);
@@ -111,10 +114,10 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     bool told = false;
     for (const auto& o : b.out)
         if (const auto* t = std::get_if<home::Tell>(&o); t && t->what == home::Tell::What::moved) {
-            ck_assert_text(
-                t->text,
-                "moved from n2 to n3, pause 12.0 ms (pre-copy, post-copy, 45.0 MB ahead, 1.0 MB while it stood; "
-                "sent 5.0, restored 4.0, decided 1.0, running 2.0 ms)");
+            ck_assert_text(t->text,
+                           "moved from n2 to n3, pause 12.0 ms (pre-copy, post-copy, 45.0 MB "
+                           "ahead, 1.0 MB while it stood; "
+                           "sent 5.0, restored 4.0, decided 1.0, running 2.0 ms)");
             told = true;
         }
     ck_assert(told);
@@ -136,11 +139,11 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     j.begin_object();
     write_story(j, story);
     const std::string json = j.end_object().take();
-    ck_assert_msg(
-        json.find(
-            R"("step":"moved","node":"n3","from":"n2","bytes":1048576,"form":"pre-copy, post-copy","ahead_bytes":47185920,)"
-            R"("pause_ms":12,"sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112})") != json.npos,
-        "%s", json.c_str());
+    const char* const moved =
+        R"("step":"moved","node":"n3","from":"n2","bytes":1048576,)"
+        R"("form":"pre-copy, post-copy","ahead_bytes":47185920,"pause_ms":12,)"
+        R"("sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112})";
+    ck_assert_msg(json.find(moved) != json.npos, "%s", json.c_str());
 }
 END_TEST
 
@@ -158,5 +161,7 @@ START_TEST(what_goes_wrong_and_the_end_are_in_the_story) {
 END_TEST
 
 UNIT_SUITE(story, a_story_is_bounded_keeps_its_beginning_and_says_what_is_left_out,
-           what_repeats_is_told_once_and_counted, a_copy_of_a_story_keeps_what_it_had_when_the_other_goes_on,
-           a_home_writes_a_jobs_story_into_its_record, what_goes_wrong_and_the_end_are_in_the_story);
+           what_repeats_is_told_once_and_counted,
+           a_copy_of_a_story_keeps_what_it_had_when_the_other_goes_on,
+           a_home_writes_a_jobs_story_into_its_record,
+           what_goes_wrong_and_the_end_are_in_the_story);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The stdio of home jobs: Terminals and OutputAcks as they are, with a capsule and terminals in place of souk-init and
-// srun. Output that was held back, for whatever reason, always comes once the reason is gone: a property, over random
-// slow readers, full disks, lost descriptors and broken connections.
+// The stdio of home jobs: Terminals and OutputAcks as they are, with a capsule and terminals in
+// place of souk-init and srun. Output that was held back, for whatever reason, always comes once
+// the reason is gone: a property, over random slow readers, full disks, lost descriptors and broken
+// connections.
 #include "agentd/daemon/terminals.hpp"
 
 #include <signal.h>
@@ -31,8 +32,8 @@ std::string bytes_at(uint64_t from, uint64_t n) {
     return bytes;
 }
 
-// As souk-init and the job in it, behind a Cell: sends each byte once, keeps what is not acknowledged, and makes no more
-// than fits its window.
+// As souk-init and the job in it, behind a Cell: sends each byte once, keeps what is not
+// acknowledged, and makes no more than fits its window.
 struct Capsule {
     OutputAcks acks;
     uint64_t base[2] = {0, 0}, sent[2] = {0, 0}, end[2] = {0, 0};
@@ -44,7 +45,9 @@ struct Capsule {
         for (const int i : {0, 1})
             while (sent[i] < made(i)) {
                 const uint64_t n = std::min(made(i) - sent[i], 1 + rng.below(64 * 1024));
-                on_the_way.push_back({job.id, job.epoch, i == 0 ? wire::Stream::out : wire::Stream::err, sent[i], bytes_at(sent[i], n)});
+                on_the_way.push_back({job.id, job.epoch,
+                                      i == 0 ? wire::Stream::out : wire::Stream::err, sent[i],
+                                      bytes_at(sent[i], n)});
                 sent[i] += n;
             }
     }
@@ -98,8 +101,12 @@ struct Home {
 
     TerminalOutlet outlet() {
         TerminalOutlet o;
-        o.job = [this](const JobId& id) { return jobs.contains(id.seq) ? &jobs.at(id.seq).job : nullptr; };
-        o.ack = [this](const HomeJob& job, const wire::StdioAck& ack) { jobs.at(job.id.seq).capsule.answers.push_back(ack); };
+        o.job = [this](const JobId& id) {
+            return jobs.contains(id.seq) ? &jobs.at(id.seq).job : nullptr;
+        };
+        o.ack = [this](const HomeJob& job, const wire::StdioAck& ack) {
+            jobs.at(job.id.seq).capsule.answers.push_back(ack);
+        };
         o.input = [](const HomeJob&, const wire::StdioInput&) {};
         o.winch = [](const HomeJob&, const wire::StdioWinch&) {};
         o.trouble = [](const JobId&, const std::string&) {};
@@ -134,15 +141,20 @@ struct Home {
     void write(Running& r, Reader& reader) {
         for (const int i : {0, 1}) {
             reader.streams[i].unread = 0;
-            terminals.output_written(r.job.id, &reader, {i == 0 ? wire::Stream::out : wire::Stream::err, reader.streams[i].at});
+            terminals.output_written(
+                r.job.id, &reader,
+                {i == 0 ? wire::Stream::out : wire::Stream::err, reader.streams[i].at});
         }
     }
     // What is under way both ways, once.
     void carry(Running& r, Rng& rng) {
         r.capsule.send(r.job, rng);
-        for (const auto& data : std::exchange(r.capsule.on_the_way, {})) terminals.data(r.job, data);
+        for (const auto& data : std::exchange(r.capsule.on_the_way, {}))
+            terminals.data(r.job, data);
         for (const auto& ack : std::exchange(r.capsule.answers, {})) r.capsule.take(ack);
-        if (r.complete || r.capsule.sent[0] < r.capsule.end[0] || r.capsule.sent[1] < r.capsule.end[1]) return;
+        if (r.complete || r.capsule.sent[0] < r.capsule.end[0] ||
+            r.capsule.sent[1] < r.capsule.end[1])
+            return;
         r.complete |= terminals.complete(r.job, r.capsule.end, [&r] { r.complete = true; });
     }
     // The connection between the two breaks, and is made again.
@@ -163,7 +175,7 @@ struct FullDisk {
     explicit FullDisk(rlim_t bytes) {
         ::signal(SIGXFSZ, SIG_IGN);
         ck_assert_int_eq(::getrlimit(RLIMIT_FSIZE, &before), 0);
-        const struct rlimit small {bytes, before.rlim_max};
+        const struct rlimit small { bytes, before.rlim_max };
         ck_assert_int_eq(::setrlimit(RLIMIT_FSIZE, &small), 0);
     }
     ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before); }
@@ -173,7 +185,7 @@ struct FullDisk {
 struct NoDescriptors {
     NoDescriptors() {
         ck_assert_int_eq(::getrlimit(RLIMIT_NOFILE, &before), 0);
-        const struct rlimit none {0, before.rlim_max};
+        const struct rlimit none { 0, before.rlim_max };
         ck_assert_int_eq(::setrlimit(RLIMIT_NOFILE, &none), 0);
     }
     ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
@@ -207,7 +219,7 @@ START_TEST(the_slowest_of_two_terminals_holds_nothing_back_once_it_has_left) {
         h.write(r, *quick);
     }
     ck_assert_uint_lt(quick->streams[0].at, 8 << 20);
-    h.detach(r, slow);  // and `quick` has nothing more to say of its own
+    h.detach(r, slow);                            // and `quick` has nothing more to say of its own
     for (int i = 0; i < 2; ++i) h.carry(r, rng);  // the question, then the answer
     ck_assert_uint_gt(quick->streams[0].at, before);
     for (int i = 0; i < 2'000 && !r.complete; ++i) {
@@ -263,7 +275,8 @@ START_TEST(a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_le
         const NoDescriptors none;
         const auto made = h.terminals.prepare(id, true);
         ck_assert(!made);
-        ck_assert_text(made.error().message, "its output cannot be kept: 7.out: Too many open files");
+        ck_assert_text(made.error().message,
+                       "its output cannot be kept: 7.out: Too many open files");
     }
     ck_assert_int_eq(::faccessat(h.dir.fd.get(), "7.out", F_OK, 0), -1);
     h.dir.write("7.out", "of another job, whose record was never written");
@@ -273,8 +286,9 @@ START_TEST(a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_le
 }
 END_TEST
 
-// Forty jobs at once, each with terminals that come, read at random, stop and go; all of them meet full disks, lost
-// descriptors and broken connections. Then nothing is in the way any more, and each byte has to come, in its place.
+// Forty jobs at once, each with terminals that come, read at random, stop and go; all of them meet
+// full disks, lost descriptors and broken connections. Then nothing is in the way any more, and
+// each byte has to come, in its place.
 void held_back_output_comes(uint64_t seed) {
     Home h;
     Rng rng(seed);
@@ -304,7 +318,8 @@ void held_back_output_comes(uint64_t seed) {
         if (r.readers.empty()) (void)h.attach(r);
     }
     const auto whole = [&](const Running& r) {
-        return r.complete && r.readers.front()->streams[0].at == r.capsule.end[0] && r.readers.front()->streams[1].at == r.capsule.end[1];
+        return r.complete && r.readers.front()->streams[0].at == r.capsule.end[0] &&
+               r.readers.front()->streams[1].at == r.capsule.end[1];
     };
     bool all = false;
     for (const Nanos end = Loop::now() + limit; !all && Loop::now() < end;) {
@@ -318,9 +333,12 @@ void held_back_output_comes(uint64_t seed) {
         h.turn();
     }
     for (auto& [seq, r] : h.jobs)
-        ck_assert_msg(whole(r), "seed %llu, job %llu: %llu of %llu and %llu of %llu bytes came", (unsigned long long)seed, (unsigned long long)seq,
-                      (unsigned long long)r.readers.front()->streams[0].at, (unsigned long long)r.capsule.end[0],
-                      (unsigned long long)r.readers.front()->streams[1].at, (unsigned long long)r.capsule.end[1]);
+        ck_assert_msg(whole(r), "seed %llu, job %llu: %llu of %llu and %llu of %llu bytes came",
+                      (unsigned long long)seed, (unsigned long long)seq,
+                      (unsigned long long)r.readers.front()->streams[0].at,
+                      (unsigned long long)r.capsule.end[0],
+                      (unsigned long long)r.readers.front()->streams[1].at,
+                      (unsigned long long)r.capsule.end[1]);
     ck_assert(right);
 }
 
@@ -332,7 +350,8 @@ END_TEST
 UNIT_SUITE_LONG(terminals, 120, what_a_slow_terminal_held_back_comes_when_it_has_read,
                 the_slowest_of_two_terminals_holds_nothing_back_once_it_has_left,
                 what_a_full_disk_held_back_comes_when_there_is_room,
-                what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it, held_back_output_always_comes,
+                what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it,
+                held_back_output_always_comes,
                 a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_leaves_nothing);
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the machines tell of their steps: a listener collects the lines of machines that are driven by hand.
+// What the machines tell of their steps: a listener collects the lines of machines that are driven
+// by hand.
 #include <algorithm>
 
 #include "agentd/core/provider.hpp"
@@ -46,7 +47,8 @@ START_TEST(a_home_tells_a_move_step_by_step) {
                    "home output command.prepare_dump JOB=n1.1 EPOCH=1 NODE=n2\n");
     b.event("n2", 1, GuestState::dump_ready);
     ck_assert_text(lines.take(),
-                   "home input event.dump_ready JOB=n1.1 EPOCH=1 NODE=n2\n");  // nothing of it has changed yet
+                   // nothing of it has changed yet
+                   "home input event.dump_ready JOB=n1.1 EPOCH=1 NODE=n2\n");
     b.event("n3", 2, GuestState::prepared);
     ck_assert_text(lines.take(),
                    "home input event.prepared JOB=n1.1 EPOCH=2 NODE=n3\n"
@@ -99,15 +101,17 @@ END_TEST
 
 START_TEST(a_provider_and_a_market_tell_theirs) {
     Lines lines;
-    auto made = Provider::create("n1", Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu"}}, ProviderRecord{});
+    auto made = Provider::create("n1", Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu"}},
+                                 ProviderRecord{});
     ck_assert(made.has_value());
     made->tell_to(&lines);
     provider::Outputs out;
     made->market(false, {}, out);
-    ck_assert_text(
-        lines.take(),
-        "provider input market_off NODE=n1\nprovider state off_market NODE=n1\nprovider output persist NODE=n1\n"
-        "provider output report NODE=n1\nprovider output leave NODE=n1 WHY=\"node n1 is off the market\"\n");
+    ck_assert_text(lines.take(),
+                   "provider input market_off NODE=n1\nprovider state off_market NODE=n1\nprovider "
+                   "output persist NODE=n1\n"
+                   "provider output report NODE=n1\nprovider output leave NODE=n1 WHY=\"node n1 is "
+                   "off the market\"\n");
     ck_assert(!made->set_speed(0, out));
     ck_assert_text(lines.take(), "provider input set_speed NODE=n1\n");
 
@@ -136,5 +140,6 @@ START_TEST(a_provider_and_a_market_tell_theirs) {
 }
 END_TEST
 
-UNIT_SUITE(trace, a_home_tells_a_move_step_by_step, a_guest_tells_what_is_wanted_of_a_job_and_how_far_it_is,
+UNIT_SUITE(trace, a_home_tells_a_move_step_by_step,
+           a_guest_tells_what_is_wanted_of_a_job_and_how_far_it_is,
            a_provider_and_a_market_tell_theirs);

@@ -9,7 +9,8 @@
 namespace souk::unit {
 namespace {
 
-constexpr Nanos s = Nanos::from_s(1), hour = Nanos::from_s(3'600), most = Nanos::from_s(1'000'000'000);
+constexpr Nanos s = Nanos::from_s(1), hour = Nanos::from_s(3'600),
+                most = Nanos::from_s(1'000'000'000);
 
 int64_t ms(std::string_view text, Nanos plain = s) {
     const auto span = parse_span(text, plain, Nanos{}, most);
@@ -27,18 +28,21 @@ START_TEST(a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option) {
     ck_assert_int_eq(ms("2"), 2'000);
     ck_assert_int_eq(ms("0.5", hour), 1'800'000);
     ck_assert_int_eq(ms("0"), 0);
-    for (const char* wrong : {"", "h", "-1h", "1 h", "1H", "1y", "1h30m", "nan", "inf", "infs", "1e3", "0x10", "1e400d", "9999999999999d", "+1s"})
+    for (const char* wrong : {"", "h", "-1h", "1 h", "1H", "1y", "1h30m", "nan", "inf", "infs",
+                              "1e3", "0x10", "1e400d", "9999999999999d", "+1s"})
         ck_assert_msg(ms(wrong) == -1, "%s", wrong);
     ck_assert_int_eq(ms("5", Nanos{}), -1);  // where a unit is needed
     ck_assert_text(parse_span("2h", s, s, hour).error().message, "'2h' is not from 1s to 1h");
-    ck_assert_text(parse_span("soon", s, s, hour).error().message, "'soon' is no time such as 90s, 30m, 1.5h, 2d");
+    ck_assert_text(parse_span("soon", s, s, hour).error().message,
+                   "'soon' is no time such as 90s, 30m, 1.5h, 2d");
 }
 END_TEST
 
 START_TEST(a_time_that_is_shown_is_the_same_when_it_is_read) {
     Rng rng(7);
     for (int i = 0; i < 20'000; ++i) {
-        const Nanos span = Nanos::from_ms(1 + static_cast<int64_t>(rng.below(uint64_t{1} << (1 + rng.below(38)))));
+        const Nanos span =
+            Nanos::from_ms(1 + static_cast<int64_t>(rng.below(uint64_t{1} << (1 + rng.below(38)))));
         const std::string text = span_text(span);
         const auto read = parse_span(text, s, Nanos{}, most);
         ck_assert_msg(read && *read == span, "%s", text.c_str());
@@ -47,7 +51,9 @@ START_TEST(a_time_that_is_shown_is_the_same_when_it_is_read) {
 END_TEST
 
 START_TEST(a_size_is_whole_megabytes_with_a_unit_or_without) {
-    const auto mb = [](std::string_view text) { return parse_size_mb(text, 1, 1 << 30).value_or(-1); };
+    const auto mb = [](std::string_view text) {
+        return parse_size_mb(text, 1, 1 << 30).value_or(-1);
+    };
     ck_assert_int_eq(mb("4G"), 4096);
     ck_assert_int_eq(mb("4g"), 4096);
     ck_assert_int_eq(mb("4GB"), 4096);
@@ -57,42 +63,57 @@ START_TEST(a_size_is_whole_megabytes_with_a_unit_or_without) {
     ck_assert_int_eq(mb("512"), 512);
     ck_assert_int_eq(mb("2048K"), 2);
     ck_assert_int_eq(mb("1T"), 1 << 20);
-    for (const char* wrong : {"", "G", "4X", "4 G", "-4G", "0", "12K", "0.3", "1e9", "nan", "inf", "2000T", "4GG", "4bytes"})
+    for (const char* wrong : {"", "G", "4X", "4 G", "-4G", "0", "12K", "0.3", "1e9", "nan", "inf",
+                              "2000T", "4GG", "4bytes"})
         ck_assert_msg(mb(wrong) == -1, "%s", wrong);
     ck_assert_text(parse_size_mb("9T", 16, 1 << 20).error().message, "'9T' is not from 16M to 1T");
 }
 END_TEST
 
 START_TEST(a_name_holds_nothing_that_changes_how_others_see_the_text_around_it) {
-    for (const char* good : {"a", "my job", "Zeiten (\u00fcber 3)", "\u05d0\u05d1", "\u6f22\u5b57", "\U0001f600"}) ck_assert_msg(check_label(good, 64).has_value(), "%s", good);
-    for (const char* bad : {"", "a\nb", "\x7f", "\u0085", "\u009b", "a\u00adb", "\u061c", "\u200b", "\u200e", "\u200f", "\u2028", "\u202a", "\u202e", "\u2066",
-                            "\u2069", "\ufeff", "\U000e0041", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xe2\x80", "\xf4\x90\x80\x80"})
+    for (const char* good :
+         {"a", "my job", "Zeiten (\u00fcber 3)", "\u05d0\u05d1", "\u6f22\u5b57", "\U0001f600"})
+        ck_assert_msg(check_label(good, 64).has_value(), "%s", good);
+    for (const char* bad :
+         {"",         "a\nb",         "\x7f",     "\u0085",          "\u009b",     "a\u00adb",
+          "\u061c",   "\u200b",       "\u200e",   "\u200f",          "\u2028",     "\u202a",
+          "\u202e",   "\u2066",       "\u2069",   "\ufeff",          "\U000e0041", "\xff",
+          "\xc0\xaf", "\xed\xa0\x80", "\xe2\x80", "\xf4\x90\x80\x80"})
         ck_assert_msg(!check_label(bad, 64), "%s", bad);
     ck_assert(!check_label("12345", 4));
-    ck_assert_text(check_label("a\u202e", 9).error().message, "a name without control and format characters is wanted: it holds U+202E");
+    ck_assert_text(check_label("a\u202e", 9).error().message,
+                   "a name without control and format characters is wanted: it holds U+202E");
     ck_assert_text(blank_controls("a\u202eb\n\u00fc\xff"), "a   b \u00fc\xff");
 }
 END_TEST
 
-// Whatever bytes come: what was blanked is clean, as long as it was, and what was clean is as it was.
+// Whatever bytes come: what was blanked is clean, as long as it was, and what was clean is as it
+// was.
 START_TEST(any_bytes_are_blanked_to_what_holds_no_control) {
     Rng rng(11);
     for (int i = 0; i < 50'000; ++i) {
         std::string text(1 + rng.below(12), ' ');
-        constexpr std::string_view often = "\xe2\x80\xae\xc2\x85\xf3\xa0\x81\x81" "aZ\n";
-        for (char& c : text) c = rng.below(2) ? often[rng.below(often.size())] : static_cast<char>(rng.next());
+        constexpr std::string_view often =
+            "\xe2\x80\xae\xc2\x85\xf3\xa0\x81\x81"
+            "aZ\n";
+        for (char& c : text)
+            c = rng.below(2) ? often[rng.below(often.size())] : static_cast<char>(rng.next());
         const std::string blank = blank_controls(text);
         ck_assert_uint_eq(blank.size(), text.size());
         ck_assert_text(blank_controls(blank), blank);
         if (check_label(text, 64)) ck_assert_text(blank, text);
         const auto still = check_label(blank, 64);
-        if (!still) ck_assert_msg(still.error().message.find("U+") == std::string::npos, "%s", still.error().message.c_str());
+        if (!still)
+            ck_assert_msg(still.error().message.find("U+") == std::string::npos, "%s",
+                          still.error().message.c_str());
     }
 }
 END_TEST
 
-UNIT_SUITE(units, a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option, a_time_that_is_shown_is_the_same_when_it_is_read,
-           a_size_is_whole_megabytes_with_a_unit_or_without, a_name_holds_nothing_that_changes_how_others_see_the_text_around_it,
+UNIT_SUITE(units, a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option,
+           a_time_that_is_shown_is_the_same_when_it_is_read,
+           a_size_is_whole_megabytes_with_a_unit_or_without,
+           a_name_holds_nothing_that_changes_how_others_see_the_text_around_it,
            any_bytes_are_blanked_to_what_holds_no_control);
 
 }  // namespace

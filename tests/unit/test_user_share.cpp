@@ -10,8 +10,8 @@
 using namespace souk;
 
 START_TEST(a_user_has_a_share_and_root_a_reserve_whatever_the_others_hold) {
-    // Users come and go at random: nobody passes a bound, root is never refused below the whole, and what was given
-    // back can be taken again.
+    // Users come and go at random: nobody passes a bound, root is never refused below the whole,
+    // and what was given back can be taken again.
     const UserShare::Bounds bounds{40, 8, 12};
     UserShare share(bounds);
     Rng rng(3);
@@ -32,9 +32,11 @@ START_TEST(a_user_has_a_share_and_root_a_reserve_whatever_the_others_hold) {
         if (uid == 0) {
             ck_assert(place.has_value() == (held.size() < bounds.all));
         } else {
-            const bool within = count(uid) < bounds.each, room = held.size() < bounds.all - bounds.reserve;
+            const bool within = count(uid) < bounds.each,
+                       room = held.size() < bounds.all - bounds.reserve;
             ck_assert(place.has_value() == (within && room));
-            if (!within) ck_assert(place.error().message.starts_with("too many connections of this user"));
+            if (!within)
+                ck_assert(place.error().message.starts_with("too many connections of this user"));
             refused_by_share |= !within;
             refused_by_reserve |= within && !room;
         }

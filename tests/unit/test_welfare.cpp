@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The welfare algorithm on random markets over time. tests/tools/test_welfare.py judges single decisions by their
-// promises; here: that repairing after each event gives what a decision about everything gives, the migration-aware
-// rules, and what is told of bids.
+// The welfare algorithm on random markets over time. tests/tools/test_welfare.py judges single
+// decisions by their promises; here: that repairing after each event gives what a decision about
+// everything gives, the migration-aware rules, and what is told of bids.
 #include <algorithm>
 #include <string>
 
@@ -29,8 +29,12 @@ struct Both {
         ck_assert(anew.set_options(o).has_value());
     }
     bool add_job(JobKey k, const JobSpec& s) { return repairs.add_job(k, s) && anew.add_job(k, s); }
-    bool change_job(JobKey k, const JobSpec& s) { return repairs.change_job(k, s) && anew.change_job(k, s); }
-    bool change_value(JobKey k, Money v) { return repairs.change_value(k, v) && anew.change_value(k, v); }
+    bool change_job(JobKey k, const JobSpec& s) {
+        return repairs.change_job(k, s) && anew.change_job(k, s);
+    }
+    bool change_value(JobKey k, Money v) {
+        return repairs.change_value(k, v) && anew.change_value(k, v);
+    }
     bool remove_job(JobKey k) { return repairs.remove_job(k) && anew.remove_job(k); }
     bool add_provider(ProviderKey k, const ProviderSpec& s) {
         return repairs.add_provider(k, s) && anew.add_provider(k, s);
@@ -38,11 +42,14 @@ struct Both {
     bool change_provider(ProviderKey k, const ProviderSpec& s) {
         return repairs.change_provider(k, s) && anew.change_provider(k, s);
     }
-    bool remove_provider(ProviderKey k) { return repairs.remove_provider(k) && anew.remove_provider(k); }
+    bool remove_provider(ProviderKey k) {
+        return repairs.remove_provider(k) && anew.remove_provider(k);
+    }
     std::optional<JobSpec> job(JobKey k) const { return repairs.job(k); }
     void solve(Nanos now) {
         repairs.solve(now);
-        ck_assert(anew.set_options(SolverOptions(anew.options())).has_value());  // everything is looked at again
+        // everything is looked at again
+        ck_assert(anew.set_options(SolverOptions(anew.options())).has_value());
         anew.solve(now);
     }
 };
@@ -50,19 +57,23 @@ struct Both {
 std::string shown(const unit::World& w, const Solver& s) {
     std::string text;
     for (const auto& [k, p] : w.providers)
-        text += "  p" + std::to_string(k) + " reserve " + format_money(p.reserve) + " speed " + std::to_string(p.speed) +
-                " cpus " + std::to_string(p.cpus) + " mb " + std::to_string(p.memory_mb) + (p.accepting ? "" : " off") + "\n";
+        text += "  p" + std::to_string(k) + " reserve " + format_money(p.reserve) + " speed " +
+                std::to_string(p.speed) + " cpus " + std::to_string(p.cpus) + " mb " +
+                std::to_string(p.memory_mb) + (p.accepting ? "" : " off") + "\n";
     for (const auto& [k, j] : w.jobs) {
         const auto now = s.job(JobKey{k});
-        text += "  j" + std::to_string(k) + " value " + format_money(now->value) + " cpus " + std::to_string(now->cpus) +
-                " mb " + std::to_string(now->memory_mb) + " at " + std::to_string(unit::place_of(s, k)) + "\n";
+        text += "  j" + std::to_string(k) + " value " + format_money(now->value) + " cpus " +
+                std::to_string(now->cpus) + " mb " + std::to_string(now->memory_mb) + " at " +
+                std::to_string(unit::place_of(s, k)) + "\n";
     }
     return text;
 }
 
 constexpr unit::Shape more_shapes[] = {
-    {14, 8, 1, 3, 0, 0, 4, 6, false, false}, {30, 12, 1, 1, 0, 0, 6, 6, false, false},
-    {14, 5, 1, 3, 0, 0, 3, 5, true, true},   {12, 5, 2, 4, 0, 0, 3, 5, false, false},
+    {14, 8, 1, 3, 0, 0, 4, 6, false, false},
+    {30, 12, 1, 1, 0, 0, 6, 6, false, false},
+    {14, 5, 1, 3, 0, 0, 3, 5, true, true},
+    {12, 5, 2, 4, 0, 0, 3, 5, false, false},
 };
 
 }  // namespace
@@ -79,9 +90,11 @@ START_TEST(repairing_after_each_event_gives_what_deciding_about_everything_gives
                 const auto paid = both.repairs.payments(), due = both.anew.payments();
                 bool same = paid.size() == due.size();
                 for (size_t i = 0; same && i < paid.size(); ++i)
-                    same = paid[i].job == due[i].job && paid[i].provider == due[i].provider && paid[i].price == due[i].price;
-                ck_assert_msg(same, "shape %d seed %d step %d\nrepaired\n%sanew\n%s", static_cast<int>(&shape - more_shapes),
-                              static_cast<int>(seed), step, shown(w, both.repairs).c_str(), shown(w, both.anew).c_str());
+                    same = paid[i].job == due[i].job && paid[i].provider == due[i].provider &&
+                           paid[i].price == due[i].price;
+                ck_assert_msg(same, "shape %d seed %d step %d\nrepaired\n%sanew\n%s",
+                              static_cast<int>(&shape - more_shapes), static_cast<int>(seed), step,
+                              shown(w, both.repairs).c_str(), shown(w, both.anew).c_str());
             }
         }
 }
@@ -134,22 +147,28 @@ START_TEST(what_is_said_to_win_a_place_wins_one_and_a_unit_less_does_not) {
         const auto bid = s.winning_bid(one);
         if (!bid) continue;
         ++said;
-        ck_assert_msg(runs(*bid).n != 0, "seed %d: %s wins nothing\n%s", static_cast<int>(seed), format_money(*bid).c_str(), shown(w, s).c_str());
+        ck_assert_msg(runs(*bid).n != 0, "seed %d: %s wins nothing\n%s", static_cast<int>(seed),
+                      format_money(*bid).c_str(), shown(w, s).c_str());
         const Money less = *bid - std::min(*bid, Money::units(1));
-        ck_assert_msg(bid->micro == 0 || runs(less).n == 0, "seed %d: %s would do\n%s", static_cast<int>(seed), format_money(less).c_str(), shown(w, s).c_str());
+        ck_assert_msg(bid->micro == 0 || runs(less).n == 0, "seed %d: %s would do\n%s",
+                      static_cast<int>(seed), format_money(less).c_str(), shown(w, s).c_str());
         for (const auto& [k, p] : w.providers)
             if (const auto price = s.next_price(ProviderKey{k}); price && p.accepting) {
                 ck_assert(*price >= p.reserve && *price >= *bid);
-                const ProviderKey at = runs(*price + Money::units(1));  // at the price itself others may like it as well
-                ck_assert_msg(at.n != 0 && s.provider(at)->speed >= p.speed, "seed %d: %s gets no place as fast as %d\n%s",
-                              static_cast<int>(seed), format_money(*price).c_str(), static_cast<int>(k), shown(w, s).c_str());
+                // at the price itself others may like it as well
+                const ProviderKey at = runs(*price + Money::units(1));
+                ck_assert_msg(at.n != 0 && s.provider(at)->speed >= p.speed,
+                              "seed %d: %s gets no place as fast as %d\n%s", static_cast<int>(seed),
+                              format_money(*price).c_str(), static_cast<int>(k),
+                              shown(w, s).c_str());
             }
     }
     ck_assert_uint_gt(said, 200);
 }
 END_TEST
 
-// Where sizes differ the answer is of the least values as they are; a bid at the margin may move them.
+// Where sizes differ the answer is of the least values as they are; a bid at the margin may move
+// them.
 START_TEST(with_mixed_sizes_what_is_said_to_win_a_place_nearly_always_does) {
     size_t said = 0, true_ = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -172,7 +191,7 @@ START_TEST(with_mixed_sizes_what_is_said_to_win_a_place_nearly_always_does) {
 }
 END_TEST
 
-START_TEST(a_job_pays_at_least_the_reserve_and_at_most_what_its_place_is_worth_whatever_the_sizes_and_rules) {
+START_TEST(a_job_pays_at_least_the_reserve_and_at_most_what_its_place_is_worth) {
     for (const auto& shape : {unit::shapes[3], unit::shapes[4], unit::shapes[5], more_shapes[3]})
         for (uint64_t seed = 1; seed <= 60; ++seed) {
             unit::World w(seed, shape);
@@ -223,8 +242,10 @@ START_TEST(a_job_leaves_a_fast_place_for_a_cheaper_one_when_that_becomes_free_an
     s.add_provider(ProviderKey{2}, machine(1, 80));
     const auto changes = s.solve(Nanos::from_s(1));
     ck_assert_uint_eq(changes.size(), 1);
-    ck_assert(changes[0].kind == ChangeKind::move && changes[0].to.n == 2 && changes[0].cause == Cause::cheaper);
-    const Names names{[](JobKey k) { return "j" + std::to_string(k.n); }, [](ProviderKey k) { return "n" + std::to_string(k.n); }};
+    ck_assert(changes[0].kind == ChangeKind::move && changes[0].to.n == 2 &&
+              changes[0].cause == Cause::cheaper);
+    const Names names{[](JobKey k) { return "j" + std::to_string(k.n); },
+                      [](ProviderKey k) { return "n" + std::to_string(k.n); }};
     ck_assert_text(s.reason(changes[0], names), "n2 is worth more to it than n1 at the prices now");
 }
 END_TEST
@@ -282,7 +303,8 @@ END_TEST
 START_TEST(six_jobs_of_one_user_alone_pay_the_reserve) {
     Solver s;
     ck_assert(s.set_options(welfare_options()).has_value());
-    for (uint64_t p = 1; p <= 6; ++p) s.add_provider(ProviderKey{p}, machine(1, 60 + 8 * static_cast<int32_t>(p)));
+    for (uint64_t p = 1; p <= 6; ++p)
+        s.add_provider(ProviderKey{p}, machine(1, 60 + 8 * static_cast<int32_t>(p)));
     for (uint64_t j = 1; j <= 6; ++j) {
         JobSpec spec = bidding(40, static_cast<int64_t>(j));
         spec.user = 1000;
@@ -294,8 +316,9 @@ START_TEST(six_jobs_of_one_user_alone_pay_the_reserve) {
 }
 END_TEST
 
-// Where no class has a least value above its reserve: one class, or no reserves. What a user bids for its lower jobs then
-// changes neither place nor price of its higher ones, so to bid less for those gains nothing.
+// Where no class has a least value above its reserve: one class, or no reserves. What a user bids
+// for its lower jobs then changes neither place nor price of its higher ones, so to bid less for
+// those gains nothing.
 START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
     Rng rng(14);
     size_t compared = 0, contested = 0;
@@ -304,9 +327,11 @@ START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
         const int64_t users = rng.between(1, 3), reserve = speeds ? 0 : rng.between(0, 9);
         Solver s;
         ck_assert(s.set_options(welfare_options()).has_value());
-        const auto machines = static_cast<uint64_t>(rng.between(1, 6)), jobs = static_cast<uint64_t>(rng.between(2, 12));
+        const auto machines = static_cast<uint64_t>(rng.between(1, 6)),
+                   jobs = static_cast<uint64_t>(rng.between(2, 12));
         for (uint64_t p = 1; p <= machines; ++p) {
-            ProviderSpec m = machine(reserve, speeds ? static_cast<int32_t>(rng.between(1, 4)) * 25 : 100);
+            ProviderSpec m =
+                machine(reserve, speeds ? static_cast<int32_t>(rng.between(1, 4)) * 25 : 100);
             m.cpus = static_cast<int32_t>(rng.between(1, 2));
             s.add_provider(ProviderKey{p}, m);
         }
@@ -325,21 +350,24 @@ START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
             Solver less = s.copy();
             for (uint64_t j = 1; j <= jobs; ++j) {
                 const JobSpec& spec = specs[j - 1];
-                const bool later = spec.value < own.value || (spec.value == own.value && j > paid.job.n);
+                const bool later =
+                    spec.value < own.value || (spec.value == own.value && j > paid.job.n);
                 if (spec.user == own.user && later) less.change_value(JobKey{j}, Money{});
             }
             less.solve(Nanos{0});
             const auto price = less.price(paid.job);
-            ck_assert_msg(price && *price == paid.price && less.place(paid.job) == s.place(paid.job),
-                          "round %d: job %lu pays %s, and %s without lower ones of its user", round,
-                          static_cast<unsigned long>(paid.job.n), format_money(paid.price).c_str(),
-                          price ? format_money(*price).c_str() : "nothing");
+            ck_assert_msg(
+                price && *price == paid.price && less.place(paid.job) == s.place(paid.job),
+                "round %d: job %lu pays %s, and %s without lower ones of its user", round,
+                static_cast<unsigned long>(paid.job.n), format_money(paid.price).c_str(),
+                price ? format_money(*price).c_str() : "nothing");
             if (users == 1) ck_assert_int_eq(paid.price.micro, Money::units(reserve).micro);
             ++compared;
             contested += paid.price > Money::units(reserve);
         }
     }
-    ck_assert_msg(compared > 5'000 && contested > 1'000, "%zu, %zu above the reserve", compared, contested);
+    ck_assert_msg(compared > 5'000 && contested > 1'000, "%zu, %zu above the reserve", compared,
+                  contested);
 }
 END_TEST
 
@@ -350,9 +378,11 @@ START_TEST(the_best_cuts_are_the_same_from_nothing_and_step_by_step) {
         for (auto c = rng.between(1, 6); c > 0; --c) {
             const auto speed = static_cast<int32_t>(rng.between(1, 5)) * 10;
             const Money reserve{rng.between(0, 12)};
-            classes.push_back({class_of(speed, reserve), speed, rng.between(0, 4), static_cast<Wide>(reserve.micro) * 50});
+            classes.push_back({class_of(speed, reserve), speed, rng.between(0, 4),
+                               static_cast<Wide>(reserve.micro) * 50});
         }
-        std::sort(classes.begin(), classes.end(), [](const PlaceClass& a, const PlaceClass& b) { return a.cls < b.cls; });
+        std::sort(classes.begin(), classes.end(),
+                  [](const PlaceClass& a, const PlaceClass& b) { return a.cls < b.cls; });
         std::vector<int64_t> values;
         for (auto n = rng.between(0, 12); n > 0; --n) values.push_back(rng.between(0, 20));
         std::sort(values.rbegin(), values.rend());
@@ -360,7 +390,8 @@ START_TEST(the_best_cuts_are_the_same_from_nothing_and_step_by_step) {
         Cuts cuts(classes.size(), 0);
         Wide gain = 0;
         const auto value = [&](int64_t t) { return values[static_cast<size_t>(t)]; };
-        ck_assert(improve_cuts(classes, cuts, static_cast<int64_t>(values.size()), 1'000, value, gain));
+        ck_assert(
+            improve_cuts(classes, cuts, static_cast<int64_t>(values.size()), 1'000, value, gain));
         ck_assert(cuts == at_once);
     }
 }
@@ -370,7 +401,7 @@ UNIT_SUITE_LONG(welfare, 120, repairing_after_each_event_gives_what_deciding_abo
                 with_one_cpu_each_history_changes_neither_who_has_which_class_nor_any_price,
                 what_is_said_to_win_a_place_wins_one_and_a_unit_less_does_not,
                 with_mixed_sizes_what_is_said_to_win_a_place_nearly_always_does,
-                a_job_pays_at_least_the_reserve_and_at_most_what_its_place_is_worth_whatever_the_sizes_and_rules,
+                a_job_pays_at_least_the_reserve_and_at_most_what_its_place_is_worth,
                 a_job_leaves_a_fast_place_for_a_cheaper_one_when_that_becomes_free_and_says_why,
                 with_a_horizon_a_job_leaves_for_a_cheaper_place_only_if_that_pays_for_the_move,
                 the_cap_on_moves_holds_for_moves_to_cheaper_places_and_they_are_made_up_for,

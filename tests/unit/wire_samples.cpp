@@ -12,7 +12,9 @@ struct Dice {
     uint64_t counter() { return flag() ? rng.below(1000) : rng.next() >> 2; }
     uint32_t u32() { return static_cast<uint32_t>(rng.next()); }
     int32_t i32() { return static_cast<int32_t>(u32()); }
-    int64_t up_to(int64_t max) { return flag() ? rng.between(0, std::min<int64_t>(max, 300)) : rng.between(0, max); }
+    int64_t up_to(int64_t max) {
+        return flag() ? rng.between(0, std::min<int64_t>(max, 300)) : rng.between(0, max);
+    }
     NodeName node() {
         NodeName name(1, static_cast<char>('a' + rng.below(26)));
         for (uint64_t n = rng.below(32); n > 0; --n) name += "abcxyz019-"[rng.below(10)];
@@ -57,12 +59,28 @@ struct Dice {
         return t;
     }
     JobStats stats() {
-        return {u32(), u32(), u32(), u32(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}, up_to(int64_t{1} << 60),
-                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}}, u32(), {up_to(INT64_MAX / 10)}};
+        return {u32(),
+                u32(),
+                u32(),
+                u32(),
+                {up_to(INT64_MAX / 10)},
+                {up_to(INT64_MAX / 10)},
+                up_to(int64_t{1} << 60),
+                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}},
+                u32(),
+                {up_to(INT64_MAX / 10)}};
     }
     MoveForecast forecast() {
-        return {any(MoveForm::stop_and_copy, MoveForm::post_copy), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)},
-                counter(), {up_to(INT64_MAX / 10)}, u32(), counter(), counter(), counter(), counter()};
+        return {any(MoveForm::stop_and_copy, MoveForm::post_copy),
+                {up_to(INT64_MAX / 10)},
+                {up_to(INT64_MAX / 10)},
+                counter(),
+                {up_to(INT64_MAX / 10)},
+                u32(),
+                counter(),
+                counter(),
+                counter(),
+                counter()};
     }
     JobSpec spec() {
         JobSpec s;
@@ -98,143 +116,239 @@ struct Dice {
 
 }  // namespace
 
-#define SAMPLE(T)                         \
-    template <>                           \
-    T sample<T>([[maybe_unused]] Rng& r) { \
+#define SAMPLE(T)                           \
+    template <>                             \
+    T sample<T>([[maybe_unused]] Rng & r) { \
         [[maybe_unused]] Dice d{r};
 #define END }
 
 SAMPLE(Hello)
-    const Role role = d.any(Role::agent, Role::image);
-    return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(), d.address(), d.flag()};
-END
-SAMPLE(Welcome) return {d.u32(), d.line(255), d.flag() ? d.address() : ""}; END
-SAMPLE(ErrorText) return {d.line()}; END
-SAMPLE(Ok) return {}; END
-SAMPLE(CtlRequest)
-    CtlRequest v{r.next(), d.u32(), d.line(), {}, d.line()};
-    v.args.resize(r.below(17));
-    for (auto& arg : v.args) arg = d.line();
-    return v;
-END
-SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), d.flag()}; END
-SAMPLE(JobReport)
-    return {d.id(), d.terms(), d.u32(), d.line(255), d.line(255), d.line(), {d.up_to(INT64_MAX / 4)},
-            d.any(JobPhase::waiting, JobPhase::finished), d.node_or_none(), d.node_or_none(), d.epoch(), d.counter(),
-            d.line(), d.flag(), d.line(), d.flag(), {d.u32()}, static_cast<int32_t>(r.below(1 << 22)), d.node_or_none(),
-            {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), d.line(), d.stats(), {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000)}, d.places(), d.places(),
-            d.flag(), d.i32(), d.line()};
-END
-SAMPLE(ProviderReport)
-    return {d.node(), d.flag(), {d.up_to(money_max.micro)}, r.between(1, 1'000'000),
-            static_cast<int32_t>(r.between(1, 65'536)), d.up_to(1 << 30), d.up_to(1 << 30),
-            static_cast<int32_t>(r.between(0, 1000)), static_cast<int32_t>(r.between(0, 100'000)), d.line(255),
-            {d.line(255), d.line(255), d.line(255), d.counter(), d.line()}, d.line(), d.line()};
-END
-SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()}; END
-SAMPLE(Order)
-    const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
-    return {d.id(), d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)}, d.line()};
-END
-SAMPLE(JobNote) return {d.id(), {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(), d.flag(),
-            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}}; END
-SAMPLE(ProviderNote)
-    return {{d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
-            static_cast<int32_t>(r.between(0, INT32_MAX))};
-END
-SAMPLE(Directory)
-    Directory v;
-    v.peers.resize(r.below(50));
-    for (auto& peer : v.peers) peer = {d.node(), d.address()};
-    return v;
-END
-SAMPLE(NodeLost) return {d.node()}; END
-SAMPLE(GuestCommand) GuestCommand v{d.id(),
-                                            d.epoch(),
-                                            d.any(GuestVerb::query, GuestVerb::checkpoint),
-                                            {},
-                                            d.node(),
-                                            d.address(),
-                                            {},
-                                            d.up_to(1 << 30),
-                                            static_cast<int32_t>(r.between(1, 65'536)),
-                                            static_cast<int32_t>(r.between(1, 64)),
-                                            d.flag()};
-    v.new_epoch = {v.epoch.n + 1 + r.below(9)};
-    if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep || d.flag()) v.spec = d.spec();
-    return v;
-END
-SAMPLE(GuestEvent)
-    GuestEvent v{d.id(), d.epoch(), d.any(GuestState::unknown, GuestState::filling), d.i32(),
-                 static_cast<int32_t>(r.below(4096)), d.flag(), d.line(), d.up_to(int64_t{1} << 60),
-                 d.flag(), {}, d.line(), static_cast<int32_t>(r.below(1 << 22)), d.flag(), d.flag(), d.flag(), d.epoch(),
-                 {d.up_to(INT64_MAX / 10)}, {d.counter(), d.counter()}, d.counter(), {}};
-    if (v.state == GuestState::dumping) v.forecast = d.forecast();
-    return v;
-END
-SAMPLE(Expel) return {d.id(), d.epoch()}; END
-SAMPLE(Beat) return {{d.up_to(INT64_MAX / 10)}}; END
-SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)}; END
-SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter(), d.flag()}; END
-SAMPLE(StdioInput) return {d.id(), d.epoch(), d.counter(), d.bytes(500), d.flag()}; END
-SAMPLE(StdioInputAck) return {d.id(), d.epoch(), d.counter()}; END
-SAMPLE(StdioWinch) return {d.id(), d.epoch(), static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
-SAMPLE(ImageBegin)
-    const Epoch from = d.epoch();
-    return {d.id(), {from.n + 1}, from, d.node(), d.any(MoveForm::stop_and_copy, MoveForm::post_copy)};
-END
-SAMPLE(PagesState)
-    PagesState v{d.counter(), d.flag(), {}};
-    for (uint64_t i = r.below(4); i > 0; --i)
-        v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * page_bytes, 1 + r.below(99)});
-    return v;
-END
-SAMPLE(AheadBegin) return {d.id(), d.epoch(), d.node(), d.counter()}; END
-SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()}; END
-SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()}; END
-SAMPLE(Submitted) return {d.id(), d.line()}; END
-SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}}; END
-SAMPLE(Attached)
-    return {d.id(), d.any(JobPhase::waiting, JobPhase::finished), d.flag(), d.counter(), {d.counter(), d.counter()}};
-END
-SAMPLE(Change)
-    Change v{d.id(), static_cast<uint32_t>(r.between(1, Change::all)), {}};
-    const JobTerms terms = d.terms();
-    v.terms = changed(v.terms, Change{v.id, v.fields, terms});
-    return v;
-END
-SAMPLE(Output) return {d.stream(), d.counter(), d.bytes(500)}; END
-SAMPLE(OutputAck) return {d.stream(), d.counter()}; END
-SAMPLE(Input) return {d.counter(), d.bytes(500), d.flag()}; END
-SAMPLE(InputAck) return {d.counter()}; END
-SAMPLE(Winch) return {static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())}; END
-SAMPLE(Signal) return {static_cast<int32_t>(r.between(1, 64))}; END
-SAMPLE(Notice) return {d.any(home::Tell::What::started, home::Tell::What::warning), d.line()}; END
-SAMPLE(Exit) return {d.i32(), d.flag(), d.line(), "{\"id\":\"" + d.line() + "\"}"}; END
-SAMPLE(HomeJob)
-    HomeJob v{d.id(), d.spec(), d.terms(), d.line(255), d.line(255), {d.up_to(INT64_MAX / 4)},
-            d.any(JobPhase::waiting, JobPhase::finished), d.peer(), d.epoch(), d.peer(), d.epoch(), d.epoch(),
-            d.any(MoveStep::none, MoveStep::release), d.flag(), d.counter(), d.flag(), d.stats(), d.places(), d.line(),
-            d.i32(), d.line(), {d.up_to(INT64_MAX / 10)}, {d.up_to(money_max.micro)}, d.flag(), r.next(), {},
-            {d.up_to(INT64_MAX / 10)}, d.flag(), d.flag(),
-            {d.peer(), d.epoch(), {d.up_to(INT64_MAX / 4)}, d.up_to(int64_t{1} << 60), {d.counter(), d.counter()}, d.counter()},
-            {d.peer(), d.epoch()}, {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
-            {d.up_to(1'000'000) - 1}, {d.up_to(1'000'000) - 1}, Nanos::never(), r.next(),
-            {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.places(), d.i32(), d.line(), d.flag()};
-    for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
-    if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
-    const auto part = [&] { return Nanos{d.up_to(INT64_MAX / 10) - 1}; };
-    std::vector<StoryStep> story;
-    for (uint64_t n = r.below(5); n > 0; --n)
-        story.push_back({d.any(StoryStep::What::submitted, StoryStep::What::finished), {d.up_to(INT64_MAX / 4)}, d.node_or_none(),
-                         d.node_or_none(), {d.up_to(money_max.micro)}, d.any(MoveForm::stop_and_copy, MoveForm::post_copy),
-                         d.counter(), d.counter(), part(), part(), part(), part(), part(), d.line(Story::why_max), d.u32()});
-    v.story = {std::move(story), d.u32()};
-    return v;
-END
-SAMPLE(GuestJob)
-    return {{d.id(), d.epoch()}, d.spec(), d.up_to(1 << 30), static_cast<int32_t>(r.between(1, 65'536)),
-            d.any(GuestState::unknown, GuestState::filling), d.flag(), d.flag(), d.flag(), d.flag(), d.up_to(int64_t{1} << 60), d.i32()};
+const Role role = d.any(Role::agent, Role::image);
+return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(),
+        d.address(), d.flag()};
+END SAMPLE(Welcome) return {d.u32(), d.line(255), d.flag() ? d.address() : ""};
+END SAMPLE(ErrorText) return {d.line()};
+END SAMPLE(Ok) return {};
+END SAMPLE(CtlRequest) CtlRequest v{r.next(), d.u32(), d.line(), {}, d.line()};
+v.args.resize(r.below(17));
+for (auto& arg : v.args) arg = d.line();
+return v;
+END SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), d.flag()};
+END SAMPLE(JobReport) return {d.id(),
+                              d.terms(),
+                              d.u32(),
+                              d.line(255),
+                              d.line(255),
+                              d.line(),
+                              {d.up_to(INT64_MAX / 4)},
+                              d.any(JobPhase::waiting, JobPhase::finished),
+                              d.node_or_none(),
+                              d.node_or_none(),
+                              d.epoch(),
+                              d.counter(),
+                              d.line(),
+                              d.flag(),
+                              d.line(),
+                              d.flag(),
+                              {d.u32()},
+                              static_cast<int32_t>(r.below(1 << 22)),
+                              d.node_or_none(),
+                              {d.up_to(INT64_MAX / 4)},
+                              d.up_to(int64_t{1} << 60),
+                              d.line(),
+                              d.stats(),
+                              {d.up_to(1'000'000) - 1},
+                              {d.up_to(1'000'000)},
+                              d.places(),
+                              d.places(),
+                              d.flag(),
+                              d.i32(),
+                              d.line()};
+END SAMPLE(ProviderReport) return {d.node(),
+                                   d.flag(),
+                                   {d.up_to(money_max.micro)},
+                                   r.between(1, 1'000'000),
+                                   static_cast<int32_t>(r.between(1, 65'536)),
+                                   d.up_to(1 << 30),
+                                   d.up_to(1 << 30),
+                                   static_cast<int32_t>(r.between(0, 1000)),
+                                   static_cast<int32_t>(r.between(0, 100'000)),
+                                   d.line(255),
+                                   {d.line(255), d.line(255), d.line(255), d.counter(), d.line()},
+                                   d.line(),
+                                   d.line()};
+END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
+END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
+return {d.id(), d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)}, d.line()};
+END SAMPLE(JobNote) return {
+    d.id(),   {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
+    d.flag(), {d.up_to(INT64_MAX / 10)},  {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}};
+END SAMPLE(ProviderNote) return {{d.up_to(INT64_MAX / 10)},
+                                 {d.up_to(INT64_MAX / 10)},
+                                 {d.up_to(INT64_MAX / 10)},
+                                 static_cast<int32_t>(r.between(0, INT32_MAX))};
+END SAMPLE(Directory) Directory v;
+v.peers.resize(r.below(50));
+for (auto& peer : v.peers) peer = {d.node(), d.address()};
+return v;
+END SAMPLE(NodeLost) return {d.node()};
+END SAMPLE(GuestCommand) GuestCommand v{d.id(),
+                                        d.epoch(),
+                                        d.any(GuestVerb::query, GuestVerb::checkpoint),
+                                        {},
+                                        d.node(),
+                                        d.address(),
+                                        {},
+                                        d.up_to(1 << 30),
+                                        static_cast<int32_t>(r.between(1, 65'536)),
+                                        static_cast<int32_t>(r.between(1, 64)),
+                                        d.flag()};
+v.new_epoch = {v.epoch.n + 1 + r.below(9)};
+if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep ||
+    d.flag())
+    v.spec = d.spec();
+return v;
+END SAMPLE(GuestEvent) GuestEvent v{d.id(),
+                                    d.epoch(),
+                                    d.any(GuestState::unknown, GuestState::filling),
+                                    d.i32(),
+                                    static_cast<int32_t>(r.below(4096)),
+                                    d.flag(),
+                                    d.line(),
+                                    d.up_to(int64_t{1} << 60),
+                                    d.flag(),
+                                    {},
+                                    d.line(),
+                                    static_cast<int32_t>(r.below(1 << 22)),
+                                    d.flag(),
+                                    d.flag(),
+                                    d.flag(),
+                                    d.epoch(),
+                                    {d.up_to(INT64_MAX / 10)},
+                                    {d.counter(), d.counter()},
+                                    d.counter(),
+                                    {}};
+if (v.state == GuestState::dumping) v.forecast = d.forecast();
+return v;
+END SAMPLE(Expel) return {d.id(), d.epoch()};
+END SAMPLE(Beat) return {{d.up_to(INT64_MAX / 10)}};
+END SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)};
+END SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter(), d.flag()};
+END SAMPLE(StdioInput) return {d.id(), d.epoch(), d.counter(), d.bytes(500), d.flag()};
+END SAMPLE(StdioInputAck) return {d.id(), d.epoch(), d.counter()};
+END SAMPLE(StdioWinch) return {d.id(), d.epoch(), static_cast<uint16_t>(d.u32()),
+                               static_cast<uint16_t>(d.u32())};
+END SAMPLE(ImageBegin) const Epoch from = d.epoch();
+return {d.id(), {from.n + 1}, from, d.node(), d.any(MoveForm::stop_and_copy, MoveForm::post_copy)};
+END SAMPLE(PagesState) PagesState v{d.counter(), d.flag(), {}};
+for (uint64_t i = r.below(4); i > 0; --i)
+    v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * page_bytes,
+                        1 + r.below(99)});
+return v;
+END SAMPLE(AheadBegin) return {d.id(), d.epoch(), d.node(), d.counter()};
+END SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()};
+END SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()};
+END SAMPLE(Submitted) return {d.id(), d.line()};
+END SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}};
+END SAMPLE(Attached) return {d.id(),
+                             d.any(JobPhase::waiting, JobPhase::finished),
+                             d.flag(),
+                             d.counter(),
+                             {d.counter(), d.counter()}};
+END SAMPLE(Change) Change v{d.id(), static_cast<uint32_t>(r.between(1, Change::all)), {}};
+const JobTerms terms = d.terms();
+v.terms = changed(v.terms, Change{v.id, v.fields, terms});
+return v;
+END SAMPLE(Output) return {d.stream(), d.counter(), d.bytes(500)};
+END SAMPLE(OutputAck) return {d.stream(), d.counter()};
+END SAMPLE(Input) return {d.counter(), d.bytes(500), d.flag()};
+END SAMPLE(InputAck) return {d.counter()};
+END SAMPLE(Winch) return {static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())};
+END SAMPLE(Signal) return {static_cast<int32_t>(r.between(1, 64))};
+END SAMPLE(Notice) return {d.any(home::Tell::What::started, home::Tell::What::warning), d.line()};
+END SAMPLE(Exit) return {d.i32(), d.flag(), d.line(), "{\"id\":\"" + d.line() + "\"}"};
+END SAMPLE(HomeJob) HomeJob v{
+    d.id(),
+    d.spec(),
+    d.terms(),
+    d.line(255),
+    d.line(255),
+    {d.up_to(INT64_MAX / 4)},
+    d.any(JobPhase::waiting, JobPhase::finished),
+    d.peer(),
+    d.epoch(),
+    d.peer(),
+    d.epoch(),
+    d.epoch(),
+    d.any(MoveStep::none, MoveStep::release),
+    d.flag(),
+    d.counter(),
+    d.flag(),
+    d.stats(),
+    d.places(),
+    d.line(),
+    d.i32(),
+    d.line(),
+    {d.up_to(INT64_MAX / 10)},
+    {d.up_to(money_max.micro)},
+    d.flag(),
+    r.next(),
+    {},
+    {d.up_to(INT64_MAX / 10)},
+    d.flag(),
+    d.flag(),
+    {d.peer(),
+     d.epoch(),
+     {d.up_to(INT64_MAX / 4)},
+     d.up_to(int64_t{1} << 60),
+     {d.counter(), d.counter()},
+     d.counter()},
+    {d.peer(), d.epoch()},
+    {d.flag(), {d.counter(), d.counter()}, d.counter(), d.counter(), d.line()},
+    {d.up_to(1'000'000) - 1},
+    {d.up_to(1'000'000) - 1},
+    Nanos::never(),
+    r.next(),
+    {d.up_to(INT64_MAX / 10)},
+    {d.up_to(INT64_MAX / 10)},
+    {d.up_to(INT64_MAX / 10)},
+    d.places(),
+    d.i32(),
+    d.line(),
+    d.flag()};
+for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
+if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
+const auto part = [&] { return Nanos{d.up_to(INT64_MAX / 10) - 1}; };
+std::vector<StoryStep> story;
+for (uint64_t n = r.below(5); n > 0; --n)
+    story.push_back({d.any(StoryStep::What::submitted, StoryStep::What::finished),
+                     {d.up_to(INT64_MAX / 4)},
+                     d.node_or_none(),
+                     d.node_or_none(),
+                     {d.up_to(money_max.micro)},
+                     d.any(MoveForm::stop_and_copy, MoveForm::post_copy),
+                     d.counter(),
+                     d.counter(),
+                     part(),
+                     part(),
+                     part(),
+                     part(),
+                     part(),
+                     d.line(Story::why_max),
+                     d.u32()});
+v.story = {std::move(story), d.u32()};
+return v;
+END SAMPLE(GuestJob) return {{d.id(), d.epoch()},
+                             d.spec(),
+                             d.up_to(1 << 30),
+                             static_cast<int32_t>(r.between(1, 65'536)),
+                             d.any(GuestState::unknown, GuestState::filling),
+                             d.flag(),
+                             d.flag(),
+                             d.flag(),
+                             d.flag(),
+                             d.up_to(int64_t{1} << 60),
+                             d.i32()};
 END
 
 }  // namespace souk::unit

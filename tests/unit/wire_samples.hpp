@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Random valid messages for the codec's tests: sample<T>(rng) fills every field that the wire carries.
+// Random valid messages for the codec's tests: sample<T>(rng) fills every field that the wire
+// carries.
 #pragma once
 
 #include "kernel/base/rng.hpp"

@@ -13,7 +13,8 @@ import sys
 import time
 import traceback
 
-os.environ.update(SOUK_BIN="/souk/bin", SOUK_TEST_LIMIT="90", PATH="/souk/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root",
+os.environ.update(SOUK_BIN="/souk/bin", SOUK_TEST_LIMIT="90",
+                  PATH="/souk/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root",
                   PYTHONDONTWRITEBYTECODE="1")
 sys.path.insert(0, "/souk/tests/cluster")
 import programs  # noqa: E402
@@ -34,8 +35,12 @@ def need(truth, what):
 
 
 def load(steps, memory=8, seed=1):
-    return [f"{BIN}/testload", "--steps", str(steps), "--print-every", "50", "--digest", "--memory", str(memory),
-            "--seed", str(seed)]
+    return [
+        f"{BIN}/testload", "--steps",
+        str(steps), "--print-every", "50", "--digest", "--memory",
+        str(memory), "--seed",
+        str(seed)
+    ]
 
 
 def move(market, id, there):
@@ -44,8 +49,9 @@ def move(market, id, there):
     if done.returncode != 0:
         need(market.job(id).get("status") == "finish", f"move {id} {there}: {done.stderr}")
         return False
-    return market.until_job(id, f"runs on {there}", lambda j: j["status"] == "finish" or
-                            j["status"] == "run" and j["where"] == there and "going_to" not in j)["status"] == "run"
+    return market.until_job(
+        id, f"runs on {there}", lambda j: j["status"] == "finish" or j["status"] == "run" and j[
+            "where"] == there and "going_to" not in j)["status"] == "run"
 
 
 def moved(market, job, times):
@@ -59,11 +65,13 @@ def moved(market, job, times):
 
 
 def test_doctor_finds_all_that_a_stock_kernel_has():
-    done = subprocess.run([f"{BIN}/souk", "doctor", "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([f"{BIN}/souk", "doctor", "--json"], capture_output=True, text=True,
+                          timeout=120)
     needs = {n["name"]: n for n in json.loads(done.stdout)}
     need(done.returncode == 0, f"souk doctor: {done.returncode} {done.stdout} {done.stderr}")
-    for name, found in (("CAP_SYS_RESOURCE", "effective"), ("cpu controller", "v2"), ("memory controller", "v2"),
-                        ("BTF", "programs load"), ("soft-dirty", "tracked"), ("CRIU", "dumps and restores")):
+    for name, found in (("CAP_SYS_RESOURCE", "effective"), ("cpu controller", "v2"),
+                        ("memory controller", "v2"), ("BTF", "programs load"),
+                        ("soft-dirty", "tracked"), ("CRIU", "dumps and restores")):
         need(needs[name]["met"] and found in needs[name]["found"], f"{needs[name]}")
     return f"CRIU {needs['CRIU']['found'].split()[0]}, soft-dirty {needs['soft-dirty']['found']}"
 
@@ -72,7 +80,8 @@ def test_jobs_that_move_back_and_forth_end_as_unmoved_ones(market):
     """A small one, and big ones by each of the ways that srun --move allows."""
     told = []
     # The second works on while its memory goes ahead, so that it ends after fewer moves.
-    for form, memory, steps, least in (("auto", 2, 700, 2), ("safe", 48, 2000, 1), ("fast", 48, 700, 2)):
+    for form, memory, steps, least in (("auto", 2, 700, 2), ("safe", 48, 2000, 1), ("fast", 48, 700,
+                                                                                    2)):
         command = load(steps, memory)
         alone = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         job = market.srun("-p", 50, "--move", form, *command)
@@ -81,7 +90,9 @@ def test_jobs_that_move_back_and_forth_end_as_unmoved_ones(market):
         need(times >= least, f"{form}: it ended after {times} moves already")
         last = market.job(job.id)
         need(last["failed_moves"] == 0 and last["migrations"] >= times, f"{form}: {last}")
-        need(bytes(job.out) == alone.communicate(timeout=90)[0] and job.out, f"{form}: not an unmoved run's: {job.out[-200:]!r}")
+        need(
+            bytes(job.out) == alone.communicate(timeout=90)[0] and job.out,
+            f"{form}: not an unmoved run's: {job.out[-200:]!r}")
         told.append(f"{form} {memory} MB {times} times")
     return ", ".join(told)
 
@@ -94,8 +105,9 @@ def test_a_job_of_a_plain_user_moves_and_is_the_users_all_along(market):
               '    if os.path.exists("/home/alice/stop"): break\n'
               '    time.sleep(0.05)\n'
               'sys.exit(9)\n')
-    job = market.srun("-p", 50, "/usr/bin/python3", "-c", script, env={**market.env, "HOME": "/home/alice"}, user=ALICE,
-                      group=ALICE, extra_groups=[], cwd="/home/alice")
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", script,
+                      env={**market.env, "HOME": "/home/alice"}, user=ALICE, group=ALICE,
+                      extra_groups=[], cwd="/home/alice")
     job.printed(5)
     need(moved(market, job, 4) == 4, "it ended")
     pids = set().union(*[p for _, _, p in market.capsules(job.id)])
@@ -152,13 +164,15 @@ def test_memory_that_processes_of_a_plain_user_share_stays_shared(market):
     """In each form, under a limit that leaves no room for a second copy."""
     told = []
     for form in ("auto", "safe", "fast"):
-        job = market.srun("-p", 50, "-m", 96, "--move", form, "/usr/bin/python3", "-c", SHARERS, user=ALICE, group=ALICE,
-                          extra_groups=[], cwd="/home/alice", env={**market.env, "HOME": "/home/alice"})
+        job = market.srun("-p", 50, "-m", 96, "--move", form, "/usr/bin/python3", "-c", SHARERS,
+                          user=ALICE, group=ALICE, extra_groups=[], cwd="/home/alice",
+                          env={**market.env, "HOME": "/home/alice"})
         job.printed(3)
         before = proportional_kb(market, job.id)
         need(moved(market, job, 3) == 3, f"{form}: it ended: {job.told}")
         job.printed(job.lines() + 3)
-        after = until("all its pages are there", lambda: (kb := proportional_kb(market, job.id)) >= 0.97 * before and kb)
+        after = until("all its pages are there", lambda:
+                      (kb := proportional_kb(market, job.id)) >= 0.97 * before and kb)
         need(after <= 1.1 * before, f"{form}: {before} kB were {after} kB after three moves")
         with open("/home/alice/enough", "w"):
             pass
@@ -183,7 +197,8 @@ def test_memory_that_the_kernel_has_merged_stays_merged(market):
     try:
         job = market.srun("-p", 50, "--checkpoint-every", "15s", "/usr/bin/python3", "-c", MERGED)
         job.printed(3)
-        merged = until("its pages are merged", lambda: (kb := proportional_kb(market, job.id)) < 20_000 and kb)
+        merged = until("its pages are merged", lambda:
+                       (kb := proportional_kb(market, job.id)) < 20_000 and kb)
         merge(0)  # what comes apart now stays apart
         until("it has a checkpoint", lambda: "checkpoint_node" in market.job(job.id))
         kept = proportional_kb(market, job.id)
@@ -202,7 +217,8 @@ def test_memory_that_the_kernel_has_merged_stays_merged(market):
 def test_a_job_of_a_plain_user_is_no_other_users_to_end(market):
     job = market.srun("-p", 50, "sleep", "1000")
     market.until_runs(job.id)
-    done = market.tool("marketctl", "cancel", job.id, check=False, user=ALICE, group=ALICE, extra_groups=[])
+    done = market.tool("marketctl", "cancel", job.id, check=False, user=ALICE, group=ALICE,
+                       extra_groups=[])
     need(done.returncode == 1 and market.job(job.id)["status"] == "run", f"{done}")
     market.tool("marketctl", "cancel", job.id)
     need(job.wait() == 255, f"{job.process.returncode}")
@@ -213,7 +229,8 @@ def test_a_wall_clock_that_is_set_charges_nothing_and_stops_nothing(market):
     def set_clock(seconds):
         time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
     began, wall = time.monotonic(), time.time()
-    job = market.srun("-p", 50, "--checkpoint-every", "2s", *programs.chain_job(), stdin=subprocess.PIPE)
+    job = market.srun("-p", 50, "--checkpoint-every", "2s", *programs.chain_job(),
+                      stdin=subprocess.PIPE)
     where = market.until_runs(job.id)["where"]
     try:
         for hours in (1, -24, 24 * 40, -24 * 30):
@@ -234,23 +251,30 @@ def test_a_wall_clock_that_is_set_charges_nothing_and_stops_nothing(market):
     programs.check_chain(job.out)
     last = market.until_job(job.id, "is settled", lambda j: j["status"] == "finish")
     took = time.monotonic() - began
-    need(0 < last["runtime_s"] <= took and 0 < last["market_runtime_s"] <= took, f"in {took} s: {last}")
+    need(0 < last["runtime_s"] <= took and 0 < last["market_runtime_s"] <= took,
+         f"in {took} s: {last}")
     need(market.tool("marketctl", "ledger", "verify").returncode == 0, "the ledger")
     return f"5 times, {last['runtime_s']:.0f} s charged of {took:.0f}"
 
 
 def test_the_cpu_share_of_a_node_acts(market):
     """n1 and n2 have speeds 300 and 100: jobs of both on one CPU get time in this ratio."""
-    jobs = [market.srun("-p", p, "taskset", "-c", "0", *load(1_000_000, memory=1)) for p in (60, 50)]
+    jobs = [
+        market.srun("-p", p, "taskset", "-c", "0", *load(1_000_000, memory=1)) for p in (60, 50)
+    ]
     # The first to start may stand on n2 until the other is placed too.
     until("one runs on n1 and one on n2",
           lambda: {market.until_runs(j.id)["where"] for j in jobs} == {"n1", "n2"})
 
     def used(node):
-        return int(re.search(r"usage_usec (\d+)", read_text(f"{V2}/{market.tag}/{node}/cpu.stat"))[1])
-    need([read_text(f"{V2}/{market.tag}/{n}/cpu.weight").strip() for n in ("n1", "n2")] == ["300", "100"], "weights")
+        return int(
+            re.search(r"usage_usec (\d+)", read_text(f"{V2}/{market.tag}/{node}/cpu.stat"))[1])
+
+    need([read_text(f"{V2}/{market.tag}/{n}/cpu.weight").strip()
+          for n in ("n1", "n2")] == ["300", "100"], "weights")
     before = used("n1"), used("n2")
-    until("four seconds of CPU", lambda: used("n1") - before[0] + used("n2") - before[1] > 4e6, pause=0.2)
+    until("four seconds of CPU", lambda: used("n1") - before[0] + used("n2") - before[1] > 4e6,
+          pause=0.2)
     first, second = used("n1") - before[0], used("n2") - before[1]
     need(2 <= first / second <= 4.5, f"300 to 100 gave {first / 1e6:.2f} s to {second / 1e6:.2f} s")
     for j in jobs:
@@ -262,10 +286,13 @@ def test_the_cpu_share_of_a_node_acts(market):
 
 def test_marks_of_written_pages_are_understood():
     """The unit tests that need a kernel which tracks them: rounds of memory of processes that do everything to it."""
-    done = subprocess.run([f"{BIN}/unit"], env={**os.environ, "CK_RUN_SUITE": "sent_pages", "LD_LIBRARY_PATH": "/souk/lib"},
-                          capture_output=True, text=True, timeout=120)
-    need(done.returncode == 0 and "skipped" not in done.stdout + done.stderr and "100%" in done.stdout,
-         f"{done.returncode} {done.stdout[-1500:]} {done.stderr[-500:]}")
+    done = subprocess.run(
+        [f"{BIN}/unit"],
+        env={**os.environ, "CK_RUN_SUITE": "sent_pages", "LD_LIBRARY_PATH":
+             "/souk/lib"}, capture_output=True, text=True, timeout=120)
+    need(
+        done.returncode == 0 and "skipped" not in done.stdout + done.stderr and
+        "100%" in done.stdout, f"{done.returncode} {done.stdout[-1500:]} {done.stderr[-500:]}")
 
 
 # One kind of job each, until /var/tmp/end-KIND is there, then whether its memory is what it made of it.
@@ -366,7 +393,10 @@ def ends_whole(job, kind):
 def ahead_of(market, id):
     """What the sources say of this job's moves with memory sent ahead: a dict of numbers each."""
     text = "\n".join(read_text(f"{market.run_dir}/{n}/log") for n in ("n1", "n2", "n3"))
-    lines = [line for line in text.splitlines() if "its memory went ahead" in line and f"JOB={id} " in line]
+    lines = [
+        line for line in text.splitlines()
+        if "its memory went ahead" in line and f"JOB={id} " in line
+    ]
     return [{k: int(v) for k, v in re.findall(r"(\w+)=(\d+)(?= |$)", line)} for line in lines]
 
 
@@ -377,7 +407,8 @@ def test_jobs_move_with_their_memory_sent_ahead(market):
     changing_went = 0
     # A job whose processes come and go leaves so much that the plan of its next move may do without; so may that of the first,
     # if just then two processes share all of it.
-    for kind, how, times in (("idle", "safe", 1), ("busy", "safe", 2), *3 * [("changing", "auto", 1)]):
+    for kind, how, times in (("idle", "safe", 1), ("busy", "safe", 2),
+                             *3 * [("changing", "auto", 1)]):
         forget_end(kind)
         job = market.srun("-p", 50, "--move", how, "/usr/bin/python3", "-c", AHEAD, kind)
         job.printed(1)
@@ -388,21 +419,30 @@ def test_jobs_move_with_their_memory_sent_ahead(market):
             ends_whole(job, kind)
             continue
         changing_went += kind == "changing"
-        need(last["failed_moves"] == 0 and last["last_move"].startswith("pre-copy"), f"{kind}: {last}")
+        need(last["failed_moves"] == 0 and last["last_move"].startswith("pre-copy"),
+             f"{kind}: {last}")
         need(len(rounds) == times, f"{kind}: {rounds}")
-        need(last["last_ahead_bytes"] > (0 if kind == "changing" else 20 << 20), f"{kind}: {last} {rounds}")
+        need(last["last_ahead_bytes"] > (0 if kind == "changing" else 20 << 20),
+             f"{kind}: {last} {rounds}")
         # Prediction and truth, as marketctl job shows them; what the first move measured, the second planned with.
         shown = {k: last[k] for k in ("last_ahead_bytes", "last_ahead_rounds", "last_frozen_bytes")}
-        need(tuple(shown.values()) == tuple(rounds[-1][k] for k in ("sent_bytes", "rounds", "left_bytes")), f"{kind}: {last} {rounds}")
+        need(
+            tuple(shown.values()) == tuple(rounds[-1][k]
+                                           for k in ("sent_bytes", "rounds", "left_bytes")),
+            f"{kind}: {last} {rounds}")
         need(("forecast_dirty_bytes_per_s" in last) == (times > 1), f"{kind}: {last}")
         if kind == "busy":
-            need(0 < last["last_dirty_bytes_per_s"] and 0 < last["forecast_frozen_bytes"] < last["last_ahead_bytes"], f"busy: {last}")
+            need(
+                0 < last["last_dirty_bytes_per_s"] and
+                0 < last["forecast_frozen_bytes"] < last["last_ahead_bytes"], f"busy: {last}")
         used, left = sum(r["used_bytes"] for r in rounds), sum(r["left_bytes"] for r in rounds)
         if kind == "idle":
             need(left * 8 < used, f"idle: {rounds}")
         if kind == "busy":
             need(left * 3 < used, f"busy: {rounds}")
-        told.append(f"{kind} {used / times / 1e6:.1f} MB ahead, {left / times / 1e6:.1f} MB while frozen, {rounds[-1]['rounds']} rounds")
+        told.append(
+            f"{kind} {used / times / 1e6:.1f} MB ahead, {left / times / 1e6:.1f} MB while frozen, {rounds[-1]['rounds']} rounds"
+        )
         ends_whole(job, kind)
     need(changing_went > 0, "no memory of a job whose processes come and go went ahead")
     return "; ".join(told)
@@ -418,19 +458,23 @@ def test_a_daemon_that_dies_while_memory_goes_ahead_costs_a_move_not_the_job(mar
         log = f"{market.run_dir}/{where}/log"
 
         def begun():
-            return sum("memory goes ahead" in line and f"JOB={job.id} " in line for line in read_text(log).splitlines())
+            return sum("memory goes ahead" in line and f"JOB={job.id} " in line
+                       for line in read_text(log).splitlines())
         before = begun()
-        order = subprocess.Popen([f"{BIN}/marketctl", "--hold", "--no-wait", "move", job.id, there], env=market.env,
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        order = subprocess.Popen([f"{BIN}/marketctl", "--hold", "--no-wait", "move", job.id, there],
+                                 env=market.env, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
         until("memory goes ahead", lambda: begun() > before, pause=0.005)
         market.kill_daemon(there if which == "destination" else where)
         order.wait(90)
         market.until_up()
-        market.until_job(job.id, "runs again", lambda j: j["status"] == "run" and "going_to" not in j)
+        market.until_job(job.id, "runs again",
+                         lambda j: j["status"] == "run" and "going_to" not in j)
         need(move(market, job.id, there), "it ended")
         where = there
     end_ahead("busy")
-    need(job.wait() == 0 and bytes(job.out) == b"ready\nwhole\n", f"{job.process.returncode} {job.out[-300:]!r} {job.told}")
+    need(job.wait() == 0 and bytes(job.out) == b"ready\nwhole\n",
+         f"{job.process.returncode} {job.out[-300:]!r} {job.told}")
 
 
 def test_a_market_under_systemds_units_outlives_kills_and_restarts():
@@ -438,33 +482,40 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
     os.makedirs("/etc/souk")
     agent = 'market = "127.0.0.1:7070"\ncpus = 1\nmemory_mb = 200\n'
     for name, text in (
-            ("marketd", 'listen = "127.0.0.1:7070"\n'),
-            ("agentd", f'node = "left"\nlisten = "127.0.0.1:7071"\ncgroup = "souk/left"\n{agent}'),
-            ("right", f'node = "right"\nlisten = "127.0.0.1:7072"\ncgroup = "souk/right"\nsocket = "/run/souk/right.sock"\n'
-                      f'state = "/var/lib/souk/right"\n{agent}')):
+        ("marketd", 'listen = "127.0.0.1:7070"\n'),
+        ("agentd", f'node = "left"\nlisten = "127.0.0.1:7071"\ncgroup = "souk/left"\n{agent}'),
+        ("right",
+         f'node = "right"\nlisten = "127.0.0.1:7072"\ncgroup = "souk/right"\nsocket = "/run/souk/right.sock"\n'
+         f'state = "/var/lib/souk/right"\n{agent}')):
         with open(f"/etc/souk/{name}.conf", "w") as f:
             f.write(text)
     units = ["souk-marketd", "souk-agentd", "souk-right"]
     for unit in units:
-        text = read_text(f"/souk/systemd/{unit.replace('right', 'agentd')}.service").replace("/usr/local/bin", BIN)
+        text = read_text(f"/souk/systemd/{unit.replace('right', 'agentd')}.service").replace(
+            "/usr/local/bin", BIN)
         with open(f"/etc/systemd/system/{unit}.service", "w") as f:
             f.write(text.replace("agentd.conf", "right.conf") if unit == "souk-right" else text)
 
     def systemctl(*words):
-        done = subprocess.run(["timeout", "60", "systemctl", *words], capture_output=True, text=True)
+        done = subprocess.run(["timeout", "60", "systemctl", *words], capture_output=True,
+                              text=True)
         if done.returncode != 0:
-            said = subprocess.run(["systemctl", "--no-pager", "status", *units], capture_output=True, text=True)
+            said = subprocess.run(["systemctl", "--no-pager", "status", *units],
+                                  capture_output=True, text=True)
             raise AssertionError(f"systemctl {words}: {done.returncode} {done.stderr}{said.stdout}")
         return done.stdout
 
     def shown(unit, key):
         return systemctl("show", "--value", "-p", key, unit).strip()
-    systemctl("mask", "--runtime", "--now", "systemd-networkd-wait-online.service")  # this machine has loopback alone
+
+    systemctl("mask", "--runtime", "--now",
+              "systemd-networkd-wait-online.service")  # this machine has loopback alone
     systemctl("daemon-reload")
     systemctl("start", *units)
     market = Market()
     market.env.pop("SOUK_RUN")
-    until("both are connected", lambda: [p["connected"] for p in market.providers()] == [True, True])
+    until("both are connected",
+          lambda: [p["connected"] for p in market.providers()] == [True, True])
     job = market.srun("-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
     try:
         where = market.until_runs(job.id)["where"]
@@ -473,8 +524,10 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
             os.kill(int(old), 9)
             until(f"{unit} is started again", lambda: shown(unit, "ActiveState") == "active" and
                   shown(unit, "MainPID") not in ("0", old), pause=0.2)
-        until("both are connected again", lambda: market.tool("marketctl", "list-providers", check=False).returncode == 0 and
-              [p["connected"] for p in market.providers()] == [True, True])
+        until(
+            "both are connected again",
+            lambda: market.tool("marketctl", "list-providers", check=False).returncode == 0 and
+            [p["connected"] for p in market.providers()] == [True, True])
         other = "right" if where == "left" else "left"
         need(move(market, job.id, other), "it ended")
         systemctl("restart", *units)
@@ -484,7 +537,8 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
         need(job.wait() == 7, f"ended with {job.process.returncode}: {job.told}")
         programs.check_chain(job.out)
         systemctl("stop", *units)
-        need([shown(u, "Result") for u in units] == ["success"] * 3, "a unit failed when it was stopped")
+        need([shown(u, "Result") for u in units] == ["success"] * 3,
+             "a unit failed when it was stopped")
     finally:
         job.end()
     return f"{job.lines()} lines"
@@ -505,8 +559,12 @@ def run(test, *args):
 
 def main():
     with open("/proc/1/comm") as f:
-        say(f"Linux {os.uname().release}, PID 1 is {f.read().strip()}, up for {read_text('/proc/uptime').split()[0]} s")
-    ok = [run(test_doctor_finds_all_that_a_stock_kernel_has), run(test_marks_of_written_pages_are_understood)]
+        say(f"Linux {os.uname().release}, PID 1 is {f.read().strip()}, up for {read_text('/proc/uptime').split()[0]} s"
+            )
+    ok = [
+        run(test_doctor_finds_all_that_a_stock_kernel_has),
+        run(test_marks_of_written_pages_are_understood)
+    ]
     market = Market("--nodes", "3", "--speeds", "300,100,50", "--check-ahead")
     try:
         market.up()
@@ -532,7 +590,8 @@ def main():
             print(f"{path}:\n{text}", flush=True)
     left = market.down()
     ok.append(not left)
-    say(f"{'ok      souk down leaves nothing behind' if not left else f'FAILED  souk down left {left}'}")
+    say(f"{'ok      souk down leaves nothing behind' if not left else f'FAILED  souk down left {left}'}"
+        )
     ok.append(run(test_a_market_under_systemds_units_outlives_kills_and_restarts))
     return 0 if all(ok) else 1
 

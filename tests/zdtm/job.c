@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// job BALLAST_MB PIDFILE PROGRAM ARGS...: a zdtm test as a job. Fills so much memory, starts the test, which leaves a
-// daemon and writes its pid, says "ready", and waits for a line on stdin. Then it looks at its memory, sends SIGTERM to
-// the daemon, and ends as that does. Like PID 1 under plain CRIU it takes in whatever process lost its parent.
+// job BALLAST_MB PIDFILE PROGRAM ARGS...: a zdtm test as a job. Fills so much memory, starts the
+// test, which leaves a daemon and writes its pid, says "ready", and waits for a line on stdin. Then
+// it looks at its memory, sends SIGTERM to the daemon, and ends as that does. Like PID 1 under
+// plain CRIU it takes in whatever process lost its parent.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,37 +19,29 @@ enum { no_start = 90, damaged = 91, broken = 92 };
 static pid_t daemon_pid;
 static int daemon_status = -1;
 
-static void on_child(int signal_number)
-{
-    (void)signal_number;
-}
+static void on_child(int signal_number) { (void)signal_number; }
 
-static int fail(const char *what)
-{
+static int fail(const char *what) {
     printf("failed: %s: %s\n", what, strerror(errno));
     fflush(stdout);
     return broken;
 }
 
-static void reap(void)
-{
+static void reap(void) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
         if (pid == daemon_pid) daemon_status = status;
 }
 
-static uint64_t word(size_t i)
-{
-    return (i + 1) * 0x9e3779b97f4a7c15u;
-}
+static uint64_t word(size_t i) { return (i + 1) * 0x9e3779b97f4a7c15u; }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc < 4) return 2;
     const size_t words = (strtoul(argv[1], NULL, 10) << 20) / sizeof(uint64_t);
     uint64_t *ballast = NULL;
     if (words) {
-        ballast = mmap(NULL, words * sizeof *ballast, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ballast = mmap(NULL, words * sizeof *ballast, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (ballast == MAP_FAILED) return fail("mmap");
         for (size_t i = 0; i < words; i++) ballast[i] = word(i);
     }
@@ -78,7 +71,8 @@ int main(int argc, char **argv)
         if (daemon_status != -1) break;
         if (ppoll(&in, told ? 0 : 1, NULL, &open) <= 0) continue;
         for (size_t i = 0; i < words; i++)
-            if (ballast[i] != word(i)) return puts("failed: memory is damaged"), fflush(stdout), damaged;
+            if (ballast[i] != word(i))
+                return puts("failed: memory is damaged"), fflush(stdout), damaged;
         told = 1;
         puts("told");
         fflush(stdout);

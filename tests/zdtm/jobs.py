@@ -17,7 +17,10 @@ def cell(failed, refused, said):
     if failed == "does not start":
         return {"result": "no start", "why": said or failed}
     if failed or said:
-        return {"result": "fail", "why": "; ".join(w for w in (failed, said, refused and f"refused: {refused}") if w)}
+        return {
+            "result": "fail", "why":
+            "; ".join(w for w in (failed, said, refused and f"refused: {refused}") if w)
+        }
     return {"result": "refused", "why": refused} if refused else {"result": "pass", "why": ""}
 
 
@@ -50,12 +53,13 @@ class Jobs:
         if not self.options.no_checkpoint:
             options += ["--checkpoint-every", CHECKPOINT_EVERY]
         env = {**self.market.env, **suite.ENVIRONMENT}
-        job = self.market.srun(*options, self.options.job, ballast, f"{test.name}.pid", *command, env=env, cwd=where,
-                               stdin=subprocess.PIPE)
+        job = self.market.srun(*options, self.options.job, ballast, f"{test.name}.pid", *command,
+                               env=env, cwd=where, stdin=subprocess.PIPE)
         one = One(self, job)
         failed = None
         try:
-            if not one.wait(lambda: b"ready\n" in job.out or job.process.poll() is not None, "it starts"):
+            if not one.wait(lambda: b"ready\n" in job.out or job.process.poll() is not None,
+                            "it starts"):
                 failed = "does not start"
             elif b"ready\n" not in job.out:
                 failed = "does not start"
@@ -116,8 +120,10 @@ class One:
     def try_order(self, verb, there, done):
         before, self.heard = self.market.job(self.job.id), len(self.job.words)
         where = [there] if there else []
-        tool = self.market.tool("marketctl", "--hold", verb, self.job.id, *where, check=False, limit=self.limit)
-        failures = lambda: self.market.job(self.job.id).get("failed_moves", 0) - before.get("failed_moves", 0)
+        tool = self.market.tool("marketctl", "--hold", verb, self.job.id, *where, check=False,
+                                limit=self.limit)
+        failures = lambda: self.market.job(self.job.id).get("failed_moves", 0) - before.get(
+            "failed_moves", 0)
         if tool.returncode != 0 and not failures():
             self.note(verb, tool.stderr.strip(), before)
             self.asked(lambda j: j["status"] == "run" and "going_to" not in j or done(j), verb)
@@ -134,7 +140,8 @@ class One:
         """What the terminal was told says more than the market, which may hold it for the next try."""
         told = [w.split(": ", 2)[2] for w in self.job.words[self.heard:] if w.count(": ") >= 2]
         told = [w for w in told if any(t in w for t in ("annot", "Error", "refuse", "fail"))]
-        self.refused = self.refused or f"{verb}: {seen.get('cannot_move') or (told or [why])[0]}"[:300]
+        self.refused = self.refused or f"{verb}: {seen.get('cannot_move') or (told or [why])[0]}"[:
+                                                                                                  300]
 
     def next_to(self, here):
         """Another node, not the same for all jobs: a node has as many places as this machine has processors."""
@@ -143,7 +150,8 @@ class One:
 
     def shove(self, moves):
         here = self.asked(lambda j: j["status"] == "run" and "going_to" not in j, "runs")["where"]
-        runs_at = lambda node: lambda j: j["status"] == "run" and j["where"] == node and "going_to" not in j
+        runs_at = lambda node: lambda j: j["status"] == "run" and j[
+            "where"] == node and "going_to" not in j
         for i in range(moves):
             there = self.next_to(here)
             if not self.order("move", there, runs_at(there)):
@@ -160,8 +168,10 @@ class One:
     def checkpoint(self):
         """One that was made from now on; False if none could be made."""
         begun, self.heard = time.time(), len(self.job.words)
-        failed = lambda j: "checkpoint" in j.get("comment", "") and "no checkpoint" in j.get("comment", "")
-        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 60, "a checkpoint")
+        failed = lambda j: "checkpoint" in j.get("comment", "") and "no checkpoint" in j.get(
+            "comment", "")
+        seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 60,
+                          "a checkpoint")
         if "checkpoint_node" in seen:
             return True
         self.note("checkpoint", seen.get("comment") or "none within 60 s", seen)

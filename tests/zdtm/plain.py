@@ -19,7 +19,9 @@ def errors(path):
     """CRIU's first error in this log; not that it may not raise its limits, which it says and goes on."""
     try:
         with open(path, errors="replace") as f:
-            found = [line for line in f if "Error (" in line and "RLIMIT_NOFILE for self" not in line]
+            found = [
+                line for line in f if "Error (" in line and "RLIMIT_NOFILE for self" not in line
+            ]
     except OSError:
         return ""
     return re.sub(r"^\(\d+\.\d+\)\s*", "", found[0].strip())[:300] if found else ""
@@ -32,7 +34,8 @@ def tree(root):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat") as f:
-                    parents.setdefault(int(f.read().rsplit(")", 1)[1].split()[1]), []).append(int(name))
+                    parents.setdefault(int(f.read().rsplit(")", 1)[1].split()[1]),
+                                       []).append(int(name))
             except OSError:
                 pass
     pids = [root]
@@ -64,13 +67,18 @@ class Plain:
         directory = f"{self.images}/{self.number}"
         os.makedirs(directory, exist_ok=True)
         log = f"{directory}/{verb}.log"
-        argv = [self.plan["criu"], verb, "-D", directory, "-o", log, "-v2", "--network-lock", "nftables", *options]
+        argv = [
+            self.plan["criu"], verb, "-D", directory, "-o", log, "-v2", "--network-lock",
+            "nftables", *options
+        ]
         try:
-            done = subprocess.run(argv, cwd=self.plan["where"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL, timeout=self.plan["limit"])
+            done = subprocess.run(argv, cwd=self.plan["where"], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  timeout=self.plan["limit"])
         except subprocess.TimeoutExpired:
             raise Bad(f"{verb}: no end within {self.plan['limit']} s") from None
-        return None if done.returncode == 0 else errors(log) or f"criu {verb} exited {done.returncode}"
+        return None if done.returncode == 0 else errors(
+            log) or f"criu {verb} exited {done.returncode}"
 
     def pid(self):
         with open(self.pidfile) as f:
@@ -79,8 +87,9 @@ class Plain:
     def start(self):
         env = {"PATH": os.environ["PATH"], "HOME": "/root", **self.plan["environment"]}
         try:
-            done = subprocess.run(self.plan["command"], cwd=self.plan["where"], env=env, stdin=subprocess.DEVNULL,
-                                  capture_output=True, timeout=self.plan["limit"])
+            done = subprocess.run(self.plan["command"], cwd=self.plan["where"], env=env,
+                                  stdin=subprocess.DEVNULL, capture_output=True,
+                                  timeout=self.plan["limit"])
         except subprocess.TimeoutExpired:
             raise Bad("does not start") from None
         if done.returncode != 0 or not os.path.exists(self.pidfile):
@@ -114,7 +123,8 @@ class Plain:
             refused = refused or self.hop()
             if i == 0 and not refused:
                 self.number += 1
-                refused = self.criu("dump", "-t", str(self.pid()), "--leave-running", *self.plan["dump"])
+                refused = self.criu("dump", "-t", str(self.pid()), "--leave-running",
+                                    *self.plan["dump"])
         self.stop()
         return refused
 

@@ -30,18 +30,24 @@ def arguments():
     p = argparse.ArgumentParser(prog="check-zdtm", description=__doc__.split(". ")[0])
     p.add_argument("tests", nargs="*", metavar="TEST", help="only these (default: all)")
     p.add_argument("--list", action="store_true", help="name the tests and leave")
-    p.add_argument("--sample", action="store_true", help="the tests of tests/zdtm/sample, each in one form in turn")
+    p.add_argument("--sample", action="store_true",
+                   help="the tests of tests/zdtm/sample, each in one form in turn")
     p.add_argument("--random", type=int, metavar="N", help="so many, drawn by --seed")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--forms", default=",".join(FORMS), help="of a move (default: %(default)s)")
-    p.add_argument("--moves", type=int, default=3, help="of each job, and dumps of each test (default: %(default)s)")
+    p.add_argument("--moves", type=int, default=3,
+                   help="of each job, and dumps of each test (default: %(default)s)")
     p.add_argument("--ballast", type=int, default=16, metavar="MB",
                    help="of each job but in the form small (default: %(default)s)")
-    p.add_argument("--no-checkpoint", action="store_true", help="do not wait for a checkpoint between the moves")
+    p.add_argument("--no-checkpoint", action="store_true",
+                   help="do not wait for a checkpoint between the moves")
     p.add_argument("--no-plain", action="store_true", help="jobs alone")
-    p.add_argument("--parallel", type=int, default=8 * PROCESSORS, help="jobs at once (default: %(default)s)")
-    p.add_argument("--nodes", type=int, default=4 * PROCESSORS, help="of the market (default: %(default)s)")
-    p.add_argument("--limit", type=float, default=120, metavar="SECONDS", help="of each step (default: %(default)s)")
+    p.add_argument("--parallel", type=int, default=8 * PROCESSORS,
+                   help="jobs at once (default: %(default)s)")
+    p.add_argument("--nodes", type=int, default=4 * PROCESSORS,
+                   help="of the market (default: %(default)s)")
+    p.add_argument("--limit", type=float, default=120, metavar="SECONDS",
+                   help="of each step (default: %(default)s)")
     p.add_argument("--json", metavar="FILE", help="write everything there")
     p.add_argument("--table", metavar="FILE", help="write the whole table there, too")
     p.add_argument("--keep", action="store_true", help="leave the directory of the tests' files")
@@ -66,13 +72,16 @@ def chosen(options):
     for t in tests:
         if wanted and t.name not in wanted:
             continue
-        why = t.why_not() or ("its own look at this machine leaves it out" if t.skips_itself() else None)
+        why = t.why_not() or ("its own look at this machine leaves it out"
+                              if t.skips_itself() else None)
         if why:
             left[why] += 1
         else:
             ours.append(t)
     if options.random:
-        ours = sorted(random.Random(options.seed).sample(ours, min(options.random, len(ours))), key=lambda t: t.name)
+        ours = sorted(
+            random.Random(options.seed).sample(ours, min(options.random, len(ours))),
+            key=lambda t: t.name)
     return ours, left
 
 
@@ -80,7 +89,8 @@ class Columns:
     """What came of each test in each column: {"result": pass, refused, fail or "no start", "why": ...}"""
 
     def __init__(self, total):
-        self.cells, self._lock, self._done, self._total, self._told = {}, threading.Lock(), 0, total, time.monotonic()
+        self.cells, self._lock, self._done, self._total, self._told = {}, threading.Lock(
+        ), 0, total, time.monotonic()
 
     def put(self, test, column, cell):
         with self._lock:
@@ -93,11 +103,16 @@ class Columns:
 
 def run_plain(options, test, top):
     where = f"{top}/plain/{test.name}"
-    plan = {"name": test.name, "command": test.prepare(where), "where": where, "environment": suite.ENVIRONMENT,
-            "criu": options.criu, "dump": test.dump_options, "restore": test.restore_options, "moves": options.moves,
-            "limit": options.limit}
-    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc", "--uts", "--",
-            sys.executable, f"{HERE}/plain.py", json.dumps(plan)]
+    plan = {
+        "name": test.name, "command": test.prepare(where), "where": where, "environment":
+        suite.ENVIRONMENT, "criu": options.criu, "dump": test.dump_options, "restore":
+        test.restore_options, "moves": options.moves, "limit": options.limit
+    }
+    argv = [
+        "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc",
+        "--uts", "--", sys.executable, f"{HERE}/plain.py",
+        json.dumps(plan)
+    ]
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=12 * options.limit)
@@ -106,7 +121,10 @@ def run_plain(options, test, top):
     try:
         came = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        return {"result": "fail", "why": f"the runner exited {done.returncode}: {done.stderr.strip()[-200:]}"}
+        return {
+            "result": "fail", "why":
+            f"the runner exited {done.returncode}: {done.stderr.strip()[-200:]}"
+        }
     return jobs.cell(came.get("failed"), came.get("refused"), suite.verdict(where, test.name))
 
 
@@ -114,7 +132,8 @@ def in_parallel(workers, work):
     """Calls each; those that must be alone (their first word) one after another, when the others are done."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         try:
-            for f in concurrent.futures.as_completed([pool.submit(call) for alone, call in work if not alone]):
+            for f in concurrent.futures.as_completed(
+                [pool.submit(call) for alone, call in work if not alone]):
                 f.result()
         except BaseException:  # interrupted, say: those that have begun end, no more begin
             pool.shutdown(cancel_futures=True)
@@ -133,12 +152,15 @@ def run_all(options, tests, top):
     forms = {t.name: forms_of(options, i) for i, t in enumerate(tests)}
     columns = Columns(sum(map(len, forms.values())) + (0 if options.no_plain else len(tests)))
     if not options.no_plain:
-        in_parallel(max(2, PROCESSORS), [
-            (t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top))) for t in tests])
+        in_parallel(
+            max(2, PROCESSORS),
+            [(t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top)))
+             for t in tests])
     # One form after the other: a test binds the same names each time, some of them of the whole node.
     with jobs.Jobs(options, top) as market:
-        in_parallel(options.parallel, [(t.exclusive, lambda t=t, f=f: columns.put(t.name, f, market.run(t, f)))
-                                       for f in FORMS for t in tests if f in forms[t.name]])
+        in_parallel(options.parallel,
+                    [(t.exclusive, lambda t=t, f=f: columns.put(t.name, f, market.run(t, f)))
+                     for f in FORMS for t in tests if f in forms[t.name]])
     return columns.cells
 
 
@@ -185,7 +207,8 @@ def main():
         print("\n".join(t.name for t in tests))
         return 0
     begun = time.monotonic()
-    top = tempfile.mkdtemp(prefix="zdtm", dir="/var/tmp")  # short: the tests bind unix sockets in it
+    top = tempfile.mkdtemp(prefix="zdtm",
+                           dir="/var/tmp")  # short: the tests bind unix sockets in it
     os.chmod(top, 0o755)
     try:
         cells = run_all(options, tests, top)
@@ -195,7 +218,9 @@ def main():
     rows = table(options, tests, cells)
     found = differences(cells)
     rows += ["", "no pass under plain CRIU either:", *reasons(cells, differ=False)]
-    rows += ["", f"passes under plain CRIU and not as a job: {len({name for name, _ in found})} tests"]
+    rows += [
+        "", f"passes under plain CRIU and not as a job: {len({name for name, _ in found})} tests"
+    ]
     rows += [*reasons(cells, differ=True), ""]
     rows += [f"not run: {count} ({why})" for why, count in sorted(left.items())]
     if options.table:
@@ -203,7 +228,10 @@ def main():
             f.write("\n".join(rows) + "\n")
     if options.json:
         with open(options.json, "w") as f:
-            everything = {"moves": options.moves, "ballast_mb": options.ballast, "tests": cells, "not_run": left}
+            everything = {
+                "moves": options.moves, "ballast_mb": options.ballast, "tests": cells, "not_run":
+                left
+            }
             json.dump(everything, f, indent=1, sort_keys=True)
     print("\n".join(rows))
     runs, took = sum(len(c) for c in cells.values()), time.monotonic() - begun

@@ -54,7 +54,8 @@ class Test:
         script = f"{self.program}.checkskip"
         if not os.access(script, os.X_OK):
             return False
-        return subprocess.run([script], cwd=os.path.dirname(script), capture_output=True, timeout=60).returncode != 0
+        return subprocess.run([script], cwd=os.path.dirname(script), capture_output=True,
+                              timeout=60).returncode != 0
 
 
 def load(root):
@@ -73,7 +74,8 @@ def verdict(where, name):
         if os.path.exists(path):
             with open(path, errors="replace") as f:
                 said = f.read()
-            if path.endswith(".out") and said.splitlines() and "PASS" in said.splitlines()[-1].split():
+            if path.endswith(
+                    ".out") and said.splitlines() and "PASS" in said.splitlines()[-1].split():
                 return None
             break
     lines = [line.strip() for line in said.splitlines() if line.strip()]

@@ -17,7 +17,8 @@ namespace {
 constexpr int help_value = 1000, version_value = 1001, first_value = 2000;
 
 void print_help(const CommandLine& line) {
-    std::string text = std::string("usage: ") + line.tool + " " + line.synopsis + "\n" + line.summary + "\n\n";
+    std::string text =
+        std::string("usage: ") + line.tool + " " + line.synopsis + "\n" + line.summary + "\n\n";
     const auto row = [&](char letter, const std::string& name, const char* help) {
         std::string left = letter ? std::string("  -") + letter + ", " : "      ";
         left += "--" + name;
@@ -25,7 +26,10 @@ void print_help(const CommandLine& line) {
         text += left + "  " + help + "\n";
     };
     for (const Option& o : line.options)
-        row(o.letter, std::string(o.name) + (!o.value ? "" : *o.value == '[' ? o.value : std::string(" ") + o.value),
+        row(o.letter,
+            std::string(o.name) + (!o.value          ? ""
+                                   : *o.value == '[' ? o.value
+                                                     : std::string(" ") + o.value),
             o.help);
     row('h', "help", "show this and exit");
     row(0, "version", "show the version and exit");
@@ -50,7 +54,9 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
     std::vector<option> longs;
     for (size_t i = 0; i < line.options.size(); ++i) {
         const Option& o = line.options[i];
-        const int takes = !o.value ? no_argument : *o.value == '[' ? optional_argument : required_argument;
+        const int takes = !o.value          ? no_argument
+                          : *o.value == '[' ? optional_argument
+                                            : required_argument;
         longs.push_back({o.name, takes, nullptr, first_value + static_cast<int>(i)});
         if (!o.letter) continue;
         letters += o.letter;
@@ -78,7 +84,8 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
             return Parsed::done;
         }
         const bool by_letter = optopt > 0 && optopt < 256;
-        const std::string given = by_letter ? std::string("-") + static_cast<char>(optopt) : argv[optind - 1];
+        const std::string given =
+            by_letter ? std::string("-") + static_cast<char>(optopt) : argv[optind - 1];
         if (value == ':') return failed("'" + given + "' needs a value");
         if (value == '?') {
             if (optopt >= help_value) return failed("'" + given + "' takes no value");
@@ -120,8 +127,8 @@ std::function<Status(const char*)> set_span(Nanos& span, Nanos plain, Nanos most
 Result<int64_t> parse_whole(std::string_view text, int64_t lo, int64_t hi) {
     const auto n = whole_number<int64_t>(text);
     if (!n || *n < lo || *n > hi)
-        return fail("'" + std::string(text) + "' is not a whole number from " + std::to_string(lo) + " to " +
-                    std::to_string(hi));
+        return fail("'" + std::string(text) + "' is not a whole number from " + std::to_string(lo) +
+                    " to " + std::to_string(hi));
     return *n;
 }
 

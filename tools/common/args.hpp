@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Command lines from a table, over getopt_long: one row for each option, and --help is made from the rows. Costs a tool
-// no start-up time. Errors are one line that names the tool and the option; the caller exits 2.
+// Command lines from a table, over getopt_long: one row for each option, and --help is made from
+// the rows. Costs a tool no start-up time. Errors are one line that names the tool and the option;
+// the caller exits 2.
 #pragma once
 
 #include <functional>
@@ -15,11 +16,13 @@
 namespace souk::tools {
 
 struct Option {
-    char letter;             // 0: none
-    const char* name;        // long name
-    const char* value;       // what it takes, as help shows it; null: nothing; "[=FILE]": may be left out
+    char letter;       // 0: none
+    const char* name;  // long name
+    // what it takes, as help shows it; null: nothing; "[=FILE]": may be left out
+    const char* value;
     const char* help;
-    std::function<Status(const char*)> set;  // null when an optional value was left out, or for a flag
+    // null when an optional value was left out, or for a flag
+    std::function<Status(const char*)> set;
 };
 
 struct CommandLine {
@@ -28,7 +31,7 @@ struct CommandLine {
     const char* summary;   // one line
     std::vector<Option> options;
     const char* footer = "";
-    bool mixed = false;    // options may stand after arguments too
+    bool mixed = false;  // options may stand after arguments too
 };
 
 enum class Parsed { go, done, failed };  // done: help or version was printed
@@ -36,7 +39,8 @@ enum class Parsed { go, done, failed };  // done: help or version was printed
 // `rest`: what is not an option. Adds --help and --version.
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
 
-// Whoever started us may have closed 0, 1 or 2: no socket may take their place, and what is written there fails.
+// Whoever started us may have closed 0, 1 or 2: no socket may take their place, and what is written
+// there fails.
 void keep_standard_fds();
 
 // One line on stderr: "tool: text".

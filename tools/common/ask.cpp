@@ -17,7 +17,8 @@ namespace souk::tools {
 
 namespace {
 
-// Such a question changes nothing: it may be asked once more though nobody knows whether it was heard.
+// Such a question changes nothing: it may be asked once more though nobody knows whether it was
+// heard.
 bool only_asks(const std::string& verb) {
     constexpr std::string_view questions[] = {
         "status", "list-jobs", "list-providers", "job",           "account",         "receipts",
@@ -31,7 +32,8 @@ bool may_come(const Error& e, const std::string& verb) {
     return e.code == ENOENT || e.code == ECONNREFUSED || e.code == EHOSTDOWN;
 }
 
-Result<Answer> ask_once(const std::string& socket, const std::string& verb, const std::vector<std::string>& args) {
+Result<Answer> ask_once(const std::string& socket, const std::string& verb,
+                        const std::vector<std::string>& args) {
     constexpr Nanos part_max = Nanos::from_s(30);
     constexpr size_t parts_max = 4096;
     TRY_ASSIGN(Link link, Link::open(socket));
@@ -54,17 +56,19 @@ std::string directory_of(const std::string& path) { return path.substr(0, path.r
 
 }  // namespace
 
-Result<Answer> ask(const FindSocket& find, const std::string& verb, const std::vector<std::string>& args,
-                   Nanos patience) {
+Result<Answer> ask(const FindSocket& find, const std::string& verb,
+                   const std::vector<std::string>& args, Nanos patience) {
     const Nanos until = monotonic_now() + patience;
     Nanos pause = Nanos::from_ms(50);
     for (;;) {
         const auto socket = find();
         // Where not even the directory is, nothing is being started again.
         const std::string directory = socket ? directory_of(*socket) : wire::run_directory();
-        auto answer = socket ? ask_once(*socket, verb, args)
-                             : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
-        if (answer || !may_come(answer.error(), verb) || access(directory.c_str(), F_OK) != 0) return answer;
+        auto answer = socket
+                          ? ask_once(*socket, verb, args)
+                          : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
+        if (answer || !may_come(answer.error(), verb) || access(directory.c_str(), F_OK) != 0)
+            return answer;
         const Nanos left = until - monotonic_now();
         if (left.ns <= 0) {
             if (patience.ns == 0) return answer;
@@ -80,7 +84,8 @@ Result<Answer> ask(const FindSocket& find, const std::string& verb, const std::v
 Result<std::string> joined(Answer parts) {
     std::string all = std::move(parts.front());
     for (size_t i = 1; i < parts.size(); ++i) {
-        if (!all.ends_with(']') || !parts[i].starts_with('[')) return fail("the daemon's answer is not a JSON list");
+        if (!all.ends_with(']') || !parts[i].starts_with('['))
+            return fail("the daemon's answer is not a JSON list");
         all.pop_back();
         const bool both = all != "[" && parts[i] != "[]";
         all.append(both ? "," : "").append(parts[i], 1);
@@ -89,8 +94,6 @@ Result<std::string> joined(Answer parts) {
     return all;
 }
 
-Status print(const std::string& text) {
-    return write_all(STDOUT_FILENO, text + "\n", "stdout");
-}
+Status print(const std::string& text) { return write_all(STDOUT_FILENO, text + "\n", "stdout"); }
 
 }  // namespace souk::tools

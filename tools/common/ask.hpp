@@ -14,9 +14,11 @@ namespace souk::tools {
 // The answer's JSON (replies.md): one text, or a long list in parts of which each is a list.
 using Answer = std::vector<std::string>;
 using FindSocket = std::function<Result<std::string>()>;
-// Where the daemon is away, or an agentd has no market, it is asked again for `patience`: it may just be started again. An
-// order is not repeated once it may have been heard. Errors: nobody listens, no answer in time, or the daemon's own words.
-Result<Answer> ask(const FindSocket& find, const std::string& verb, const std::vector<std::string>& args, Nanos patience);
+// Where the daemon is away, or an agentd has no market, it is asked again for `patience`: it may
+// just be started again. An order is not repeated once it may have been heard. Errors: nobody
+// listens, no answer in time, or the daemon's own words.
+Result<Answer> ask(const FindSocket& find, const std::string& verb,
+                   const std::vector<std::string>& args, Nanos patience);
 // As one text. Errors: several parts that are not lists.
 Result<std::string> joined(Answer answer);
 // The text and a newline on stdout. Errors: nobody reads it.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Times and sizes (kernel/base/units) for options of CLI11 that hold a whole number: "10m" becomes 600, "4G" 4096.
+// Times and sizes (kernel/base/units) for options of CLI11 that hold a whole number: "10m" becomes
+// 600, "4G" 4096.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,9 +11,11 @@ namespace souk::tools {
 
 inline CLI::Validator as_seconds() {
     return {[](std::string& text) -> std::string {
-                const auto span = parse_span(text, Nanos::from_s(1), Nanos{}, Nanos::from_s(1'000'000'000));
+                const auto span =
+                    parse_span(text, Nanos::from_s(1), Nanos{}, Nanos::from_s(1'000'000'000));
                 if (!span) return span.error().message;
-                if (span->ns % 1'000'000'000 != 0) return "'" + text + "' is no whole number of seconds";
+                if (span->ns % 1'000'000'000 != 0)
+                    return "'" + text + "' is no whole number of seconds";
                 text = std::to_string(span->ns / 1'000'000'000);
                 return {};
             },

@@ -36,15 +36,17 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     std::string node, socket;
     bool json = false;
     Nanos patience = Nanos::from_s(5);
-    const Option common[] = {{0, "node", "NAME", tool.node_help, set_text(node)},
-                             {0, "machine", "NAME", "the same as --node", set_text(node)},
-                             {0, "socket", "PATH", tool.socket_help, set_text(socket)},
-                             {0, "patience", "TIME", "how long to try again while the daemon is away (default 5s; 0: not at all)",
-                              [&](const char* t) -> Status {
-                                  TRY_ASSIGN(patience, parse_span(t, Nanos::from_s(1), Nanos{}, Nanos::from_s(86'400)));
-                                  return {};
-                              }},
-                             {0, "json", nullptr, tool.json_help, set_flag(json)}};
+    const Option common[] = {
+        {0, "node", "NAME", tool.node_help, set_text(node)},
+        {0, "machine", "NAME", "the same as --node", set_text(node)},
+        {0, "socket", "PATH", tool.socket_help, set_text(socket)},
+        {0, "patience", "TIME",
+         "how long to try again while the daemon is away (default 5s; 0: not at all)",
+         [&](const char* t) -> Status {
+             TRY_ASSIGN(patience, parse_span(t, Nanos::from_s(1), Nanos{}, Nanos::from_s(86'400)));
+             return {};
+         }},
+        {0, "json", nullptr, tool.json_help, set_flag(json)}};
     tool.line.options.insert(tool.line.options.begin(), std::begin(common), std::end(common));
     tool.line.mixed = true;
     std::span<char*> words;

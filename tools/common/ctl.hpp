@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What pvdctl and marketctl have in common: a command line with --node, --socket and --json, one question to the daemon
-// that these name, its answer on stdout.
+// What pvdctl and marketctl have in common: a command line with --node, --socket and --json, one
+// question to the daemon that these name, its answer on stdout.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,12 @@ struct CtlQuestion {
     std::string verb;
     std::vector<std::string> args;
     Result<std::string> (*text)(const Answer&);  // the answer for people; null: nothing is shown
-    std::function<Result<std::string>()> here{};  // set: the answer's JSON comes from this and not from a daemon
+    // set: the answer's JSON comes from this and not from a daemon
+    std::function<Result<std::string>()> here{};
     // What the answer, which is shown, says of success. Errors: the tool's line, and exit status 1.
     Status (*verdict)(const Answer&) = nullptr;
-    // Set: the answer is that to a second question, which follows from the first's. An empty verb: there is none.
+    // Set: the answer is that to a second question, which follows from the first's. An empty verb:
+    // there is none.
     std::function<Result<CtlQuestion>(const Answer&)> then{};
 };
 

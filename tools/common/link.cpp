@@ -23,7 +23,8 @@ int64_t monotonic_ms() { return monotonic_now().ns / 1'000'000; }
 Result<Link> Link::open(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof address.sun_path) return fail("socket " + path + ": the path is too long");
+    if (path.size() >= sizeof address.sun_path)
+        return fail("socket " + path + ": the path is too long");
     std::memcpy(address.sun_path, path.data(), path.size());
     Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd) return fail_errno("socket", errno);
@@ -48,7 +49,8 @@ Status Link::flush() {
         const ssize_t n = send(fd_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return {};
-        if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) break;  // its last word may be there to read
+        // its last word may be there to read
+        if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) break;
         if (n < 0) return fail_errno("the daemon's connection", errno);
         sent_ += static_cast<size_t>(n);
     }
@@ -94,7 +96,8 @@ Status Link::wait(int64_t until_ms) {
         TRY(flush());
         const int64_t left = until_ms - monotonic_ms();
         pollfd poller{fd_.get(), static_cast<short>(POLLIN | (has_queued() ? POLLOUT : 0)), 0};
-        if (left <= 0 || poll(&poller, 1, static_cast<int>(left)) == 0) return fail("no answer from the daemon");
+        if (left <= 0 || poll(&poller, 1, static_cast<int>(left)) == 0)
+            return fail("no answer from the daemon");
         if (!(poller.revents & ~POLLOUT)) continue;
         TRY_ASSIGN(const bool open, receive());
         if (!open) return tl::unexpected(Error{ECONNRESET, "the daemon has closed the connection"});

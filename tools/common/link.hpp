@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Link: a tool's connection to its agentd (or to marketd) over a unix socket, carrying frames. Never blocks but in
-// open() and await(); the caller waits on fd(). One owner; a broken link is dropped and a new one opened.
+// Link: a tool's connection to its agentd (or to marketd) over a unix socket, carrying frames.
+// Never blocks but in open() and await(); the caller waits on fd(). One owner; a broken link is
+// dropped and a new one opened.
 #pragma once
 
 #include <optional>
@@ -29,12 +30,14 @@ class Link {
     size_t queued_bytes() const { return out_.size() - sent_; }
     // Writes what the socket takes now.
     Status flush();
-    // Reads what has come, once next() has given all that was read before; false when the other end has closed.
+    // Reads what has come, once next() has given all that was read before; false when the other end
+    // has closed.
     Result<bool> receive();
     // The next whole frame that receive() has read. Errors: a frame of no known type or too long.
     Result<std::optional<Frame>> next();
 
-    // Sends all and waits for the next frame. Errors: the limit passed, the link broke, an `error` frame (its text).
+    // Sends all and waits for the next frame. Errors: the limit passed, the link broke, an `error`
+    // frame (its text).
     Result<Frame> await(Nanos limit);
     // The node's or the market's own name, as its welcome says it.
     Result<std::string> peer_name(Nanos limit);
@@ -49,7 +52,7 @@ class Link {
   private:
     explicit Link(Fd fd) : fd_(std::move(fd)) {}
     void queue(wire::FrameType type, std::string_view body);
-    Status wait(int64_t until_ms);  // until something has come; sends meanwhile
+    Status wait(int64_t until_ms);         // until something has come; sends meanwhile
     Result<bool> own(const Frame& frame);  // was it for the link itself?
 
     Fd fd_;

@@ -16,7 +16,9 @@ namespace {
 
 constexpr size_t output_bytes_max = 16 << 20;
 
-Result<std::string> text_in(int fd) { return read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd), output_bytes_max); }
+Result<std::string> text_in(int fd) {
+    return read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd), output_bytes_max);
+}
 
 }  // namespace
 
@@ -29,7 +31,8 @@ Result<std::string> output_of_sibling(const std::string& name, std::vector<std::
     std::vector<char*> argv;
     for (std::string& word : arguments) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const Fd out(::memfd_create("out", MFD_CLOEXEC)), trouble(::memfd_create("trouble", MFD_CLOEXEC));
+    const Fd out(::memfd_create("out", MFD_CLOEXEC)),
+        trouble(::memfd_create("trouble", MFD_CLOEXEC));
     if (!out || !trouble) return fail_errno("memfd_create", errno);
     posix_spawn_file_actions_t files;
     posix_spawn_file_actions_init(&files);

@@ -34,7 +34,8 @@ std::string plain(const Json& value) {
 }
 
 size_t width(const std::string& text) {  // in characters, not bytes
-    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+    return static_cast<size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -59,9 +60,12 @@ std::string duration(const Json& object, const char* key) {
     if (!std::isfinite(seconds) || std::fabs(seconds) > 1e15) return "-";
     char text[64];
     const auto whole = static_cast<long long>(seconds);
-    if (seconds < 60) std::snprintf(text, sizeof text, "%.1fs", seconds);
-    else if (seconds < 3600) std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
-    else std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+    if (seconds < 60)
+        std::snprintf(text, sizeof text, "%.1fs", seconds);
+    else if (seconds < 3600)
+        std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
+    else
+        std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
     return text;
 }
 
@@ -71,7 +75,8 @@ std::string local_time(const Json& object, const char* key) {
     const auto seconds = static_cast<time_t>(it->get<double>());
     std::tm date{};
     char text[32];
-    if (!::localtime_r(&seconds, &date) || std::strftime(text, sizeof text, "%F %T", &date) == 0) return "-";
+    if (!::localtime_r(&seconds, &date) || std::strftime(text, sizeof text, "%F %T", &date) == 0)
+        return "-";
     return text;
 }
 
@@ -123,8 +128,10 @@ std::string Table::text() const {
     return out;
 }
 
-Result<std::string> Table::text_of(const Answer& list, std::vector<std::string> (*row)(const Json&)) {
-    for (const std::string& part : list) {  // one at a time: a tree is many times as big as its text
+Result<std::string> Table::text_of(const Answer& list,
+                                   std::vector<std::string> (*row)(const Json&)) {
+    // one at a time: a tree is many times as big as its text
+    for (const std::string& part : list) {
         const Json elements = Json::parse(part, nullptr, false);
         if (!elements.is_array()) return fail("the daemon's answer is not a JSON list");
         for (const Json& element : elements) add(row(element));
@@ -137,7 +144,8 @@ std::string lines(const std::vector<std::pair<std::string, std::string>>& rows) 
     for (const auto& [name, value] : rows) widest = std::max(widest, name.size());
     std::string out;
     for (const auto& [name, value] : rows)
-        out += (out.empty() ? "" : "\n") + name + ":" + std::string(widest - name.size() + 2, ' ') + value;
+        out += (out.empty() ? "" : "\n") + name + ":" + std::string(widest - name.size() + 2, ' ') +
+               value;
     return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A daemon's JSON as text for people. Only .cpp files of tools that print answers include this: it brings
-// nlohmann-json.
+// A daemon's JSON as text for people. Only .cpp files of tools that print answers include this: it
+// brings nlohmann-json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 // Errors: not JSON, or not an object.
 Result<Json> parse_object(const Answer& answer);
 
-// The value of a key: a string as it is, a number shortest, a list with commas; "-" where there is none.
+// The value of a key: a string as it is, a number shortest, a list with commas; "-" where there is
+// none.
 std::string field(const Json& object, const char* key);
 // Seconds as people read them: "3.2s", "12m05s", "5h07m"; "-" where there is none.
 std::string duration(const Json& object, const char* key);
@@ -40,7 +41,8 @@ class Table {
     std::string text() const;
 
     // The same with a row for each element of the list. Errors: it is no list.
-    Result<std::string> text_of(const Answer& list, std::vector<std::string> (*row)(const Json& element));
+    Result<std::string> text_of(const Answer& list,
+                                std::vector<std::string> (*row)(const Json& element));
 
   private:
     std::vector<Column> columns_;

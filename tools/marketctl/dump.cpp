@@ -12,9 +12,15 @@ std::string order_of(const Json& job) {
 }
 
 std::vector<std::string> job_row(const Json& j) {
-    return {field(j, "job"), field(j, "phase"),  field(j, "where"),
-            order_of(j),     field(j, "claims"), words({field(j, "hold"), field(j, "once"), field(j, "via")}),
-            field(j, "bid"), field(j, "flags"),  words({field(j, "last_failed"), field(j, "comment")})};
+    return {field(j, "job"),
+            field(j, "phase"),
+            field(j, "where"),
+            order_of(j),
+            field(j, "claims"),
+            words({field(j, "hold"), field(j, "once"), field(j, "via")}),
+            field(j, "bid"),
+            field(j, "flags"),
+            words({field(j, "last_failed"), field(j, "comment")})};
 }
 
 std::vector<std::string> node_row(const Json& n) {
@@ -30,7 +36,15 @@ std::vector<std::string> node_row(const Json& n) {
 
 Result<std::string> dump_text(const Answer& answer) {
     Table nodes({{"Node"}, {"State"}, {"CPUs", true}, {"MB", true}, {"Room", true}, {"Jobs"}});
-    Table jobs({{"Job"}, {"Phase"}, {"Where"}, {"Order"}, {"Claims"}, {"Held"}, {"Bid", true}, {"Flags"}, {"Notes"}});
+    Table jobs({{"Job"},
+                {"Phase"},
+                {"Where"},
+                {"Order"},
+                {"Claims"},
+                {"Held"},
+                {"Bid", true},
+                {"Flags"},
+                {"Notes"}});
     std::string text;
     TRY(for_each_entry(answer, [&](const Json& e) {
         const std::string kind = field(e, "kind");

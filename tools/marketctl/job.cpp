@@ -10,8 +10,9 @@ namespace {
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
 // What a zero of these says is what their absence says.
-constexpr const char* nothing_at_zero[] = {"budget", "memory_mb", "price", "freezes", "thaws", "migrations", "failed_moves",
-                                           "longest_pause_ms", "image_bytes", "finish_s"};
+constexpr const char* nothing_at_zero[] = {
+    "budget",       "memory_mb",        "price",       "freezes", "thaws", "migrations",
+    "failed_moves", "longest_pause_ms", "image_bytes", "finish_s"};
 // Said with another, or by all the rest.
 constexpr const char* said_elsewhere[] = {"uid", "can_move"};
 
@@ -20,8 +21,12 @@ bool is_one_of(std::span<const char* const> keys, const std::string& key) {
 }
 
 bool says_nothing(const std::string& key, const Json& value) {
-    if (is_one_of(said_elsewhere, key) || value.is_null() || (value.is_boolean() && !value.get<bool>())) return true;
-    if ((value.is_string() && value.get_ref<const std::string&>().empty()) || (value.is_array() && value.empty())) return true;
+    if (is_one_of(said_elsewhere, key) || value.is_null() ||
+        (value.is_boolean() && !value.get<bool>()))
+        return true;
+    if ((value.is_string() && value.get_ref<const std::string&>().empty()) ||
+        (value.is_array() && value.empty()))
+        return true;
     return value.is_number() && value.get<double>() == 0 && is_one_of(nothing_at_zero, key);
 }
 
@@ -29,18 +34,23 @@ bool says_nothing(const std::string& key, const Json& value) {
 std::pair<std::string, std::string> row_of(const Json& job, const std::string& key) {
     if (key == "finish_s") return {"finish", duration(job, "finish_s") + " after it was submitted"};
     const auto is = [&](const char* end) { return key.ends_with(end) && job[key].is_number(); };
-    const auto without = [&](const char* end) { return key.substr(0, key.size() - std::string_view(end).size()); };
+    const auto without = [&](const char* end) {
+        return key.substr(0, key.size() - std::string_view(end).size());
+    };
     if (is("_unix_s")) return {without("_unix_s"), local_time(job, key.c_str())};
     if (is("_bytes_per_s")) return {without("_bytes_per_s"), bytes(job, key.c_str()) + "/s"};
     if (is("_ms")) return {without("_ms"), milliseconds(job, key.c_str())};
     if (is("_s")) return {without("_s"), duration(job, key.c_str())};
     if (is("_mb")) return {without("_mb"), field(job, key.c_str()) + " MB"};
     if (is("_bytes")) return {without("_bytes"), bytes(job, key.c_str())};
-    if (key == "value" || key == "price" || key == "bid") return {key, field(job, key.c_str()) + " per CPU-hour"};
+    if (key == "value" || key == "price" || key == "bid")
+        return {key, field(job, key.c_str()) + " per CPU-hour"};
     if (key == "checkpoint_trouble")
-        return {"checkpoint", (job.contains("checkpoint_node") ? "the last try failed: " : "none yet, last try failed: ") +
+        return {"checkpoint", (job.contains("checkpoint_node") ? "the last try failed: "
+                                                               : "none yet, last try failed: ") +
                                   field(job, key.c_str())};
-    if (key == "user" && job.contains("uid")) return {key, field(job, "user") + " (" + field(job, "uid") + ")"};
+    if (key == "user" && job.contains("uid"))
+        return {key, field(job, "user") + " (" + field(job, "uid") + ")"};
     return {key, field(job, key.c_str())};
 }
 
@@ -52,7 +62,8 @@ Result<std::string> job_text(const Answer& answer) {
     Rows rows;
     for (const auto& [key, value] : job.items()) {
         if (says_nothing(key, value)) continue;
-        const bool said_twice = key == "market_runtime_s" && duration(job, key.c_str()) == duration(job, "runtime_s");
+        const bool said_twice =
+            key == "market_runtime_s" && duration(job, key.c_str()) == duration(job, "runtime_s");
         if (said_twice || (key == "why" && value == job.value("comment", Json()))) continue;
         auto row = row_of(job, key);
         for (char& c : row.first)

@@ -5,8 +5,14 @@
 namespace souk::tools {
 
 Result<std::string> jobs_text(const Answer& jobs) {
-    Table table(
-        {{"ID"}, {"User"}, {"Status"}, {"V", true}, {"T-runtime", true}, {"M-runtime", true}, {"Where"}, {"Comment"}});
+    Table table({{"ID"},
+                 {"User"},
+                 {"Status"},
+                 {"V", true},
+                 {"T-runtime", true},
+                 {"M-runtime", true},
+                 {"Where"},
+                 {"Comment"}});
     return table.text_of(jobs, [](const Json& job) -> std::vector<std::string> {
         return {field(job, "id"),    field(job, "user"),         field(job, "status"),
                 field(job, "value"), duration(job, "runtime_s"), duration(job, "market_runtime_s"),

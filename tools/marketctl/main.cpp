@@ -20,8 +20,8 @@ namespace {
 
 struct Verb {
     const char *name, *alias;
-    // What it takes: J a job, N a node, l "lost", n a node that may be left out, a an account that may be left out,
-    // v "verify", f a file.
+    // What it takes: J a job, N a node, l "lost", n a node that may be left out, a an account that
+    // may be left out, v "verify", f a file.
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -63,8 +63,10 @@ struct OrderOptions {
 Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& question) {
     constexpr int64_t usual_s = 60;
     if (o.hold && !may_hold) return fail(question.verb + ": --hold is for move, freeze and thaw");
-    if ((o.no_wait || !o.wait.empty()) && !may_hold) return fail(question.verb + ": --wait and --no-wait are for move, freeze and thaw");
-    if (o.no_wait && !o.wait.empty()) return fail(question.verb + ": --wait and --no-wait exclude each other");
+    if ((o.no_wait || !o.wait.empty()) && !may_hold)
+        return fail(question.verb + ": --wait and --no-wait are for move, freeze and thaw");
+    if (o.no_wait && !o.wait.empty())
+        return fail(question.verb + ": --wait and --no-wait exclude each other");
     if (o.story && question.verb != "job") return fail(question.verb + ": --story is for job");
     if (o.story) {
         question.verb = "story";
@@ -81,8 +83,9 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     return {};
 }
 
-Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& order, const MoneyOptions& money,
-                                const UserOptions& user, const std::string& last, const std::string& step) {
+Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& order,
+                                const MoneyOptions& money, const UserOptions& user,
+                                const std::string& last, const std::string& step) {
     const std::string_view name = words.empty() ? "" : words[0];
     if (name == "user") {
         TRY_ASSIGN(CtlQuestion question, user_question(words.subspan(1), user));
@@ -97,7 +100,8 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& orde
         return name == v.name || (v.alias && name == v.alias);
     });
     if (verb == std::end(verbs))
-        return fail(name.empty() ? "a verb is missing" : "'" + std::string(name) + "' is not a verb");
+        return fail(name.empty() ? "a verb is missing"
+                                 : "'" + std::string(name) + "' is not a verb");
     CtlQuestion question{verb->name, {}, verb->text};
     const std::string_view takes = verb->takes;
     for (size_t i = 0; i < takes.size(); ++i) {
@@ -121,7 +125,8 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& orde
             question.args.push_back(id.text());
         } else {
             if (word.empty()) return fail(std::string(name) + ": a node's name is missing");
-            if (!valid_node_name(word)) return fail("'" + std::string(word) + "' is not a node name");
+            if (!valid_node_name(word))
+                return fail("'" + std::string(word) + "' is not a node name");
             question.args.emplace_back(word);
         }
     }
@@ -142,51 +147,78 @@ int run(int argc, char** argv) {
         {"marketctl",
          "[options] VERB [ARGS]",
          "Shows the market, and gives it orders by hand.",
-         {{0, "hold", nullptr, "with move, freeze, thaw: until 'release', the market does not undo it", set_flag(order.hold)},
-          {0, "story", nullptr, "with job: the steps of its life with times, as its home node keeps them", set_flag(order.story)},
-          {0, "wait", "SPAN", "with move, freeze, thaw: so long at most until it is done (default 60s)", set_text(order.wait)},
-          {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order", set_flag(order.no_wait)},
+         {{0, "hold", nullptr,
+           "with move, freeze, thaw: until 'release', the market does not undo it",
+           set_flag(order.hold)},
+          {0, "story", nullptr,
+           "with job: the steps of its life with times, as its home node keeps them",
+           set_flag(order.story)},
+          {0, "wait", "SPAN",
+           "with move, freeze, thaw: so long at most until it is done (default 60s)",
+           set_text(order.wait)},
+          {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order",
+           set_flag(order.no_wait)},
           {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
-          {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number", set_text(money.user)},
-          {0, "provider", "NODE", "with receipts: of what ran on this node", set_text(money.provider)},
-          {0, "since", "TIME", "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
+          {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number",
+           set_text(money.user)},
+          {0, "provider", "NODE", "with receipts: of what ran on this node",
+           set_text(money.provider)},
+          {0, "since", "TIME",
+           "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
            set_text(money.since)},
-          {0, "limit", "N", "with receipts, list-jobs: only the newest N; of jobs the live ones first, then those that are finished",
+          {0, "limit", "N",
+           "with receipts, list-jobs: only the newest N; of jobs the live ones first, then those "
+           "that are finished",
            set_text(money.limit)},
-          {0, "state", "STATE", "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
+          {0, "state", "STATE",
+           "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
            set_text(money.state)},
           {0, "spend-per-day", "AMOUNT",
-           "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost", set_text(user.spend)},
-          {0, "jobs", "N", "with user limit: that run at once; none: any number", set_text(user.jobs)},
-          {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number", set_text(user.cpus)},
-          {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
-          {0, "step", "SPAN", "with prices: one row for so long (a minute at least; default: what fits a screen)",
+           "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",
+           set_text(user.spend)},
+          {0, "jobs", "N", "with user limit: that run at once; none: any number",
+           set_text(user.jobs)},
+          {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number",
+           set_text(user.cpus)},
+          {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)",
+           set_text(last)},
+          {0, "step", "SPAN",
+           "with prices: one row for so long (a minute at least; default: what fits a screen)",
            set_text(step)},
-          {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running", set_text(money.db)},
-          {0, "seen", "N:HASH", "with ledger verify --db: it must hold this receipt, which an agent has seen (pvdctl status)",
+          {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running",
+           set_text(money.db)},
+          {0, "seen", "N:HASH",
+           "with ledger verify --db: it must hold this receipt, which an agent has seen (pvdctl "
+           "status)",
            set_text(money.seen)},
-          {0, "dir", "DIR", "with restore: marketd's state directory (default: /var/lib/souk/marketd)", set_text(money.dir)}},
+          {0, "dir", "DIR",
+           "with restore: marketd's state directory (default: /var/lib/souk/marketd)",
+           set_text(money.dir)}},
          "\n  status              the market, its jobs and what they are worth\n"
          "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
          "  list-providers (lp) every provider\n"
          "  job ID              all about one job; with --story the steps of its life\n"
-         "  dump                what its machine holds right now of each node and unfinished job (root)\n"
+         "  dump                what its machine holds right now of each node and unfinished job "
+         "(root)\n"
          "  cancel ID           end a job\n"
          "  move ID NODE        move a job to a node\n"
          "  freeze ID           freeze a job\n"
          "  thaw ID [NODE]      let a frozen job run (there)\n"
          "  release ID          the job is the market's again\n"
          "  node lost NAME      it will not come back: its jobs go on from their checkpoints\n"
-         "  account [NAME]      what a user (or all you may see), a node or the market has received, less what it "
+         "  account [NAME]      what a user (or all you may see), a node or the market has "
+         "received, less what it "
          "paid\n"
-         "  receipts            what each job ran where, from when to when, and what it paid, the newest first\n"
+         "  receipts            what each job ran where, from when to when, and what it paid, the "
+         "newest first\n"
          "  prices              what a place for a job of one CPU cost, in all and at each speed\n"
          "  user show [USER]    what users may have at most, and have now\n"
          "  user limit USER     set what this user may spend a day, and may have at once\n"
          "  user unlimit USER   all its limits are gone\n"
          "  ledger verify       add up all receipts, and follow their chain of hashes\n"
          "  backup FILE         copy the market's records into a new file while it runs\n"
-         "  restore FILE        put such a copy in their place, while marketd does not run; keeps what was there\n"},
+         "  restore FILE        put such a copy in their place, while marketd does not run; keeps "
+         "what was there\n"},
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",

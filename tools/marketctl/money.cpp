@@ -26,7 +26,9 @@ Result<int64_t> parse_since(const std::string& text) {
         date.tm_isdst = -1;
         return std::max<int64_t>(0, ::mktime(&date));
     }
-    return fail("--since: '" + text + "' is neither a date such as 2026-11-20 or 2026-11-20T08:00 nor a span such as 12h");
+    return fail(
+        "--since: '" + text +
+        "' is neither a date such as 2026-11-20 or 2026-11-20T08:00 nor a span such as 12h");
 }
 
 }  // namespace
@@ -47,15 +49,20 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
     if (!jobs && !o.state.empty()) return fail(question.verb + ": --state is for list-jobs");
     if (!o.state.empty()) question.args.push_back("state=" + o.state);
     const bool restore = question.verb == "restore";
-    if (!ledger && !(o.db + o.seen).empty()) return fail(question.verb + ": --db and --seen are for ledger verify");
+    if (!ledger && !(o.db + o.seen).empty())
+        return fail(question.verb + ": --db and --seen are for ledger verify");
     if (!restore && !o.dir.empty()) return fail(question.verb + ": --dir is for restore");
     if (ledger && o.db.empty() && !o.seen.empty()) return fail("ledger verify: --seen is for --db");
     if (ledger) question.verb = "ledger-verify";
     if (ledger) question.verdict = ledger_verdict;
     if (ledger && !o.db.empty())
-        question.here = [file = o.db, seen = o.seen] { return output_of_sibling("souk-ledger", {"verify", file, seen}); };
+        question.here = [file = o.db, seen = o.seen] {
+            return output_of_sibling("souk-ledger", {"verify", file, seen});
+        };
     if (restore)
-        question.here = [file = question.args[0], dir = o.dir] { return output_of_sibling("souk-ledger", {"restore", file, dir}); };
+        question.here = [file = question.args[0], dir = o.dir] {
+            return output_of_sibling("souk-ledger", {"restore", file, dir});
+        };
     if (!o.job.empty()) {
         TRY_ASSIGN(const JobId id, parse_job_id(o.job));
         question.args.push_back("job=" + id.text());
@@ -79,16 +86,32 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
 Result<std::string> accounts_text(const Answer& accounts) {
     Table table({{"Account"}, {"Name"}, {"UID", true}, {"Balance", true}, {"Open", true}});
     return table.text_of(accounts, [](const Json& a) -> std::vector<std::string> {
-        return {field(a, "account"), field(a, "name"), field(a, "uid"), field(a, "balance"), field(a, "open")};
+        return {field(a, "account"), field(a, "name"), field(a, "uid"), field(a, "balance"),
+                field(a, "open")};
     });
 }
 
 Result<std::string> receipts_text(const Answer& receipts) {
-    Table table({{"Receipt", true}, {"Job"}, {"User"}, {"Node"}, {"From"}, {"To"}, {"Run", true}, {"CPU", true},
-                 {"Price", true}, {"Paid", true}});
+    Table table({{"Receipt", true},
+                 {"Job"},
+                 {"User"},
+                 {"Node"},
+                 {"From"},
+                 {"To"},
+                 {"Run", true},
+                 {"CPU", true},
+                 {"Price", true},
+                 {"Paid", true}});
     return table.text_of(receipts, [](const Json& r) -> std::vector<std::string> {
-        return {field(r, "receipt"), field(r, "job"), field(r, "user"), field(r, "node"), local_time(r, "from_unix_s"),
-                local_time(r, "to_unix_s"), duration(r, "run_s"), duration(r, "cpu_s"), field(r, "price"),
+        return {field(r, "receipt"),
+                field(r, "job"),
+                field(r, "user"),
+                field(r, "node"),
+                local_time(r, "from_unix_s"),
+                local_time(r, "to_unix_s"),
+                duration(r, "run_s"),
+                duration(r, "cpu_s"),
+                field(r, "price"),
                 field(r, "paid")};
     });
 }

@@ -26,7 +26,8 @@ Status take_price_options(const std::string& last, const std::string& step, CtlQ
         TRY_ASSIGN(row, parse_span_s("--step", step));
         if (row < 60) return fail("--step: a minute is the least");
     }
-    question.args = {std::to_string(std::max<int64_t>(0, ::time(nullptr) - span)), std::to_string(row)};
+    question.args = {std::to_string(std::max<int64_t>(0, ::time(nullptr) - span)),
+                     std::to_string(row)};
     return {};
 }
 
@@ -37,7 +38,8 @@ Result<std::string> prices_text(const Answer& prices) {
         const Json all = Json::parse(part, nullptr, false);
         if (!all.is_array()) return fail("the daemon's answer is not a JSON list");
         for (const Json& row : all) {
-            for (const Json& s : row.value("speeds", Json::array())) speeds.insert(s.value("speed", 0));
+            for (const Json& s : row.value("speeds", Json::array()))
+                speeds.insert(s.value("speed", 0));
             rows.push_back(row);
         }
     }
@@ -48,8 +50,12 @@ Result<std::string> prices_text(const Answer& prices) {
     for (const std::string& title : titles) columns.push_back({title.c_str(), true});
     Table table(std::move(columns));
     for (const Json& row : rows) {
-        std::vector<std::string> cells = {local_time(row, "from_unix_s"), duration(row, "span_s"), field(row, "least"),
-                                          field(row, "low"), field(row, "high"), duration(row, "closed_s")};
+        std::vector<std::string> cells = {local_time(row, "from_unix_s"),
+                                          duration(row, "span_s"),
+                                          field(row, "least"),
+                                          field(row, "low"),
+                                          field(row, "high"),
+                                          duration(row, "closed_s")};
         for (const int speed : speeds) {
             cells.emplace_back("-");
             for (const Json& s : row.value("speeds", Json::array()))

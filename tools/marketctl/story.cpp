@@ -17,7 +17,8 @@ std::string local_ms(const Json& step) {
     char text[48];
     ::localtime_r(&seconds, &local);
     const size_t n = ::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
-    std::snprintf(text + n, sizeof text - n, ".%03d", static_cast<int>((at - static_cast<double>(seconds)) * 1000));
+    std::snprintf(text + n, sizeof text - n, ".%03d",
+                  static_cast<int>((at - static_cast<double>(seconds)) * 1000));
     return text;
 }
 
@@ -25,13 +26,15 @@ std::string local_ms(const Json& step) {
 std::string move_of(const Json& s) {
     std::string text = ": " + field(s, "form");
     if (s.contains("ahead_bytes")) text += ", " + bytes(s, "ahead_bytes") + " ahead";
-    if (s.contains("bytes")) text += ", " + bytes(s, "bytes") + (s.contains("ahead_bytes") ? " while it stood" : "");
+    if (s.contains("bytes"))
+        text += ", " + bytes(s, "bytes") + (s.contains("ahead_bytes") ? " while it stood" : "");
     if (!s.contains("pause_ms")) return text;
     text += ", pause " + milliseconds(s, "pause_ms");
     std::string parts;
     for (const char* part : {"sent", "restored", "decided", "running"})
         if (const std::string key = std::string(part) + "_ms"; s.contains(key))
-            parts += std::string(parts.empty() ? "" : ", ") + part + " " + milliseconds(s, key.c_str());
+            parts +=
+                std::string(parts.empty() ? "" : ", ") + part + " " + milliseconds(s, key.c_str());
     if (!parts.empty()) text += " (" + parts + ")";
     return s.contains("total_ms") ? text + ", " + milliseconds(s, "total_ms") + " in all" : text;
 }
@@ -43,7 +46,8 @@ std::string told(const Json& s) {
         text += " from " + field(s, "from") + " to " + field(s, "node") + move_of(s);
     else if (s.contains("node"))
         text += " on " + field(s, "node");
-    if (s.contains("price")) text += (step == "priced" ? " at " : ", at most ") + field(s, "price") + " per CPU-hour";
+    if (s.contains("price"))
+        text += (step == "priced" ? " at " : ", at most ") + field(s, "price") + " per CPU-hour";
     if (s.contains("bytes") && step != "moved") text += ", " + bytes(s, "bytes");
     if (s.contains("why")) text += ": " + field(s, "why");
     if (s.contains("count")) text += " (the last of " + field(s, "count") + ")";
@@ -59,10 +63,12 @@ Result<std::string> story_text(const Answer& answer) {
     std::string text;
     size_t i = 0;
     for (const Json& step : story.value("steps", Json::array())) {
-        if (i++ == first_kept && left_out > 0) text += "... " + std::to_string(left_out) + " steps are left out ...\n";
+        if (i++ == first_kept && left_out > 0)
+            text += "... " + std::to_string(left_out) + " steps are left out ...\n";
         text += local_ms(step) + "  " + field(step, "step") + told(step) + "\n";
     }
-    if (text.empty()) return std::string("its story was not kept: it is from a version before that");
+    if (text.empty())
+        return std::string("its story was not kept: it is from a version before that");
     text.pop_back();
     return text;
 }

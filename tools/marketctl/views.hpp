@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The market's answers (tools/common/replies.md) as text for people, one file for each verb that shows something.
-// Errors: the answer is not what replies.md says.
+// The market's answers (tools/common/replies.md) as text for people, one file for each verb that
+// shows something. Errors: the answer is not what replies.md says.
 #pragma once
 
 #include <string>

@@ -9,7 +9,9 @@ namespace {
 Result<std::string> order_text(const Answer& answer) {
     TRY_ASSIGN(const Json o, parse_object(answer));
     std::string text = field(o, "message");
-    if (o.contains("pause_ms")) text += ": it stood still for " + milliseconds(o, "pause_ms") + " of " + milliseconds(o, "total_ms");
+    if (o.contains("pause_ms"))
+        text += ": it stood still for " + milliseconds(o, "pause_ms") + " of " +
+                milliseconds(o, "total_ms");
     if (o.contains("bytes")) text += (o.contains("pause_ms") ? ", " : ": ") + bytes(o, "bytes");
     return o.value("done", false) ? text : std::string();
 }
@@ -25,12 +27,18 @@ Status order_verdict(const Answer& answer) {
 void wait_for_order(CtlQuestion& question, int64_t limit_s) {
     question.text = order_text;
     question.verdict = order_verdict;
-    const std::string job = question.args[0], node = question.args.size() == 3 ? question.args[1] : "-";
+    const std::string job = question.args[0],
+                      node = question.args.size() == 3 ? question.args[1] : "-";
     const std::string what = question.verb == "freeze" ? "freeze" : "run";
     question.then = [=](const Answer& answer) -> Result<CtlQuestion> {
         TRY_ASSIGN(const Json o, parse_object(answer));
-        const auto count = [&](const char* key) { return std::to_string(o.value(key, uint64_t{0})); };
-        return CtlQuestion{"await", {job, node, what, count("failures"), count("migrations"), std::to_string(limit_s * 1000)}, nullptr};
+        const auto count = [&](const char* key) {
+            return std::to_string(o.value(key, uint64_t{0}));
+        };
+        return CtlQuestion{"await",
+                           {job, node, what, count("failures"), count("migrations"),
+                            std::to_string(limit_s * 1000)},
+                           nullptr};
     };
 }
 

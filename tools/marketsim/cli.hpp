@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the verbs share: arguments through CLI11 with the exit codes of this project, and one way to fail. Heavy header.
+// What the verbs share: arguments through CLI11 with the exit codes of this project, and one way to
+// fail. Heavy header.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +15,8 @@ namespace souk::tools {
 
 // All of the text is out, or why not (a full disk, say).
 inline Status print(const std::string& text) {
-    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return fail_errno("standard output", errno);
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+        return fail_errno("standard output", errno);
     return {};
 }
 
@@ -23,7 +25,8 @@ inline int failed(const CLI::App& app, const Error& error) {
     return 1;
 }
 
-// Parses; nothing when the verb may go on, else its exit code (help on stdout: 0; a usage error, one line: 2).
+// Parses; nothing when the verb may go on, else its exit code (help on stdout: 0; a usage error,
+// one line: 2).
 inline std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) {
     try {
         app.parse(argc, argv);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// marketsim compare: every combination of solvers, pricings and parameters over one workload, in parallel over the
-// cores. The results are kept in the order of the combinations, so the output does not depend on who is done first.
+// marketsim compare: every combination of solvers, pricings and parameters over one workload, in
+// parallel over the cores. The results are kept in the order of the combinations, so the output
+// does not depend on who is done first.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,8 +33,10 @@ constexpr size_t variants_max = 256;
 struct Options {
     std::string jobs, providers, import, out, json, csv, plot;
     size_t seeds = 1;
-    std::vector<std::string> solvers{"greedy_migration", "proportional_share"}, pricings{"critical"};
-    std::vector<int64_t> ks{500}, horizons{0}, min_stays{0}, moves_max{0}, networks{100}, disks{100}, quanta{10};
+    std::vector<std::string> solvers{"greedy_migration", "proportional_share"},
+        pricings{"critical"};
+    std::vector<int64_t> ks{500}, horizons{0}, min_stays{0}, moves_max{0}, networks{100},
+        disks{100}, quanta{10};
     int64_t alpha_s = 10;
     unsigned threads = 0;
 };
@@ -47,7 +50,8 @@ struct Variant {
     const RunReport& report() const { return reports.front(); }
 };
 
-// A parameter of which every value is tried, with the algorithm or pricing that looks at it (none: all do).
+// A parameter of which every value is tried, with the algorithm or pricing that looks at it (none:
+// all do).
 struct Parameter {
     const char* name;
     const std::vector<int64_t>& values;
@@ -58,13 +62,17 @@ struct Parameter {
 // Every combination; the last parameter changes fastest.
 std::vector<Variant> variants_of(const Options& o) {
     const Parameter parameters[] = {
-        {"k", o.ks, [](MarketRunOptions& r, int64_t v) { r.solver.k_permille = static_cast<int32_t>(v); },
+        {"k", o.ks,
+         [](MarketRunOptions& r, int64_t v) { r.solver.k_permille = static_cast<int32_t>(v); },
          "uniform"},
-        {"horizon", o.horizons, [](MarketRunOptions& r, int64_t v) { r.solver.horizon = Nanos::from_s(v); }},
-        {"min-stay", o.min_stays, [](MarketRunOptions& r, int64_t v) { r.solver.min_stay = Nanos::from_s(v); }},
+        {"horizon", o.horizons,
+         [](MarketRunOptions& r, int64_t v) { r.solver.horizon = Nanos::from_s(v); }},
+        {"min-stay", o.min_stays,
+         [](MarketRunOptions& r, int64_t v) { r.solver.min_stay = Nanos::from_s(v); }},
         {"moves-max", o.moves_max,
          [](MarketRunOptions& r, int64_t v) { r.solver.moves_max = static_cast<int32_t>(v); }},
-        {"quantum", o.quanta, [](MarketRunOptions& r, int64_t v) { r.solver.quantum = Nanos::from_s(v); },
+        {"quantum", o.quanta,
+         [](MarketRunOptions& r, int64_t v) { r.solver.quantum = Nanos::from_s(v); },
          "proportional_share"},
         {"network", o.networks, [](MarketRunOptions& r, int64_t v) { r.network_mb_per_s = v; }},
         {"disk", o.disks, [](MarketRunOptions& r, int64_t v) { r.disk_mb_per_s = v; }},
@@ -87,7 +95,8 @@ std::vector<Variant> variants_of(const Options& o) {
                         if (!matters && &value != &p.values.front()) break;
                         if (more.size() > variants_max) break;  // too many already
                         Variant& next = more.emplace_back(v);
-                        if (matters && p.values.size() > 1) next.name += fmt::format(" {}={}", p.name, value);
+                        if (matters && p.values.size() > 1)
+                            next.name += fmt::format(" {}={}", p.name, value);
                         p.set(next.run, value);
                     }
                 some = std::move(more);
@@ -141,15 +150,18 @@ Result<std::vector<Imported>> workloads_of(const Options& o) {
         TRY_ASSIGN(trace, read_swf(config.trace));
     }
     for (size_t i = 0; i < o.seeds; ++i, ++config.seed) {
-        Result<Imported> drawn = config.use_swf ? import_trace(trace, config) : draw_workload(config);
+        Result<Imported> drawn =
+            config.use_swf ? import_trace(trace, config) : draw_workload(config);
         if (!drawn) return wrap(o.import, std::move(drawn).error());
         out.push_back(std::move(*drawn));
     }
     return out;
 }
 
-void run_all(std::vector<Variant>& variants, const std::vector<Imported>& workloads, const Options& options) {
-    const size_t cores = std::max(1u, options.threads ? options.threads : std::thread::hardware_concurrency());
+void run_all(std::vector<Variant>& variants, const std::vector<Imported>& workloads,
+             const Options& options) {
+    const size_t cores =
+        std::max(1u, options.threads ? options.threads : std::thread::hardware_concurrency());
     const size_t runs = variants.size() * workloads.size();
     Progress progress(runs);
     std::vector<std::string> errors(runs);
@@ -181,9 +193,11 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
         if (!errors[i].empty()) variants[i / workloads.size()].error = errors[i];
 }
 
-// Over several seeds: every figure with the half width of its 95 % confidence interval, a line each.
+// Over several seeds: every figure with the half width of its 95 % confidence interval, a line
+// each.
 std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) {
-    std::string out = fmt::format("means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
+    std::string out = fmt::format(
+        "means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
     for (const Variant& v : variants) {
         out += "\n" + v.name + "\n";
         if (!v.error.empty()) {
@@ -192,7 +206,8 @@ std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) 
         }
         for (const Figure& f : figures()) {
             const Estimate e = estimate(v.reports, f);
-            out += fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
+            out +=
+                fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
         }
     }
     return out;
@@ -220,20 +235,23 @@ std::string csv_text(const std::vector<Variant>& variants) {
 std::string table(const std::vector<Variant>& variants, const std::vector<ValueClass>& classes) {
     size_t width = 8;
     for (const Variant& v : variants) width = std::max(width, v.name.size());
-    std::string out = fmt::format("{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n",
-                                  "variant", width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers",
-                                  "util", "migr", "freezes", "moved MB", "unfinished");
+    std::string out = fmt::format(
+        "{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n",
+        "variant", width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers", "util",
+        "migr", "freezes", "moved MB", "unfinished");
     for (const Variant& v : variants) {
         const RunReport& r = v.report();
         if (!v.error.empty()) {
             out += fmt::format("{:<{}} failed: {}\n", v.name, width, v.error);
             continue;
         }
-        out +=
-            fmt::format("{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} {:>10}\n",
-                        v.name, width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s, format_money(r.welfare),
-                        format_money(r.consumers_surplus), format_money(r.providers_surplus), r.utilisation,
-                        r.moves_total, r.freezes_total, r.moved_mb, r.unfinished);
+        out += fmt::format(
+            "{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} "
+            "{:>10}\n",
+            v.name, width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s,
+            format_money(r.welfare), format_money(r.consumers_surplus),
+            format_money(r.providers_surplus), r.utilisation, r.moves_total, r.freezes_total,
+            r.moved_mb, r.unfinished);
     }
     for (const bool bounded : {false, true}) {
         out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
@@ -258,8 +276,10 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const Variant& v : variants) {
         nlohmann::ordered_json one = {{"variant", v.name}};
-        if (v.error.empty()) one.update(nlohmann::ordered_json::parse(report_json(v.report(), v.run, alpha_s)));
-        else one["error"] = v.error;
+        if (v.error.empty())
+            one.update(nlohmann::ordered_json::parse(report_json(v.report(), v.run, alpha_s)));
+        else
+            one["error"] = v.error;
         if (v.error.empty() && v.reports.size() > 1) {
             nlohmann::ordered_json over_seeds = {{"seeds", v.reports.size()}};
             for (const Figure& f : figures()) {
@@ -281,15 +301,22 @@ Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& job
     for (const Variant& v : variants)
         if (v.error.empty()) series.push_back({v.name, &v.report(), &v.outcome});
     const auto plot = [&](const std::string& name, const auto& script) {
-        return gnuplot(stem + "-" + name + "." + kind, [&](const std::string& output) { return script(output); });
+        return gnuplot(stem + "-" + name + "." + kind,
+                       [&](const std::string& output) { return script(output); });
     };
     const std::vector<ValueClass> classes = value_classes_of(jobs);
-    TRY(plot("value", [&](const std::string& output) { return plot_by_value(series, classes, kind, output); }));
-    TRY(plot("utilisation", [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
+    TRY(plot("value", [&](const std::string& output) {
+        return plot_by_value(series, classes, kind, output);
+    }));
+    TRY(plot("utilisation",
+             [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
     for (size_t i = 0; i < series.size(); ++i) {
-        if (series[i].outcome->stays.size() > gantt_stays_max || providers.size() > gantt_providers_max) continue;
-        TRY(plot(fmt::format("gantt-{}", i + 1),
-                 [&](const std::string& output) { return plot_gantt(series[i], jobs, providers, kind, output); }));
+        if (series[i].outcome->stays.size() > gantt_stays_max ||
+            providers.size() > gantt_providers_max)
+            continue;
+        TRY(plot(fmt::format("gantt-{}", i + 1), [&](const std::string& output) {
+            return plot_gantt(series[i], jobs, providers, kind, output);
+        }));
     }
     return {};
 }
@@ -320,9 +347,11 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
 
 int marketsim_compare(int argc, char** argv) {
     Options options;
-    CLI::App app("Several solvers, pricings and parameters over one workload, side by side. Every combination is run; "
-                 "--k is varied for uniform pricing alone, --quantum for proportional_share.",
-                 "marketsim compare");
+    CLI::App app(
+        "Several solvers, pricings and parameters over one workload, side by side. Every "
+        "combination is run; "
+        "--k is varied for uniform pricing alone, --quantum for proportional_share.",
+        "marketsim compare");
     auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
     auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
     app.add_option("-i,--import", options.import,
@@ -330,7 +359,8 @@ int marketsim_compare(int argc, char** argv) {
         ->excludes(jobs)
         ->excludes(providers);
     app.add_option("--seeds", options.seeds,
-                   "with --import: so many seeds, from the configuration's on; means and 95 % confidence intervals")
+                   "with --import: so many seeds, from the configuration's on; means and 95 % "
+                   "confidence intervals")
         ->check(CLI::Range(1, 10'000));
     app.add_option("-s,--solvers", options.solvers, std::string("with commas: ") + solvers_help())
         ->delimiter(',')
@@ -340,21 +370,31 @@ int marketsim_compare(int argc, char** argv) {
         ->delimiter(',')
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
-    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most, const char* about) {
-        return app.add_option(name, to, about)->delimiter(',')->check(CLI::Range(least, most))->capture_default_str();
+    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most,
+                          const char* about) {
+        return app.add_option(name, to, about)
+            ->delimiter(',')
+            ->check(CLI::Range(least, most))
+            ->capture_default_str();
     };
     constexpr int64_t seconds_most = 1'000'000'000, rate_most = 1'000'000;
     list("--k", options.ks, 0, 1'000,
          "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers; with commas");
     list("--horizon", options.horizons, 0, seconds_most,
-         "within which a move must pay for itself (seconds, or 10m, 1.5h), with commas")->transform(as_seconds());
+         "within which a move must pay for itself (seconds, or 10m, 1.5h), with commas")
+        ->transform(as_seconds());
     list("--min-stay", options.min_stays, 0, seconds_most,
-         "without being moved after being placed (seconds, or 10m), with commas")->transform(as_seconds());
-    list("--moves-max", options.moves_max, 0, 1'000'000, "voluntary moves in a minute (0: no cap), with commas");
-    list("--quantum", options.quanta, 1, seconds_most, "proportional_share: a turn (seconds, or 10m), with commas")->transform(as_seconds());
+         "without being moved after being placed (seconds, or 10m), with commas")
+        ->transform(as_seconds());
+    list("--moves-max", options.moves_max, 0, 1'000'000,
+         "voluntary moves in a minute (0: no cap), with commas");
+    list("--quantum", options.quanta, 1, seconds_most,
+         "proportional_share: a turn (seconds, or 10m), with commas")
+        ->transform(as_seconds());
     list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
     list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
-    app.add_option("--alpha", options.alpha_s, "seconds (or 10m) below which a run does not count in bounded slowdown")
+    app.add_option("--alpha", options.alpha_s,
+                   "seconds (or 10m) below which a run does not count in bounded slowdown")
         ->transform(as_seconds())
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
         ->capture_default_str();
@@ -363,9 +403,11 @@ int marketsim_compare(int argc, char** argv) {
     app.add_option("-o,--out", options.out, "write the table to this file too");
     app.add_option("--json", options.json,
                    "write the figures to this file as JSON (-: to stdout, instead of the table)");
-    app.add_option("--csv", options.csv, "write the figures to this file as CSV, a line a variant (-: to stdout)");
+    app.add_option("--csv", options.csv,
+                   "write the figures to this file as CSV, a line a variant (-: to stdout)");
     app.add_option("--plot", options.plot,
-                   "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg or NAME.png")
+                   "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg "
+                   "or NAME.png")
         ->check([](const std::string& s) {
             const std::filesystem::path path(s);
             const bool picture = path.extension() == ".svg" || path.extension() == ".png";
@@ -375,13 +417,15 @@ int marketsim_compare(int argc, char** argv) {
     if (options.import.empty() && (options.jobs.empty() || options.providers.empty()))
         return usage_error(app, "needs --jobs and --providers, or --import");
     if (options.seeds > 1 && options.import.empty())
-        return usage_error(app, "--seeds needs --import: job and provider files are the same for every seed");
+        return usage_error(
+            app, "--seeds needs --import: job and provider files are the same for every seed");
     std::vector<Variant> variants = variants_of(options);
     if (variants.size() > variants_max)
-        return usage_error(app,
-                           fmt::format("{} combinations, at most {} are run at once", variants.size(), variants_max));
+        return usage_error(app, fmt::format("{} combinations, at most {} are run at once",
+                                            variants.size(), variants_max));
     for (Variant& v : variants)
-        if (const Status valid = check_market_options(v.run); !valid) return usage_error(app, valid.error().message);
+        if (const Status valid = check_market_options(v.run); !valid)
+            return usage_error(app, valid.error().message);
     if (const Status done = compare(options, variants); !done) return failed(app, done.error());
     return 0;
 }

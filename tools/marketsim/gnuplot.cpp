@@ -20,7 +20,8 @@ Status run(std::initializer_list<const char*> arguments) {
     for (const char* a : arguments) argv.push_back(const_cast<char*>(a));
     argv.push_back(nullptr);
     pid_t pid = 0;
-    if (const int code = posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ); code != 0)
+    if (const int code = posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ);
+        code != 0)
         return fail_errno("start gnuplot", code);
     int status = 0;
     while (waitpid(pid, &status, 0) < 0)
@@ -42,7 +43,8 @@ Status find_gnuplot() {
     return fail("--plot needs gnuplot, which is not installed: apt-get install gnuplot-nox");
 }
 
-Status gnuplot(const std::string& picture, const std::function<std::string(const std::string& output)>& script) {
+Status gnuplot(const std::string& picture,
+               const std::function<std::string(const std::string& output)>& script) {
     const std::string unique = picture + ".tmp." + std::to_string(::getpid());
     const std::string commands = unique + ".gnuplot", drawn = unique + ".drawn";
     sim::OutputFiles file;
@@ -50,7 +52,8 @@ Status gnuplot(const std::string& picture, const std::function<std::string(const
     TRY(file.commit());
     Status done = run({"gnuplot", commands.c_str()});
     ::unlink(commands.c_str());
-    if (done && std::rename(drawn.c_str(), picture.c_str()) != 0) done = fail_errno("rename", errno);
+    if (done && std::rename(drawn.c_str(), picture.c_str()) != 0)
+        done = fail_errno("rename", errno);
     if (done) return {};
     ::unlink(drawn.c_str());
     return wrap(picture, std::move(done).error());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Runs gnuplot (Debian package gnuplot-nox) on a script. The picture appears whole under its name or not at all.
+// Runs gnuplot (Debian package gnuplot-nox) on a script. The picture appears whole under its name
+// or not at all.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@ namespace souk::tools {
 // Fails, saying what to install, where there is no gnuplot.
 Status find_gnuplot();
 // `script` is given the name of the file to write.
-Status gnuplot(const std::string& picture, const std::function<std::string(const std::string& output)>& script);
+Status gnuplot(const std::string& picture,
+               const std::function<std::string(const std::string& output)>& script);
 
 }  // namespace souk::tools

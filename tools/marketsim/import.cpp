@@ -15,13 +15,15 @@ namespace {
 
 using namespace sim;
 
-constexpr const char* keys = R"(Configuration, key = value a line (with the value that it has when it is not given):
+constexpr const char* keys =
+    R"(Configuration, key = value a line (with the value that it has when it is not given):
   use_swf = yes    no: no log; the jobs are drawn by interarrival and run
   trace            the log: SWF, text or gzip
   first_day = 0, last_day = -1         days of the log, from its first submit; -1: to the end
   arrival_divisor = 1, run_multiplier = 1
   jobs = -1        at most so many; -1: all
-  value = uniform 10 60                fix A | uniform LO HI | bimodal P M1 D1 Q M2 D2 (P + Q = 100, or 1)
+  value = uniform 10 60                fix A | uniform LO HI |
+                                       bimodal P M1 D1 Q M2 D2 (P + Q = 100, or 1)
   cpus = one       one | requested | allocated: CPUs of a job
   memory = fix 100                     MB of a job, where the log says none
   interarrival = uniform 0 120, run = uniform 60 3600      seconds, use_swf = no
@@ -30,8 +32,10 @@ constexpr const char* keys = R"(Configuration, key = value a line (with the valu
   speed = fix 100, reservation = fix 1, provider_cpus = fix 1, provider_memory = fix 1000000
   seed = 1
 Capitals and underscores of keys do not matter: firstDay is first_day.
-Dropped: jobs without a submit time or a run time, and jobs that need more CPUs than the largest provider has.
-Offered load: run time x CPUs of all jobs / (CPUs x speed / 100 of all providers x time from first arrival to last).)";
+Dropped: jobs without a submit time or a run time, and jobs that need more CPUs than the
+largest provider has.
+Offered load: run time x CPUs of all jobs / (CPUs x speed / 100 of all providers x time from
+first arrival to last).)";
 
 struct Options {
     std::string config, trace, out, json;
@@ -53,18 +57,20 @@ Status import(const Options& options) {
     TRY(files.commit());
     const std::optional<double> load = offered_load(imported);
     if (options.json == "-") {
-        const nlohmann::ordered_json json = {{"jobs_file", jobs},
-                                             {"providers_file", providers},
-                                             {"jobs", imported.jobs.size()},
-                                             {"providers", imported.providers.size()},
-                                             {"dropped_no_submit", imported.dropped_no_submit},
-                                             {"dropped_no_run", imported.dropped_no_run},
-                                             {"dropped_too_wide", imported.dropped_too_wide},
-                                             {"offered_load", load ? nlohmann::ordered_json(*load) : nullptr}};
+        const nlohmann::ordered_json json = {
+            {"jobs_file", jobs},
+            {"providers_file", providers},
+            {"jobs", imported.jobs.size()},
+            {"providers", imported.providers.size()},
+            {"dropped_no_submit", imported.dropped_no_submit},
+            {"dropped_no_run", imported.dropped_no_run},
+            {"dropped_too_wide", imported.dropped_too_wide},
+            {"offered_load", load ? nlohmann::ordered_json(*load) : nullptr}};
         return print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     }
     return print(
-        fmt::format("{}: {} jobs (dropped: {} without a submit time, {} without a run time, {} wider than every provider)\n"
+        fmt::format("{}: {} jobs (dropped: {} without a submit time, {} without a run time, {} "
+                    "wider than every provider)\n"
                     "{}: {} providers\noffered load: {}\n",
                     jobs, imported.jobs.size(), imported.dropped_no_submit, imported.dropped_no_run,
                     imported.dropped_too_wide, providers, imported.providers.size(),
@@ -81,7 +87,8 @@ int marketsim_import(int argc, char** argv) {
     app.add_option("--trace", options.trace, "this log instead of the configuration's");
     app.add_option("--seed", options.seed, "this seed instead of the configuration's")
         ->check(CLI::Range(int64_t{0}, int64_t{INT64_MAX}));
-    app.add_option("--json", options.json, "-: say what was written as JSON on stdout")->check(CLI::IsMember({"-"}));
+    app.add_option("--json", options.json, "-: say what was written as JSON on stdout")
+        ->check(CLI::IsMember({"-"}));
     app.footer(keys);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (const Status done = import(options); !done) return failed(app, done.error());

@@ -38,8 +38,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     const std::string_view name = argv[1];
-    if (name == "--help" || name == "-h" || name == "help")
-        return help();
+    if (name == "--help" || name == "-h" || name == "help") return help();
     for (const Verb& verb : verbs)
         if (verb.name == name) return verb.run(argc - 1, argv + 1);
     std::fprintf(stderr, "marketsim: no verb '%s': see marketsim --help\n", argv[1]);

@@ -28,7 +28,8 @@ CLI::Validator is_decider() {
 }
 
 std::string solvers_help() {
-    return market::Solver::algorithms_help() + ", fcfs, easy, or a program that speaks the solver's protocol (./mine)";
+    return market::Solver::algorithms_help() +
+           ", fcfs, easy, or a program that speaks the solver's protocol (./mine)";
 }
 
 CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
@@ -43,25 +44,35 @@ CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
 
 void add_market_options(CLI::App& app, MarketRunOptions& options) {
     market::SolverOptions& solver = options.solver;
-    app.add_option("-s,--solver", options.decided_by, solvers_help())->check(is_decider())->default_str(solver.algorithm);
+    app.add_option("-s,--solver", options.decided_by, solvers_help())
+        ->check(is_decider())
+        ->default_str(solver.algorithm);
     app.add_option("--pricing", solver.pricing, "the pricing")
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
-    app.add_option("--k", solver.k_permille, "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers")
+    app.add_option("--k", solver.k_permille,
+                   "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers")
         ->check(CLI::Range(0, 1000))
         ->capture_default_str();
     const auto seconds = [&](const char* name, Nanos& to, const char* about) {
-        app.add_option_function<int64_t>(name, [&to](const int64_t& s) { to = Nanos::from_s(s); }, about)
+        app.add_option_function<int64_t>(
+               name, [&to](const int64_t& s) { to = Nanos::from_s(s); }, about)
             ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
             ->transform(as_seconds());
     };
-    seconds("--horizon", solver.horizon, "within which a move must pay for itself: seconds, or 10m, 1.5h (0: every gain is taken)");
-    seconds("--min-stay", solver.min_stay, "for which nobody who was just placed is moved or displaced");
+    seconds(
+        "--horizon", solver.horizon,
+        "within which a move must pay for itself: seconds, or 10m, 1.5h (0: every gain is taken)");
+    seconds("--min-stay", solver.min_stay,
+            "for which nobody who was just placed is moved or displaced");
     seconds("--quantum", solver.quantum, "proportional_share: a turn (default 10s)");
-    app.add_option("--moves-max", solver.moves_max, "at most this many voluntary moves in a minute (0: no cap)")
+    app.add_option("--moves-max", solver.moves_max,
+                   "at most this many voluntary moves in a minute (0: no cap)")
         ->check(CLI::Range(0, 1'000'000));
     const auto speed = [&](const char* name, int64_t& to, const char* about) {
-        app.add_option(name, to, about)->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->capture_default_str();
+        app.add_option(name, to, about)
+            ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+            ->capture_default_str();
     };
     speed("--network", options.network_mb_per_s, "MB/s of a migration");
     speed("--disk", options.disk_mb_per_s, "MB/s of a freeze and of a thaw");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What run, compare and import share: the market's options as arguments, the files, the report as JSON.
+// What run, compare and import share: the market's options as arguments, the files, the report as
+// JSON.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,13 +12,15 @@
 
 namespace souk::tools {
 
-// Names of those who can decide (outside_solver.hpp); what is no name is a usage error that lists them.
+// Names of those who can decide (outside_solver.hpp); what is no name is a usage error that lists
+// them.
 CLI::Validator is_decider();
 // What may decide, for a line of help.
 std::string solvers_help();
 // The name as `find` has it; what it does not know is a usage error with its words.
 CLI::Validator is_named(Result<std::string> (*find)(const std::string& name));
-// Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the parsing.
+// Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the
+// parsing.
 void add_market_options(CLI::App& app, sim::MarketRunOptions& options);
 // Whether the solver takes them; sets who decides.
 Status check_market_options(sim::MarketRunOptions& options);
@@ -30,6 +33,7 @@ Result<std::vector<sim::SimProvider>> read_providers(const std::string& path);
 Result<sim::ImportConfig> read_import_config(const std::string& path);
 Result<sim::Imported> read_workload(const sim::ImportConfig& config);
 
-std::string report_json(const sim::RunReport& report, const sim::MarketRunOptions& options, int64_t alpha_s);
+std::string report_json(const sim::RunReport& report, const sim::MarketRunOptions& options,
+                        int64_t alpha_s);
 
 }  // namespace souk::tools

@@ -35,12 +35,14 @@ class Child {
         if (fd_ >= 0) ::close(fd_);
         if (pid_ <= 0) return;
         ::kill(pid_, SIGKILL);
-        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+        }
     }
 
     Status start(std::vector<std::string> words) {
         int ends[2];
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno("socketpair", errno);
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+            return fail_errno("socketpair", errno);
         fd_ = ends[0];
         posix_spawn_file_actions_t files;
         posix_spawn_file_actions_init(&files);
@@ -57,8 +59,8 @@ class Child {
         return fail_errno("start", code);
     }
 
-    // Says `text` and hands over lines until `take` returns false. What it says while it is told is read as well, so
-    // neither waits for the other.
+    // Says `text` and hands over lines until `take` returns false. What it says while it is told is
+    // read as well, so neither waits for the other.
     template <class Take>
     Status converse(std::string_view text, Take&& take) {
         for (;;) {
@@ -73,17 +75,23 @@ class Child {
             const int ready = ::poll(&both, 1, patience_s * 1000);
             if (ready < 0 && errno == EINTR) continue;
             if (ready < 0) return fail_errno("poll", errno);
-            if (ready == 0) return fail("gives no answer within " + std::to_string(patience_s) + " s");
+            if (ready == 0)
+                return fail("gives no answer within " + std::to_string(patience_s) + " s");
             if (both.revents & POLLOUT) {
-                const ssize_t n = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-                if (n > 0) text.remove_prefix(static_cast<size_t>(n));
-                else if (errno != EAGAIN && errno != EINTR) return fail("has ended");
+                const ssize_t n =
+                    ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+                if (n > 0)
+                    text.remove_prefix(static_cast<size_t>(n));
+                else if (errno != EAGAIN && errno != EINTR)
+                    return fail("has ended");
             }
             if (both.revents & (POLLIN | POLLHUP | POLLERR)) {
                 char piece[1 << 16];
                 const ssize_t n = ::recv(fd_, piece, sizeof piece, MSG_DONTWAIT);
-                if (n > 0) partial_.append(piece, static_cast<size_t>(n));
-                else if (n == 0 || (errno != EAGAIN && errno != EINTR)) return fail("has ended");
+                if (n > 0)
+                    partial_.append(piece, static_cast<size_t>(n));
+                else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+                    return fail("has ended");
             }
         }
     }
@@ -96,7 +104,8 @@ class Child {
 
 class OutsideSolver : public Decider {
   public:
-    OutsideSolver(std::span<const SimJob> jobs, std::span<const SimProvider> providers, std::string name)
+    OutsideSolver(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+                  std::string name)
         : jobs_(jobs), providers_(providers), name_(std::move(name)) {}
 
     Status start() {
@@ -106,13 +115,17 @@ class OutsideSolver : public Decider {
             words.push_back(name_.substr(at, end - at));
             at = name_.find_first_not_of(' ', end);
         }
-        if (const Status started = child_.start(words); !started) return wrap(name_, started.error());
+        if (const Status started = child_.start(words); !started)
+            return wrap(name_, started.error());
         return {};
     }
 
-    Result<std::vector<Placement>> decide(std::span<const Told> told, const MarketView& view) override {
+    Result<std::vector<Placement>> decide(std::span<const Told> told,
+                                          const MarketView& view) override {
         std::string question;
-        const auto say = [&](const market::Command& c) { question += market::format_command(c) + "\n"; };
+        const auto say = [&](const market::Command& c) {
+            question += market::format_command(c) + "\n";
+        };
         for (const Told& t : told) say(command_of(t));
         say(command::Time{view.now_s});
         say(command::Go{});
@@ -137,30 +150,30 @@ class OutsideSolver : public Decider {
   private:
     template <class T>
     static std::optional<uint32_t> index_of(std::span<const T> all, uint64_t id) {
-        const auto at = std::partition_point(all.begin(), all.end(),
-                                             [&](const T& x) { return static_cast<uint64_t>(x.id) < id; });
+        const auto at = std::partition_point(
+            all.begin(), all.end(), [&](const T& x) { return static_cast<uint64_t>(x.id) < id; });
         if (at == all.end() || static_cast<uint64_t>(at->id) != id) return std::nullopt;
         return static_cast<uint32_t>(at - all.begin());
     }
     market::Command command_of(const Told& t) {
-        const bool of_job = t.what != Told::What::provider_came && t.what != Told::What::provider_left;
+        const bool of_job =
+            t.what != Told::What::provider_came && t.what != Told::What::provider_left;
         const market::JobKey job{of_job ? static_cast<uint64_t>(jobs_[t.index].id) : 0};
-        const market::ProviderKey provider{of_job ? 0 : static_cast<uint64_t>(providers_[t.index].id)};
+        const market::ProviderKey provider{of_job ? 0
+                                                  : static_cast<uint64_t>(providers_[t.index].id)};
         switch (t.what) {
             case Told::What::job_came: {
                 const SimJob& j = jobs_[t.index];
-                return command::AddJob{job, j.value, j.memory_mb, j.cpus, j.start_s, j.run_s, j.user};
+                return command::AddJob{job,       j.value, j.memory_mb, j.cpus,
+                                       j.start_s, j.run_s, j.user};
             }
-            case Told::What::job_ended:
-                wanted_.erase(t.index);
-                return command::DeleteJob{job};
-            case Told::What::job_frozen:
-                return command::FreezeDone{job};
-            case Told::What::job_placed:
-                return command::MoveDone{job};
+            case Told::What::job_ended: wanted_.erase(t.index); return command::DeleteJob{job};
+            case Told::What::job_frozen: return command::FreezeDone{job};
+            case Told::What::job_placed: return command::MoveDone{job};
             case Told::What::provider_came: {
                 const SimProvider& p = providers_[t.index];
-                return command::AddProvider{provider, p.reserve, p.memory_mb, p.cpus, p.start_s, p.speed};
+                return command::AddProvider{provider, p.reserve, p.memory_mb,
+                                            p.cpus,   p.start_s, p.speed};
             }
             case Told::What::provider_left:
                 std::erase_if(wanted_, [&](const auto& w) { return w.second == t.index; });
@@ -176,7 +189,9 @@ class OutsideSolver : public Decider {
             return {};
         }
         const auto provider = index_of(providers_, line.provider.n);
-        if (!provider) return fail("names provider " + std::to_string(line.provider.n) + ", which there is not");
+        if (!provider)
+            return fail("names provider " + std::to_string(line.provider.n) +
+                        ", which there is not");
         wanted_[*job] = *provider;
         return {};
     }
@@ -203,10 +218,12 @@ Status set_decider(MarketRunOptions& options, const std::string& name) {
         std::string known;
         for (const auto n : market::Solver::algorithms()) known += std::string(n) + ", ";
         for (const auto n : queue_policies) known += std::string(n) + ", ";
-        return fail("'" + name + "' is not known (" + known + "or the path of a program, with a /)");
+        return fail("'" + name + "' is not known (" + known +
+                    "or the path of a program, with a /)");
     }
-    options.decider = [name](std::span<const SimJob> jobs,
-                             std::span<const SimProvider> providers) -> Result<std::unique_ptr<Decider>> {
+    options.decider =
+        [name](std::span<const SimJob> jobs,
+               std::span<const SimProvider> providers) -> Result<std::unique_ptr<Decider>> {
         auto program = std::make_unique<OutsideSolver>(jobs, providers, name);
         TRY(program->start());
         return program;

@@ -19,24 +19,30 @@ namespace {
 using namespace sim;
 
 constexpr const char* conventions = R"(Conventions:
-  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of unknown submit or run time
-  (-1), jobs without any number of processors, jobs that need more than --cpus. A run time of 0 counts as 1 s. Every job
-  runs as long as it did in the log: nothing is killed. --procs requested: the requested number, or the allocated one where
-  none was requested; allocated: the other way round. --estimates user: the requested time, raised to the run time
-  where it is shorter, the run time where there is none; exact: the run time. Only easy looks at estimates.
+  Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of
+  unknown submit or run time (-1), jobs without any number of processors, jobs that need
+  more than --cpus. A run time of 0 counts as 1 s. Every job runs as long as it did in the
+  log: nothing is killed. --procs requested: the requested number, or the allocated one
+  where none was requested; allocated: the other way round. --estimates user: the requested
+  time, raised to the run time where it is shorter, the run time where there is none; exact:
+  the run time. Only easy looks at estimates.
   At one instant jobs end, then arrivals queue, then the policy acts.
-  wait = end - submit - run; slowdown = (end - submit) / run; bounded slowdown =
-  max(1, (end - submit) / max(run, 10 s));
-  makespan: first submit to last end; utilisation: work of all jobs / (cpus x makespan). Means are over all jobs kept.
-  balance: load balancing by migration without prices (processors are time-shared evenly; each moved process is one
-  migration). greedy_migration: the market's default algorithm on one machine: at every moment the jobs in order of
-  value run, each that fits beside those before it; the others are frozen. A log has no prices: values are drawn from
-  --values with --seed. A freeze and a thaw take memory / --disk each (memory: used, else requested, else --memory, per
-  processor x processors), rounded up to seconds; processors are released at once and held during the thaw.
-  proportional_share: the market's solver on one provider of --cpus CPUs, in turns of --quantum: each user of the log
-  gets processor time in proportion to the sum of the values of its jobs; freezes and thaws cost the same as above.
-  cpu_s is the CPU time of the whole program, reading included; policy_cpu_s that of the policy alone. They are the only
-  figures that differ between two runs.)";
+  wait = end - submit - run; slowdown = (end - submit) / run; bounded slowdown = max(1, (end
+  - submit) / max(run, 10 s));
+  makespan: first submit to last end; utilisation: work of all jobs / (cpus x makespan).
+  Means are over all jobs kept.
+  balance: load balancing by migration without prices (processors are time-shared evenly;
+  each moved process is one migration).
+  greedy_migration: the market's default algorithm on one machine: at every moment the jobs
+  in order of value run, each that fits beside those before it; the others are frozen. A log
+  has no prices: values are drawn from --values with --seed. A freeze and a thaw take memory
+  / --disk each (memory: used, else requested, else --memory, per processor x processors),
+  rounded up to seconds; processors are released at once and held during the thaw.
+  proportional_share: the market's solver on one provider of --cpus CPUs, in turns of
+  --quantum: each user of the log gets processor time in proportion to the sum of the values
+  of its jobs; freezes and thaws cost the same as above.
+  cpu_s is the CPU time of the whole program, reading included; policy_cpu_s that of the
+  policy alone. They are the only figures that differ between two runs.)";
 
 struct Options {
     std::string trace, json, csv, per_job;
@@ -47,7 +53,8 @@ struct Options {
     int64_t cpus = 0, disk = 100, memory = 0, quantum = 600, seed = 1;
 };
 
-constexpr const char* known_policies[] = {"fcfs", "easy", "balance", "greedy_migration", "proportional_share"};
+constexpr const char* known_policies[] = {"fcfs", "easy", "balance", "greedy_migration",
+                                          "proportional_share"};
 
 struct Outcome {
     std::string policy;
@@ -57,14 +64,16 @@ struct Outcome {
     double policy_cpu_s = 0;
 };
 
-Result<Schedule> run_policy(const std::string& policy, const Options& options, const SwfTrace& trace,
-                            const Workload& workload) {
+Result<Schedule> run_policy(const std::string& policy, const Options& options,
+                            const SwfTrace& trace, const Workload& workload) {
     if (policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
     if (policy == "easy") return replay_easy(workload.jobs, options.cpus);
     if (policy == "balance") return replay_balance(workload.jobs, options.cpus);
-    const ReplayTerms terms = terms_of(trace, workload, options.distribution, static_cast<uint64_t>(options.seed),
-                                       options.disk, options.memory);
-    if (policy == "greedy_migration") return replay_greedy_migration(workload.jobs, options.cpus, terms);
+    const ReplayTerms terms =
+        terms_of(trace, workload, options.distribution, static_cast<uint64_t>(options.seed),
+                 options.disk, options.memory);
+    if (policy == "greedy_migration")
+        return replay_greedy_migration(workload.jobs, options.cpus, terms);
     market::SolverOptions solver;
     solver.algorithm = policy;
     solver.quantum = Nanos::from_s(options.quantum);
@@ -73,27 +82,26 @@ Result<Schedule> run_policy(const std::string& policy, const Options& options, c
 
 nlohmann::ordered_json json_of(const Options& options, const Outcome& outcome) {
     const ReplayMetrics& m = outcome.metrics;
-    return {
-        {"trace", std::filesystem::path(options.trace).filename().string()},
-        {"policy", outcome.policy},
-        {"cpus", options.cpus},
-        {"procs", options.procs},
-        {"estimates", options.estimates},
-        {"jobs", m.jobs},
-        {"dropped",
-         {{"unknown_submit", outcome.dropped.unknown_submit},
-          {"unknown_run", outcome.dropped.unknown_run},
-          {"no_procs", outcome.dropped.no_procs},
-          {"too_large", outcome.dropped.too_large}}},
-        {"mean_wait_s", m.mean_wait_s},
-        {"mean_slowdown", m.mean_slowdown},
-        {"mean_bounded_slowdown", m.mean_bounded_slowdown},
-        {"makespan_s", m.makespan_s},
-        {"utilisation", m.utilisation},
-        {"migrations", outcome.schedule.migrations},
-        {"freezes", outcome.schedule.freezes},
-        {"policy_cpu_s", outcome.policy_cpu_s},
-        {"cpu_s", process_cpu_time().seconds()}};
+    return {{"trace", std::filesystem::path(options.trace).filename().string()},
+            {"policy", outcome.policy},
+            {"cpus", options.cpus},
+            {"procs", options.procs},
+            {"estimates", options.estimates},
+            {"jobs", m.jobs},
+            {"dropped",
+             {{"unknown_submit", outcome.dropped.unknown_submit},
+              {"unknown_run", outcome.dropped.unknown_run},
+              {"no_procs", outcome.dropped.no_procs},
+              {"too_large", outcome.dropped.too_large}}},
+            {"mean_wait_s", m.mean_wait_s},
+            {"mean_slowdown", m.mean_slowdown},
+            {"mean_bounded_slowdown", m.mean_bounded_slowdown},
+            {"makespan_s", m.makespan_s},
+            {"utilisation", m.utilisation},
+            {"migrations", outcome.schedule.migrations},
+            {"freezes", outcome.schedule.freezes},
+            {"policy_cpu_s", outcome.policy_cpu_s},
+            {"cpu_s", process_cpu_time().seconds()}};
 }
 
 // One policy: an object; several: a list of them.
@@ -106,23 +114,27 @@ std::string json_text(const Options& options, const std::vector<Outcome>& outcom
 
 std::string csv_text(const Options& options, const std::vector<Outcome>& outcomes) {
     std::string out =
-        "policy,cpus,jobs,dropped,mean_wait_s,mean_slowdown,mean_bounded_slowdown,makespan_s,utilisation,migrations,freezes\n";
+        "policy,cpus,jobs,dropped,mean_wait_s,mean_slowdown,mean_bounded_slowdown,makespan_s,"
+        "utilisation,migrations,freezes\n";
     for (const Outcome& o : outcomes)
-        out += fmt::format("{},{},{},{},{:.10g},{:.10g},{:.10g},{},{:.10g},{},{}\n", o.policy, options.cpus,
-                           o.metrics.jobs, o.dropped.total(), o.metrics.mean_wait_s, o.metrics.mean_slowdown,
-                           o.metrics.mean_bounded_slowdown, o.metrics.makespan_s, o.metrics.utilisation,
-                           o.schedule.migrations, o.schedule.freezes);
+        out += fmt::format("{},{},{},{},{:.10g},{:.10g},{:.10g},{},{:.10g},{},{}\n", o.policy,
+                           options.cpus, o.metrics.jobs, o.dropped.total(), o.metrics.mean_wait_s,
+                           o.metrics.mean_slowdown, o.metrics.mean_bounded_slowdown,
+                           o.metrics.makespan_s, o.metrics.utilisation, o.schedule.migrations,
+                           o.schedule.freezes);
     return out;
 }
 
 std::string table(const std::vector<Outcome>& outcomes) {
-    std::string out = fmt::format("{:<20} {:>12} {:>12} {:>12} {:>12} {:>8} {:>10} {:>10} {:>10}\n", "policy", "wait s",
-                                  "slowdown", "bounded", "makespan s", "util", "migr", "freezes", "CPU s");
+    std::string out = fmt::format("{:<20} {:>12} {:>12} {:>12} {:>12} {:>8} {:>10} {:>10} {:>10}\n",
+                                  "policy", "wait s", "slowdown", "bounded", "makespan s", "util",
+                                  "migr", "freezes", "CPU s");
     for (const Outcome& o : outcomes)
-        out += fmt::format("{:<20} {:>12.2f} {:>12.4f} {:>12.4f} {:>12} {:>8.4f} {:>10} {:>10} {:>10.4f}\n", o.policy,
-                           o.metrics.mean_wait_s, o.metrics.mean_slowdown, o.metrics.mean_bounded_slowdown,
-                           o.metrics.makespan_s, o.metrics.utilisation, o.schedule.migrations, o.schedule.freezes,
-                           o.policy_cpu_s);
+        out += fmt::format(
+            "{:<20} {:>12.2f} {:>12.4f} {:>12.4f} {:>12} {:>8.4f} {:>10} {:>10} {:>10.4f}\n",
+            o.policy, o.metrics.mean_wait_s, o.metrics.mean_slowdown,
+            o.metrics.mean_bounded_slowdown, o.metrics.makespan_s, o.metrics.utilisation,
+            o.schedule.migrations, o.schedule.freezes, o.policy_cpu_s);
     return out;
 }
 
@@ -130,22 +142,27 @@ std::string human_text(const Options& options, const Outcome& outcome) {
     const ReplayMetrics& m = outcome.metrics;
     const Dropped& d = outcome.dropped;
     return fmt::format(
-        "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of unknown submit time, "
-        "{} of unknown run time, {} without processors, {} too large)\nmean wait              {:.2f} s\n"
-        "mean slowdown          {:.4f}\nmean bounded slowdown  {:.4f}\nmakespan               {} s\n"
+        "policy                 {} on {} processors\njobs                   {} ({} dropped: {} of "
+        "unknown submit time, "
+        "{} of unknown run time, {} without processors, {} too large)\nmean wait              "
+        "{:.2f} s\n"
+        "mean slowdown          {:.4f}\nmean bounded slowdown  {:.4f}\nmakespan               {} "
+        "s\n"
         "utilisation            {:.4f}\nmigrations             {}\nfreezes and thaws      {}\n"
         "CPU time               {:.4f} s ({:.4f} s of it the policy)\n",
-        outcome.policy, options.cpus, m.jobs, d.total(), d.unknown_submit, d.unknown_run, d.no_procs, d.too_large,
-        m.mean_wait_s, m.mean_slowdown, m.mean_bounded_slowdown, m.makespan_s, m.utilisation,
-        outcome.schedule.migrations, outcome.schedule.freezes, process_cpu_time().seconds(), outcome.policy_cpu_s);
+        outcome.policy, options.cpus, m.jobs, d.total(), d.unknown_submit, d.unknown_run,
+        d.no_procs, d.too_large, m.mean_wait_s, m.mean_slowdown, m.mean_bounded_slowdown,
+        m.makespan_s, m.utilisation, outcome.schedule.migrations, outcome.schedule.freezes,
+        process_cpu_time().seconds(), outcome.policy_cpu_s);
 }
 
-std::string per_job_text(const SwfTrace& trace, const Workload& workload, const Schedule& schedule) {
+std::string per_job_text(const SwfTrace& trace, const Workload& workload,
+                         const Schedule& schedule) {
     std::string out = "job,submit_s,end_s,run_s,procs\n";
     for (size_t i = 0; i < workload.jobs.size(); ++i) {
         const ReplayJob& job = workload.jobs[i];
-        fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", trace.jobs[job.source].id, job.submit_s,
-                       schedule.end_s[i], job.run_s, job.procs);
+        fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", trace.jobs[job.source].id,
+                       job.submit_s, schedule.end_s[i], job.run_s, job.procs);
     }
     return out;
 }
@@ -154,9 +171,9 @@ Status replay(Options& options) {
     TRY_ASSIGN(const SwfTrace trace, read_swf(options.trace));
     if (options.cpus == 0) options.cpus = trace.max_procs;
     if (options.cpus == 0) return fail(options.trace + ": its header has no MaxProcs: say --cpus");
-    const Workload workload =
-        workload_of(trace, options.cpus, options.procs == "requested" ? Procs::requested : Procs::allocated,
-                    options.estimates == "user" ? Estimates::user : Estimates::exact);
+    const Workload workload = workload_of(
+        trace, options.cpus, options.procs == "requested" ? Procs::requested : Procs::allocated,
+        options.estimates == "user" ? Estimates::user : Estimates::exact);
     std::vector<Outcome> outcomes;
     for (const std::string& policy : options.policies) {
         Outcome& outcome = outcomes.emplace_back();
@@ -174,7 +191,8 @@ Status replay(Options& options) {
     const std::string csv = options.csv.empty() ? "" : csv_text(options, outcomes);
     if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
     if (!options.csv.empty() && options.csv != "-") TRY(files.add(options.csv, csv));
-    if (!options.per_job.empty()) TRY(files.add(options.per_job, per_job_text(trace, workload, first.schedule)));
+    if (!options.per_job.empty())
+        TRY(files.add(options.per_job, per_job_text(trace, workload, first.schedule)));
     TRY(files.commit());
     if (options.json == "-") return print(json);
     if (options.csv == "-") return print(csv);
@@ -185,14 +203,17 @@ Status replay(Options& options) {
 
 int marketsim_replay(int argc, char** argv) {
     Options options;
-    CLI::App app("A job log straight through a scheduling policy on one machine of N processors.", "marketsim replay");
-    app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")->required();
+    CLI::App app("A job log straight through a scheduling policy on one machine of N processors.",
+                 "marketsim replay");
+    app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")
+        ->required();
     std::vector<std::string> known(std::begin(known_policies), std::end(known_policies));
     app.add_option("--policy", options.policies, "the policy, or several with commas, side by side")
         ->delimiter(',')
         ->check(CLI::IsMember(known))
         ->capture_default_str();
-    app.add_option("--cpus", options.cpus, "processors of the machine (default: MaxProcs of the log)")
+    app.add_option("--cpus", options.cpus,
+                   "processors of the machine (default: MaxProcs of the log)")
         ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
     app.add_option("--procs", options.procs, "which number of processors a job has")
         ->check(CLI::IsMember({"requested", "allocated"}))
@@ -200,7 +221,8 @@ int marketsim_replay(int argc, char** argv) {
     app.add_option("--estimates", options.estimates, "which run times the policy expects")
         ->check(CLI::IsMember({"user", "exact"}))
         ->capture_default_str();
-    app.add_option("--values", options.values, "market policies: what the jobs' values are drawn from")
+    app.add_option("--values", options.values,
+                   "market policies: what the jobs' values are drawn from")
         ->capture_default_str();
     app.add_option("--seed", options.seed, "of the values")
         ->check(CLI::Range(int64_t{0}, INT64_MAX))
@@ -208,16 +230,19 @@ int marketsim_replay(int argc, char** argv) {
     app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
-    app.add_option("--quantum", options.quantum, "proportional_share: a turn, in seconds or as 10m, 1.5h")
+    app.add_option("--quantum", options.quantum,
+                   "proportional_share: a turn, in seconds or as 10m, 1.5h")
         ->transform(tools::as_seconds())
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
         ->capture_default_str();
-    app.add_option("--memory", options.memory, "memory per processor of a job whose memory the log does not know: MB, or 4G")
+    app.add_option("--memory", options.memory,
+                   "memory per processor of a job whose memory the log does not know: MB, or 4G")
         ->transform(tools::as_megabytes())
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
-    app.add_option("--csv", options.csv, "write the result to this file as CSV, a line a policy (-: to stdout)");
+    app.add_option("--csv", options.csv,
+                   "write the result to this file as CSV, a line a policy (-: to stdout)");
     app.add_option("--per-job", options.per_job,
                    "write each job's submit, end, run and processors to this file as CSV");
     app.footer(conventions);

@@ -14,12 +14,14 @@ namespace {
 using namespace sim;
 
 constexpr const char* definitions = R"(Definitions, over the jobs that finished:
-  stay = end - start; slowdown = stay / run; bounded slowdown = max(run, stay, alpha) / max(run, alpha).
-  A freeze and a thaw count one freeze each; migrate-and-freeze time is that of the jobs that had any.
-  weighted stay time: sum of value x stay. weighted completion time (WCT): the same without the second in which the end
-  of each thaw or migration is told, in which the job does not advance yet.
-  utilisation: held / offered CPU time until the last event. Surplus: consumers' worth - price, providers' price -
-  reserve, welfare the sum; worth per hour is value x speed / fastest speed.)";
+  stay = end - start; slowdown = stay / run;
+  bounded slowdown = max(run, stay, alpha) / max(run, alpha).
+  A freeze and a thaw count one freeze each; migrate-and-freeze time is that of the jobs that
+  had any.
+  weighted stay time: sum of value x stay. weighted completion time (WCT): the same without the
+  second in which the end of each thaw or migration is told, in which the job does not advance yet.
+  utilisation: held / offered CPU time until the last event. Surplus: consumers' worth - price,
+  providers' price - reserve, welfare the sum; worth per hour is value x speed / fastest speed.)";
 
 struct Options {
     std::string jobs, providers, out, json;
@@ -51,19 +53,26 @@ Status run(const Options& options) {
 
 int marketsim_run(int argc, char** argv) {
     Options options;
-    CLI::App app("Jobs and providers through the market's solver, event by event.", "marketsim run");
-    app.add_option("-j,--jobs", options.jobs, "job file: id start run value memory cpus [user]")->required();
-    app.add_option("-p,--providers", options.providers, "provider file: id start end reserve memory cpus speed")
+    CLI::App app("Jobs and providers through the market's solver, event by event.",
+                 "marketsim run");
+    app.add_option("-j,--jobs", options.jobs, "job file: id start run value memory cpus [user]")
         ->required();
-    app.add_option("-o,--out", options.out, "write OUT (the summary), OUT.json and OUT.csv (a line a job)");
-    app.add_option("--json", options.json, "write the JSON to this file (-: to stdout, instead of the summary)");
-    app.add_option("--alpha", options.alpha_s, "seconds below which a run does not count in bounded slowdown")
+    app.add_option("-p,--providers", options.providers,
+                   "provider file: id start end reserve memory cpus speed")
+        ->required();
+    app.add_option("-o,--out", options.out,
+                   "write OUT (the summary), OUT.json and OUT.csv (a line a job)");
+    app.add_option("--json", options.json,
+                   "write the JSON to this file (-: to stdout, instead of the summary)");
+    app.add_option("--alpha", options.alpha_s,
+                   "seconds below which a run does not count in bounded slowdown")
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
         ->capture_default_str();
     add_market_options(app, options.run);
     app.footer(definitions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
-    if (const Status valid = check_market_options(options.run); !valid) return usage_error(app, valid.error().message);
+    if (const Status valid = check_market_options(options.run); !valid)
+        return usage_error(app, valid.error().message);
     if (const Status done = run(options); !done) return failed(app, done.error());
     return 0;
 }

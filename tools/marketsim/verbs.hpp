@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The verbs of marketsim, one file each. A verb parses its own arguments and returns the exit code: 0 done, 1 failed
-// (one line on stderr), 2 usage.
+// The verbs of marketsim, one file each. A verb parses its own arguments and returns the exit code:
+// 0 done, 1 failed (one line on stderr), 2 usage.
 #pragma once
 
 namespace souk::tools {

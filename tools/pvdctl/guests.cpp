@@ -29,7 +29,8 @@ std::vector<std::string> job_row(const Json& j) {
 }  // namespace
 
 Result<std::string> guests_text(const Answer& answer) {
-    Table guests({{"Guest"}, {"State"}, {"Wanted, done"}, {"To"}, {"MB", true}, {"Lease", true}, {"Notes"}});
+    Table guests(
+        {{"Guest"}, {"State"}, {"Wanted, done"}, {"To"}, {"MB", true}, {"Lease", true}, {"Notes"}});
     Table jobs({{"Home of"}, {"Phase"}, {"At"}, {"To"}, {"Limit", true}, {"Remnants"}, {"Notes"}});
     bool any_guest = false, any_job = false;
     TRY(for_each_entry(answer, [&](const Json& e) {
@@ -40,13 +41,16 @@ Result<std::string> guests_text(const Answer& answer) {
         else
             jobs.add(job_row(e));
     }));
-    if (!any_guest && !any_job) return std::string("no guest is here, and no job has its home here");
-    return (any_guest ? guests.text() : "") + (any_guest && any_job ? "\n\n" : "") + (any_job ? jobs.text() : "");
+    if (!any_guest && !any_job)
+        return std::string("no guest is here, and no job has its home here");
+    return (any_guest ? guests.text() : "") + (any_guest && any_job ? "\n\n" : "") +
+           (any_job ? jobs.text() : "");
 }
 
 Result<std::string> guest_text(const Answer& answer) {
     std::string text;
-    TRY(for_each_entry(answer, [&](const Json& e) { text += (text.empty() ? "" : "\n\n") + all_of_entry(e); }));
+    TRY(for_each_entry(
+        answer, [&](const Json& e) { text += (text.empty() ? "" : "\n\n") + all_of_entry(e); }));
     return text.empty() ? "this node holds nothing of that job" : text;
 }
 

@@ -14,7 +14,8 @@ namespace souk::tools {
 namespace {
 
 Result<CtlQuestion> parse_set(std::span<char*> words) {
-    if (words.size() != 3) return fail("set: a name (price, memory, speed, cpus or frames) and a value are wanted");
+    if (words.size() != 3)
+        return fail("set: a name (price, memory, speed, cpus or frames) and a value are wanted");
     const std::string_view key = words[1], value = words[2];
     if (key == "price") {
         if (const auto price = parse_money(value); !price) return wrap("set price", price.error());
@@ -27,7 +28,8 @@ Result<CtlQuestion> parse_set(std::span<char*> words) {
         if (const auto number = parse_whole(value, 1, max); !number)
             return wrap("set " + std::string(key), number.error());
     } else if (key != "frames") {
-        return fail("set: '" + std::string(key) + "' is not one of price, memory, speed, cpus, frames");
+        return fail("set: '" + std::string(key) +
+                    "' is not one of price, memory, speed, cpus, frames");
     }
     return CtlQuestion{"provider-set", {std::string(key), std::string(value)}, nullptr};
 }
@@ -35,11 +37,13 @@ Result<CtlQuestion> parse_set(std::span<char*> words) {
 Result<CtlQuestion> parse_words(std::span<char*> words) {
     const std::string_view verb = words.empty() ? "" : words[0];
     if (verb == "status") {
-        if (words.size() > 1) return fail(std::string("status: unexpected argument '") + words[1] + "'");
+        if (words.size() > 1)
+            return fail(std::string("status: unexpected argument '") + words[1] + "'");
         return CtlQuestion{"provider-status", {}, provider_status_text};
     }
     if (verb == "guests") {
-        if (words.size() > 2) return fail(std::string("guests: unexpected argument '") + words[2] + "'");
+        if (words.size() > 2)
+            return fail(std::string("guests: unexpected argument '") + words[2] + "'");
         if (words.size() == 1) return CtlQuestion{"guests", {}, guests_text};
         TRY_ASSIGN(const JobId id, parse_job_id(words[1]));
         return CtlQuestion{"guests", {id.text()}, guest_text};
@@ -47,44 +51,53 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
     if (verb == "set") return parse_set(words);
     if (verb == "unset") {
         const std::string_view name = words.size() == 2 ? words[1] : "";
-        for (const std::string_view known : {"price", "memory", "speed", "cpus", "frames", "market"})
+        for (const std::string_view known :
+             {"price", "memory", "speed", "cpus", "frames", "market"})
             if (name == known) return CtlQuestion{"provider-unset", {std::string(name)}, nullptr};
         return fail("unset: one of price, memory, speed, cpus, frames, market is wanted");
     }
     if (verb == "market") {
         const std::string_view word = words.size() == 2 ? words[1] : "";
         if (word != "on" && word != "off") return fail("market: on or off is wanted");
-        if (word == "off") return CtlQuestion{"provider-market", {"off", "wait"}, provider_left_text};
+        if (word == "off")
+            return CtlQuestion{"provider-market", {"off", "wait"}, provider_left_text};
         return CtlQuestion{"provider-market", {"on"}, nullptr};
     }
     return fail(verb.empty() ? "a verb is missing: status, guests, set, unset or market"
-                             : "'" + std::string(verb) + "' is not a verb: status, guests, set, unset or market");
+                             : "'" + std::string(verb) +
+                                   "' is not a verb: status, guests, set, unset or market");
 }
 
 int run(int argc, char** argv) {
-    return run_ctl({{"pvdctl",
-                     "[options] status | guests [ID] | set NAME VALUE | unset NAME | market on|off",
-                     "Shows and sets what a node offers on the market.",
-                     {},
-                     "\n"
-                     "  status            on the market or not, reservation price, what guests pay, what would take it\n"
-                     "  guests [ID]       what its machines hold right now of each guest and each job of this home, or all of one (root)\n"
-                     "  set price N       reservation price per CPU-hour\n"
-                     "  set memory SIZE   memory offered: 512M, 4G, or a number of MB\n"
-                     "  set speed N       speed reported; 100 is standard\n"
-                     "  set cpus N        CPUs offered\n"
-                     "  set frames TEXT   when the node is on the market by itself (such as 'always')\n"
-                     "  market on         offer the node\n"
-                     "  market off        leave the market; waits until no guest runs here any more, and names who is left\n"
-                     "  unset NAME        back to what agentd's configuration says (a name of set, or market)\n"
-                     "\n"
-                     "What is set here holds over the configuration, also after agentd was started again, until it is unset.\n"},
-                    "the node (default $SOUK_NODE, then this machine's)",
-                    "its agentd's socket",
-                    "print the daemon's JSON",
-                    parse_words,
-                    wire::find_agentd},
-                   argc, argv);
+    return run_ctl(
+        {{"pvdctl",
+          "[options] status | guests [ID] | set NAME VALUE | unset NAME | market on|off",
+          "Shows and sets what a node offers on the market.",
+          {},
+          "\n"
+          "  status            on the market or not, reservation price, what guests pay, what "
+          "would take it\n"
+          "  guests [ID]       what its machines hold right now of each guest and each job of this "
+          "home, or all of one (root)\n"
+          "  set price N       reservation price per CPU-hour\n"
+          "  set memory SIZE   memory offered: 512M, 4G, or a number of MB\n"
+          "  set speed N       speed reported; 100 is standard\n"
+          "  set cpus N        CPUs offered\n"
+          "  set frames TEXT   when the node is on the market by itself (such as 'always')\n"
+          "  market on         offer the node\n"
+          "  market off        leave the market; waits until no guest runs here any more, and "
+          "names who is left\n"
+          "  unset NAME        back to what agentd's configuration says (a name of set, or "
+          "market)\n"
+          "\n"
+          "What is set here holds over the configuration, also after agentd was started again, "
+          "until it is unset.\n"},
+         "the node (default $SOUK_NODE, then this machine's)",
+         "its agentd's socket",
+         "print the daemon's JSON",
+         parse_words,
+         wire::find_agentd},
+        argc, argv);
 }
 
 }  // namespace

@@ -14,9 +14,12 @@ std::string guests_text(const Json& p) {
     for (const Json& guest : p.at("here")) {
         const std::string state = field(guest, "state"), memory = field(guest, "memory_mb");
         text += (text.empty() ? "" : "\n") + field(guest, "job") + ": ";
-        if (state == "frozen") text += "frozen to the disk of this node";
-        else if (state == "stopped") text += "stopped where it is: no CPU, " + memory + " MB of memory at most";
-        else text += "runs";
+        if (state == "frozen")
+            text += "frozen to the disk of this node";
+        else if (state == "stopped")
+            text += "stopped where it is: no CPU, " + memory + " MB of memory at most";
+        else
+            text += "runs";
         if (guest.contains("cannot_move")) text += " (" + field(guest, "cannot_move") + ")";
     }
     return text;
@@ -42,17 +45,21 @@ Result<std::string> provider_status_text(const Answer& answer) {
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (p.contains("set_by_owner"))
         for (const Json& o : p.at("set_by_owner"))
-            rows.emplace_back("Set here", field(o, "name") + " " + field(o, "value") + "; the configuration says " + field(o, "configuration") +
-                                              " (pvdctl unset " + field(o, "name") + ")");
+            rows.emplace_back("Set here", field(o, "name") + " " + field(o, "value") +
+                                              "; the configuration says " +
+                                              field(o, "configuration") + " (pvdctl unset " +
+                                              field(o, "name") + ")");
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
     if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
     if (p.contains("restriction")) rows.emplace_back("Restriction", field(p, "restriction"));
-    if (field(p, "market") == "no") rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));
+    if (field(p, "market") == "no")
+        rows.emplace_back("Market", "not connected: " + field(p, "market_trouble"));
     if (field(p, "memory_waits") == "yes")
         rows.emplace_back("Memory bound", "waits: guests still hold more than is offered");
     std::string text = lines(rows);
     if (field(p, "on_market") == "no")
-        if (const std::string guests = guests_text(p); !guests.empty()) text += "\nLeft are:\n" + guests;
+        if (const std::string guests = guests_text(p); !guests.empty())
+            text += "\nLeft are:\n" + guests;
     return text;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// solver: the market's allocation core behind the text protocol of market/core/solver_protocol.hpp, on stdin and
-// stdout. Answers are written as soon as the commands that came together have been carried out. Exits 0 at `exit` or at
-// the end of input, 1 if input or output fails.
+// solver: the market's allocation core behind the text protocol of market/core/solver_protocol.hpp,
+// on stdin and stdout. Answers are written as soon as the commands that came together have been
+// carried out. Exits 0 at `exit` or at the end of input, 1 if input or output fails.
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,7 +19,8 @@ namespace {
 constexpr const char* tool = "solver";
 constexpr const char* writing = "writing answers";
 
-// Cuts input into lines. What is kept of a line that is too long is still too long, so the session says so.
+// Cuts input into lines. What is kept of a line that is too long is still too long, so the session
+// says so.
 class Lines {
   public:
     template <class Take>
@@ -79,7 +80,8 @@ int serve(const market::SolverOptions& options) {
 
 using market::SolverOptions;
 
-std::function<Status(const char*)> named(std::string& into, Result<std::string> (*find)(const std::string&)) {
+std::function<Status(const char*)> named(std::string& into,
+                                         Result<std::string> (*find)(const std::string&)) {
     return [&into, find](const char* text) -> Status {
         TRY_ASSIGN(into, find(text));
         return {};
@@ -89,30 +91,33 @@ std::function<Status(const char*)> named(std::string& into, Result<std::string> 
 int run(int argc, char** argv) {
     SolverOptions options;
     const std::string algorithms = market::Solver::algorithms_help();
-    const std::string begin_with = "the algorithm to begin with, of " + algorithms + "; the first is the default";
+    const std::string begin_with =
+        "the algorithm to begin with, of " + algorithms + "; the first is the default";
     const std::string commands =
-        "Commands: info, aj id value memory cpus start run [uid], dj id, uj id value, jmd id, jfd id,\n"
-        "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, payment, lj, lp, reset,\n"
+        "Commands: info, aj id value memory cpus start run [uid], dj id, uj id value, jmd id, jfd "
+        "id,\n"
+        "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, "
+        "payment, lj, lp, reset,\n"
         "set solver NAME, set pricing NAME (critical, first, uniform), exit.\n"
-        "Algorithms: " + algorithms + ".\n"
+        "Algorithms: " +
+        algorithms +
+        ".\n"
         "What cannot be taken is answered by a line 'error: ...'.\n";
-    const CommandLine line{
-        tool,
-        "[options] < COMMANDS",
-        "Allocates jobs to providers: reads commands from stdin, one a line, and answers on stdout.",
-        {{'s', "solver", "NAME", begin_with.c_str(),
-          named(options.algorithm, market::Solver::algorithm_named)},
-         {0, "pricing", "NAME", "the pricing to begin with: critical, the default, first or uniform",
-          named(options.pricing, market::Solver::pricing_named)}},
-        commands.c_str()};
+    const CommandLine line{tool,
+                           "[options] < COMMANDS",
+                           "Allocates jobs to providers: reads commands from stdin, one a line, "
+                           "and answers on stdout.",
+                           {{'s', "solver", "NAME", begin_with.c_str(),
+                             named(options.algorithm, market::Solver::algorithm_named)},
+                            {0, "pricing", "NAME",
+                             "the pricing to begin with: critical, the default, first or uniform",
+                             named(options.pricing, market::Solver::pricing_named)}},
+                           commands.c_str()};
     std::span<char*> rest;
     switch (parse(line, argc, argv, rest)) {
-        case Parsed::done:
-            return 0;
-        case Parsed::failed:
-            return 2;
-        case Parsed::go:
-            break;
+        case Parsed::done: return 0;
+        case Parsed::failed: return 2;
+        case Parsed::go: break;
     }
     if (!rest.empty()) {
         complain(tool, std::string("no argument is expected, not '") + rest[0] + "'");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-ledger: what marketctl does with the records of a market that is not running: their proof (`marketctl ledger verify
-// --db`), and putting a backup in their place (`marketctl restore`). A program of its own, so that marketctl, which is started
-// for every order by hand, need not load a database and a library of ciphers.
+// souk-ledger: what marketctl does with the records of a market that is not running: their proof
+// (`marketctl ledger verify
+// --db`), and putting a backup in their place (`marketctl restore`). A program of its own, so that
+// marketctl, which is started for every order by hand, need not load a database and a library of
+// ciphers.
 #include <cstdio>
 #include <string_view>
 
@@ -46,13 +48,17 @@ int run(int argc, char** argv) {
     if (version_asked("souk-ledger", argc, argv)) return 0;
     const std::string_view verb = argc > 1 ? argv[1] : "";
     if (argc != 4 || (verb != "verify" && verb != "restore")) {
-        std::fprintf(stderr, "usage: souk-ledger verify FILE SEEN | restore FILE DIRECTORY\nThe records of a market that is not running; "
-                             "JSON on stdout. SEEN and DIRECTORY may be empty. (marketctl ledger verify --db FILE and marketctl restore "
-                             "FILE show it for people.)\n");
+        std::fprintf(stderr,
+                     "usage: souk-ledger verify FILE SEEN | restore FILE DIRECTORY\nThe records of "
+                     "a market that is not running; "
+                     "JSON on stdout. SEEN and DIRECTORY may be empty. (marketctl ledger verify "
+                     "--db FILE and marketctl restore "
+                     "FILE show it for people.)\n");
         return 2;
     }
     const std::string file = argv[2], more = argv[3];
-    const auto json = verb == "verify" ? verified(file, more) : restored(file, more.empty() ? usual_directory : more);
+    const auto json = verb == "verify" ? verified(file, more)
+                                       : restored(file, more.empty() ? usual_directory : more);
     const Status shown = json ? print(*json) : Status(tl::unexpected(json.error()));
     if (shown) return 0;
     complain("souk-ledger", shown.error().message);

@@ -28,7 +28,8 @@ void end_daemon(const Daemon& d, std::vector<std::string>& note) {
     if (const auto gone = p.exited_within(Nanos::from_s(5)); gone && *gone) return;
     (void)p.signal(SIGKILL);
     if (const auto gone = p.exited_within(Nanos::from_s(5)); !gone || !*gone)
-        note.push_back("process " + std::to_string(d.process.pid) + " of " + d.name + " does not end");
+        note.push_back("process " + std::to_string(d.process.pid) + " of " + d.name +
+                       " does not end");
 }
 
 // Mount points at or below a directory, deepest first.
@@ -37,7 +38,8 @@ std::vector<std::string> mounts_below(const std::string& dir) {
     const auto mounts = own_mounts();
     for (const Mount& mount : mounts ? *mounts : std::vector<Mount>{})
         if (mount.point == dir || mount.point.starts_with(dir + "/")) found.push_back(mount.point);
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return a.size() > b.size(); });
     return found;
 }
 
@@ -56,7 +58,8 @@ void remove_tree(const std::string& dir, std::vector<std::string>& note) {
 void remove_cgroups(const Instance& instance, std::vector<std::string>& note) {
     const auto groups = Cgroups::open(instance.tag);
     if (!groups) return;  // this machine has none
-    if (auto removed = groups->remove({}, Nanos::from_s(20)); !removed) note.push_back(removed.error().message);
+    if (auto removed = groups->remove({}, Nanos::from_s(20)); !removed)
+        note.push_back(removed.error().message);
 }
 
 }  // namespace
@@ -69,8 +72,9 @@ std::vector<Pidfd> daemons_of(const Instance& instance) {
         if (!command) return false;
         std::istringstream words(*command);
         std::string program, option, config;
-        return std::getline(words, program, '\0') && std::getline(words, option, '\0') && std::getline(words, config, '\0') &&
-               option == "--config" && configs.contains(config);
+        return std::getline(words, program, '\0') && std::getline(words, option, '\0') &&
+               std::getline(words, config, '\0') && option == "--config" &&
+               configs.contains(config);
     };
     std::vector<Pidfd> found;
     const auto names = list_dir(AT_FDCWD, "/proc");
@@ -78,7 +82,8 @@ std::vector<Pidfd> daemons_of(const Instance& instance) {
         const auto pid = whole_number<pid_t>(name);
         if (!pid || !is_one(name)) continue;
         auto fd = Pidfd::open(*pid);
-        if (fd && is_one(name)) found.push_back(std::move(*fd));  // looked at again with the pidfd held
+        // looked at again with the pidfd held
+        if (fd && is_one(name)) found.push_back(std::move(*fd));
     }
     return found;
 }
@@ -92,7 +97,8 @@ void end_daemons(const Instance& instance, std::vector<std::string>& note) {
         for (const Pidfd& p : left) (void)p.signal(number);
         for (const Pidfd& p : left) (void)p.exited_within(Nanos::from_s(5));
     }
-    for (const Pidfd& p : daemons_of(instance)) note.push_back("process " + std::to_string(p.pid()) + " does not end");
+    for (const Pidfd& p : daemons_of(instance))
+        note.push_back("process " + std::to_string(p.pid()) + " does not end");
 }
 
 void demolish(const Instance& instance, std::vector<std::string>& note) {
@@ -108,7 +114,8 @@ void demolish(const Instance& instance, std::vector<std::string>& note) {
     }
     std::error_code ignored;
     if (!note.empty()) return;  // the record stays, so that `souk down` can try again
-    for (const char* name : {"notify.sock", "instance.json", "instance.json.new", "supervisor.log", "lock"})
+    for (const char* name :
+         {"notify.sock", "instance.json", "instance.json.new", "supervisor.log", "lock"})
         std::filesystem::remove(instance.run + "/" + name, ignored);
     std::filesystem::remove(instance.run, ignored);
 }
@@ -117,7 +124,8 @@ void remove_state(const Instance& instance, std::vector<std::string>& note) {
     remove_tree(instance.market.state, note);
     for (const Daemon& d : instance.nodes) remove_tree(d.state, note);
     std::error_code ignored;
-    for (const char* name : {"/market.json", "/market.json.new", ""}) std::filesystem::remove(instance.state + name, ignored);
+    for (const char* name : {"/market.json", "/market.json.new", ""})
+        std::filesystem::remove(instance.state + name, ignored);
     std::filesystem::remove("/var/lib/souk", ignored);  // only if empty
     std::filesystem::remove(instance.run, ignored);     // the state may have been there
 }

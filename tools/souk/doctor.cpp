@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk doctor [--json]: every need of a node, whether it is met, and the command that mends it. Exit 1 if a required
-// one is not met.
+// souk doctor [--json]: every need of a node, whether it is met, and the command that mends it.
+// Exit 1 if a required one is not met.
 #include "checkpoint/doctor.hpp"
 
 #include <cstdio>
@@ -12,7 +12,8 @@
 namespace souk {
 namespace {
 
-// BTF that is there can still be refused (lockdown, an old layout of the kernel's types): load the programs once.
+// BTF that is there can still be refused (lockdown, an old layout of the kernel's types): load the
+// programs once.
 void try_load_programs(Need& need) {
     const std::string root = "souk-doctor-" + std::to_string(::getpid());
     const auto cgroups = Cgroups::open(root);
@@ -40,7 +41,10 @@ int cmd_doctor(int argc, char** argv) {
         .synopsis = "[--json]",
         .summary = "What this machine lacks to run jobs, and the command that mends it.",
         .options = {{0, "json", nullptr, "one JSON array on stdout",
-                     [&](const char*) { json = true; return Status{}; }}},
+                     [&](const char*) {
+                         json = true;
+                         return Status{};
+                     }}},
     };
     std::span<char*> rest;
     switch (tools::parse(line, argc, argv, rest)) {
@@ -49,7 +53,8 @@ int cmd_doctor(int argc, char** argv) {
         case tools::Parsed::go: break;
     }
     if (!rest.empty()) {
-        tools::complain("souk doctor", std::string("unexpected argument '") + rest[0] + "'; see --help");
+        tools::complain("souk doctor",
+                        std::string("unexpected argument '") + rest[0] + "'; see --help");
         return 2;
     }
     std::vector<Need> needs = examine(Examination::full);
@@ -58,7 +63,8 @@ int cmd_doctor(int argc, char** argv) {
     const std::string text = json ? needs_json(needs) + "\n" : needs_text(needs);
     std::fputs(text.c_str(), stdout);
     const Status fit = require(needs);
-    if (!json) std::puts(fit ? "This machine can run a node." : "This machine cannot run a node yet.");
+    if (!json)
+        std::puts(fit ? "This machine can run a node." : "This machine cannot run a node yet.");
     return fit ? 0 : 1;
 }
 

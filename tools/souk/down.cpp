@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk down: what lives is asked for first. Jobs that are not finished are ended with --force alone; with --keep they are
-// frozen, and the state stays for the next `souk up`.
+// souk down: what lives is asked for first. Jobs that are not finished are ended with --force
+// alone; with --keep they are frozen, and the state stays for the next `souk up`.
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "kernel/sys/loop/backoff.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/loop/backoff.hpp"
 #include "kernel/sys/store/statedb.hpp"
 #include "market/wire/codec.hpp"
 #include "tools/common/ask.hpp"
@@ -19,12 +19,15 @@ namespace souk {
 namespace {
 
 using nlohmann::json;
-constexpr Nanos supervisor_limit = Nanos::from_s(60), rest_limit = Nanos::from_s(300), rest_pause = Nanos::from_ms(100);
+constexpr Nanos supervisor_limit = Nanos::from_s(60), rest_limit = Nanos::from_s(300),
+                rest_pause = Nanos::from_ms(100);
 
 std::string agent_socket(const Daemon& d) { return d.dir + "/agentd.sock"; }
 
-Result<json> asked(const std::string& socket, const std::string& verb, const std::vector<std::string>& args = {}) {
-    TRY_ASSIGN(tools::Answer parts, tools::ask([&] { return Result<std::string>(socket); }, verb, args, Nanos{}));
+Result<json> asked(const std::string& socket, const std::string& verb,
+                   const std::vector<std::string>& args = {}) {
+    TRY_ASSIGN(tools::Answer parts,
+               tools::ask([&] { return Result<std::string>(socket); }, verb, args, Nanos{}));
     TRY_ASSIGN(const std::string text, tools::joined(std::move(parts)));
     json j = json::parse(text, nullptr, false);
     if (j.is_discarded()) return fail(verb + ": the daemon's answer is not JSON");
@@ -55,16 +58,20 @@ Status no_job_lives(const Instance& i) {
     std::string where;
     for (const Daemon& d : i.nodes) {
         const auto n = jobs_of(d);
-        if (!n) return fail("whether node " + d.name + " has jobs that are not finished is not known (" + n.error().message + ")");
+        if (!n)
+            return fail("whether node " + d.name +
+                        " has jobs that are not finished is not known (" + n.error().message + ")");
         if (*n == 0) continue;
         all += *n;
         where += (where.empty() ? "" : ", ") + d.name + ": " + std::to_string(*n);
     }
     if (all == 0) return {};
-    return fail(std::to_string(all) + (all == 1 ? " job is" : " jobs are") + " not finished (" + where + ")");
+    return fail(std::to_string(all) + (all == 1 ? " job is" : " jobs are") + " not finished (" +
+                where + ")");
 }
 
-// Every node leaves the market, and its guests, which have nowhere to go, are frozen. Takes down what was off for it.
+// Every node leaves the market, and its guests, which have nowhere to go, are frozen. Takes down
+// what was off for it.
 Status put_to_rest(const Instance& i, MarketShape& shape) {
     const std::string market = i.market.dir + "/marketd.sock";
     TRY(asked(market, "list-jobs", {"state=run"}));  // it answers
@@ -72,7 +79,8 @@ Status put_to_rest(const Instance& i, MarketShape& shape) {
         TRY_ASSIGN(const json status, asked(agent_socket(d), "provider-status"));
         if (!status.value("on_market", false)) continue;
         shape.off.push_back(d.name);
-        TRY(save_shape(i.state, shape));  // before: whatever happens now, the next `souk up` brings it back
+        // before: whatever happens now, the next `souk up` brings it back
+        TRY(save_shape(i.state, shape));
         TRY(asked(agent_socket(d), "provider-market", {"off"}));
     }
     // A freeze takes as long as the job's memory; nobody tells its end on this socket.
@@ -81,9 +89,11 @@ Status put_to_rest(const Instance& i, MarketShape& shape) {
         TRY_ASSIGN(const json jobs, asked(market, "list-jobs", {"state=live"}));
         std::string awake;
         for (const json& j : jobs)
-            if (j.value("status", "") == "run" || j.contains("going_to")) awake += " " + j.value("id", "?");
+            if (j.value("status", "") == "run" || j.contains("going_to"))
+                awake += " " + j.value("id", "?");
         if (awake.empty()) return {};
-        if (monotonic_now() >= limit) return fail("these jobs cannot be frozen:" + awake + " (marketctl job ID says why)");
+        if (monotonic_now() >= limit)
+            return fail("these jobs cannot be frozen:" + awake + " (marketctl job ID says why)");
         const timespec pause = to_timespec(rest_pause);
         ::nanosleep(&pause, nullptr);
     }
@@ -104,11 +114,15 @@ Status end_all(const Instance& i) {
     if (const Pidfd supervisor = open_process(i.supervisor)) {
         TRY(supervisor.signal(SIGTERM));
         const auto gone = supervisor.exited_within(supervisor_limit);
-        if (!gone || !*gone) return fail("the supervisor, pid " + std::to_string(supervisor.pid()) + ", does not end");
+        if (!gone || !*gone)
+            return fail("the supervisor, pid " + std::to_string(supervisor.pid()) +
+                        ", does not end");
     }
     TRY_ASSIGN(const auto left, load_instance(i.run));
-    if (left) demolish(*left, note);
-    else end_daemons(i, note);
+    if (left)
+        demolish(*left, note);
+    else
+        end_daemons(i, note);
     if (note.empty()) return {};
     for (const std::string& line : note) complain(line);
     return fail("something is left of the market in " + i.run + "; run souk down again");
@@ -118,7 +132,9 @@ int forget_kept(const std::string& run, bool force) {
     const std::string state = state_root(run);
     const auto kept = load_shape(state);
     if (kept && !*kept) return complain("no market is up in " + run);
-    if (!force) return complain("no market is up in " + run + "; one is kept in " + state + ": souk up takes it again, souk down --force removes it");
+    if (!force)
+        return complain("no market is up in " + run + "; one is kept in " + state +
+                        ": souk up takes it again, souk down --force removes it");
     if (!kept) return complain(kept.error().message);
     Instance i;
     i.run = run;
@@ -139,7 +155,8 @@ int forget_kept(const std::string& run, bool force) {
 }  // namespace
 
 int cmd_down(const std::string& run, const DownOptions& options) {
-    if (::geteuid() != 0) return complain("down removes network namespaces and control groups: run it as root");
+    if (::geteuid() != 0)
+        return complain("down removes network namespaces and control groups: run it as root");
     const auto instance = load_instance(run);
     if (!instance) return complain(instance.error().message);
     if (!*instance) return forget_kept(run, options.force);
@@ -152,17 +169,21 @@ int cmd_down(const std::string& run, const DownOptions& options) {
         if (!options.force) {
             if (auto rests = put_to_rest(i, shape); !rests) {
                 wake_up(i, shape);
-                return complain(rests.error().message + "; nothing was taken down (--keep --force ends what runs, and keeps the state)");
+                return complain(rests.error().message +
+                                "; nothing was taken down (--keep --force ends what runs, and "
+                                "keeps the state)");
             }
         }
     } else if (!options.force) {
         if (auto none = no_job_lives(i); !none)
-            return complain(none.error().message + ": souk down --keep freezes and keeps them for the next souk up, "
-                                                   "--force ends them and removes the ledger and all state");
+            return complain(none.error().message +
+                            ": souk down --keep freezes and keeps them for the next souk up, "
+                            "--force ends them and removes the ledger and all state");
     }
     if (auto ended = end_all(i); !ended) return complain(ended.error().message);
     if (options.keep) {
-        std::printf("the market is down; it is kept in %s: souk up takes it again\n", i.state.c_str());
+        std::printf("the market is down; it is kept in %s: souk up takes it again\n",
+                    i.state.c_str());
         return 0;
     }
     std::vector<std::string> note;

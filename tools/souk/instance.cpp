@@ -19,10 +19,11 @@ namespace {
 using json = nlohmann::json;
 
 json to_json(const Daemon& d) {
-    return {{"name", d.name},     {"address", d.address},         {"netns", d.netns},
-            {"dir", d.dir},       {"state", d.state},             {"cgroup", d.cgroup},
-            {"pid", d.process.pid}, {"start", d.process.start_ticks}, {"restarts", d.restarts},
-            {"trouble", d.trouble}};
+    return {{"name", d.name},         {"address", d.address},
+            {"netns", d.netns},       {"dir", d.dir},
+            {"state", d.state},       {"cgroup", d.cgroup},
+            {"pid", d.process.pid},   {"start", d.process.start_ticks},
+            {"restarts", d.restarts}, {"trouble", d.trouble}};
 }
 
 Daemon daemon_from(const json& j) {
@@ -56,19 +57,22 @@ bool alive(const ProcessId& p) {
 Pidfd open_process(const ProcessId& p) {
     if (p.pid <= 0) return {};
     auto fd = Pidfd::open(p.pid);
-    if (!fd || !alive(p)) return {};  // looked at again with the pidfd held: it is this process or none
+    // looked at again with the pidfd held: it is this process or none
+    if (!fd || !alive(p)) return {};
     return std::move(*fd);
 }
 
 namespace {
-// Of an environment variable; daemons stand elsewhere: a relative name would mean another directory there.
+// Of an environment variable; daemons stand elsewhere: a relative name would mean another directory
+// there.
 std::string directory_of(const char* variable) {
     const char* text = std::getenv(variable);
     if (!text || !*text) return {};
     std::error_code error;
     const std::string absolute = std::filesystem::absolute(text, error).lexically_normal();
     if (error) return text;
-    return absolute.size() > 1 && absolute.ends_with('/') ? absolute.substr(0, absolute.size() - 1) : absolute;
+    return absolute.size() > 1 && absolute.ends_with('/') ? absolute.substr(0, absolute.size() - 1)
+                                                          : absolute;
 }
 }  // namespace
 
@@ -108,18 +112,22 @@ Result<std::optional<Instance>> load_instance(const std::string& run) {
         for (const json& n : j.at("nodes")) i.nodes.push_back(daemon_from(n));
         return i;
     } catch (const json::exception&) {
-        return fail(path + " is damaged: it is not a market's record. If no daemon of it runs any more, remove " + run);
+        return fail(
+            path +
+            " is damaged: it is not a market's record. If no daemon of it runs any more, remove " +
+            run);
     }
 }
 
 Status save_instance(const Instance& i) {
     json nodes = json::array();
     for (const Daemon& d : i.nodes) nodes.push_back(to_json(d));
-    const json j = {{"tag", i.tag},
-                    {"state", i.state},
-                    {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_ticks}}},
-                    {"market", to_json(i.market)},
-                    {"nodes", nodes}};
+    const json j = {
+        {"tag", i.tag},
+        {"state", i.state},
+        {"supervisor", {{"pid", i.supervisor.pid}, {"start", i.supervisor.start_ticks}}},
+        {"market", to_json(i.market)},
+        {"nodes", nodes}};
     return replace_file(i.run + "/instance.json", j.dump(1) + "\n", 0644, false);
 }
 

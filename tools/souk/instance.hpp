@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A market that `souk up` runs on this host: its directories, daemons and names, kept in RUN/instance.json by its
-// supervisor (written whole under a temporary name, then renamed). RUN may be memory that a reboot empties; what a market
-// is made of, and the state of its daemons, lie in STATE (tools/souk/kept.hpp). A process is named by pid and start time, so that a
-// later one with the same number is never taken for it. The supervisor holds a lock on RUN/lock for as long as it
+// A market that `souk up` runs on this host: its directories, daemons and names, kept in
+// RUN/instance.json by its supervisor (written whole under a temporary name, then renamed). RUN may
+// be memory that a reboot empties; what a market is made of, and the state of its daemons, lie in
+// STATE (tools/souk/kept.hpp). A process is named by pid and start time, so that a later one with
+// the same number is never taken for it. The supervisor holds a lock on RUN/lock for as long as it
 // lives.
 #pragma once
 
@@ -14,8 +15,8 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
-#include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
 
@@ -40,7 +41,8 @@ struct Daemon {
 struct Instance {
     std::string run;    // RUN
     std::string state;  // STATE
-    std::string tag;  // prefix of namespaces and control groups: "souk", or "souk-XXXXXX" for another RUN
+    // prefix of namespaces and control groups: "souk", or "souk-XXXXXX" for another RUN
+    std::string tag;
     ProcessId supervisor;
     Daemon market;
     std::vector<Daemon> nodes;

@@ -28,7 +28,8 @@ Result<std::optional<MarketShape>> load_shape(const std::string& state) {
     try {
         const json j = json::parse(*text);
         MarketShape s;
-        for (const json& n : j.at("nodes")) s.nodes.push_back({n.at("name"), n.at("speed"), n.at("price")});
+        for (const json& n : j.at("nodes"))
+            s.nodes.push_back({n.at("name"), n.at("speed"), n.at("price")});
         s.cpus = j.at("cpus");
         s.memory_mb = j.at("memory_mb");
         s.solver = j.at("solver");
@@ -36,16 +37,18 @@ Result<std::optional<MarketShape>> load_shape(const std::string& state) {
         s.off = j.at("off");
         return s;
     } catch (const json::exception&) {
-        return fail(path_of(state) + " is damaged: it does not say of what the market is made. Remove " + state +
+        return fail(path_of(state) +
+                    " is damaged: it does not say of what the market is made. Remove " + state +
                     ", and the market's state with it, or put the file right");
     }
 }
 
 Status save_shape(const std::string& state, const MarketShape& s) {
     json nodes = json::array();
-    for (const NodeOptions& n : s.nodes) nodes.push_back({{"name", n.name}, {"speed", n.speed}, {"price", n.price}});
-    const json j = {{"nodes", nodes},       {"cpus", s.cpus},       {"memory_mb", s.memory_mb},
-                    {"solver", s.solver},   {"pricing", s.pricing}, {"off", s.off}};
+    for (const NodeOptions& n : s.nodes)
+        nodes.push_back({{"name", n.name}, {"speed", n.speed}, {"price", n.price}});
+    const json j = {{"nodes", nodes},     {"cpus", s.cpus},       {"memory_mb", s.memory_mb},
+                    {"solver", s.solver}, {"pricing", s.pricing}, {"off", s.off}};
     return replace_file(path_of(state), j.dump(1) + "\n", 0644, true);
 }
 

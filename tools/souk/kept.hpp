@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a market of `souk up` is made of, in STATE/market.json: with it `souk up` takes the market again after `souk down
-// --keep` or a reboot. Written whole under a temporary name, then renamed; beside it lie the states of the daemons.
+// What a market of `souk up` is made of, in STATE/market.json: with it `souk up` takes the market
+// again after `souk down
+// --keep` or a reboot. Written whole under a temporary name, then renamed; beside it lie the states
+// of the daemons.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,8 @@ struct MarketShape {
     int32_t cpus = 1;
     int64_t memory_mb = 0;
     std::string solver, pricing;  // empty: the market's own choice
-    std::vector<std::string> off;  // nodes that `souk down --keep` took off the market; the next `souk up` brings them back
+    // nodes that `souk down --keep` took off the market; the next `souk up` brings them back
+    std::vector<std::string> off;
 };
 
 // nullopt: none is kept there.

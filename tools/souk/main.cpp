@@ -49,29 +49,37 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     const std::vector<NodeOptions> before = std::exchange(o.shape.nodes, {});
     const size_t nodes = a.nodes.value_or(kept ? before.size() : 3);
     if (nodes < before.size())
-        return fail("--nodes " + std::to_string(nodes) + ": the market that is kept in " + o.state + " has " + std::to_string(before.size()) +
-                    " (souk down --force removes it)");
+        return fail("--nodes " + std::to_string(nodes) + ": the market that is kept in " + o.state +
+                    " has " + std::to_string(before.size()) + " (souk down --force removes it)");
     if (a.cpus) o.shape.cpus = *a.cpus;
     // Nodes on one host share its memory: what one offers, no other can.
-    const int64_t equal_part = std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(nodes), 16);
-    if (a.memory_mb > 0) o.shape.memory_mb = a.memory_mb;
-    else if (nodes != before.size()) o.shape.memory_mb = equal_part;
+    const int64_t equal_part =
+        std::max<int64_t>(host_memory_mb() / static_cast<int64_t>(nodes), 16);
+    if (a.memory_mb > 0)
+        o.shape.memory_mb = a.memory_mb;
+    else if (nodes != before.size())
+        o.shape.memory_mb = equal_part;
     o.check_ahead = a.check_ahead;
     if (!a.solver.empty())
-        if (const auto name = market::Solver::algorithm_named(a.solver); !name) return wrap("--solver", name.error());
+        if (const auto name = market::Solver::algorithm_named(a.solver); !name)
+            return wrap("--solver", name.error());
     if (!a.pricing.empty())
-        if (const auto name = market::Solver::pricing_named(a.pricing); !name) return wrap("--pricing", name.error());
+        if (const auto name = market::Solver::pricing_named(a.pricing); !name)
+            return wrap("--pricing", name.error());
     if (!a.solver.empty()) o.shape.solver = a.solver;
     if (!a.pricing.empty()) o.shape.pricing = a.pricing;
-    if (!a.speeds.empty() && a.speeds.size() != nodes) return fail("--speeds needs one number per node");
-    if (!a.prices.empty() && a.prices.size() != nodes) return fail("--prices needs one price per node");
+    if (!a.speeds.empty() && a.speeds.size() != nodes)
+        return fail("--speeds needs one number per node");
+    if (!a.prices.empty() && a.prices.size() != nodes)
+        return fail("--prices needs one price per node");
     for (size_t i = 0; i < nodes; ++i) {
         NodeOptions n;
         if (i < before.size()) n = before[i];
         n.name = "n" + std::to_string(i + 1);
         if (!a.speeds.empty()) n.speed = a.speeds[i];
         if (!a.prices.empty()) n.price = a.prices[i];
-        if (n.speed < 1 || n.speed > 10'000) return fail("--speeds: a speed is 1 to 10000 (100 is a standard machine)");
+        if (n.speed < 1 || n.speed > 10'000)
+            return fail("--speeds: a speed is 1 to 10000 (100 is a standard machine)");
         if (auto price = parse_money(n.price); !price) return wrap("--prices", price.error());
         o.shape.nodes.push_back(n);
     }
@@ -85,34 +93,50 @@ int run(int argc, char** argv) {
     // The doctor reads its own arguments.
     if (argc > 1 && std::string_view(argv[1]) == "doctor") return cmd_doctor(argc - 1, argv + 1);
 
-    if (argc > 1 && argv[1][0] != '-' && !std::set<std::string_view>{"up", "down", "status"}.contains(argv[1])) {
-        std::fprintf(stderr, "souk: '%s' is not a verb: up, down, status or doctor (see souk --help)\n", argv[1]);
+    if (argc > 1 && argv[1][0] != '-' &&
+        !std::set<std::string_view>{"up", "down", "status"}.contains(argv[1])) {
+        std::fprintf(stderr,
+                     "souk: '%s' is not a verb: up, down, status or doctor (see souk --help)\n",
+                     argv[1]);
         return 2;
     }
 
-    CLI::App app{"souk: a market for running processes, on this host.\n"
-                 "$SOUK_RUN (default /run/souk) names its directory, $SOUK_STATE (default below /var/lib/souk) that of its state."};
+    CLI::App app{
+        "souk: a market for running processes, on this host.\n"
+        "$SOUK_RUN (default /run/souk) names its directory, $SOUK_STATE (default below "
+        "/var/lib/souk) that of its state."};
     app.require_subcommand(1);
     UpArguments a;
     bool json = false;
-    CLI::App* up = app.add_subcommand("up", "start one marketd and N agentd, each node in its own network namespace");
-    up->add_option("--nodes", a.nodes, "number of nodes (default 3)")->check(CLI::Range(size_t{1}, nodes_max));
-    up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")->delimiter(',');
-    up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")->delimiter(',');
-    up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")->check(CLI::Range(1, 1024));
-    up->add_option("--memory", a.memory_mb, "memory that each node offers: MB, or 4G (default: an equal part of the machine's)")
+    CLI::App* up = app.add_subcommand(
+        "up", "start one marketd and N agentd, each node in its own network namespace");
+    up->add_option("--nodes", a.nodes, "number of nodes (default 3)")
+        ->check(CLI::Range(size_t{1}, nodes_max));
+    up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")
+        ->delimiter(',');
+    up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")
+        ->delimiter(',');
+    up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")
+        ->check(CLI::Range(1, 1024));
+    up->add_option(
+          "--memory", a.memory_mb,
+          "memory that each node offers: MB, or 4G (default: an equal part of the machine's)")
         ->transform(tools::as_megabytes())
         ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");
-    up->add_flag("--check-ahead", a.check_ahead, "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
-    CLI::App* down = app.add_subcommand("down", "end the market and everything that belongs to it, if all jobs are finished");
+    up->add_flag("--check-ahead", a.check_ahead,
+                 "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
+    CLI::App* down = app.add_subcommand(
+        "down", "end the market and everything that belongs to it, if all jobs are finished");
     DownOptions down_options;
     down->add_flag("--force", down_options.force, "also with jobs that are not finished: they end");
-    down->add_flag("--keep", down_options.keep, "freeze what runs and keep the state: souk up takes it again");
+    down->add_flag("--keep", down_options.keep,
+                   "freeze what runs and keep the state: souk up takes it again");
     CLI::App* status = app.add_subcommand("status", "show the daemons");
     status->add_flag("--json", json, "as JSON");
-    app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")->prefix_command();
+    app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")
+        ->prefix_command();
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
@@ -121,7 +145,8 @@ int run(int argc, char** argv) {
         return app.exit(e);
     } catch (const CLI::ParseError& e) {
         std::string text = e.what();
-        std::fprintf(stderr, "souk: %s (see souk --help)\n", text.substr(0, text.find('\n')).c_str());
+        std::fprintf(stderr, "souk: %s (see souk --help)\n",
+                     text.substr(0, text.find('\n')).c_str());
         return 2;
     }
     if (*down) return cmd_down(run_dir(), down_options);

@@ -29,7 +29,8 @@ namespace {
 
 constexpr int market_port = 7070, agent_port = 7071;
 constexpr Nanos ready_limit = Nanos::from_s(20), stop_limit = Nanos::from_s(10);
-constexpr Nanos pause_min = Nanos::from_ms(100), pause_max = Nanos::from_s(5), settled_after = Nanos::from_s(10);
+constexpr Nanos pause_min = Nanos::from_ms(100), pause_max = Nanos::from_s(5),
+                settled_after = Nanos::from_s(10);
 constexpr Nanos save_again = Nanos::from_s(5);
 
 Nanos now() { return read_clock(CLOCK_BOOTTIME); }
@@ -87,13 +88,27 @@ Status Supervisor::prepare() {
     const std::string& state = instance_.state = options_.state;
     std::vector<std::string> names;
     for (const NodeOptions& n : options_.shape.nodes) names.push_back(n.name);
-    instance_.market = {"market", fabric_address() + ":" + std::to_string(market_port), instance_.tag + "-fabric",
-                        options_.run + "/market", state + "/market", "", {}, 0, ""};
+    instance_.market = {"market",
+                        fabric_address() + ":" + std::to_string(market_port),
+                        instance_.tag + "-fabric",
+                        options_.run + "/market",
+                        state + "/market",
+                        "",
+                        {},
+                        0,
+                        ""};
     for (size_t i = 0; i < names.size(); ++i)
-        instance_.nodes.push_back({names[i], node_address(i) + ":" + std::to_string(agent_port),
-                                   instance_.tag + "-" + names[i], options_.run + "/" + names[i],
-                                   state + "/" + names[i], instance_.tag + "/" + names[i], {}, 0, ""});
-    TRY(save_instance(instance_));  // before the first thing is made, so that `down` can always find it
+        instance_.nodes.push_back({names[i],
+                                   node_address(i) + ":" + std::to_string(agent_port),
+                                   instance_.tag + "-" + names[i],
+                                   options_.run + "/" + names[i],
+                                   state + "/" + names[i],
+                                   instance_.tag + "/" + names[i],
+                                   {},
+                                   0,
+                                   ""});
+    // before the first thing is made, so that `down` can always find it
+    TRY(save_instance(instance_));
     try {
         std::filesystem::create_directories(instance_.market.dir);
         std::filesystem::create_directories(instance_.market.state);
@@ -123,7 +138,8 @@ Status Supervisor::prepare() {
     std::memcpy(address.sun_path, path.c_str(), path.size());
     ::unlink(path.c_str());
     const int on = 1;
-    if (!notify_ || ::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+    if (!notify_ ||
+        ::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
         ::setsockopt(notify_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
         return fail_errno("bind " + path, errno);
     return {};
@@ -134,8 +150,8 @@ Status Supervisor::write_configs() {
         return create_file(AT_FDCWD, path, text, O_TRUNC, 0666);
     };
     const Daemon& m = instance_.market;
-    std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir + "/marketd.sock\"\nstate = \"" + m.state +
-                       "\"\n";
+    std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir +
+                       "/marketd.sock\"\nstate = \"" + m.state + "\"\n";
     const MarketShape& shape = options_.shape;
     if (!shape.solver.empty()) text += "solver = \"" + shape.solver + "\"\n";
     if (!shape.pricing.empty()) text += "pricing = \"" + shape.pricing + "\"\n";
@@ -143,13 +159,14 @@ Status Supervisor::write_configs() {
     for (size_t i = 0; i < instance_.nodes.size(); ++i) {
         const Daemon& d = instance_.nodes[i];
         const NodeOptions& n = shape.nodes[i];
-        text = "node = \"" + d.name + "\"\nlisten = \"" + d.address + "\"\nmarket = \"" + m.address +
-               "\"\nsocket = \"" + d.dir +
-               "/agentd.sock\"\nstate = \"" + d.state + "\"\ncgroup = \"" + d.cgroup + "\"\nprice = \"" + n.price +
+        text = "node = \"" + d.name + "\"\nlisten = \"" + d.address + "\"\nmarket = \"" +
+               m.address + "\"\nsocket = \"" + d.dir + "/agentd.sock\"\nstate = \"" + d.state +
+               "\"\ncgroup = \"" + d.cgroup + "\"\nprice = \"" + n.price +
                "\"\nspeed = " + std::to_string(n.speed) + "\ncpus = " + std::to_string(shape.cpus) +
                "\ncpu_weight = " + std::to_string(n.speed) + "\n";
-        text += "job_network = \"" + std::string(job_network) + "\"\njob_bridge = \"" + job_bridge + "\"\njob_gateway = \"" + job_gateway() +
-                "\"\njob_addresses = \"" + job_addresses(i) + "\"\n";
+        text += "job_network = \"" + std::string(job_network) + "\"\njob_bridge = \"" + job_bridge +
+                "\"\njob_gateway = \"" + job_gateway() + "\"\njob_addresses = \"" +
+                job_addresses(i) + "\"\n";
         if (shape.memory_mb > 0) text += "memory_mb = " + std::to_string(shape.memory_mb) + "\n";
         if (options_.check_ahead) text += "check_ahead = true\n";
         TRY(write(d.dir + "/agentd.conf", text));
@@ -159,13 +176,25 @@ Status Supervisor::write_configs() {
 
 Status Supervisor::start() {
     TRY(prepare());
-    children_.push_back({&instance_.market, &network_.fabric,
-                         {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"},
-                         false, {}, {}, pause_min, Nanos::never()});
+    children_.push_back(
+        {&instance_.market,
+         &network_.fabric,
+         {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"},
+         false,
+         {},
+         {},
+         pause_min,
+         Nanos::never()});
     for (size_t i = 0; i < instance_.nodes.size(); ++i)
-        children_.push_back({&instance_.nodes[i], &network_.nodes[i],
-                             {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"},
-                             false, {}, {}, pause_min, Nanos::never()});
+        children_.push_back(
+            {&instance_.nodes[i],
+             &network_.nodes[i],
+             {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"},
+             false,
+             {},
+             {},
+             pause_min,
+             Nanos::never()});
     for (Child& c : children_) TRY(spawn(c));
     for (Child& c : children_) TRY(wait_ready(c));
     return {};
@@ -175,7 +204,9 @@ Status Supervisor::start() {
 void Supervisor::save() {
     const Status saved = save_instance(instance_);
     if (!saved && save_at_ == Nanos::never())
-        (void)!::dprintf(STDERR_FILENO, "the record of what runs cannot be written, and is written later: %s\n", saved.error().message.c_str());
+        (void)!::dprintf(STDERR_FILENO,
+                         "the record of what runs cannot be written, and is written later: %s\n",
+                         saved.error().message.c_str());
     save_at_ = saved ? Nanos::never() : now() + save_again;
 }
 
@@ -222,10 +253,11 @@ Status Supervisor::wait_ready(Child& c) {
     const Nanos limit = now() + ready_limit;
     while (!c.ready && !stopping_) {
         if (c.restart_at != Nanos::never())
-            return fail((c.record->name == "market" ? "marketd" : "agentd of " + c.record->name) + " did not start: " +
-                        last_line(c.record->dir + "/log"));
+            return fail((c.record->name == "market" ? "marketd" : "agentd of " + c.record->name) +
+                        " did not start: " + last_line(c.record->dir + "/log"));
         if (now() >= limit)
-            return fail(c.record->name + " was not ready within 20 s; see " + c.record->dir + "/log");
+            return fail(c.record->name + " was not ready within 20 s; see " + c.record->dir +
+                        "/log");
         poll_once(limit);
     }
     return stopping_ ? Status(fail("stopped while it came up")) : Status{};
@@ -247,7 +279,9 @@ void Supervisor::take_notifications() {
         if (!c || c->cmsg_type != SCM_CREDENTIALS) continue;
         ucred who;
         std::memcpy(&who, CMSG_DATA(c), sizeof who);
-        if (std::string_view(text, static_cast<size_t>(n)).find("READY=1") == std::string_view::npos) continue;
+        if (std::string_view(text, static_cast<size_t>(n)).find("READY=1") ==
+            std::string_view::npos)
+            continue;
         for (Child& child : children_)
             if (child.process && child.process.pid() == who.pid) {
                 child.ready = true;
@@ -266,8 +300,9 @@ void Supervisor::reap() {
             if (!c.process || c.process.pid() != pid) continue;
             c.process = {};
             c.record->process = {};
-            c.record->trouble = WIFSIGNALED(status) ? "killed by signal " + std::to_string(WTERMSIG(status))
-                                                    : "exited with status " + std::to_string(WEXITSTATUS(status));
+            c.record->trouble = WIFSIGNALED(status)
+                                    ? "killed by signal " + std::to_string(WTERMSIG(status))
+                                    : "exited with status " + std::to_string(WEXITSTATUS(status));
             if (now() - c.started > settled_after) c.pause = pause_min;
             c.restart_at = now() + c.pause;
             c.pause = std::min(Nanos{c.pause.ns * 2}, pause_max);
@@ -312,7 +347,8 @@ void Supervisor::stop_all() {
     for (const Child& c : children_)
         if (c.process) (void)c.process.signal(SIGTERM);
     const auto running = [&] {
-        return std::any_of(children_.begin(), children_.end(), [](const Child& c) { return bool(c.process); });
+        return std::any_of(children_.begin(), children_.end(),
+                           [](const Child& c) { return bool(c.process); });
     };
     for (const bool last : {false, true}) {
         const Nanos limit = now() + stop_limit;
@@ -346,7 +382,8 @@ int supervise(const UpOptions& options, Fd lock, Fd report) {
         return 1;
     }
     // Whoever ended `souk up` before it was up does not want a market.
-    const bool wanted = ::write(report.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+    const bool wanted =
+        ::write(report.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
     if (wanted) {
         report.reset();
         s.watch();

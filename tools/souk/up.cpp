@@ -21,7 +21,8 @@ std::string describe(const Daemon& d) {
                             : "down (" + (d.trouble.empty() ? "ended" : d.trouble) + ")";
 }
 
-// The child that becomes the supervisor: its own session, no terminal, its words in RUN/supervisor.log.
+// The child that becomes the supervisor: its own session, no terminal, its words in
+// RUN/supervisor.log.
 [[noreturn]] void become_supervisor(const UpOptions& options, Fd lock, Fd report) {
     ::setsid();
     const std::string log = options.run + "/supervisor.log";
@@ -38,8 +39,11 @@ std::string describe(const Daemon& d) {
 Status back_to_market(const UpOptions& options) {
     if (options.shape.off.empty()) return {};
     for (const std::string& name : options.shape.off) {
-        const auto agent = [&] { return Result<std::string>(options.run + "/" + name + "/agentd.sock"); };
-        if (auto done = tools::ask(agent, "provider-unset", {"market"}, Nanos{}); !done) return wrap("node " + name, done.error());
+        const auto agent = [&] {
+            return Result<std::string>(options.run + "/" + name + "/agentd.sock");
+        };
+        if (auto done = tools::ask(agent, "provider-unset", {"market"}, Nanos{}); !done)
+            return wrap("node " + name, done.error());
     }
     MarketShape shape = options.shape;
     shape.off.clear();
@@ -54,17 +58,21 @@ int complain(const std::string& text) {
 }
 
 int cmd_up(const UpOptions& options) {
-    if (::geteuid() != 0) return complain("up makes network namespaces and control groups: run it as root");
+    if (::geteuid() != 0)
+        return complain("up makes network namespaces and control groups: run it as root");
     std::error_code error;
     std::filesystem::create_directories(options.run, error);
     if (error) return complain("cannot create " + options.run + ": " + error.message());
     auto lock = lock_instance(options.run);
     if (!lock) return complain(lock.error().message);
     if (!*lock)
-        return complain("a market is up already in " + options.run + "; souk status shows it, souk down ends it");
+        return complain("a market is up already in " + options.run +
+                        "; souk status shows it, souk down ends it");
     auto old = load_instance(options.run);
     if (!old) return complain(old.error().message);
-    if (*old) return complain("a market in " + options.run + " was left without its supervisor; run: souk down");
+    if (*old)
+        return complain("a market in " + options.run +
+                        " was left without its supervisor; run: souk down");
 
     auto pipe = make_pipe();
     if (!pipe) return complain(pipe.error().message);
@@ -78,15 +86,19 @@ int cmd_up(const UpOptions& options) {
     std::string line;
     char buffer[1024];
     ssize_t n = 0;
-    while ((n = ::read(pipe->read_end.get(), buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR))
+    while ((n = ::read(pipe->read_end.get(), buffer, sizeof buffer)) > 0 ||
+           (n < 0 && errno == EINTR))
         if (n > 0) line.append(buffer, static_cast<size_t>(n));
     if (line != "ok\n") {
         ::waitpid(child, nullptr, 0);
         if (!line.empty()) line.pop_back();
-        return complain(line.empty() ? "the supervisor ended; see " + options.run + "/supervisor.log" : line);
+        return complain(
+            line.empty() ? "the supervisor ended; see " + options.run + "/supervisor.log" : line);
     }
-    if (options.again) std::printf("the market that was kept in %s is taken again\n", options.state.c_str());
-    if (auto back = back_to_market(options); !back) complain("a node stays off the market: " + back.error().message);
+    if (options.again)
+        std::printf("the market that was kept in %s is taken again\n", options.state.c_str());
+    if (auto back = back_to_market(options); !back)
+        complain("a node stays off the market: " + back.error().message);
     return cmd_status(options.run, false);
 }
 
@@ -97,34 +109,41 @@ int cmd_status(const std::string& run, bool json) {
         if (json) std::puts("{\"up\": false}");
         const auto kept = load_shape(state_root(run));
         const bool is_kept = kept && *kept;
-        return json ? 1 : complain("no market is up in " + run + "; " + (is_kept ? "the one that is kept in " + state_root(run) + " is taken again with: souk up"
-                                                                              : "start one with: souk up"));
+        return json ? 1
+                    : complain("no market is up in " + run + "; " +
+                               (is_kept ? "the one that is kept in " + state_root(run) +
+                                              " is taken again with: souk up"
+                                        : "start one with: souk up"));
     }
     const Instance& i = **instance;
     if (!json) {
-        std::printf("market  %-18s  %-12s  %s\n", i.market.address.c_str(), describe(i.market).c_str(),
-                    i.market.state.c_str());
+        std::printf("market  %-18s  %-12s  %s\n", i.market.address.c_str(),
+                    describe(i.market).c_str(), i.market.state.c_str());
         for (const Daemon& d : i.nodes)
-            std::printf("%-6s  %-18s  %-12s  %s\n", d.name.c_str(), d.address.c_str(), describe(d).c_str(),
-                        d.state.c_str());
+            std::printf("%-6s  %-18s  %-12s  %s\n", d.name.c_str(), d.address.c_str(),
+                        describe(d).c_str(), d.state.c_str());
         if (!alive(i.supervisor))
-            complain("its supervisor is gone: daemons that end are not started again; run: souk down");
+            complain(
+                "its supervisor is gone: daemons that end are not started again; run: souk down");
         return 0;
     }
     const auto of = [](const Daemon& d) {
-        return nlohmann::ordered_json{{"name", d.name},
-                                      {"address", d.address},
-                                      {"pid", alive(d.process) ? d.process.pid : 0},
-                                      {"state_dir", d.state},
-                                      {"netns", d.netns},
-                                      {"cgroup", d.cgroup},
-                                      {"log", d.dir + "/log"},
-                                      {"socket", d.dir + (d.cgroup.empty() ? "/marketd.sock" : "/agentd.sock")},
-                                      {"restarts", d.restarts},
-                                      {"trouble", alive(d.process) ? "" : d.trouble}};
+        return nlohmann::ordered_json{
+            {"name", d.name},
+            {"address", d.address},
+            {"pid", alive(d.process) ? d.process.pid : 0},
+            {"state_dir", d.state},
+            {"netns", d.netns},
+            {"cgroup", d.cgroup},
+            {"log", d.dir + "/log"},
+            {"socket", d.dir + (d.cgroup.empty() ? "/marketd.sock" : "/agentd.sock")},
+            {"restarts", d.restarts},
+            {"trouble", alive(d.process) ? "" : d.trouble}};
     };
-    nlohmann::ordered_json out{
-        {"up", true}, {"run_dir", i.run}, {"state_dir", i.state}, {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
+    nlohmann::ordered_json out{{"up", true},
+                               {"run_dir", i.run},
+                               {"state_dir", i.state},
+                               {"supervisor", alive(i.supervisor) ? i.supervisor.pid : 0}};
     out["market"] = of(i.market);
     out["nodes"] = nlohmann::ordered_json::array();
     for (const Daemon& d : i.nodes) out["nodes"].push_back(of(d));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The verbs of souk(1). Each returns an exit status: 0 done, 1 failed (one line on stderr), 2 wrong usage.
+// The verbs of souk(1). Each returns an exit status: 0 done, 1 failed (one line on stderr), 2 wrong
+// usage.
 #pragma once
 
 #include "tools/souk/supervise.hpp"

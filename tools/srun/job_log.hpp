@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JobLog: what became of the job, a line with its time for each step, at the end of a file (srun --log). Owned by the
-// Session; without a file it says nothing.
+// JobLog: what became of the job, a line with its time for each step, at the end of a file (srun
+// --log). Owned by the Session; without a file it says nothing.
 #pragma once
 
 #include <string>

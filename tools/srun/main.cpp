@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// srun: submits a job to the market and stays attached as its terminal; changes a job's terms; attaches to a job.
+// srun: submits a job to the market and stays attached as its terminal; changes a job's terms;
+// attaches to a job.
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -55,7 +56,8 @@ int attach(const SrunOptions& options, const std::string& socket) {
         if (!resolved) return failed(resolved.error());
         id = *resolved;
     }
-    if (const Status file = check_summary_file(options.json_file); !file) return failed(file.error());
+    if (const Status file = check_summary_file(options.json_file); !file)
+        return failed(file.error());
     return Session(options, socket).attach(id);
 }
 
@@ -66,9 +68,11 @@ int detach(const SrunOptions& options, const std::string& socket, const wire::Su
     const auto submitted = link->expect<wire::Submitted>(answer_max);
     if (!submitted) return failed(submitted.error());
     const std::string id = submitted->id.text();
-    if (!submitted->waits.empty() && !options.quiet) say("job " + id + " waits: " + submitted->waits);
+    if (!submitted->waits.empty() && !options.quiet)
+        say("job " + id + " waits: " + submitted->waits);
     const std::string line = options.json ? "{\"id\":\"" + id + "\"}\n" : id + "\n";
-    if (write(STDOUT_FILENO, line.data(), line.size()) < 0) return failed({0, "job " + id + " runs; stdout is closed"});
+    if (write(STDOUT_FILENO, line.data(), line.size()) < 0)
+        return failed({0, "job " + id + " runs; stdout is closed"});
     return 0;
 }
 
@@ -86,14 +90,16 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.must_migrate = options.must_migrate;
     request.spec.net = options.net;
     request.attach = !options.detach;
-    if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token) request.token = 0;
+    if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token)
+        request.token = 0;
     if (!options.detach && Terminal::present()) {
         request.spec.tty = true;
         request.spec.rows = Terminal::size().rows;
         request.spec.cols = Terminal::size().cols;
     }
     if (options.detach) return detach(options, socket, request);
-    if (const Status file = check_summary_file(options.json_file); !file) return failed(file.error());
+    if (const Status file = check_summary_file(options.json_file); !file)
+        return failed(file.error());
     return Session(options, socket).submit(std::move(request));
 }
 

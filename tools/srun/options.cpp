@@ -25,7 +25,8 @@ bool named(std::string_view name, Enum last, Enum& to) {
 
 // What a job does with its money: bids its maximum price, or paces itself.
 Status set_strategy(SrunOptions& o, std::string_view name) {
-    if (name != "fixed" && name != "pace") return fail("'" + std::string(name) + "' is neither fixed nor pace");
+    if (name != "fixed" && name != "pace")
+        return fail("'" + std::string(name) + "' is neither fixed nor pace");
     o.terms.strategy = name;
     o.terms.pace = name == "pace";
     o.given |= wire::Change::strategy | wire::Change::pace;
@@ -48,8 +49,10 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
     };
     return {
         srun,
-        "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID [terms]  |  srun --attach ID",
-        "Runs a program on the market and stays its terminal; or changes, or attaches to, a job that runs.",
+        "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID [terms]  | "
+        " srun --attach ID",
+        "Runs a program on the market and stays its terminal; or changes, or attaches to, a job "
+        "that runs.",
         {
             {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
              term(Change::max_price,
@@ -63,17 +66,21 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                       TRY_ASSIGN(o.terms.budget, positive_money(t));
                       return {};
                   })},
-            {'f', "finish", "TIME", "the time by which it should be done, from now (a number alone: hours)",
+            {'f', "finish", "TIME",
+             "the time by which it should be done, from now (a number alone: hours)",
              term(Change::finish, set_span(o.terms.finish, hour, span_max))},
-            {0, "pace", "[=no]", "bid so that the budget lasts until the finish: needs --budget and --finish",
+            {0, "pace", "[=no]",
+             "bid so that the budget lasts until the finish: needs --budget and --finish",
              term(Change::pace,
                   [&o](const char* t) -> Status {
                       const std::string_view word = t ? t : "yes";
-                      if (word != "yes" && word != "no") return fail("'" + std::string(word) + "' is neither yes nor no");
+                      if (word != "yes" && word != "no")
+                          return fail("'" + std::string(word) + "' is neither yes nor no");
                       o.terms.pace = word == "yes";
                       return {};
                   })},
-            {'m', "memory", "SIZE", "memory that it needs, and more it may not have (a number alone: MB)",
+            {'m', "memory", "SIZE",
+             "memory that it needs, and more it may not have (a number alone: MB)",
              term(Change::memory_mb,
                   [&o](const char* t) -> Status {
                       TRY_ASSIGN(o.terms.memory_mb, parse_size_mb(t, 1, 1 << 30));
@@ -81,7 +88,8 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                   })},
             {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
              term(Change::cpus, whole(o.terms.cpus, 65'536))},
-            {'s', "strategy", "NAME", "fixed (the default): it bids its price; or pace: the same as --pace",
+            {'s', "strategy", "NAME",
+             "fixed (the default): it bids its price; or pace: the same as --pace",
              [&o](const char* t) { return set_strategy(o, t); }},
             {0, "name", "NAME", "what to call the job in lists",
              [&o](const char* t) -> Status {
@@ -97,7 +105,8 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  return fail("'" + std::string(t) + "' is none of auto, safe and fast");
              }},
             {0, "net", "WHICH",
-             "its network: host (the default: that of the node where it is), or own (an address of its\n"
+             "its network: host (the default: that of the node where it is), or own (an address of "
+             "its\n"
              "                              own that moves with it, and its connections with that)",
              [&o](const char* t) -> Status {
                  o.form_given = true;
@@ -105,7 +114,8 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  return fail("'" + std::string(t) + "' is neither host nor own");
              }},
             {0, "tcp", "WHAT",
-             "with --net=host, when it moves, its established TCP connections: close (the default), or\n"
+             "with --net=host, when it moves, its established TCP connections: close (the "
+             "default), or\n"
              "                              refuse (as long as it has one it does not move)",
              [&o](const char* t) -> Status {
                  o.form_given = o.tcp_given = true;
@@ -118,18 +128,22 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
                  return {};
              }},
             {0, "runtime", "TIME",
-             "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a number\n"
+             "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a "
+             "number\n"
              "                              alone: hours)",
              set_span(o.runtime, hour, span_max)},
             {0, "checkpoint-every", "TIME",
-             "write down the running job so often (a number alone: seconds): if its node is lost, it goes on\n"
+             "write down the running job so often (a number alone: seconds): if its node is lost, "
+             "it goes on\n"
              "                              from there",
              [&o](const char* t) -> Status {
                  o.form_given = true;
-                 TRY_ASSIGN(o.checkpoint_every, parse_span(t, Nanos::from_s(1), Nanos::from_s(1), span_max));
+                 TRY_ASSIGN(o.checkpoint_every,
+                            parse_span(t, Nanos::from_s(1), Nanos::from_s(1), span_max));
                  return {};
              }},
-            {0, "must-migrate", nullptr, "refuse to run it if it is found, as it starts, that it cannot be moved",
+            {0, "must-migrate", nullptr,
+             "refuse to run it if it is found, as it starts, that it cannot be moved",
              [&o](const char*) -> Status {
                  o.form_given = o.must_migrate = true;
                  return {};
@@ -142,36 +156,48 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
             {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
             {'J', "job", "ID", "change the terms of this job", set_text(change)},
             {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
-            {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)", set_text(o.node)},
+            {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)",
+             set_text(o.node)},
             {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
             {0, "json", "[=FILE]",
              "write a summary as JSON into FILE, or as the last line of stderr;\n"
-             "                              with --detach print {\"id\": ID}, with --quote the answer",
+             "                              with --detach print {\"id\": ID}, with --quote the "
+             "answer",
              [&o](const char* file) -> Status {
                  o.json = true;
                  if (file) o.json_file = file;
                  return {};
              }},
-            {0, "log", "FILE", "write what becomes of the job at the end of FILE, each step with its time", set_text(o.log_file)},
-            {0, "patience", "TIME", "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
+            {0, "log", "FILE",
+             "write what becomes of the job at the end of FILE, each step with its time",
+             set_text(o.log_file)},
+            {0, "patience", "TIME",
+             "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
              set_span(o.patience, Nanos::from_s(1), span_max)},
             {0, "hangup", "WHAT",
-             "when the terminal or the connection to it is lost: detach (the default: the job goes on,\n"
-             "                              srun --attach ID comes back to it), or kill (the job gets SIGHUP)",
+             "when the terminal or the connection to it is lost: detach (the default: the job goes "
+             "on,\n"
+             "                              srun --attach ID comes back to it), or kill (the job "
+             "gets SIGHUP)",
              [&o](const char* t) -> Status {
                  const std::string_view what = t;
-                 if (what != "detach" && what != "kill") return fail("'" + std::string(what) + "' is neither detach nor kill");
+                 if (what != "detach" && what != "kill")
+                     return fail("'" + std::string(what) + "' is neither detach nor kill");
                  o.hangup_kills = what == "kill";
                  return {};
              }},
             {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
             {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
         },
-        "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such as 512M or 4G.\n"
-        "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was cancelled, or ended by the\n"
-        "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or started, its output not\n"
+        "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such as "
+        "512M or 4G.\n"
+        "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was "
+        "cancelled, or ended by the\n"
+        "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or "
+        "started, its output not\n"
         "written, or the agentd stayed away; 2: a mistake on the command line.\n"
-        "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is cancelled by "
+        "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is "
+        "cancelled by "
         "Ctrl-C.\n"};
 }
 
@@ -185,25 +211,34 @@ Parsed usage(const std::string& why) {
 Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     std::string change, attach;
     const CommandLine line = command_line(o, change, attach);
-    if (const Parsed parsed = parse(line, argc, argv, o.program); parsed != Parsed::go) return parsed;
+    if (const Parsed parsed = parse(line, argc, argv, o.program); parsed != Parsed::go)
+        return parsed;
     const bool quotes = o.mode == SrunOptions::Mode::quote;
-    if (quotes && !(change + attach).empty()) return usage("--quote is for a new job: not with --job or --attach");
+    if (quotes && !(change + attach).empty())
+        return usage("--quote is for a new job: not with --job or --attach");
     if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
-    if (!o.log_file.empty() && (quotes || o.detach)) return usage("--log is for a job that srun stays attached to");
+    if (!o.log_file.empty() && (quotes || o.detach))
+        return usage("--log is for a job that srun stays attached to");
     if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
         o.job = change.empty() ? attach : change;
-        if (!o.program.empty()) return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
+        if (!o.program.empty())
+            return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
-            return usage("--detach, --name, --move, --net, --tcp, --checkpoint-every, --must-migrate and --restart are only for a new job");
-        if (o.mode == SrunOptions::Mode::change && !o.given) return usage("--job: no term to change was given");
-        if (o.mode == SrunOptions::Mode::attach && o.given) return usage("--attach changes no terms: use --job");
+            return usage(
+                "--detach, --name, --move, --net, --tcp, --checkpoint-every, --must-migrate and "
+                "--restart are only for a new job");
+        if (o.mode == SrunOptions::Mode::change && !o.given)
+            return usage("--job: no term to change was given");
+        if (o.mode == SrunOptions::Mode::attach && o.given)
+            return usage("--attach changes no terms: use --job");
         return Parsed::go;
     }
     if (o.net == NetMode::own && o.tcp_given)
-        return usage("--tcp is for --net=host: connections of a job with a network of its own go along");
+        return usage(
+            "--tcp is for --net=host: connections of a job with a network of its own go along");
     if (o.net == NetMode::own) o.tcp = TcpPolicy::keep;
     if (!(o.given & wire::Change::max_price))
         return usage("--max-price is missing: say what you pay per CPU-hour at most");

@@ -29,7 +29,7 @@ struct SrunOptions {
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string log_file;   // empty: none
     std::string json_file;  // empty: stderr (an attached job) or stdout
-    Nanos runtime;  // --quote
+    Nanos runtime;          // --quote
     Nanos patience = Nanos::from_s(300);
     std::span<char*> program;
 };

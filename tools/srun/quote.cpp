@@ -32,16 +32,20 @@ std::string chance(const Json& q, const char* key) {
 void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
     if (q.value("runs", false)) {
         const int displaced = q.value("displaced", 0);
-        std::string now = "runs on " + field(q, "node") + " (speed " + field(q, "speed") + ") at " + field(q, "price") +
-                          " per CPU-hour";
-        if (displaced > 0) now += ", in place of " + std::to_string(displaced) + (displaced == 1 ? " job" : " jobs");
-        else if (q.value("others_first", false)) now += ", when others have left";
+        std::string now = "runs on " + field(q, "node") + " (speed " + field(q, "speed") + ") at " +
+                          field(q, "price") + " per CPU-hour";
+        if (displaced > 0)
+            now +=
+                ", in place of " + std::to_string(displaced) + (displaced == 1 ? " job" : " jobs");
+        else if (q.value("others_first", false))
+            now += ", when others have left";
         rows.emplace_back("Now", now);
     } else {
         rows.emplace_back("Now", "waits: " + field(q, "why"));
     }
     if (o.terms.pace) rows.emplace_back("Bid", field(q, "bid") + " now, to last until the finish");
-    rows.emplace_back("At once for", q.contains("winning_bid") ? "a bid of " + field(q, "winning_bid") : "no bid");
+    rows.emplace_back("At once for",
+                      q.contains("winning_bid") ? "a bid of " + field(q, "winning_bid") : "no bid");
     if (q.contains("cost_now")) {
         rows.emplace_back("Cost", field(q, "cost_now") + ", at the price now");
         rows.emplace_back("Finish", until(q, "span_now_s") + ", if it stays there");
@@ -55,8 +59,9 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
     if (q.value("history_s", 0) == 0) return;
     rows.emplace_back("  a place", chance(q, "place_share") + " of the time, at this bid");
     if (q.contains("frozen_chance"))
-        rows.emplace_back("  frozen",
-                          chance(q, "frozen_chance") + (o.runtime.ns > 0 ? " before it is done" : " in an hour"));
+        rows.emplace_back(
+            "  frozen",
+            chance(q, "frozen_chance") + (o.runtime.ns > 0 ? " before it is done" : " in an hour"));
     if (!q.contains("expected_cost")) return;
     rows.emplace_back("  cost", field(q, "expected_cost") + ", expected");
     rows.emplace_back("  finish", until(q, "expected_span_s") + ", expected");
@@ -73,8 +78,11 @@ Status quote(const SrunOptions& o, const std::string& socket) {
         "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
     if (t.pace) args.emplace_back("pace=yes");
     const auto here = [&] { return Result<std::string>(socket); };
-    TRY_ASSIGN(const Answer answer, ask(here, "quote", args, std::min(o.patience, Nanos::from_s(5))));
-    if (o.json) return o.json_file.empty() ? print(answer.front()) : write_summary(o.json_file, answer.front());
+    TRY_ASSIGN(const Answer answer,
+               ask(here, "quote", args, std::min(o.patience, Nanos::from_s(5))));
+    if (o.json)
+        return o.json_file.empty() ? print(answer.front())
+                                   : write_summary(o.json_file, answer.front());
     TRY_ASSIGN(const Json q, parse_object(answer));
     Rows rows;
     add_now(q, o, rows);

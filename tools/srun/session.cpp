@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The loop, the connection, and the way out. What the agentd says and what the user does are in session_events.cpp.
+// The loop, the connection, and the way out. What the agentd says and what the user does are in
+// session_events.cpp.
 #include "tools/srun/session.hpp"
 
 #include <poll.h>
@@ -21,7 +22,8 @@ namespace {
 constexpr Nanos backoff_min = Nanos::from_ms(50), backoff_max = Nanos::from_s(2);
 constexpr Nanos farewell_max = Nanos::from_s(1);
 constexpr size_t link_queue_max = 1 << 20;
-constexpr int signals_taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH};
+constexpr int signals_taken[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGTSTP,
+                                 SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH};
 
 Result<Fd> take_signals() {
     sigset_t set;
@@ -30,7 +32,8 @@ Result<Fd> take_signals() {
         // What was ignored when we began (nohup) stays ignored.
         struct sigaction old {};
         sigaction(number, nullptr, &old);
-        if (old.sa_handler != SIG_IGN || number == SIGCONT || number == SIGWINCH) sigaddset(&set, number);
+        if (old.sa_handler != SIG_IGN || number == SIGCONT || number == SIGWINCH)
+            sigaddset(&set, number);
     }
     sigprocmask(SIG_BLOCK, &set, nullptr);
     signal(SIGPIPE, SIG_IGN);
@@ -91,13 +94,16 @@ void Session::lost(const std::string& why) {
     }
     if (now - lost_at_ >= options_.patience)
         return give_up(1, (id_ ? "job " + id_->text() + ": " : std::string()) + lost_why_ +
-                              "; it was tried again for " + std::to_string(options_.patience.ns / 1'000'000'000) +
-                              " s" + (id_ ? ". The job goes on: srun --attach " + id_->text() : ""));
+                              "; it was tried again for " +
+                              std::to_string(options_.patience.ns / 1'000'000'000) + " s" +
+                              (id_ ? ". The job goes on: srun --attach " + id_->text() : ""));
     retry_at_ = std::min(now + backoff_, lost_at_ + options_.patience);
     backoff_ = std::min(Nanos{backoff_.ns * 2}, backoff_max);
 }
 
-Nanos Session::next_time() const { return std::min(link_ ? Nanos::never() : retry_at_, attention_at_); }
+Nanos Session::next_time() const {
+    return std::min(link_ ? Nanos::never() : retry_at_, attention_at_);
+}
 
 void Session::on_time(Nanos now) {
     if (!link_ && now >= retry_at_) {
@@ -133,24 +139,28 @@ int Session::run() {
     }
     if (tty_) terminal_.raw();
     while (!status_ && !(exit_ && output_.empty())) {
-        // The link comes last and is heard first: a signal that was sent after the agentd had died finds it gone.
+        // The link comes last and is heard first: a signal that was sent after the agentd had died
+        // finds it gone.
         enum : size_t { from_signals, from_stdin, to_output, from_link, n_polled };
         std::array<pollfd, n_polled> polled;
         polled.fill({-1, 0, 0});
         polled[from_signals] = {signals_.get(), POLLIN, 0};
         if (link_)
-            polled[from_link] = {
-                link_->fd(), static_cast<short>((output_.full() ? 0 : POLLIN) | (link_->has_queued() ? POLLOUT : 0)),
-                0};
+            polled[from_link] = {link_->fd(),
+                                 static_cast<short>((output_.full() ? 0 : POLLIN) |
+                                                    (link_->has_queued() ? POLLOUT : 0)),
+                                 0};
         const bool may_type = !tty_ || Terminal::foreground();
-        if (state_ == State::attached && link_->queued_bytes() < link_queue_max && !input_.ended() && !input_.full() &&
-            may_type)
+        if (state_ == State::attached && link_->queued_bytes() < link_queue_max &&
+            !input_.ended() && !input_.full() && may_type)
             polled[from_stdin] = {STDIN_FILENO, POLLIN, 0};
         if (!output_.empty()) polled[to_output] = {output_.fd(), POLLOUT, 0};
 
-        const Nanos due = next_time(), left = due == Nanos::never() ? due : std::max(due - monotonic_now(), Nanos{});
+        const Nanos due = next_time(),
+                    left = due == Nanos::never() ? due : std::max(due - monotonic_now(), Nanos{});
         const timespec limit{left.ns / 1'000'000'000, left.ns % 1'000'000'000};
-        if (ppoll(polled.data(), polled.size(), due == Nanos::never() ? nullptr : &limit, nullptr) < 0 &&
+        if (ppoll(polled.data(), polled.size(), due == Nanos::never() ? nullptr : &limit, nullptr) <
+                0 &&
             errno != EINTR) {
             give_up(1, std::string("poll: ") + std::strerror(errno));
             break;
@@ -158,7 +168,8 @@ int Session::run() {
         if (polled[from_link].revents & ~POLLOUT) read_link();
         if (polled[from_signals].revents) {
             signalfd_siginfo info{};
-            while (read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
+            while (read(signals_.get(), &info, sizeof info) == sizeof info)
+                on_signal(static_cast<int>(info.ssi_signo));
         }
         if (polled[to_output].revents) write_output();
         // On a terminal that is no end of input: the key for that gives none of these.
@@ -173,7 +184,8 @@ int Session::run() {
     return finish();
 }
 
-// The last acknowledgements are worth a moment; then the terminal is as it was, and only then words.
+// The last acknowledgements are worth a moment; then the terminal is as it was, and only then
+// words.
 int Session::finish() {
     const Nanos until = monotonic_now() + farewell_max;
     while (link_ && link_->has_queued() && link_->flush() && link_->has_queued()) {
@@ -184,12 +196,14 @@ int Session::finish() {
     terminal_.restore();
     if (status_) return *status_;
     const int status = exit_status(*exit_, cancel_signal_);
-    log_.line("job " + id_->text() + " finished, exit status " + std::to_string(status) + (exit_->why.empty() ? "" : ": " + exit_->why));
+    log_.line("job " + id_->text() + " finished, exit status " + std::to_string(status) +
+              (exit_->why.empty() ? "" : ": " + exit_->why));
     if (!exit_->why.empty()) {
         if (cancel_signal_ == 0) say("job " + id_->text() + ": " + exit_->why);
     } else if (WIFSIGNALED(exit_->wait_status) && !options_.quiet) {
         const int number = WTERMSIG(exit_->wait_status);
-        if (number != SIGINT && number != SIGPIPE) say("job " + id_->text() + ": " + strsignal(number));
+        if (number != SIGINT && number != SIGPIPE)
+            say("job " + id_->text() + ": " + strsignal(number));
     }
     if (options_.json)
         if (const Status written = write_summary(options_.json_file, exit_->summary); !written) {

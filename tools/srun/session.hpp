@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Session: srun attached to one job, from the submission (or --attach) to its end. One loop waits for the agentd,
-// stdin, signals and time; nothing polls. When the agentd goes away it is tried again with a back-off, and the session
-// goes on at its offsets: no byte of output is lost or printed twice, no byte of input is lost.
+// Session: srun attached to one job, from the submission (or --attach) to its end. One loop waits
+// for the agentd, stdin, signals and time; nothing polls. When the agentd goes away it is tried
+// again with a back-off, and the session goes on at its offsets: no byte of output is lost or
+// printed twice, no byte of input is lost.
 #pragma once
 
 #include <array>
@@ -19,13 +20,15 @@ namespace souk::tools {
 
 class Session {
   public:
-    Session(const SrunOptions& options, std::string socket) : options_(options), socket_(std::move(socket)) {}
+    Session(const SrunOptions& options, std::string socket)
+        : options_(options), socket_(std::move(socket)) {}
     // Submits and stays, or attaches to a job. Returns srun's exit status; errors are already said.
     int submit(wire::Submit request);
     int attach(JobId id);
 
   private:
-    enum class State { opening, attaching, attached, away };  // opening: a submission is not answered yet
+    // opening: a submission is not answered yet
+    enum class State { opening, attaching, attached, away };
 
     int run();
     Status connect();  // and say what we want
@@ -73,13 +76,13 @@ class Session {
     InputBuffer input_;
     uint64_t acked_[2] = {0, 0};
     Terminal terminal_;
-    bool tty_ = false;        // the job has a terminal, and we are it
-    bool running_ = false;    // as far as we were told
+    bool tty_ = false;      // the job has a terminal, and we are it
+    bool running_ = false;  // as far as we were told
     bool was_running_ = false;
     Fd signals_;
     std::vector<int> pending_signals_;  // came while no agentd was there
     std::vector<int> unsent_signals_;   // queued on the link, not all of it written yet
-    int cancel_signal_ = 0;   // the signal that made us cancel the job
+    int cancel_signal_ = 0;             // the signal that made us cancel the job
     bool warned_frozen_ = false;
     bool told_to_stop_ = false;  // a SIGTSTP has been passed on, and the job has not stopped yet
     bool hung_up_ = false;

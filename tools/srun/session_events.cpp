@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/srun/session.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "tools/srun/session.hpp"
 
 namespace souk::tools {
 
@@ -36,24 +36,29 @@ void Session::read_link() {
 void Session::on_frame(const Link::Frame& frame) {
     const auto with = [&]<class T>(void (Session::*handle)(const T&)) {
         const auto message = wire::unpack<T>(frame.body);
-        if (message) (this->*handle)(*message);
-        else give_up(1, message.error().message);
+        if (message)
+            (this->*handle)(*message);
+        else
+            give_up(1, message.error().message);
     };
     switch (frame.type) {
         case FrameType::submitted: return with(&Session::on_submitted);
         case FrameType::attached: return with(&Session::on_attached);
         case FrameType::notice: return with(&Session::on_notice);
         case FrameType::error:
-            if (const auto message = wire::unpack<wire::ErrorText>(frame.body)) on_error(message->text);
+            if (const auto message = wire::unpack<wire::ErrorText>(frame.body))
+                on_error(message->text);
             return;
         case FrameType::output:
             if (const auto message = wire::unpack<wire::Output>(frame.body)) {
-                const uint64_t missing = output_.take(message->stream, message->offset, message->data);
+                const uint64_t missing =
+                    output_.take(message->stream, message->offset, message->data);
                 if (missing) says(true, std::to_string(missing) + " bytes of output are lost");
             }
             return;
         case FrameType::input_ack:
-            if (const auto message = wire::unpack<wire::InputAck>(frame.body)) input_.acknowledge(message->offset);
+            if (const auto message = wire::unpack<wire::InputAck>(frame.body))
+                input_.acknowledge(message->offset);
             return;
         case FrameType::exit:
             if (auto message = wire::unpack<wire::Exit>(frame.body)) exit_ = std::move(*message);
@@ -82,7 +87,8 @@ void Session::on_attached(const wire::Attached& message) {
     input_.resume(message.input_offset, first);
     running_ = message.phase == JobPhase::running || message.phase == JobPhase::moving;
     was_running_ |= message.phase != JobPhase::waiting && message.phase != JobPhase::starting;
-    if (!running_ && message.phase != JobPhase::finished) attention_at_ = monotonic_now() + Nanos::from_s(1);
+    if (!running_ && message.phase != JobPhase::finished)
+        attention_at_ = monotonic_now() + Nanos::from_s(1);
     settle();
 }
 
@@ -111,8 +117,11 @@ void Session::settle() {
 void Session::on_notice(const wire::Notice& message) {
     using What = home::Tell::What;
     const bool important = message.kind == What::warning;
-    if (message.kind != What::finished) log_.line("job " + id_->text() + " " + (message.text.empty() ? to_string(message.kind) : message.text));
-    if (message.kind != What::comment || !message.text.empty()) says(important, id_->text() + ": " + message.text);
+    if (message.kind != What::finished)
+        log_.line("job " + id_->text() + " " +
+                  (message.text.empty() ? to_string(message.kind) : message.text));
+    if (message.kind != What::comment || !message.text.empty())
+        says(important, id_->text() + ": " + message.text);
     switch (message.kind) {
         case What::started:
         case What::moved:
@@ -129,8 +138,8 @@ void Session::on_notice(const wire::Notice& message) {
         case What::comment:
             if (!running_ && message.text != comment_) waits(message.text);
             break;
-        // With the terminal's key, or where a shell would take its terminal back. A job without one that stops by itself
-        // may go on by itself as well, and nobody would continue us then.
+        // With the terminal's key, or where a shell would take its terminal back. A job without one
+        // that stops by itself may go on by itself as well, and nobody would continue us then.
         case What::stopped:
             if (tty_ || std::exchange(told_to_stop_, false)) stop_self();
             break;
@@ -147,7 +156,8 @@ void Session::waits(const std::string& comment) {
 void Session::on_error(const std::string& text) {
     if (state_ == State::attached) return says(true, text);
     const bool submitted = submitted_here_ && id_;
-    give_up(1, submitted ? text + ". The job is submitted and goes on: srun --attach " + id_->text() : text);
+    give_up(1, submitted ? text + ". The job is submitted and goes on: srun --attach " + id_->text()
+                         : text);
 }
 
 // ---- output and input
@@ -162,7 +172,8 @@ void Session::write_output() {
         if (stream == wire::Stream::out) forward(SIGPIPE);
         return;
     }
-    give_up(1, status.error().message + (id_ ? "; job " + id_->text() + " goes on: srun --attach " + id_->text() : ""));
+    give_up(1, status.error().message +
+                   (id_ ? "; job " + id_->text() + " goes on: srun --attach " + id_->text() : ""));
 }
 
 void Session::acknowledge() {
@@ -186,9 +197,11 @@ void Session::read_stdin() {
     send_input(input_.end(), {}, true);
 }
 
-// A job that runs has a terminal that makes signals of keys. For one that waits or is frozen we are that.
+// A job that runs has a terminal that makes signals of keys. For one that waits or is frozen we are
+// that.
 void Session::typed(std::string_view data) {
-    const auto key = tty_ && !running_ ? std::find_if(data.begin(), data.end(), Terminal::signal_of) : data.end();
+    const auto key = tty_ && !running_ ? std::find_if(data.begin(), data.end(), Terminal::signal_of)
+                                       : data.end();
     const std::string_view before(data.begin(), key);
     if (!before.empty()) send_input(input_.add(before), before, false);
     if (key == data.end()) return;
@@ -210,22 +223,25 @@ void Session::on_signal(int number) {
         send_size();
     }
     if (state_ != State::attached) {
-        // Before the job has an id there is nothing to signal; while the agentd is away it waits, within a bound.
+        // Before the job has an id there is nothing to signal; while the agentd is away it waits,
+        // within a bound.
         if (number == SIGTSTP) return stop_self();
         if (pending_signals_.size() < signals_max) pending_signals_.push_back(number);
         return;
     }
     if (number == SIGTSTP) told_to_stop_ = true;
     if (number == SIGCONT) told_to_stop_ = false;
-    const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+    const bool ends =
+        number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
     if (!running_ && ends) return cancel(number);
     if (!running_ && number == SIGTSTP) return stop_self();
     if (!running_ && number == SIGCONT) return;
     forward(number);
 }
 
-// The terminal is gone, or the connection behind it: no reason for the job to end. What it writes waits in its spool. A
-// submission that is not answered yet is waited for: it may have become a job.
+// The terminal is gone, or the connection behind it: no reason for the job to end. What it writes
+// waits in its spool. A submission that is not answered yet is waited for: it may have become a
+// job.
 void Session::hang_up() {
     hung_up_ = true;
     if (!id_) return;
@@ -239,8 +255,9 @@ void Session::forward(int number) {
     unsent_signals_.push_back(number);
 }
 
-// There is no process that could take the signal: the agentd cancels the job instead. What never ran at once; of what
-// is frozen work would be lost, so a key on the terminal counts when it comes twice.
+// There is no process that could take the signal: the agentd cancels the job instead. What never
+// ran at once; of what is frozen work would be lost, so a key on the terminal counts when it comes
+// twice.
 void Session::cancel(int number) {
     if (was_running_ && !warned_frozen_ && number == SIGINT) {
         warned_frozen_ = true;
@@ -256,15 +273,17 @@ void Session::stop_self() {
     sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGTSTP);
-    // On a terminal of our own the key reached the job alone: stop with all of our process group, as the key would
-    // have done. The signal is delivered when it is unblocked, and we are back when we are continued.
+    // On a terminal of our own the key reached the job alone: stop with all of our process group,
+    // as the key would have done. The signal is delivered when it is unblocked, and we are back
+    // when we are continued.
     kill(tty_ ? 0 : getpid(), SIGTSTP);
     sigset_t before;
     sigprocmask(SIG_UNBLOCK, &stop, &before);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     if (tty_) terminal_.raw();
-    // The SIGCONT that woke us is told to the job when it is read. If none is there, the kernel did not stop us (nobody
-    // could continue an orphaned process group): then the job may not stay stopped either.
+    // The SIGCONT that woke us is told to the job when it is read. If none is there, the kernel did
+    // not stop us (nobody could continue an orphaned process group): then the job may not stay
+    // stopped either.
     sigset_t waiting;
     if (sigpending(&waiting) == 0 && !sigismember(&waiting, SIGCONT) && running_) forward(SIGCONT);
 }

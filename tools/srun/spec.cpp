@@ -44,7 +44,8 @@ Result<std::string> find_program(const std::string& name, const std::string& cwd
     for (;;) {
         const auto colon = all.find(':');
         const std::string_view directory = all.substr(0, colon);
-        const std::string path = absolute(std::string(directory.empty() ? "." : directory) + "/" + name, cwd);
+        const std::string path =
+            absolute(std::string(directory.empty() ? "." : directory) + "/" + name, cwd);
         const int error = not_executable(path);
         if (error == 0) return path;
         if (error == EACCES) refused = error;
@@ -76,8 +77,8 @@ Result<JobSpec> capture_spec(std::span<char*> program) {
     for (const auto& text : spec.argv) bytes += text.size() + 1;
     for (const auto& text : spec.env) bytes += text.size() + 1;
     if (bytes > wire::spec_bytes_max)
-        return fail("arguments and environment take " + std::to_string(bytes / 1024) + " KiB; a job may have " +
-                    std::to_string(wire::spec_bytes_max / 1024));
+        return fail("arguments and environment take " + std::to_string(bytes / 1024) +
+                    " KiB; a job may have " + std::to_string(wire::spec_bytes_max / 1024));
     spec.umask = umask(0);
     umask(spec.umask);
     for (int32_t resource = 0; resource < RLIM_NLIMITS; ++resource) {

@@ -9,8 +9,8 @@
 
 namespace souk::tools {
 
-// The program is looked up as execvp does. Errors: there is no such program, it is not executable, or its arguments
-// and environment are longer than a job's may be.
+// The program is looked up as execvp does. Errors: there is no such program, it is not executable,
+// or its arguments and environment are longer than a job's may be.
 Result<JobSpec> capture_spec(std::span<char*> program);
 
 }  // namespace souk::tools

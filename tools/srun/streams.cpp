@@ -31,15 +31,19 @@ uint64_t OutputQueue::take(wire::Stream stream, uint64_t offset, std::string_vie
     return missing;
 }
 
-int OutputQueue::fd() const { return pieces_.front().stream == wire::Stream::out ? STDOUT_FILENO : STDERR_FILENO; }
+int OutputQueue::fd() const {
+    return pieces_.front().stream == wire::Stream::out ? STDOUT_FILENO : STDERR_FILENO;
+}
 
 Status OutputQueue::write_some() {
     Piece& piece = pieces_.front();
-    // A regular file takes all; a pipe or terminal that polls writable takes PIPE_BUF bytes without blocking.
+    // A regular file takes all; a pipe or terminal that polls writable takes PIPE_BUF bytes without
+    // blocking.
     struct stat st {};
     const bool whole = fstat(fd(), &st) == 0 && S_ISREG(st.st_mode);
     const size_t left = piece.data.size() - piece.done;
-    const ssize_t n = write(fd(), piece.data.data() + piece.done, whole ? left : std::min<size_t>(left, PIPE_BUF));
+    const ssize_t n = write(fd(), piece.data.data() + piece.done,
+                            whole ? left : std::min<size_t>(left, PIPE_BUF));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return {};
     if (n < 0) return fail_errno(piece.stream == wire::Stream::out ? "stdout" : "stderr", errno);
     piece.done += static_cast<size_t>(n);
@@ -72,8 +76,10 @@ void InputBuffer::acknowledge(uint64_t offset) {
 }
 
 void InputBuffer::resume(uint64_t offset, bool first) {
-    if (first) base_ = offset;
-    else acknowledge(offset);
+    if (first)
+        base_ = offset;
+    else
+        acknowledge(offset);
 }
 
 }  // namespace souk::tools

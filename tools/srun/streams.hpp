@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The two directions of a job's stdio as srun keeps them across broken connections. Pure but for write_some().
-// Output: what the job wrote, each byte once and in order, whatever is sent again. Input: what the user typed and the
-// job's home has not confirmed yet, so that it can be sent again.
+// The two directions of a job's stdio as srun keeps them across broken connections. Pure but for
+// write_some(). Output: what the job wrote, each byte once and in order, whatever is sent again.
+// Input: what the user typed and the job's home has not confirmed yet, so that it can be sent
+// again.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <string>
 
-#include "market/wire/types.hpp"
 #include "kernel/base/result.hpp"
 #include "market/wire/messages.hpp"
+#include "market/wire/types.hpp"
 
 namespace souk::tools {
 
 class OutputQueue {
   public:
-    static constexpr size_t bytes_max = 1 << 20;  // above this the caller reads no more from its link
+    // above this the caller reads no more from its link
+    static constexpr size_t bytes_max = 1 << 20;
 
     // Where each stream begins, of a job that ran before.
     void begin(const uint64_t (&offset)[2]);
-    // What is new of a piece; returns how many bytes are missing before it (0, unless the sender has lost some).
+    // What is new of a piece; returns how many bytes are missing before it (0, unless the sender
+    // has lost some).
     uint64_t take(wire::Stream stream, uint64_t offset, std::string_view data);
     bool empty() const { return pieces_.empty(); }
     bool full() const { return bytes_ >= bytes_max; }
     // The fd that the next bytes go to; only when not empty.
     int fd() const;
-    // Writes once, what fits without blocking (the caller has seen POLLOUT). Errors: as of write(2), with the stream.
+    // Writes once, what fits without blocking (the caller has seen POLLOUT). Errors: as of
+    // write(2), with the stream.
     Status write_some();
     // Throws away what waits for this stream and all that comes: nobody reads it any more.
     void close(wire::Stream stream);
@@ -59,7 +63,8 @@ class InputBuffer {
     uint64_t add(std::string_view data);
     void set_ended() { ended_ = true; }
     void acknowledge(uint64_t offset);
-    // A new connection: what lies before `offset` is safe. `first`: it is also where the input of this srun begins.
+    // A new connection: what lies before `offset` is safe. `first`: it is also where the input of
+    // this srun begins.
     void resume(uint64_t offset, bool first);
     std::string_view unconfirmed() const { return data_; }
     uint64_t base() const { return base_; }

@@ -9,8 +9,9 @@
 
 namespace souk::tools {
 
-// The job's own status; 128+N if signal N ended it (also where `why` says what sent it: its memory was used up); 255 if it was cancelled or ended by the market (128+N if our user's
-// signal N made us cancel it); 1 if it could not be started.
+// The job's own status; 128+N if signal N ended it (also where `why` says what sent it: its memory
+// was used up); 255 if it was cancelled or ended by the market (128+N if our user's signal N made
+// us cancel it); 1 if it could not be started.
 int exit_status(const wire::Exit& exit, int cancel_signal);
 
 // One line of JSON into the file, or on stderr if `file` is empty.

@@ -34,7 +34,8 @@ void guard_ways_out() {
     if (done) return;
     done = true;
     std::atexit(put_back);
-    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGXCPU, SIGXFSZ, SIGALRM, SIGTRAP})
+    for (const int number :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGXCPU, SIGXFSZ, SIGALRM, SIGTRAP})
         signal(number, on_fatal);
 }
 
@@ -42,7 +43,8 @@ void guard_ways_out() {
 
 bool Terminal::present() { return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); }
 
-// On a terminal that is not the controlling one (su -c, setsid), or gone, nobody is in the background.
+// On a terminal that is not the controlling one (su -c, setsid), or gone, nobody is in the
+// background.
 bool Terminal::foreground() {
     const pid_t group = tcgetpgrp(STDIN_FILENO);
     return group < 0 ? errno == ENOTTY || errno == EIO : group == getpgrp();
@@ -69,12 +71,14 @@ int Terminal::signal_of(char key) {
 
 Terminal::Size Terminal::size() {
     winsize size{};
-    if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row == 0 || size.ws_col == 0) return {};
+    if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row == 0 || size.ws_col == 0)
+        return {};
     return {size.ws_row, size.ws_col};
 }
 
 void say(std::string_view text) {
-    const std::string line = "srun: " + std::string(text) + (is_raw && isatty(STDERR_FILENO) ? "\r\n" : "\n");
+    const std::string line =
+        "srun: " + std::string(text) + (is_raw && isatty(STDERR_FILENO) ? "\r\n" : "\n");
     if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody is there to be told
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The user's terminal while srun stands for a job that has a terminal of its own: raw, so that every key is a byte for
-// the job, and put back as it was on every way out (return, exit, a fatal signal, a stop by job control).
-// One per process; only the foreground process group may change it.
+// The user's terminal while srun stands for a job that has a terminal of its own: raw, so that
+// every key is a byte for the job, and put back as it was on every way out (return, exit, a fatal
+// signal, a stop by job control). One per process; only the foreground process group may change it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class Terminal {
     // Does nothing in the background: the caller tries again when it is continued.
     void raw();
     void restore();
-    // What this key would have sent, had the terminal not been raw: SIGINT, SIGQUIT or SIGTSTP; else 0.
+    // What this key would have sent, had the terminal not been raw: SIGINT, SIGQUIT or SIGTSTP;
+    // else 0.
     static int signal_of(char key);
     struct Size {
         uint16_t rows = 24, cols = 80;

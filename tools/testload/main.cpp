@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// testload: a job for tests and demonstrations. It works in steps; each mixes a number for a fraction of a millisecond
-// and checks and rewrites a few pages of the memory that it holds. What it prints depends on the options and the number
-// of steps alone, never on time or place, so that a run that was frozen and moved must end like one that was not.
+// testload: a job for tests and demonstrations. It works in steps; each mixes a number for a
+// fraction of a millisecond and checks and rewrites a few pages of the memory that it holds. What
+// it prints depends on the options and the number of steps alone, never on time or place, so that a
+// run that was frozen and moved must end like one that was not.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +36,8 @@ struct Options {
     std::string trace;
 };
 
-// CPU time of this process that only grows: after a restore the kernel's count begins again at zero.
+// CPU time of this process that only grows: after a restore the kernel's count begins again at
+// zero.
 class CpuClock {
   public:
     Nanos spent() {
@@ -52,9 +54,11 @@ class CpuClock {
 // Pages whose content follows from (seed, page, generation); the hash of each is kept beside it.
 class Memory {
   public:
-    Memory(int64_t megabytes, uint64_t seed) : seed_(seed), pages_(static_cast<size_t>(megabytes) * 256) {
+    Memory(int64_t megabytes, uint64_t seed)
+        : seed_(seed), pages_(static_cast<size_t>(megabytes) * 256) {
         if (pages_ == 0) return;
-        void* at = mmap(nullptr, pages_ * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* at = mmap(nullptr, pages_ * page_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED) {
             errno_ = errno;
             return;
@@ -87,7 +91,9 @@ class Memory {
         return -1;
     }
     int64_t damaged() const { return damaged(0, pages_); }
-    uint64_t digest() const { return XXH3_64bits(hashes_.data(), hashes_.size() * sizeof(uint64_t)); }
+    uint64_t digest() const {
+        return XXH3_64bits(hashes_.data(), hashes_.size() * sizeof(uint64_t));
+    }
 
   private:
     uint64_t hash(size_t page) const { return XXH3_64bits(bytes_ + page * page_bytes, page_bytes); }
@@ -114,7 +120,8 @@ bool print(const std::string& line, int fd = STDOUT_FILENO) {
 }
 
 int damaged(int64_t page, uint64_t step) {
-    complain(tool, "memory is damaged: page " + std::to_string(page) + ", found in step " + std::to_string(step));
+    complain(tool, "memory is damaged: page " + std::to_string(page) + ", found in step " +
+                       std::to_string(step));
     return 1;
 }
 
@@ -122,7 +129,8 @@ int burn(const Options& options) {
     const auto seed = static_cast<uint64_t>(options.seed);
     Memory memory(options.memory_mb, seed);
     if (memory.error()) {
-        complain(tool, std::to_string(options.memory_mb) + " MB of memory: " + std::strerror(memory.error()));
+        complain(tool, std::to_string(options.memory_mb) +
+                           " MB of memory: " + std::strerror(memory.error()));
         return 1;
     }
     int trace = -1;  // until the process ends
@@ -136,21 +144,25 @@ int burn(const Options& options) {
     Rng rng(seed);
     uint64_t mixed = 0, step = 0, lines = 0;
     const auto goes_on = [&] {
-        return options.steps > 0 ? step < static_cast<uint64_t>(options.steps) : clock.spent() < wanted;
+        return options.steps > 0 ? step < static_cast<uint64_t>(options.steps)
+                                 : clock.spent() < wanted;
     };
     while (goes_on()) {
-        for (int round = 0; round < rounds_per_step; ++round) mixed = (mixed << 5 | mixed >> 59) ^ rng.next();
+        for (int round = 0; round < rounds_per_step; ++round)
+            mixed = (mixed << 5 | mixed >> 59) ^ rng.next();
         if (const int64_t page = memory.step(step); page >= 0) return damaged(page, step);
         ++step;
         if (trace >= 0 && !print(std::to_string(step) + "\n", trace)) return 1;
         if (options.print_every > 0 && step % static_cast<uint64_t>(options.print_every) == 0)
-            if (!print("line " + std::to_string(++lines) + " step " + std::to_string(step) + "\n")) return 1;
+            if (!print("line " + std::to_string(++lines) + " step " + std::to_string(step) + "\n"))
+                return 1;
     }
     if (const int64_t page = memory.damaged(); page >= 0) return damaged(page, step);
     if (!options.digest) return 0;
     char text[64];
     std::snprintf(text, sizeof text, "digest %016llx steps %llu\n",
-                  static_cast<unsigned long long>(mixed ^ memory.digest()), static_cast<unsigned long long>(step));
+                  static_cast<unsigned long long>(mixed ^ memory.digest()),
+                  static_cast<unsigned long long>(step));
     return print(text) ? 0 : 1;
 }
 
@@ -166,21 +178,27 @@ int run(int argc, char** argv) {
     const CommandLine line{
         tool,
         "[options]",
-        "Burns CPU time, checking its own memory and numbers all along; exit 1 if any of it is damaged.",
+        "Burns CPU time, checking its own memory and numbers all along; exit 1 if any of it is "
+        "damaged.",
         {{'t', "time", "TIME", "CPU time to burn: 90s, 10m (default 10s; a number alone: seconds)",
           set_span(o.cpu, Nanos::from_s(1), Nanos::from_s(100'000'000))},
-         {'m', "memory", "SIZE", "memory to hold, filled, rewritten and verified: 512M, 4G (a number alone: MB)",
+         {'m', "memory", "SIZE",
+          "memory to hold, filled, rewritten and verified: 512M, 4G (a number alone: MB)",
           [&](const char* s) -> Status {
               TRY_ASSIGN(o.memory_mb, parse_size_mb(s, 0, 1 << 24));
               return {};
           }},
          {'n', "steps", "N", "so many steps instead of a time", set_whole(o.steps, 1, INT64_MAX)},
          {'s', "seed", "N", "seed of all content (default 1)", set_whole(o.seed, 0, INT64_MAX)},
-         {'e', "print-every", "N", "print a numbered line after each N steps", set_whole(o.print_every, 1, INT64_MAX)},
-         {'a', "append", "FILE", "append the number of each step to a file: what ran twice stands there twice",
+         {'e', "print-every", "N", "print a numbered line after each N steps",
+          set_whole(o.print_every, 1, INT64_MAX)},
+         {'a', "append", "FILE",
+          "append the number of each step to a file: what ran twice stands there twice",
           [&](const char* s) { return o.trace = s, Status{}; }},
-         {'d', "digest", nullptr, "print a digest of the whole work at the end", set_flag(o.digest)}},
-        "\nA step takes about half a millisecond. With --steps, all that is printed is the same in every run.\n",
+         {'d', "digest", nullptr, "print a digest of the whole work at the end",
+          set_flag(o.digest)}},
+        "\nA step takes about half a millisecond. With --steps, all that is printed is the same in "
+        "every run.\n",
         true};
     std::span<char*> rest;
     switch (parse(line, argc, argv, rest)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The kernel's clocks, in nanoseconds. Loop::now() is the one that runs on while the machine sleeps.
+// The kernel's clocks, in nanoseconds. Loop::now() is the one that runs on while the machine
+// sleeps.
 #pragma once
 
 #include <ctime>
@@ -16,7 +17,8 @@ inline Nanos read_clock(clockid_t clock) {
 
 inline Nanos monotonic_now() { return read_clock(CLOCK_MONOTONIC); }
 inline Nanos unix_now() { return read_clock(CLOCK_REALTIME); }
-// CPU time of this process since it began, all threads: it does not depend on what else the machine does.
+// CPU time of this process since it began, all threads: it does not depend on what else the machine
+// does.
 inline Nanos process_cpu_time() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace souk

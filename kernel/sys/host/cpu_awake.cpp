@@ -12,7 +12,9 @@ void CpuAwake::hold(Nanos span) {
     if (!fd_) {
         auto file = open_at(AT_FDCWD, device, O_WRONLY);
         constexpr int32_t microseconds = 0;
-        if (!file || ::write(file->get(), &microseconds, sizeof microseconds) != ssize_t{sizeof microseconds}) return;
+        if (!file || ::write(file->get(), &microseconds, sizeof microseconds) !=
+                         ssize_t{sizeof microseconds})
+            return;
         fd_ = std::move(*file);
     }
     until_ = until;

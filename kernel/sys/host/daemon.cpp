@@ -20,10 +20,12 @@ namespace {
 constexpr const char options_help[] =
     "  -c, --config FILE   read the configuration from there (TOML)\n"
     "      --check-config  read the configuration, say what is wrong with it, and end\n"
-    "  -v, --verbose       log every step of the machines (level debug); $SOUK_LOG=debug says the same\n"
+    "  -v, --verbose       log every step of the machines (level debug); $SOUK_LOG=debug says the "
+    "same\n"
     "      --version       show the version and end\n"
     "  -h, --help          this text\n"
-    "\nIn the configuration a time is a number in the unit that its key names, or \"90s\", \"30m\", \"1.5h\", \"2d\"; a size in\n"
+    "\nIn the configuration a time is a number in the unit that its key names, or \"90s\", "
+    "\"30m\", \"1.5h\", \"2d\"; a size in\n"
     "MB, or \"512M\", \"4G\".\n";
 
 void raise_descriptor_limit() {
@@ -35,23 +37,29 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc, char** argv,
-                                          DaemonArguments& into) {
+std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc,
+                                          char** argv, DaemonArguments& into) {
     const char* const level = std::getenv("SOUK_LOG");
     into.verbose = level && std::string_view(level) == "debug";
     for (int i = 1; i < argc; ++i) {
         const std::string_view arg = argv[i];
         const bool config = arg == "-c" || arg == "--config";
         if (arg == "-h" || arg == "--help") {
-            std::printf("usage: %s [--config FILE] [--check-config] [--verbose]\n%s\n%sWithout --config it reads %s, if that is there.\n",
-                        program, about, options_help, usual_config(program).c_str());
+            std::printf(
+                "usage: %s [--config FILE] [--check-config] [--verbose]\n%s\n%sWithout --config it "
+                "reads %s, if that is there.\n",
+                program, about, options_help, usual_config(program).c_str());
             return 0;
         }
         if (arg == "--version") return print_version(program), 0;
-        if (arg == "--check-config") into.check_only = true;
-        else if (arg == "-v" || arg == "--verbose") into.verbose = true;
-        else if (config && i + 1 < argc) into.config = argv[++i];
-        else if (arg.starts_with("--config=")) into.config = arg.substr(9);
+        if (arg == "--check-config")
+            into.check_only = true;
+        else if (arg == "-v" || arg == "--verbose")
+            into.verbose = true;
+        else if (config && i + 1 < argc)
+            into.config = argv[++i];
+        else if (arg.starts_with("--config="))
+            into.config = arg.substr(9);
         else {
             std::fprintf(stderr, "%s: %s: %s (see %s --help)\n", program, argv[i],
                          config ? "needs a file" : "unknown argument", program);
@@ -60,21 +68,26 @@ std::optional<int> parse_daemon_arguments(const char* program, const char* about
     }
     // One that is there and cannot be read is an error of its reading.
     const std::string usual = usual_config(program);
-    if (into.config.empty() && (::access(usual.c_str(), F_OK) == 0 || errno != ENOENT)) into.config = usual;
+    if (into.config.empty() && (::access(usual.c_str(), F_OK) == 0 || errno != ENOENT))
+        into.config = usual;
     return std::nullopt;
 }
 
-std::string usual_config(const char* program) { return std::string("/etc/souk/") + program + ".conf"; }
+std::string usual_config(const char* program) {
+    return std::string("/etc/souk/") + program + ".conf";
+}
 
 std::string descriptors_lacking(uint64_t needed, std::string_view what_for) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max >= needed) return {};
     const std::string number = std::to_string(needed);
-    return "no more than " + std::to_string(limit.rlim_max) + " files may be open (hard limit), and " + std::string(what_for) + " need " +
-           number + ": LimitNOFILE=" + number + " in its unit, or ulimit -Hn " + number;
+    return "no more than " + std::to_string(limit.rlim_max) +
+           " files may be open (hard limit), and " + std::string(what_for) + " need " + number +
+           ": LimitNOFILE=" + number + " in its unit, or ulimit -Hn " + number;
 }
 
-Result<EndSignals> watch_end_signals(Loop& loop, std::function<void(std::string_view signal)> on_end) {
+Result<EndSignals> watch_end_signals(Loop& loop,
+                                     std::function<void(std::string_view signal)> on_end) {
     raise_descriptor_limit();
     sigset_t ends;
     sigemptyset(&ends);

@@ -77,7 +77,8 @@ Status replace_file(const std::string& path, std::string_view bytes, mode_t mode
     TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
     TRY(write_all(file.get(), bytes, "write " + temporary));
     if (durable && ::fsync(file.get()) != 0) return fail_errno("sync " + temporary, errno);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("rename " + temporary, errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0)
+        return fail_errno("rename " + temporary, errno);
     return {};
 }
 
@@ -108,7 +109,8 @@ Result<Pidfd> Pidfd::open(pid_t pid) {
 
 Status Pidfd::signal(int number) const {
     if (::syscall(SYS_pidfd_send_signal, fd_.get(), number, nullptr, 0) < 0 && errno != ESRCH)
-        return fail_errno("signal " + std::to_string(number) + " to process " + std::to_string(pid_), errno);
+        return fail_errno(
+            "signal " + std::to_string(number) + " to process " + std::to_string(pid_), errno);
     return {};
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Fd: the only owner of a file descriptor; closes it when it goes. Pidfd: a process that cannot be mistaken for a later
-// one with the same number. Both are move-only. Functions that take a bare `int` borrow it for the call.
+// Fd: the only owner of a file descriptor; closes it when it goes. Pidfd: a process that cannot be
+// mistaken for a later one with the same number. Both are move-only. Functions that take a bare
+// `int` borrow it for the call.
 //
-// read_file and write_file are the one door to the kernel's small files (/proc, /sys, cgroups): relative to a held
-// directory fd (AT_FDCWD for absolute paths), in one open. They fail with errno and the path that failed.
+// read_file and write_file are the one door to the kernel's small files (/proc, /sys, cgroups):
+// relative to a held directory fd (AT_FDCWD for absolute paths), in one open. They fail with errno
+// and the path that failed.
 #pragma once
 
 #include <fcntl.h>
@@ -57,15 +59,19 @@ Result<Fd> duplicate(int fd);
 
 inline constexpr size_t read_file_bytes_max = 4 << 20;
 // The whole of a file; an error (EFBIG) if it is longer than `bytes_max`.
-Result<std::string> read_file(int dir, const std::string& path, size_t bytes_max = read_file_bytes_max);
-// Writes `text` into a file that exists, in one write(2) as kernel files need; does not create or truncate.
+Result<std::string> read_file(int dir, const std::string& path,
+                              size_t bytes_max = read_file_bytes_max);
+// Writes `text` into a file that exists, in one write(2) as kernel files need; does not create or
+// truncate.
 Status write_file(int dir, const std::string& path, std::string_view text);
 // Writes all of `bytes`, in as many write(2) as it takes. The error begins with `what`.
 Status write_all(int fd, std::string_view bytes, const std::string& what);
-// A regular file with these bytes. By `how` it is emptied first if it is there (O_TRUNC), or must not be there (O_EXCL).
-Status create_file(int dir, const std::string& path, std::string_view bytes, int how = O_TRUNC, mode_t mode = 0600);
-// Puts such a file in the place of `path` at once: who opens that finds the old file or the new one, whole. `durable`:
-// the bytes are on disk before.
+// A regular file with these bytes. By `how` it is emptied first if it is there (O_TRUNC), or must
+// not be there (O_EXCL).
+Status create_file(int dir, const std::string& path, std::string_view bytes, int how = O_TRUNC,
+                   mode_t mode = 0600);
+// Puts such a file in the place of `path` at once: who opens that finds the old file or the new
+// one, whole. `durable`: the bytes are on disk before.
 Status replace_file(const std::string& path, std::string_view bytes, mode_t mode, bool durable);
 // The names in a directory but "." and "..", sorted.
 Result<std::vector<std::string>> list_dir(int dir, const std::string& path);
@@ -73,7 +79,8 @@ Result<std::vector<std::string>> list_dir(int dir, const std::string& path);
 class Pidfd {
   public:
     Pidfd() = default;
-    // ESRCH if there is no such process. The caller knows that `pid` is still the one it means (its own child).
+    // ESRCH if there is no such process. The caller knows that `pid` is still the one it means (its
+    // own child).
     static Result<Pidfd> open(pid_t pid);
     // Takes a pidfd that clone3 gave with CLONE_PIDFD.
     Pidfd(Fd fd, pid_t pid) : fd_(std::move(fd)), pid_(pid) {}
@@ -88,7 +95,8 @@ class Pidfd {
     Status signal(int number) const;
     // True once the process has exited, waiting at most that long for it.
     Result<bool> exited_within(Nanos wait_max) const;
-    // Reaps an exited child, without waiting: its wait status as of wait(2). EAGAIN if it still runs.
+    // Reaps an exited child, without waiting: its wait status as of wait(2). EAGAIN if it still
+    // runs.
     Result<int> reap() const;
 
   private:

@@ -23,7 +23,7 @@ constexpr int write_wait_ms_max = 100;
 // JOURNAL_STREAM is "DEVICE:INODE" of the stream that systemd gave as stderr.
 bool is_journal(int fd) {
     const char* stream = getenv("JOURNAL_STREAM");
-    struct stat st{};
+    struct stat st {};
     if (stream == nullptr || fstat(fd, &st) != 0) return false;
     return std::to_string(st.st_dev) + ":" + std::to_string(st.st_ino) == stream;
 }
@@ -43,11 +43,16 @@ void append_escaped(std::string& out, std::string_view text, bool quoted) {
     constexpr char digits[] = "0123456789abcdef";
     for (const char c : text) {
         const auto byte = static_cast<unsigned char>(c);
-        if (c == '\n') out += "\\n";
-        else if (c == '\t') out += "\\t";
-        else if (byte < 0x20 || byte == 0x7f) out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
-        else if (quoted && (c == '"' || c == '\\')) out += {'\\', c};
-        else out += c;
+        if (c == '\n')
+            out += "\\n";
+        else if (c == '\t')
+            out += "\\t";
+        else if (byte < 0x20 || byte == 0x7f)
+            out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+        else if (quoted && (c == '"' || c == '\\'))
+            out += {'\\', c};
+        else
+            out += c;
     }
 }
 
@@ -57,8 +62,8 @@ bool needs_quotes(std::string_view text) {
 
 }  // namespace
 
-std::string format_log_line(bool journal, std::string_view time, std::string_view program, Level level,
-                            std::string_view message, const Fields& fields) {
+std::string format_log_line(bool journal, std::string_view time, std::string_view program,
+                            Level level, std::string_view message, const Fields& fields) {
     std::string out;
     if (journal) {
         out += {'<', static_cast<char>('0' + static_cast<int>(level)), '>'};
@@ -82,14 +87,18 @@ std::string format_log_line(bool journal, std::string_view time, std::string_vie
     return out;
 }
 
-// https://systemd.io/JOURNAL_NATIVE_PROTOCOL: NAME=value lines. No value holds a newline here, as control characters are escaped.
-std::string format_journal_entry(std::string_view program, Level level, std::string_view message, const Fields& fields) {
-    std::string out = "MESSAGE=" + format_log_line(true, "", "", level, message, fields).substr(3);  // without <N>
+// https://systemd.io/JOURNAL_NATIVE_PROTOCOL: NAME=value lines. No value holds a newline here, as
+// control characters are escaped.
+std::string format_journal_entry(std::string_view program, Level level, std::string_view message,
+                                 const Fields& fields) {
+    // without <N>
+    std::string out = "MESSAGE=" + format_log_line(true, "", "", level, message, fields).substr(3);
     out += "PRIORITY=" + std::to_string(static_cast<int>(level)) + "\n";
     if (!program.empty()) out += "SYSLOG_IDENTIFIER=" + std::string(program) + "\n";
     for (const Field& field : fields) {
         for (const char c : field.name)
-            if (isalnum(static_cast<unsigned char>(c)) || c == '_') out += static_cast<char>(toupper(static_cast<unsigned char>(c)));
+            if (isalnum(static_cast<unsigned char>(c)) || c == '_')
+                out += static_cast<char>(toupper(static_cast<unsigned char>(c)));
         out += '=';
         append_escaped(out, field.value.substr(0, line_bytes_max), false);
         out += '\n';
@@ -117,7 +126,8 @@ Log::Log(Options options) : options_(std::move(options)), for_journal_(is_journa
 // False: the journal does not take it now, or is gone; stderr leads to it as well.
 bool Log::to_journal(Level level, std::string_view message, const Fields& fields) {
     const std::string entry = format_journal_entry(options_.program, level, message, fields);
-    return ::send(journal_.get(), entry.data(), entry.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(entry.size());
+    return ::send(journal_.get(), entry.data(), entry.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(entry.size());
 }
 
 void Log::write(Level level, std::string_view message, const Fields& fields) {
@@ -132,7 +142,8 @@ void Log::write(Level level, std::string_view message, const Fields& fields) {
         const size_t n = strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S", &local);
         snprintf(time + n, sizeof time - n, ".%03d", static_cast<int>(now.tv_nsec / 1'000'000));
     }
-    const std::string line = format_log_line(for_journal_, time, options_.program, level, message, fields);
+    const std::string line =
+        format_log_line(for_journal_, time, options_.program, level, message, fields);
     pollfd writable{options_.fd, POLLOUT, 0};
     // One wait per stall, not one per line.
     const int ready = poll(&writable, 1, stalled_ ? 0 : write_wait_ms_max);
@@ -142,7 +153,8 @@ void Log::write(Level level, std::string_view message, const Fields& fields) {
     }
 }
 
-void Log::limited(std::string_view key, Nanos now, Level level, std::string_view message, const Fields& fields) {
+void Log::limited(std::string_view key, Nanos now, Level level, std::string_view message,
+                  const Fields& fields) {
     auto found = limits_.find(key);
     if (found == limits_.end()) {
         if (limits_.size() >= keys_max) key = "";
@@ -151,7 +163,8 @@ void Log::limited(std::string_view key, Nanos now, Level level, std::string_view
     Limit& limit = found->second;
     if (now - limit.since >= span) {
         if (limit.left_out > 0)
-            write(level, "similar lines were left out", {{"about", key}, {"count", limit.left_out}});
+            write(level, "similar lines were left out",
+                  {{"about", key}, {"count", limit.left_out}});
         limit = {now, 0, 0};
     }
     if (limit.lines == lines_max) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Log: one line per event to stderr, "message name=value ...", with the time of day for people. Under systemd (JOURNAL_STREAM
-// names our stderr) the line goes to the journal in its own protocol, each field also as one of the journal's (`journalctl
-// JOB=n1.7`), in capitals; where the journal's socket is not there, to stderr with the <N> prefixes of sd-daemon(3). Made in
-// main, passed by reference.
-// A line is one write of at most 4 KiB; control characters are escaped, so that no input can forge a line.
-// A reader that stops reading costs 100 ms once, then lines.
+// Log: one line per event to stderr, "message name=value ...", with the time of day for people.
+// Under systemd (JOURNAL_STREAM names our stderr) the line goes to the journal in its own protocol,
+// each field also as one of the journal's (`journalctl JOB=n1.7`), in capitals; where the journal's
+// socket is not there, to stderr with the <N> prefixes of sd-daemon(3). Made in main, passed by
+// reference. A line is one write of at most 4 KiB; control characters are escaped, so that no input
+// can forge a line. A reader that stops reading costs 100 ms once, then lines.
 #pragma once
 
 #include <cstdint>
@@ -37,22 +37,34 @@ using Fields = std::vector<Field>;
 class Log {
   public:
     struct Options {
-        int fd = 2;                    // borrowed
-        Level level_max = Level::info; // what is less urgent is dropped
-        std::string_view program;      // stands before the message when it is for people; outlives the Log
+        int fd = 2;                     // borrowed
+        Level level_max = Level::info;  // what is less urgent is dropped
+        // stands before the message when it is for people; outlives the Log
+        std::string_view program;
         std::string journal = "/run/systemd/journal/socket";
     };
     explicit Log(Options options);
 
-    void error(std::string_view message, const Fields& fields = {}) { write(Level::error, message, fields); }
-    void warning(std::string_view message, const Fields& fields = {}) { write(Level::warning, message, fields); }
-    void notice(std::string_view message, const Fields& fields = {}) { write(Level::notice, message, fields); }
-    void info(std::string_view message, const Fields& fields = {}) { write(Level::info, message, fields); }
-    void debug(std::string_view message, const Fields& fields = {}) { write(Level::debug, message, fields); }
+    void error(std::string_view message, const Fields& fields = {}) {
+        write(Level::error, message, fields);
+    }
+    void warning(std::string_view message, const Fields& fields = {}) {
+        write(Level::warning, message, fields);
+    }
+    void notice(std::string_view message, const Fields& fields = {}) {
+        write(Level::notice, message, fields);
+    }
+    void info(std::string_view message, const Fields& fields = {}) {
+        write(Level::info, message, fields);
+    }
+    void debug(std::string_view message, const Fields& fields = {}) {
+        write(Level::debug, message, fields);
+    }
     void write(Level level, std::string_view message, const Fields& fields);
-    // For what may repeat: at most `lines_max` lines in each `span` per `key` (names the call site, perhaps with the
-    // object); the first line of a later span says how many were left out.
-    void limited(std::string_view key, Nanos now, Level level, std::string_view message, const Fields& fields = {});
+    // For what may repeat: at most `lines_max` lines in each `span` per `key` (names the call site,
+    // perhaps with the object); the first line of a later span says how many were left out.
+    void limited(std::string_view key, Nanos now, Level level, std::string_view message,
+                 const Fields& fields = {});
     static constexpr unsigned lines_max = 5;
     static constexpr Nanos span = Nanos::from_s(60);
     static constexpr size_t keys_max = 256;  // more share one limit
@@ -70,16 +82,17 @@ class Log {
 
     Options options_;
     bool for_journal_;
-    Fd journal_;  // connected to its socket; none: lines go to stderr
+    Fd journal_;            // connected to its socket; none: lines go to stderr
     bool stalled_ = false;  // the last line found no room within the wait
     std::map<std::string, Limit, std::less<>> limits_;
 };
 
 // One line as it is written, with its newline; `time` is empty for the journal. Pure.
-std::string format_log_line(bool journal, std::string_view time, std::string_view program, Level level,
-                            std::string_view message, const Fields& fields);
+std::string format_log_line(bool journal, std::string_view time, std::string_view program,
+                            Level level, std::string_view message, const Fields& fields);
 
 // The same as one datagram of the journal's native protocol, without the time. Pure.
-std::string format_journal_entry(std::string_view program, Level level, std::string_view message, const Fields& fields);
+std::string format_journal_entry(std::string_view program, Level level, std::string_view message,
+                                 const Fields& fields);
 
 }  // namespace souk

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LogTrace: the steps of the machines (kernel/base/trace.hpp) as lines of the log at level debug, all with the same
-// fields: STEP=, JOB=, EPOCH=, NODE=, TO= and WHY=.
+// LogTrace: the steps of the machines (kernel/base/trace.hpp) as lines of the log at level debug,
+// all with the same fields: STEP=, JOB=, EPOCH=, NODE=, TO= and WHY=.
 #pragma once
 
 #include "kernel/base/trace.hpp"

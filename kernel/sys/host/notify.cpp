@@ -17,7 +17,8 @@ Status notify(const std::string& text) {
 
 Status notify_ready(std::string_view status_line) {
     std::string text = "READY=1";
-    if (!status_line.empty()) text += "\nSTATUS=" + std::string(status_line.substr(0, status_line.find('\n')));
+    if (!status_line.empty())
+        text += "\nSTATUS=" + std::string(status_line.substr(0, status_line.find('\n')));
     return notify(text);
 }
 

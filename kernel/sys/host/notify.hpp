@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a daemon tells the service manager that started it, if one listens (sd_notify(3)); ok if none does.
+// What a daemon tells the service manager that started it, if one listens (sd_notify(3)); ok if
+// none does.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What this kernel can, and what that means for Souk: a table of needs, each tried for real where trying is cheap, with
-// the command that mends it. The doctor prints the table; daemons refuse to start with its words (require).
+// What this kernel can, and what that means for Souk: a table of needs, each tried for real where
+// trying is cheap, with the command that mends it. The doctor prints the table; daemons refuse to
+// start with its words (require).
 #pragma once
 
 #include <cstdint>
@@ -12,27 +13,31 @@
 namespace souk {
 
 struct Need {
-    std::string name;  // "io_uring"
-    std::string use;   // what it is for: "the daemons' event loop"
+    std::string name;      // "io_uring"
+    std::string use;       // what it is for: "the daemons' event loop"
     bool required = true;  // false: something works less well without it
     bool met = false;
     std::string found;  // what was seen, one line
     std::string mend;   // the command, or what to do; empty when met
 };
 
-// The kernel, its cgroups and this process's rights. A few milliseconds; leaves nothing behind and changes nothing.
+// The kernel, its cgroups and this process's rights. A few milliseconds; leaves nothing behind and
+// changes nothing.
 std::vector<Need> examine_kernel();
 // The one of these that the market's daemon needs.
 Need examine_io_uring();
 // Those that moving memory past an image needs.
 Need examine_userfaultfd();
 Need examine_pipe_size();
-// That sending memory ahead of a move needs: a mark on a page that was written to, cleared, and set again by a write.
+// That sending memory ahead of a move needs: a mark on a page that was written to, cleared, and set
+// again by a write.
 Need examine_soft_dirty();
 inline constexpr const char* pipe_size_path = "/proc/sys/fs/pipe-max-size";
-inline constexpr int64_t pipe_bytes_needed = 4 << 20;  // CRIU keeps the pages of a lazy dump in pipes of that size
+// CRIU keeps the pages of a lazy dump in pipes of that size
+inline constexpr int64_t pipe_bytes_needed = 4 << 20;
 
-// An error of one line if a required need is not met: "this machine lacks io_uring (...): sysctl ...; ...".
+// An error of one line if a required need is not met: "this machine lacks io_uring (...): sysctl
+// ...; ...".
 Status require(const std::vector<Need>& needs);
 
 // For people: a line each, and how to mend what is not met. For programs: an array of objects.

@@ -11,7 +11,8 @@ namespace souk::settings {
 Result<int64_t> whole(const toml::node& n, int64_t least, int64_t most) {
     const auto v = n.value_exact<int64_t>();
     if (!v || *v < least || *v > most)
-        return fail("needs a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+        return fail("needs a whole number from " + std::to_string(least) + " to " +
+                    std::to_string(most));
     return *v;
 }
 
@@ -48,11 +49,14 @@ namespace {
 Setter span(Nanos& into, Nanos plain, int64_t least, int64_t most) {
     return [&into, plain, least, most](const toml::node& n) -> Status {
         if (const auto text = n.value_exact<std::string>()) {
-            TRY_ASSIGN(into, parse_span(*text, plain, Nanos{plain.ns * least}, Nanos{plain.ns * most}));
+            TRY_ASSIGN(into,
+                       parse_span(*text, plain, Nanos{plain.ns * least}, Nanos{plain.ns * most}));
             return {};
         }
         const auto v = whole(n, least, most);
-        if (!v) return fail(v.error().message + ", or a time such as \"" + span_text(Nanos{plain.ns * std::max<int64_t>(least, 1)}) + "\"");
+        if (!v)
+            return fail(v.error().message + ", or a time such as \"" +
+                        span_text(Nanos{plain.ns * std::max<int64_t>(least, 1)}) + "\"");
         into = Nanos{plain.ns * *v};
         return {};
     };
@@ -60,9 +64,15 @@ Setter span(Nanos& into, Nanos plain, int64_t least, int64_t most) {
 
 }  // namespace
 
-Setter milliseconds(Nanos& into, int64_t least, int64_t most) { return span(into, Nanos::from_ms(1), least, most); }
-Setter seconds(Nanos& into, int64_t least, int64_t most) { return span(into, Nanos::from_s(1), least, most); }
-Setter days(Nanos& into, int64_t least, int64_t most) { return span(into, Nanos::from_s(86'400), least, most); }
+Setter milliseconds(Nanos& into, int64_t least, int64_t most) {
+    return span(into, Nanos::from_ms(1), least, most);
+}
+Setter seconds(Nanos& into, int64_t least, int64_t most) {
+    return span(into, Nanos::from_s(1), least, most);
+}
+Setter days(Nanos& into, int64_t least, int64_t most) {
+    return span(into, Nanos::from_s(86'400), least, most);
+}
 
 Result<int64_t> size_mb(const toml::node& n, int64_t least, int64_t most) {
     if (const auto text = n.value_exact<std::string>()) return parse_size_mb(*text, least, most);
@@ -121,15 +131,16 @@ Status load(const std::string& path, const Keys& keys) {
     try {
         const toml::table table = toml::parse_file(path);
         for (const auto& [key, node] : table) {
-            const std::string where =
-                path + ":" + std::to_string(key.source().begin.line) + ": " + std::string(key.str());
+            const std::string where = path + ":" + std::to_string(key.source().begin.line) + ": " +
+                                      std::string(key.str());
             const auto known = keys.find(key.str());
             if (known == keys.end()) return fail(where + ": unknown key");
             if (auto set = known->second(node); !set) return wrap(where, set.error());
         }
     } catch (const toml::parse_error& e) {
         const auto line = e.source().begin.line;  // 0: the file itself
-        return fail(path + (line ? ":" + std::to_string(line) : "") + ": " + std::string(e.description()));
+        return fail(path + (line ? ":" + std::to_string(line) : "") + ": " +
+                    std::string(e.description()));
     }
     return {};
 }

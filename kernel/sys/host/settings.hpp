@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Settings: a daemon's configuration as a table of keys over a TOML file, each key with what it may be. An unknown key
-// or a value out of range is an error that names file, line and key. Include it in config.cpp files only (toml++ is
-// heavy).
+// Settings: a daemon's configuration as a table of keys over a TOML file, each key with what it may
+// be. An unknown key or a value out of range is an error that names file, line and key. Include it
+// in config.cpp files only (toml++ is heavy).
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ using Keys = std::map<std::string, Setter, std::less<>>;
 Result<int64_t> whole(const toml::node& n, int64_t least, int64_t most);
 Setter text(std::string& into);  // not empty
 Setter boolean(bool& into);
-Setter money(Money& into);       // in quotes: decimal units
+Setter money(Money& into);  // in quotes: decimal units
 // A number in the unit that the key names, or a text such as "10m" (kernel/base/units).
 Setter milliseconds(Nanos& into, int64_t least, int64_t most);
 Setter seconds(Nanos& into, int64_t least, int64_t most);
@@ -40,8 +40,10 @@ Setter megabytes(T& into, int64_t least, int64_t most) {
     };
 }
 Setter address(std::string& into);  // HOST:PORT with a numeric host
-Setter listener(std::string& into);   // HOST:PORT; a host name is looked up, as when the daemon listens there
-Setter peer(std::string& into);       // HOST:PORT with a port of at least 1; a host name is looked up later
+// HOST:PORT; a host name is looked up, as when the daemon listens there
+Setter listener(std::string& into);
+// HOST:PORT with a port of at least 1; a host name is looked up later
+Setter peer(std::string& into);
 Setter socket_path(std::string& into);  // of a unix socket; short enough for one
 Setter words(std::vector<std::string>& into);
 template <class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Backoff: bounded waiting for what the kernel announces by no event (removal of a v1
-// cgroup, say): looks at 50 us, doubling to 5 ms, until the limit. Where there is an event, wait for that instead.
+// cgroup, say): looks at 50 us, doubling to 5 ms, until the limit. Where there is an event, wait
+// for that instead.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace souk {
 class Backoff {
   public:
     // A limit of more than a day is a day.
-    explicit Backoff(Nanos wait_max) : end_(monotonic_now() + std::min(wait_max, Nanos::from_s(86400))) {}
+    explicit Backoff(Nanos wait_max)
+        : end_(monotonic_now() + std::min(wait_max, Nanos::from_s(86400))) {}
     // Waits a little; false once the limit has passed.
     bool wait() {
         if (left().ns == 0) return false;
@@ -29,6 +31,8 @@ class Backoff {
     Nanos end_, step_ = Nanos::from_us(50);
 };
 
-inline timespec to_timespec(Nanos span) { return {span.ns / 1'000'000'000, span.ns % 1'000'000'000}; }
+inline timespec to_timespec(Nanos span) {
+    return {span.ns / 1'000'000'000, span.ns % 1'000'000'000};
+}
 
 }  // namespace souk

@@ -20,7 +20,9 @@ constexpr uint64_t unheard_data = static_cast<uint64_t>(Op::none);
 // ---- LoopCore
 
 LoopCore::LoopCore(std::unique_ptr<Ring> ring, const LoopOptions& options)
-    : ring_(std::move(ring)), objects_(options.objects_max), timers_max_(options.timers_max),
+    : ring_(std::move(ring)),
+      objects_(options.objects_max),
+      timers_max_(options.timers_max),
       completions_per_iteration_(options.completions_per_iteration) {
     MUST(options.objects_max < 1u << 24);  // the slot's share of user_data
 }
@@ -58,7 +60,9 @@ void LoopCore::drain() {
 Result<SlotKey> LoopCore::add(std::unique_ptr<Object> object) {
     Object& added = *object;
     const SlotKey key = objects_.insert(std::move(object));
-    if (!key) return fail("the event loop is full: " + std::to_string(objects_.used()) + " connections and watches");
+    if (!key)
+        return fail("the event loop is full: " + std::to_string(objects_.used()) +
+                    " connections and watches");
     added.key_ = key;
     mark_dirty(added);
     return key;
@@ -103,9 +107,11 @@ void LoopCore::run_deferred() {
     }
 }
 
-// Everything that changed since the last time: submissions, cancellations, and the end of closed objects.
+// Everything that changed since the last time: submissions, cancellations, and the end of closed
+// objects.
 void LoopCore::flush() {
-    for (size_t i = 0; i < dirty_.size(); ++i) {  // grows while callbacks' captures close further handles
+    // grows while callbacks' captures close further handles
+    for (size_t i = 0; i < dirty_.size(); ++i) {
         const SlotKey key = dirty_[i];
         Object* object = find(key);
         if (object == nullptr) continue;
@@ -123,12 +129,13 @@ void LoopCore::flush() {
     dirty_.clear();
 }
 
-// One kernel timeout for the earliest deadline. A deadline that moved away costs one early wake-up, one that came
-// nearer an update; BOOTTIME so that a machine that slept catches up at once.
+// One kernel timeout for the earliest deadline. A deadline that moved away costs one early wake-up,
+// one that came nearer an update; BOOTTIME so that a machine that slept catches up at once.
 void LoopCore::arm_timeout() {
     const Nanos next = timers_.next();
     if (next == Nanos::never() || (timeout_armed_ && timeout_at_ <= next)) return;
-    timeout_spec_ = {next.ns / 1'000'000'000, next.ns % 1'000'000'000};  // read when the submission is taken
+    // read when the submission is taken
+    timeout_spec_ = {next.ns / 1'000'000'000, next.ns % 1'000'000'000};
     io_uring_sqe* sqe = ring_->sqe();
     if (timeout_armed_) {
         io_uring_prep_timeout_update(sqe, &timeout_spec_, timeout_data, IORING_TIMEOUT_ABS);
@@ -155,7 +162,8 @@ void LoopCore::dispatch_one(const io_uring_cqe& cqe) {
         timeout_armed_ = false;
         return;
     }
-    const SlotKey key{static_cast<uint32_t>(cqe.user_data >> 8 & 0xffffff), static_cast<uint32_t>(cqe.user_data >> 32)};
+    const SlotKey key{static_cast<uint32_t>(cqe.user_data >> 8 & 0xffffff),
+                      static_cast<uint32_t>(cqe.user_data >> 32)};
     Object* object = find(key);
     if (object == nullptr) {
         ++stats_.stale_completions;
@@ -164,8 +172,10 @@ void LoopCore::dispatch_one(const io_uring_cqe& cqe) {
             MUST(object->in_flight_ > 0);
             if (--object->in_flight_ == 0 && object->closed_) mark_dirty(*object);
         }
-        if (object->closed_) object->discard(op, cqe);
-        else if (op != Op::cancel) object->complete(op, cqe, more);
+        if (object->closed_)
+            object->discard(op, cqe);
+        else if (op != Op::cancel)
+            object->complete(op, cqe, more);
     }
     if ((cqe.flags & IORING_CQE_F_BUFFER) != 0) ring_->give_back(cqe);
 }
@@ -199,14 +209,16 @@ void LoopCore::settle() {
 Status LoopCore::wait_and_dispatch() {
     MUST(!dispatching_);  // run() from inside a callback
     dispatching_ = true;
-    const bool busy = !soon_.empty() || !dirty_.empty() || !deferred_.empty() || ring_->completions_wait() || stopping_;
+    const bool busy = !soon_.empty() || !dirty_.empty() || !deferred_.empty() ||
+                      ring_->completions_wait() || stopping_;
     if (!busy) arm_timeout();
     ++stats_.iterations;
     TRY(ring_->enter(!busy));
     dispatch();
     const std::vector<SlotKey> soon = std::exchange(soon_, {});
     for (SlotKey key : soon)
-        if (Object* object = find(key); object != nullptr && !object->closed_) object->continue_soon();
+        if (Object* object = find(key); object != nullptr && !object->closed_)
+            object->continue_soon();
     fire_timers();
     dispatching_ = false;
     return {};
@@ -242,7 +254,8 @@ Timer& Timer::operator=(Timer&& o) noexcept {
 }
 
 void Timer::cancel() {
-    if (LoopCore* core = std::exchange(core_, nullptr)) core->timers().cancel(std::exchange(key_, {}));
+    if (LoopCore* core = std::exchange(core_, nullptr))
+        core->timers().cancel(std::exchange(key_, {}));
 }
 
 bool Timer::waiting() const { return core_ != nullptr && core_->timers().waiting(key_); }
@@ -251,7 +264,11 @@ bool Timer::waiting() const { return core_ != nullptr && core_->timers().waiting
 
 LoopOptions LoopOptions::for_many_peers() {
     LoopOptions options;
-    options.ring = {.sq_entries = 1024, .cq_entries = 16 * 1024, .buffers = 1024, .buffers_first = 16, .buffer_bytes = 4 * 1024};
+    options.ring = {.sq_entries = 1024,
+                    .cq_entries = 16 * 1024,
+                    .buffers = 1024,
+                    .buffers_first = 16,
+                    .buffer_bytes = 4 * 1024};
     options.completions_per_iteration = 4 * 1024;
     return options;
 }
@@ -265,9 +282,7 @@ Loop::Loop(std::unique_ptr<LoopCore> core) : core_(std::move(core)) {}
 Loop::Loop(Loop&&) noexcept = default;
 Loop::~Loop() = default;
 
-Nanos Loop::now() {
-    return read_clock(CLOCK_BOOTTIME);
-}
+Nanos Loop::now() { return read_clock(CLOCK_BOOTTIME); }
 
 Timer Loop::at(Nanos deadline, std::function<void()> fn) {
     return {core_.get(), core_->add_timer(deadline, std::move(fn))};
@@ -281,7 +296,8 @@ namespace {
 Status make_blocking(int fd) {
     const int flags = fcntl(fd, F_GETFL);
     if (flags < 0) return fail_errno("fcntl", errno);
-    if ((flags & O_NONBLOCK) != 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) return fail_errno("fcntl", errno);
+    if ((flags & O_NONBLOCK) != 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
+        return fail_errno("fcntl", errno);
     return {};
 }
 }  // namespace
@@ -290,7 +306,8 @@ Result<Stream> Loop::stream(Fd socket, StreamHandlers handlers, StreamOptions op
     MUST(handlers.on_data && handlers.on_error);
     TRY(make_blocking(socket.get()));
     TRY(set_no_delay(socket.get()));
-    TRY_ASSIGN(const SlotKey key, core_->add(make_stream(*core_, std::move(socket), std::move(handlers), options)));
+    TRY_ASSIGN(const SlotKey key,
+               core_->add(make_stream(*core_, std::move(socket), std::move(handlers), options)));
     return Stream(core_.get(), key);
 }
 
@@ -299,28 +316,34 @@ Result<Listener> Loop::listen(Fd socket, std::function<void(Fd)> on_accept,
     MUST(on_accept);
     TRY(make_blocking(socket.get()));
     TRY_ASSIGN(const SlotKey key,
-               core_->add(make_listener(*core_, std::move(socket), std::move(on_accept), std::move(on_trouble))));
+               core_->add(make_listener(*core_, std::move(socket), std::move(on_accept),
+                                        std::move(on_trouble))));
     return Listener(core_.get(), key);
 }
 
-Result<Connect> Loop::connect(const Address& address, Nanos limit, std::function<void(Result<Fd>)> done) {
+Result<Connect> Loop::connect(const Address& address, Nanos limit,
+                              std::function<void(Result<Fd>)> done) {
     MUST(done);
     Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket) return fail_errno("socket", errno);
-    TRY_ASSIGN(const SlotKey key, core_->add(make_connect(*core_, std::move(socket), address, limit, std::move(done))));
+    TRY_ASSIGN(const SlotKey key, core_->add(make_connect(*core_, std::move(socket), address, limit,
+                                                          std::move(done))));
     return Connect(core_.get(), key);
 }
 
-Result<Sync> Loop::sync(int file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done) {
+Result<Sync> Loop::sync(int file, uint64_t offset, uint32_t bytes,
+                        std::function<void(Status)> done) {
     MUST(done);
     TRY_ASSIGN(Fd own, duplicate(file));
-    TRY_ASSIGN(const SlotKey key, core_->add(make_sync(*core_, std::move(own), offset, bytes, std::move(done))));
+    TRY_ASSIGN(const SlotKey key,
+               core_->add(make_sync(*core_, std::move(own), offset, bytes, std::move(done))));
     return Sync(core_.get(), key);
 }
 
 Result<Watch> Loop::watch(int fd, short events, std::function<void(short)> on_ready) {
     MUST(on_ready);
-    TRY_ASSIGN(const SlotKey key, core_->add(make_watch(*core_, fd, events, false, std::move(on_ready))));
+    TRY_ASSIGN(const SlotKey key,
+               core_->add(make_watch(*core_, fd, events, false, std::move(on_ready))));
     return Watch(core_.get(), key);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The inside of Loop, for loop.cpp, stream.cpp and loop_objects.cpp alone. An Object is what a handle names: it owns
-// its fd and callbacks, submits through the core (which counts what the kernel still holds), and is destroyed only when
-// its handle is closed, no completion of it can come any more, and no callback of it is on the stack.
+// The inside of Loop, for loop.cpp, stream.cpp and loop_objects.cpp alone. An Object is what a
+// handle names: it owns its fd and callbacks, submits through the core (which counts what the
+// kernel still holds), and is destroyed only when its handle is closed, no completion of it can
+// come any more, and no callback of it is on the stack.
 #pragma once
 
 #include <deque>
@@ -23,7 +24,8 @@ class Object {
     virtual ~Object() = default;
     Object(const Object&) = delete;
 
-    // A completion; `more`: the operation goes on (multishot). Not called once closed (then discard).
+    // A completion; `more`: the operation goes on (multishot). Not called once closed (then
+    // discard).
     virtual void complete(Op op, const io_uring_cqe& cqe, bool more) = 0;
     // End of an iteration, if dirty: submit what is wanted now.
     virtual void flush() = 0;
@@ -87,7 +89,8 @@ class LoopCore {
     LoopStats& stats() { return stats_; }
     uint32_t objects() const { return objects_.used(); }
 
-    // One iteration: deferred functions and submissions, then completions, what was put off, and timers.
+    // One iteration: deferred functions and submissions, then completions, what was put off, and
+    // timers.
     void settle();
     Status wait_and_dispatch();
     Status finish();  // settles and submits, without waiting
@@ -125,7 +128,8 @@ class LoopCore {
 
 inline void Object::dirty() { core_.mark_dirty(*this); }
 
-std::unique_ptr<Object> make_stream(LoopCore& core, Fd socket, StreamHandlers handlers, StreamOptions options);
+std::unique_ptr<Object> make_stream(LoopCore& core, Fd socket, StreamHandlers handlers,
+                                    StreamOptions options);
 std::unique_ptr<Object> make_listener(LoopCore& core, Fd socket, std::function<void(Fd)> on_accept,
                                       std::function<void(const Error&)> on_trouble);
 std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool once,

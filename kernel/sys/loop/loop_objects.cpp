@@ -36,11 +36,13 @@ class ListenerObject final : public Object {
         if (cqe.res >= 0) {
             back_off_ = back_off_min;
             on_accept_(Fd(cqe.res));
-        } else if (is_shortage(-cqe.res) || cqe.res == -EBADF || cqe.res == -EINVAL || cqe.res == -ENOTSOCK ||
-                   cqe.res == -EOPNOTSUPP) {
-            back_off(-cqe.res);  // also where this is no listening socket (any more): trying at once would spin
+        } else if (is_shortage(-cqe.res) || cqe.res == -EBADF || cqe.res == -EINVAL ||
+                   cqe.res == -ENOTSOCK || cqe.res == -EOPNOTSUPP) {
+            // also where this is no listening socket (any more): trying at once would spin
+            back_off(-cqe.res);
         }
-        // Anything else (ECONNABORTED, EPROTO, ...) is about the one connection that was being accepted.
+        // Anything else (ECONNABORTED, EPROTO, ...) is about the one connection that was being
+        // accepted.
     }
 
     void flush() override {
@@ -89,7 +91,8 @@ class ListenerObject final : public Object {
 
 class WatchObject final : public Object {
   public:
-    WatchObject(LoopCore& core, int fd, short events, bool once, std::function<void(short)> on_ready)
+    WatchObject(LoopCore& core, int fd, short events, bool once,
+                std::function<void(short)> on_ready)
         : Object(core), fd_(fd), events_(events), once_(once), on_ready_(std::move(on_ready)) {}
 
     void complete(Op op, const io_uring_cqe& cqe, bool) override {
@@ -99,9 +102,11 @@ class WatchObject final : public Object {
         dirty();
         if (events_ == 0) return;
         if (cqe.res == -ECANCELED || cqe.res == -EINTR || cqe.res == -EAGAIN) return;
-        // A completion for events that are no longer asked for says nothing; errors are always reported.
+        // A completion for events that are no longer asked for says nothing; errors are always
+        // reported.
         const short ready =
-            cqe.res < 0 ? POLLERR : static_cast<short>(cqe.res & (events_ | POLLERR | POLLHUP | POLLNVAL));
+            cqe.res < 0 ? POLLERR
+                        : static_cast<short>(cqe.res & (events_ | POLLERR | POLLHUP | POLLNVAL));
         if (ready == 0) return;
         if (once_ || cqe.res < 0) events_ = 0;  // the ring cannot poll it: told once
         on_ready_(ready);
@@ -141,13 +146,20 @@ class WatchObject final : public Object {
 
 class ConnectObject final : public Object {
   public:
-    ConnectObject(LoopCore& core, Fd socket, const Address& address, Nanos limit, std::function<void(Result<Fd>)> done)
-        : Object(core), socket_(std::move(socket)), address_(address), limit_(limit), done_(std::move(done)) {}
+    ConnectObject(LoopCore& core, Fd socket, const Address& address, Nanos limit,
+                  std::function<void(Result<Fd>)> done)
+        : Object(core),
+          socket_(std::move(socket)),
+          address_(address),
+          limit_(limit),
+          done_(std::move(done)) {}
 
     void complete(Op op, const io_uring_cqe& cqe, bool) override {
         if (op != Op::connect || told_) return;
-        if (cqe.res == 0) tell(std::move(socket_));
-        else tell(fail_errno("connect to " + address_.text(), -cqe.res));
+        if (cqe.res == 0)
+            tell(std::move(socket_));
+        else
+            tell(fail_errno("connect to " + address_.text(), -cqe.res));
     }
 
     void flush() override {
@@ -186,8 +198,13 @@ class ConnectObject final : public Object {
 
 class SyncObject final : public Object {
   public:
-    SyncObject(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done)
-        : Object(core), file_(std::move(file)), offset_(offset), bytes_(bytes), done_(std::move(done)) {}
+    SyncObject(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes,
+               std::function<void(Status)> done)
+        : Object(core),
+          file_(std::move(file)),
+          offset_(offset),
+          bytes_(bytes),
+          done_(std::move(done)) {}
 
     void complete(Op op, const io_uring_cqe& cqe, bool) override {
         if (op != Op::sync) return;
@@ -200,8 +217,9 @@ class SyncObject final : public Object {
         if (std::exchange(started_, true)) return;
         core_.submit(*this, Op::sync, [&](io_uring_sqe* sqe) {
             if (bytes_ == 0) return io_uring_prep_fsync(sqe, file_.get(), IORING_FSYNC_DATASYNC);
-            io_uring_prep_sync_file_range(sqe, file_.get(), bytes_, offset_,
-                                          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+            io_uring_prep_sync_file_range(
+                sqe, file_.get(), bytes_, offset_,
+                SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
         });
     }
     void cancel_all() override { core_.submit_cancel(*this, Op::sync); }
@@ -219,7 +237,8 @@ class SyncObject final : public Object {
 
 std::unique_ptr<Object> make_listener(LoopCore& core, Fd socket, std::function<void(Fd)> on_accept,
                                       std::function<void(const Error&)> on_trouble) {
-    return std::make_unique<ListenerObject>(core, std::move(socket), std::move(on_accept), std::move(on_trouble));
+    return std::make_unique<ListenerObject>(core, std::move(socket), std::move(on_accept),
+                                            std::move(on_trouble));
 }
 
 std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool once,
@@ -229,10 +248,12 @@ std::unique_ptr<Object> make_watch(LoopCore& core, int fd, short events, bool on
 
 std::unique_ptr<Object> make_connect(LoopCore& core, Fd socket, const Address& address, Nanos limit,
                                      std::function<void(Result<Fd>)> done) {
-    return std::make_unique<ConnectObject>(core, std::move(socket), address, limit, std::move(done));
+    return std::make_unique<ConnectObject>(core, std::move(socket), address, limit,
+                                           std::move(done));
 }
 
-std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done) {
+std::unique_ptr<Object> make_sync(LoopCore& core, Fd file, uint64_t offset, uint32_t bytes,
+                                  std::function<void(Status)> done) {
     return std::make_unique<SyncObject>(core, std::move(file), offset, bytes, std::move(done));
 }
 

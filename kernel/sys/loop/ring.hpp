@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Ring: one io_uring with one ring of provided receive buffers, owned by one thread (the one that opened it).
-// Needs Linux 6.0 (multishot receive). Asks for SINGLE_ISSUER | DEFER_TASKRUN first (Linux 6.1: completions are made
-// only when this thread waits, so nothing interrupts it) and steps down to what the kernel grants.
-// Small on purpose: about 50 KiB of rings; buffers are touched only as data comes. Fails where io_uring is forbidden.
+// Ring: one io_uring with one ring of provided receive buffers, owned by one thread (the one that
+// opened it). Needs Linux 6.0 (multishot receive). Asks for SINGLE_ISSUER | DEFER_TASKRUN first
+// (Linux 6.1: completions are made only when this thread waits, so nothing interrupts it) and steps
+// down to what the kernel grants. Small on purpose: about 50 KiB of rings; buffers are touched only
+// as data comes. Fails where io_uring is forbidden.
 #pragma once
 
 #include <liburing.h>
@@ -18,10 +19,11 @@ namespace souk {
 struct RingOptions {
     unsigned sq_entries = 128;
     unsigned cq_entries = 1024;
-    unsigned buffers = 64;             // at most; a power of two
-    unsigned buffers_first = 64;       // at the start: all are touched in turn, so more cost memory also when little comes
+    unsigned buffers = 64;  // at most; a power of two
+    // at the start: all are touched in turn, so more cost memory also when little comes
+    unsigned buffers_first = 64;
     unsigned buffer_bytes = 16 * 1024;
-    unsigned first_rung = 0;           // where on the ladder of set-up flags to begin
+    unsigned first_rung = 0;  // where on the ladder of set-up flags to begin
 };
 
 class Ring {
@@ -35,8 +37,8 @@ class Ring {
 
     // A cleared submission; submits what waits if the queue is full.
     io_uring_sqe* sqe();
-    // Submits, then waits for at least one completion (`wait`) or only collects those that are there.
-    // An interrupted wait is no error.
+    // Submits, then waits for at least one completion (`wait`) or only collects those that are
+    // there. An interrupted wait is no error.
     Status enter(bool wait);
     // The same with a limit to the wait.
     Status enter_for(Nanos limit);
@@ -44,7 +46,8 @@ class Ring {
     unsigned reap(io_uring_cqe* out, unsigned max);
     bool completions_wait() const { return io_uring_cq_ready(&ring_) > 0; }
 
-    // The received bytes of a completion with IORING_CQE_F_BUFFER; valid until its buffer is given back.
+    // The received bytes of a completion with IORING_CQE_F_BUFFER; valid until its buffer is given
+    // back.
     ByteView buffer(const io_uring_cqe& cqe) const;
     void give_back(const io_uring_cqe& cqe);
     // A receive found none: twice as many from now on, up to RingOptions::buffers.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SlotTable<T>: owns objects under keys of slot and generation. A slot is used again with the next generation, so a key
-// that outlived its object (a late completion, a stale handle) finds nothing, never the slot's new tenant.
-// Bounded: insert fails (null key) once `slots_max` are taken.
+// SlotTable<T>: owns objects under keys of slot and generation. A slot is used again with the next
+// generation, so a key that outlived its object (a late completion, a stale handle) finds nothing,
+// never the slot's new tenant. Bounded: insert fails (null key) once `slots_max` are taken.
 #pragma once
 
 #include <compare>
@@ -42,7 +42,8 @@ class SlotTable {
     }
 
     T* find(SlotKey key) const {
-        if (key.slot >= entries_.size() || entries_[key.slot].generation != key.generation) return nullptr;
+        if (key.slot >= entries_.size() || entries_[key.slot].generation != key.generation)
+            return nullptr;
         return entries_[key.slot].object.get();
     }
 
@@ -63,7 +64,8 @@ class SlotTable {
     template <class Visit>
     void each(Visit visit) const {
         for (uint32_t slot = 0; slot < entries_.size(); ++slot)
-            if (entries_[slot].object) visit(SlotKey{slot, entries_[slot].generation}, *entries_[slot].object);
+            if (entries_[slot].object)
+                visit(SlotKey{slot, entries_[slot].generation}, *entries_[slot].object);
     }
 
   private:

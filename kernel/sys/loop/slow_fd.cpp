@@ -17,7 +17,8 @@ SlowFd::~SlowFd() {
     if (!fd_) return;
     pthread_t thread;
     // Without a thread it is closed here, late as that may be.
-    if (::pthread_create(&thread, nullptr, close_it, reinterpret_cast<void*>(static_cast<intptr_t>(fd_.get()))) != 0)
+    if (::pthread_create(&thread, nullptr, close_it,
+                         reinterpret_cast<void*>(static_cast<intptr_t>(fd_.get()))) != 0)
         return;
     (void)fd_.release();
     ::pthread_detach(thread);

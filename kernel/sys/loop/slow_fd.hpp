@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SlowFd: a file descriptor whose close makes the kernel wait for all processors, 5 to 20 ms for a packet socket
-// (packet_release, synchronize_net). A thread of its own closes it, so that no event loop stands still for that.
+// SlowFd: a file descriptor whose close makes the kernel wait for all processors, 5 to 20 ms for a
+// packet socket (packet_release, synchronize_net). A thread of its own closes it, so that no event
+// loop stands still for that.
 #pragma once
 
 #include "kernel/sys/host/fd.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Stream: multishot receive into the ring's shared buffers (bulk: one by one into a bigger one of its own), and a
-// bounded queue of chunks of which one gathering send is under way at a time. Small sends are copied together; a big
-// one is queued as it is.
+// Stream: multishot receive into the ring's shared buffers (bulk: one by one into a bigger one of
+// its own), and a bounded queue of chunks of which one gathering send is under way at a time. Small
+// sends are copied together; a big one is queued as it is.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -20,7 +20,10 @@ constexpr size_t gather_max = 16;          // chunks per send
 class StreamObject final : public Object {
   public:
     StreamObject(LoopCore& core, Fd socket, StreamHandlers handlers, StreamOptions options)
-        : Object(core), socket_(std::move(socket)), handlers_(std::move(handlers)), options_(options) {}
+        : Object(core),
+          socket_(std::move(socket)),
+          handlers_(std::move(handlers)),
+          options_(options) {}
 
     void complete(Op op, const io_uring_cqe& cqe, bool more) override {
         if (op == Op::receive) received(cqe, more);
@@ -76,22 +79,22 @@ class StreamObject final : public Object {
     StreamHandlers handlers_;
     StreamOptions options_;
 
-    bool receiving_ = false;       // a receive is with the kernel: multishot, or one into `bulk_`
+    bool receiving_ = false;  // a receive is with the kernel: multishot, or one into `bulk_`
     bool receiving_bulk_ = false;
     Bytes bulk_;
     bool stopping_receive_ = false;
     bool paused_ = false;
-    bool eof_ = false;             // seen; told once `held_` is delivered
+    bool eof_ = false;  // seen; told once `held_` is delivered
     bool eof_told_ = false;
-    Bytes held_;                   // what had arrived when reading was paused
+    Bytes held_;  // what had arrived when reading was paused
 
-    std::vector<Chunk> queue_;     // the first `sending_` are with the kernel
+    std::vector<Chunk> queue_;  // the first `sending_` are with the kernel
     size_t sending_ = 0;
     size_t queued_ = 0;
     bool want_drain_ = false;
     bool finishing_ = false;
-    bool finished_ = false;        // FIN sent
-    int send_error_ = 0;           // told after what has been received
+    bool finished_ = false;  // FIN sent
+    int send_error_ = 0;     // told after what has been received
     bool broken_ = false;
     bool lingering_ = false;
     msghdr message_{};
@@ -110,9 +113,12 @@ void StreamObject::received(const io_uring_cqe& cqe, bool more) {
     if (cqe.res > 0) {
         if (lingering_) return;
         const bool shared = (cqe.flags & IORING_CQE_F_BUFFER) != 0;
-        const ByteView bytes = shared ? core_.ring().buffer(cqe) : ByteView(bulk_).first(static_cast<size_t>(cqe.res));
-        if (paused_ || !held_.empty()) held_.insert(held_.end(), bytes.begin(), bytes.end());
-        else handlers_.on_data(bytes);
+        const ByteView bytes =
+            shared ? core_.ring().buffer(cqe) : ByteView(bulk_).first(static_cast<size_t>(cqe.res));
+        if (paused_ || !held_.empty())
+            held_.insert(held_.end(), bytes.begin(), bytes.end());
+        else
+            handlers_.on_data(bytes);
     } else if (cqe.res == 0) {
         eof_ = true;
         if (!paused_ && held_.empty()) end_of_input();
@@ -131,8 +137,10 @@ void StreamObject::end_of_input() {
         if (finished_) core_.close(key_);
         return;
     }
-    if (handlers_.on_eof) handlers_.on_eof();
-    else broken(Error{0, "the peer closed the connection"});
+    if (handlers_.on_eof)
+        handlers_.on_eof();
+    else
+        broken(Error{0, "the peer closed the connection"});
 }
 
 void StreamObject::deliver_held() {
@@ -159,8 +167,9 @@ Status StreamObject::may_send(size_t bytes) {
     if (finishing_) return fail("the stream was finished");
     if (bytes > options_.send_queue_bytes_max - std::min(queued_, options_.send_queue_bytes_max)) {
         want_drain_ = true;
-        return fail_errno("the send queue of " + std::to_string(options_.send_queue_bytes_max) + " bytes is full",
-                          ENOBUFS);
+        return fail_errno(
+            "the send queue of " + std::to_string(options_.send_queue_bytes_max) + " bytes is full",
+            ENOBUFS);
     }
     return {};
 }
@@ -168,7 +177,8 @@ Status StreamObject::may_send(size_t bytes) {
 void StreamObject::append(ByteView bytes) {
     const size_t total = bytes.size();
     while (!bytes.empty()) {
-        if (queue_.size() == sending_ || queue_.back().bytes.size() >= chunk_bytes) queue_.push_back({});
+        if (queue_.size() == sending_ || queue_.back().bytes.size() >= chunk_bytes)
+            queue_.push_back({});
         Bytes& tail = queue_.back().bytes;
         const size_t part = std::min(bytes.size(), chunk_bytes - tail.size());
         tail.insert(tail.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(part));
@@ -193,8 +203,9 @@ void StreamObject::send_queue() {
     message_ = {};
     message_.msg_iov = gather_;
     message_.msg_iovlen = sending_;
-    core_.submit(*this, Op::send,
-                 [&](io_uring_sqe* sqe) { io_uring_prep_sendmsg(sqe, socket_.get(), &message_, MSG_NOSIGNAL); });
+    core_.submit(*this, Op::send, [&](io_uring_sqe* sqe) {
+        io_uring_prep_sendmsg(sqe, socket_.get(), &message_, MSG_NOSIGNAL);
+    });
 }
 
 void StreamObject::sent(int res) {
@@ -225,7 +236,8 @@ void StreamObject::sent(int res) {
     }
 }
 
-// The peer's last words may have arrived in the same batch of completions: they are heard before the error.
+// The peer's last words may have arrived in the same batch of completions: they are heard before
+// the error.
 void StreamObject::send_failed(int code) {
     if (send_error_ != 0) return;
     send_error_ = code;
@@ -240,8 +252,10 @@ void StreamObject::broken(const Error& error) {
     held_ = {};
     queued_ = 0;
     if (sending_ == 0) queue_.clear();  // else the kernel still reads from it
-    if (lingering_) core_.close(key_);
-    else handlers_.on_error(error);
+    if (lingering_)
+        core_.close(key_);
+    else
+        handlers_.on_error(error);
 }
 
 void StreamObject::linger(Nanos limit) {
@@ -255,7 +269,8 @@ void StreamObject::linger(Nanos limit) {
 
 void StreamObject::flush() {
     if (broken_) {
-        if (receiving_ && !std::exchange(stopping_receive_, true)) core_.submit_cancel(*this, Op::receive);
+        if (receiving_ && !std::exchange(stopping_receive_, true))
+            core_.submit_cancel(*this, Op::receive);
         return;
     }
     const bool other_way = receiving_ && receiving_bulk_ == bulk_.empty();
@@ -267,15 +282,18 @@ void StreamObject::flush() {
         receiving_ = true;
         receiving_bulk_ = !bulk_.empty();
         core_.submit(*this, Op::receive, [&](io_uring_sqe* sqe) {
-            if (receiving_bulk_) return io_uring_prep_recv(sqe, socket_.get(), bulk_.data(), bulk_.size(), 0);
+            if (receiving_bulk_)
+                return io_uring_prep_recv(sqe, socket_.get(), bulk_.data(), bulk_.size(), 0);
             io_uring_prep_recv_multishot(sqe, socket_.get(), nullptr, 0, 0);
             sqe->flags |= IOSQE_BUFFER_SELECT;
             sqe->buf_group = Ring::buffer_group;
         });
     }
     if (sending_ == 0 && !queue_.empty()) {
-        if (!core_.sends_held()) send_queue();
-        else core_.send_later(key_);
+        if (!core_.sends_held())
+            send_queue();
+        else
+            core_.send_later(key_);
     }
     if (finishing_ && !finished_ && sending_ == 0 && queue_.empty()) {
         finished_ = true;
@@ -286,7 +304,8 @@ void StreamObject::flush() {
 
 }  // namespace
 
-std::unique_ptr<Object> make_stream(LoopCore& core, Fd socket, StreamHandlers handlers, StreamOptions options) {
+std::unique_ptr<Object> make_stream(LoopCore& core, Fd socket, StreamHandlers handlers,
+                                    StreamOptions options) {
     return std::make_unique<StreamObject>(core, std::move(socket), std::move(handlers), options);
 }
 
@@ -313,7 +332,9 @@ Status Stream::may_send(size_t bytes) {
     return core_->get<StreamObject>(key_).may_send(bytes);
 }
 
-size_t Stream::queued() const { return core_ == nullptr ? 0 : core_->get<StreamObject>(key_).queued(); }
+size_t Stream::queued() const {
+    return core_ == nullptr ? 0 : core_->get<StreamObject>(key_).queued();
+}
 
 void Stream::pause_reading() {
     if (core_ != nullptr) core_->get<StreamObject>(key_).set_paused(true);

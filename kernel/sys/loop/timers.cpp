@@ -23,7 +23,8 @@ SlotKey TimerHeap::add(Nanos deadline, std::function<void()> fn) {
 }
 
 bool TimerHeap::waiting(SlotKey key) const {
-    return key.slot < entries_.size() && entries_[key.slot].generation == key.generation && entries_[key.slot].waiting;
+    return key.slot < entries_.size() && entries_[key.slot].generation == key.generation &&
+           entries_[key.slot].waiting;
 }
 
 bool TimerHeap::cancel(SlotKey key) {

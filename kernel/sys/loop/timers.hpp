@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// TimerHeap: callbacks ordered by deadline, then by order of addition (a total order). A binary heap whose entries know
-// their place, so that a cancelled timer leaves at once: O(log n) each, no memory held by dead timers. Has no clock.
+// TimerHeap: callbacks ordered by deadline, then by order of addition (a total order). A binary
+// heap whose entries know their place, so that a cancelled timer leaves at once: O(log n) each, no
+// memory held by dead timers. Has no clock.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,9 @@ class TimerHeap {
         Nanos deadline;
         uint64_t seq;
         uint32_t slot;
-        bool before(const Node& o) const { return deadline != o.deadline ? deadline < o.deadline : seq < o.seq; }
+        bool before(const Node& o) const {
+            return deadline != o.deadline ? deadline < o.deadline : seq < o.seq;
+        }
     };
     struct Entry {
         uint32_t generation = 1;

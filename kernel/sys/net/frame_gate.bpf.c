@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The gates of a job's network interface: one XDP program for each way of its veth pair, one classifier where loopback
-// sends. Each drops frames while its element of the map is not 0 (frame_gate.hpp). Plain kernel ABI, nothing relocated.
+// The gates of a job's network interface: one XDP program for each way of its veth pair, one
+// classifier where loopback sends. Each drops frames while its element of the map is not 0
+// (frame_gate.hpp). Plain kernel ABI, nothing relocated.
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 

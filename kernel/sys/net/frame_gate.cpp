@@ -13,16 +13,16 @@ namespace souk {
 
 Result<FrameGate> FrameGate::create() {
     libbpf_set_print(nullptr);
-    const std::unique_ptr<frame_gate_bpf, void (*)(frame_gate_bpf*)> skeleton(frame_gate_bpf__open(),
-                                                                              frame_gate_bpf__destroy);
+    const std::unique_ptr<frame_gate_bpf, void (*)(frame_gate_bpf*)> skeleton(
+        frame_gate_bpf__open(), frame_gate_bpf__destroy);
     if (!skeleton) return fail_errno("open the BPF programs that stop frames", errno);
     if (const int error = frame_gate_bpf__load(skeleton.get()); error != 0)
         return fail_errno("load the BPF programs that stop frames", -error);
     // Everything of libbpf goes again; what stays are the programs and their map.
     FrameGate g;
     TRY_ASSIGN(g.map_, duplicate(bpf_map__fd(skeleton->maps.shut)));
-    const bpf_program* const programs[] = {skeleton->progs.souk_gate_in, skeleton->progs.souk_gate_out,
-                                           skeleton->progs.souk_gate_lo};
+    const bpf_program* const programs[] = {
+        skeleton->progs.souk_gate_in, skeleton->progs.souk_gate_out, skeleton->progs.souk_gate_lo};
     for (const FrameWay way : all_ways) {
         const auto at = static_cast<size_t>(way);
         TRY_ASSIGN(g.programs_[at], duplicate(bpf_program__fd(programs[at])));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrameGate: three gates for the frames of a job: one for each way of its network interface, one for what its own processes
-// send to each other over loopback. Shut and opened by one write to a map that small programs read (frame_gate.bpf.c: XDP
-// on the interface's ends, a traffic control classifier where loopback sends): no lock of the network, no wait for other
-// processors, which is what a job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp).
+// FrameGate: three gates for the frames of a job: one for each way of its network interface, one
+// for what its own processes send to each other over loopback. Shut and opened by one write to a
+// map that small programs read (frame_gate.bpf.c: XDP on the interface's ends, a traffic control
+// classifier where loopback sends): no lock of the network, no wait for other processors, which is
+// what a job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp).
 // Programs and map live as long as they are attached, whoever made them.
 //
-// What CRIU itself sends through loopback passes: it restores a half-closed connection with a segment of its own making,
-// marked with criu_mark (CRIU soccr/soccr.h).
+// What CRIU itself sends through loopback passes: it restores a half-closed connection with a
+// segment of its own making, marked with criu_mark (CRIU soccr/soccr.h).
 //
 // Needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
 #pragma once
@@ -19,7 +20,11 @@
 
 namespace souk {
 
-enum class FrameWay : uint8_t { to_job = FRAME_TO_JOB, from_job = FRAME_FROM_JOB, within = FRAME_WITHIN };
+enum class FrameWay : uint8_t {
+    to_job = FRAME_TO_JOB,
+    from_job = FRAME_FROM_JOB,
+    within = FRAME_WITHIN
+};
 inline constexpr FrameWay all_ways[] = {FrameWay::to_job, FrameWay::from_job, FrameWay::within};
 inline constexpr uint32_t criu_mark = FRAME_CRIU_MARK;
 

@@ -25,7 +25,8 @@ FrameKind frame_kind(std::string_view f, const HardwareAddress& job, Ipv4 addres
     constexpr size_t arp_bytes = ETH_HLEN + 28, type_at = 12, target_at = ETH_HLEN + 24;
     if (f.size() < ETH_HLEN) return FrameKind::other;
     const std::string_view own(reinterpret_cast<const char*>(job.data()), job.size());
-    const bool arp = f.substr(type_at, 2) == std::string_view("\x08\x06", 2) && f.size() >= arp_bytes;
+    const bool arp =
+        f.substr(type_at, 2) == std::string_view("\x08\x06", 2) && f.size() >= arp_bytes;
     if (f.substr(ETH_ALEN, ETH_ALEN) == own) return arp ? FrameKind::moved : FrameKind::other;
     if (f.starts_with(own)) return FrameKind::held;
     uint32_t target = 0;
@@ -71,21 +72,17 @@ void FrameHold::on_readable() {
     for (int i = 0; i < reads_max; ++i) {
         sockaddr_ll from{};
         socklen_t from_bytes = sizeof from;
-        const ssize_t n =
-            ::recvfrom(fd(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_bytes);
+        const ssize_t n = ::recvfrom(fd(), buffer.data(), buffer.size(), 0,
+                                     reinterpret_cast<sockaddr*>(&from), &from_bytes);
         if (n < 0) break;
         if (from.sll_pkttype != PACKET_OUTGOING || static_cast<size_t>(n) < head_bytes)
             continue;  // outwards from the bridge: to the job
-        const std::string_view frame(buffer.data() + head_bytes, static_cast<size_t>(n) - head_bytes);
+        const std::string_view frame(buffer.data() + head_bytes,
+                                     static_cast<size_t>(n) - head_bytes);
         switch (frame_kind(frame, job_, address_)) {
-            case FrameKind::other:
-                break;
-            case FrameKind::moved:
-                moved_ = true;
-                break;
-            case FrameKind::held:
-                keep(buffer.substr(0, static_cast<size_t>(n)));
-                break;
+            case FrameKind::other: break;
+            case FrameKind::moved: moved_ = true; break;
+            case FrameKind::held: keep(buffer.substr(0, static_cast<size_t>(n))); break;
         }
     }
     if (!moved_) return;
@@ -112,7 +109,8 @@ void FrameHold::send(std::string& frame, int link) const {
     to.sll_family = AF_PACKET;
     to.sll_ifindex = link;
     to.sll_halen = ETH_ALEN;
-    (void)::sendto(fd(), frame.data(), frame.size(), MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    (void)::sendto(fd(), frame.data(), frame.size(), MSG_DONTWAIT,
+                   reinterpret_cast<const sockaddr*>(&to), sizeof to);
 }
 
 }  // namespace souk

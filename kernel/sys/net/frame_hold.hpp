@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrameHold: what the network sends to a job while it stands still, kept until it is clear where the job goes on: here,
-// then it gets the frames as they came; or elsewhere, then they are sent after it, as a router would, with this node's
-// hardware address as their source, so that no switch takes this node for the one who sent them. So nobody has to send
-// anything again, and datagrams are not lost. Without it TCP would be silent for its retransmission time, 200 ms at
-// least.
+// FrameHold: what the network sends to a job while it stands still, kept until it is clear where
+// the job goes on: here, then it gets the frames as they came; or elsewhere, then they are sent
+// after it, as a router would, with this node's hardware address as their source, so that no switch
+// takes this node for the one who sent them. So nobody has to send anything again, and datagrams
+// are not lost. Without it TCP would be silent for its retransmission time, 200 ms at least.
 //
-// Reads at the outer end of the job's interface (job_port.hpp), before the gate that stops what goes on to the job.
-// That the job is elsewhere it hears as everybody does: by the ARP announcement there. Owned by whoever stopped the
-// job. Poll fd() for reading. What fails: opening. Bounded; the oldest frames go first.
+// Reads at the outer end of the job's interface (job_port.hpp), before the gate that stops what
+// goes on to the job. That the job is elsewhere it hears as everybody does: by the ARP announcement
+// there. Owned by whoever stopped the job. Poll fd() for reading. What fails: opening. Bounded; the
+// oldest frames go first.
 #pragma once
 
 #include <deque>
 #include <string>
 
-#include "kernel/sys/net/job_port.hpp"
 #include "kernel/sys/loop/slow_fd.hpp"
+#include "kernel/sys/net/job_port.hpp"
 
 namespace souk {
 
@@ -46,7 +47,8 @@ class FrameHold {
     HardwareAddress job_{}, node_{};
     Ipv4 address_;
     bool moved_ = false;
-    std::deque<std::string> frames_;  // each behind its virtio_net_hdr: checksums and segments that are not made yet
+    // each behind its virtio_net_hdr: checksums and segments that are not made yet
+    std::deque<std::string> frames_;
     size_t bytes_ = 0;
 };
 

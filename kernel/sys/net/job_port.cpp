@@ -37,8 +37,8 @@ ifinfomsg link_head(int index) {
     return head;
 }
 
-// No address of its own making: a job's is the one that moves with it, and the other end has none. Without IPv6 there
-// is nothing to forbid.
+// No address of its own making: a job's is the one that moves with it, and the other end has none.
+// Without IPv6 there is nothing to forbid.
 void no_ipv6_addresses(const Netlink& where, int index) {
     NetlinkRequest request(RTM_NEWLINK, 0, link_head(index));
     nlattr* const families = request.open(IFLA_AF_SPEC);
@@ -50,7 +50,8 @@ void no_ipv6_addresses(const Netlink& where, int index) {
 }
 
 // From inside: only the first of a pair can be given its index.
-Status make_pair(const Netlink& inside, const std::string& name, const HardwareAddress& hardware, uint32_t mtu) {
+Status make_pair(const Netlink& inside, const std::string& name, const HardwareAddress& hardware,
+                 uint32_t mtu) {
     TRY_ASSIGN(const Fd outside, open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY));
     NetlinkRequest request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link_head(inner_index));
     request.put(IFLA_IFNAME, std::string(inner_name));
@@ -61,8 +62,8 @@ Status make_pair(const Netlink& inside, const std::string& name, const HardwareA
     nlattr* const data = request.open(IFLA_INFO_DATA);
     nlattr* const peer = request.open(VETH_INFO_PEER, ifinfomsg{});
     request.put(IFLA_IFNAME, name);
-    // A bridge takes the lowest address of its ports as its own, where it was given none: never this one, or the whole
-    // node would have a new one whenever a job comes or goes.
+    // A bridge takes the lowest address of its ports as its own, where it was given none: never
+    // this one, or the whole node would have a new one whenever a job comes or goes.
     HardwareAddress high = hardware;
     high[0] = 0xfe;
     request.put(IFLA_ADDRESS, high);
@@ -80,7 +81,9 @@ Status set_address(const Netlink& inside, const JobNetwork& network, Ipv4 addres
     NetlinkRequest request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, head);
     request.put(IFA_LOCAL, net_order(address));
     request.put(IFA_ADDRESS, net_order(address));
-    request.put(IFA_BROADCAST, net_order({static_cast<uint32_t>(network.range.first.n + network.range.size() - 1)}));
+    request.put(
+        IFA_BROADCAST,
+        net_order({static_cast<uint32_t>(network.range.first.n + network.range.size() - 1)}));
     return inside.ask(request);
 }
 
@@ -120,7 +123,8 @@ std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address) {
     const std::string mac(reinterpret_cast<const char*>(hardware.data()), hardware.size());
     std::string f(ETH_ALEN, '\xff');
     f += mac;
-    f += std::string_view("\x08\x06\x00\x01\x08\x00\x06\x04\x00\x01", 10);  // ARP; Ethernet, IPv4, lengths, request
+    // ARP; Ethernet, IPv4, lengths, request
+    f += std::string_view("\x08\x06\x00\x01\x08\x00\x06\x04\x00\x01", 10);
     f += mac;
     be32(f, address.n);
     f += std::string(ETH_ALEN, '\0');
@@ -128,8 +132,8 @@ std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address) {
     return f;
 }
 
-Result<JobPort> JobPort::make(const JobNetwork& network, Ipv4 address, const std::string& name, int net_namespace,
-                              bool shut) {
+Result<JobPort> JobPort::make(const JobNetwork& network, Ipv4 address, const std::string& name,
+                              int net_namespace, bool shut) {
     JobPort p;
     p.address_ = address;
     p.hardware_ = job_hardware_address(address);
@@ -148,14 +152,16 @@ Status JobPort::look_up(const std::string& name, int net_namespace) {
     });
 }
 
-Status JobPort::build(const JobNetwork& network, const std::string& name, int net_namespace, bool shut_now) {
+Status JobPort::build(const JobNetwork& network, const std::string& name, int net_namespace,
+                      bool shut_now) {
     TRY_ASSIGN(outside_, Netlink::open());
     TRY_ASSIGN(inside_, Netlink::open_in(net_namespace));
     TRY_ASSIGN(const NetLink bridge, outside_.link(network.bridge));
     if (bridge.kind != "bridge") return fail(network.bridge + " is no bridge");
     Status made = make_pair(inside_, name, hardware_, bridge.mtu);
     if (!made &&
-        made.error().code == EEXIST) {  // of a capsule that a daemon before this one made, and that is just going
+        // of a capsule that a daemon before this one made, and that is just going
+        made.error().code == EEXIST) {
         TRY_ASSIGN(const NetLink old, outside_.link(name));
         TRY(outside_.ask(NetlinkRequest(RTM_DELLINK, 0, link_head(old.index))));
         made = make_pair(inside_, name, hardware_, bridge.mtu);
@@ -210,11 +216,13 @@ Status JobPort::attach_within(int program) const {
     head.tcm_handle = 1;
     head.tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
     head.tcm_info = TC_H_MAKE(gate_preference << 16, __builtin_bswap16(ETH_P_ALL));
-    NetlinkRequest request(program >= 0 ? RTM_NEWTFILTER : RTM_DELTFILTER, program >= 0 ? NLM_F_CREATE : 0, head);
+    NetlinkRequest request(program >= 0 ? RTM_NEWTFILTER : RTM_DELTFILTER,
+                           program >= 0 ? NLM_F_CREATE : 0, head);
     request.put(TCA_KIND, std::string("bpf"));
     if (program < 0) {
         auto gone = inside_.ask(request);
-        return gone || gone.error().code == ENOENT || gone.error().code == EINVAL ? Status{} : gone;  // there was none
+        // there was none
+        return gone || gone.error().code == ENOENT || gone.error().code == EINVAL ? Status{} : gone;
     }
     nlattr* const options = request.open(TCA_OPTIONS);
     request.put(TCA_BPF_FD, static_cast<uint32_t>(program));
@@ -256,8 +264,9 @@ Status JobPort::disarm() {
 void JobPort::abandon() const {
     const Fd inside(::ioctl(speaker_.get(), SIOCGSKNS));
     if (!inside) return;
-    (void)in_net_namespace(inside.get(),
-                           [] { return write_file(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", "1"); });
+    (void)in_net_namespace(inside.get(), [] {
+        return write_file(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", "1");
+    });
 }
 
 Status JobPort::announce() const {
@@ -266,8 +275,8 @@ Status JobPort::announce() const {
     to.sll_family = AF_PACKET;
     to.sll_ifindex = inner_;
     to.sll_halen = ETH_ALEN;
-    if (::sendto(speaker_.get(), frame.data(), frame.size(), MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&to),
-                 sizeof to) < 0)
+    if (::sendto(speaker_.get(), frame.data(), frame.size(), MSG_DONTWAIT,
+                 reinterpret_cast<const sockaddr*>(&to), sizeof to) < 0)
         return fail_errno("announce its address", errno);
     return {};
 }

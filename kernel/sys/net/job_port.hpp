@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JobPort: the network interface of a job in a network namespace of its own: a veth pair, `eth0` inside with the job's
-// address, the other end a port of the node's bridge. The hardware address follows from the address, so that both are
-// the same wherever the job goes. Owned by whoever hosts the job; it goes with the namespace, which a JobPort keeps
-// alive.
+// JobPort: the network interface of a job in a network namespace of its own: a veth pair, `eth0`
+// inside with the job's address, the other end a port of the node's bridge. The hardware address
+// follows from the address, so that both are the same wherever the job goes. Owned by whoever hosts
+// the job; it goes with the namespace, which a JobPort keeps alive.
 //
-// For a move frames are stopped each way by a FrameGate, so that the connections of a frozen job stand still, and what
-// is left of it where it was says nothing any more; those between its own processes too (FrameWay::within), of which CRIU
-// takes down one end after the other, and a copy's first end must not speak to a second that is not there yet: arm() makes that possible, shut() does it, open() ends it, disarm()
-// takes the cost of it off again. Once attached, gates stay as they are if their daemon ends; who finds the port again
-// opens them.
+// For a move frames are stopped each way by a FrameGate, so that the connections of a frozen job
+// stand still, and what is left of it where it was says nothing any more; those between its own
+// processes too (FrameWay::within), of which CRIU takes down one end after the other, and a copy's
+// first end must not speak to a second that is not there yet: arm() makes that possible, shut()
+// does it, open() ends it, disarm() takes the cost of it off again. Once attached, gates stay as
+// they are if their daemon ends; who finds the port again opens them.
 #pragma once
 
 #include <optional>
@@ -17,9 +18,9 @@
 #include "kernel/base/ipv4.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/loop/slow_fd.hpp"
 #include "kernel/sys/net/frame_gate.hpp"
 #include "kernel/sys/net/netlink.hpp"
-#include "kernel/sys/loop/slow_fd.hpp"
 
 namespace souk {
 
@@ -37,18 +38,20 @@ std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
 class JobPort {
   public:
     // In a fresh namespace. shut: nothing passes to or from the job until open().
-    static Result<JobPort> make(const JobNetwork& network, Ipv4 address, const std::string& name, int net_namespace,
-                                bool shut);
+    static Result<JobPort> make(const JobNetwork& network, Ipv4 address, const std::string& name,
+                                int net_namespace, bool shut);
     // One that is there, its gates in whatever state.
     static Result<JobPort> find(Ipv4 address, const std::string& name, int net_namespace);
 
     Status arm();
-    Status shut(FrameWay way);  // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
+    // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
+    Status shut(FrameWay way);
     Status open();
     Status disarm();
     Status announce() const;
-    // Its job is elsewhere now: what is left here of connections that it had closed ends soon, and the namespace with
-    // it. Else the kernel would try for minutes to get their last words through a shut gate.
+    // Its job is elsewhere now: what is left here of connections that it had closed ends soon, and
+    // the namespace with it. Else the kernel would try for minutes to get their last words through
+    // a shut gate.
     void abandon() const;
     // Of the end outside.
     int index() const { return outer_; }

@@ -17,31 +17,37 @@ namespace souk {
 namespace {
 constexpr size_t answer_max = 64 * 1024;
 constexpr size_t request_max = 1024;
-constexpr uint32_t sequence = 1;  // one request at a time: the next begins when this one is answered
+// one request at a time: the next begins when this one is answered
+constexpr uint32_t sequence = 1;
 
 struct Refusal {
     int code = 0;
     std::string words;
 };
 
-// NLMSG_ERROR: the end of an answer, with 0 or an errno. The kernel's own words behind it, if it has some, are an
-// attribute after the request's header (NETLINK_CAP_ACK).
+// NLMSG_ERROR: the end of an answer, with 0 or an errno. The kernel's own words behind it, if it
+// has some, are an attribute after the request's header (NETLINK_CAP_ACK).
 int take_end(const nlmsghdr* h, Refusal& refusal) {
     const auto* const end = static_cast<const nlmsgerr*>(::mnl_nlmsg_get_payload(h));
-    if (h->nlmsg_len < ::mnl_nlmsg_size(sizeof *end)) refusal.code = EBADMSG;
-    else refusal.code = -end->error;
+    if (h->nlmsg_len < ::mnl_nlmsg_size(sizeof *end))
+        refusal.code = EBADMSG;
+    else
+        refusal.code = -end->error;
     if (refusal.code == 0) return MNL_CB_STOP;
     const auto take_words = [](const nlattr* a, void* words) {
-        if (::mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG) *static_cast<std::string*>(words) = ::mnl_attr_get_str(a);
+        if (::mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG)
+            *static_cast<std::string*>(words) = ::mnl_attr_get_str(a);
         return MNL_CB_OK;
     };
-    if (h->nlmsg_flags & NLM_F_ACK_TLVS) (void)::mnl_attr_parse(h, sizeof *end, take_words, &refusal.words);
+    if (h->nlmsg_flags & NLM_F_ACK_TLVS)
+        (void)::mnl_attr_parse(h, sizeof *end, take_words, &refusal.words);
     return MNL_CB_ERROR;
 }
 
 // One attribute of a link, or of its IFLA_LINKINFO.
 int take_kind(const nlattr* a, void* link) {
-    if (::mnl_attr_get_type(a) == IFLA_INFO_KIND) static_cast<NetLink*>(link)->kind = ::mnl_attr_get_str(a);
+    if (::mnl_attr_get_type(a) == IFLA_INFO_KIND)
+        static_cast<NetLink*>(link)->kind = ::mnl_attr_get_str(a);
     return MNL_CB_OK;
 }
 
@@ -56,7 +62,8 @@ int take_attribute(const nlattr* a, void* to) {
 }
 }  // namespace
 
-NetlinkRequest::NetlinkRequest(uint16_t type, uint16_t flags) : bytes_(std::make_unique<char[]>(request_max)) {
+NetlinkRequest::NetlinkRequest(uint16_t type, uint16_t flags)
+    : bytes_(std::make_unique<char[]>(request_max)) {
     nlmsghdr* const h = ::mnl_nlmsg_put_header(bytes_.get());
     h->nlmsg_type = type;
     h->nlmsg_flags = static_cast<uint16_t>(flags | NLM_F_REQUEST | NLM_F_ACK);
@@ -85,10 +92,12 @@ Result<Netlink> Netlink::open() {
     n.socket_ = {::mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC), ::mnl_socket_close};
     if (!n.socket_) return fail_errno("open a netlink socket", errno);
     int on = 1;
-    const timeval limit{2, 0};  // the kernel answers inside of the request; this is for what cannot be
+    // the kernel answers inside of the request; this is for what cannot be
+    const timeval limit{2, 0};
     (void)::mnl_socket_setsockopt(n.socket_.get(), NETLINK_EXT_ACK, &on, sizeof on);
     (void)::mnl_socket_setsockopt(n.socket_.get(), NETLINK_CAP_ACK, &on, sizeof on);
-    (void)::setsockopt(::mnl_socket_get_fd(n.socket_.get()), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    (void)::setsockopt(::mnl_socket_get_fd(n.socket_.get()), SOL_SOCKET, SO_RCVTIMEO, &limit,
+                       sizeof limit);
     return n;
 }
 
@@ -104,7 +113,8 @@ Result<Netlink> Netlink::open_in(int net_namespace) {
 // Each message of the answer goes to `answer`; an error if the answer ends with one.
 Status Netlink::exchange(const NetlinkRequest& request, const Answer& answer) const {
     const nlmsghdr* const asked = request.message();
-    if (::mnl_socket_sendto(socket_.get(), asked, asked->nlmsg_len) < 0) return fail_errno("ask the kernel's network", errno);
+    if (::mnl_socket_sendto(socket_.get(), asked, asked->nlmsg_len) < 0)
+        return fail_errno("ask the kernel's network", errno);
     const auto buffer = std::make_unique_for_overwrite<char[]>(answer_max);
     Refusal refusal;
     struct Takers {
@@ -112,7 +122,9 @@ Status Netlink::exchange(const NetlinkRequest& request, const Answer& answer) co
         Refusal& refusal;
     } takers{answer, refusal};
     mnl_cb_t on_control[NLMSG_ERROR + 1] = {};
-    on_control[NLMSG_ERROR] = [](const nlmsghdr* h, void* to) { return take_end(h, static_cast<Takers*>(to)->refusal); };
+    on_control[NLMSG_ERROR] = [](const nlmsghdr* h, void* to) {
+        return take_end(h, static_cast<Takers*>(to)->refusal);
+    };
     const mnl_cb_t on_data = [](const nlmsghdr* h, void* to) {
         static_cast<Takers*>(to)->answer(h);
         return MNL_CB_OK;
@@ -120,24 +132,28 @@ Status Netlink::exchange(const NetlinkRequest& request, const Answer& answer) co
     for (int more = MNL_CB_OK; more == MNL_CB_OK;) {
         const ssize_t n = ::mnl_socket_recvfrom(socket_.get(), buffer.get(), answer_max);
         if (n < 0) return fail_errno("the kernel's network does not answer", errno);
-        more = ::mnl_cb_run2(buffer.get(), static_cast<size_t>(n), sequence, 0, on_data, &takers, on_control,
-                             std::size(on_control));
+        more = ::mnl_cb_run2(buffer.get(), static_cast<size_t>(n), sequence, 0, on_data, &takers,
+                             on_control, std::size(on_control));
         if (more == MNL_CB_ERROR) {
-            if (refusal.code == 0) return fail_errno("read what the kernel's network answers", errno);
+            if (refusal.code == 0)
+                return fail_errno("read what the kernel's network answers", errno);
             return fail_errno(refusal.words.empty() ? "refused" : refusal.words, refusal.code);
         }
     }
     return {};
 }
 
-Status Netlink::ask(const NetlinkRequest& request) const { return exchange(request, [](const nlmsghdr*) {}); }
+Status Netlink::ask(const NetlinkRequest& request) const {
+    return exchange(request, [](const nlmsghdr*) {});
+}
 
 Result<NetLink> Netlink::link(const std::string& name) const {
     NetlinkRequest request(RTM_GETLINK, 0, ifinfomsg{});
     request.put(IFLA_IFNAME, name);
     NetLink link;
     const auto take = [&link](const nlmsghdr* h) {
-        if (h->nlmsg_type != RTM_NEWLINK || h->nlmsg_len < ::mnl_nlmsg_size(sizeof(ifinfomsg))) return;
+        if (h->nlmsg_type != RTM_NEWLINK || h->nlmsg_len < ::mnl_nlmsg_size(sizeof(ifinfomsg)))
+            return;
         link.index = static_cast<const ifinfomsg*>(::mnl_nlmsg_get_payload(h))->ifi_index;
         (void)::mnl_attr_parse(h, sizeof(ifinfomsg), take_attribute, &link);
     };
@@ -148,7 +164,8 @@ Result<NetLink> Netlink::link(const std::string& name) const {
 
 Status in_net_namespace(int net_namespace, const std::function<Status()>& f) {
     TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY));
-    if (::setns(net_namespace, CLONE_NEWNET) != 0) return fail_errno("enter a network namespace", errno);
+    if (::setns(net_namespace, CLONE_NEWNET) != 0)
+        return fail_errno("enter a network namespace", errno);
     const Status done = f();
     MUST(::setns(own.get(), CLONE_NEWNET) == 0);
     return done;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Netlink: requests to the kernel about links, addresses and routes (rtnetlink(7)), each answered before the call
-// returns; libmnl lays them out and reads the answers. A Netlink belongs to the network namespace in which it was opened, and keeps that namespace alive. What
-// fails: what the kernel refuses, in its own words where it has some.
+// Netlink: requests to the kernel about links, addresses and routes (rtnetlink(7)), each answered
+// before the call returns; libmnl lays them out and reads the answers. A Netlink belongs to the
+// network namespace in which it was opened, and keeps that namespace alive. What fails: what the
+// kernel refuses, in its own words where it has some.
 #pragma once
 
 #include <linux/rtnetlink.h>
@@ -23,7 +24,8 @@ namespace souk {
 class NetlinkRequest {
   public:
     template <class Header>
-    NetlinkRequest(uint16_t type, uint16_t flags, const Header& header) : NetlinkRequest(type, flags) {
+    NetlinkRequest(uint16_t type, uint16_t flags, const Header& header)
+        : NetlinkRequest(type, flags) {
         add(&header, sizeof header);
     }
     void put(uint16_t type, const void* data, size_t n);

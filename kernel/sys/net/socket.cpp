@@ -38,8 +38,8 @@ Result<Address> Address::parse_path(std::string_view path) {
     un.sun_family = AF_UNIX;
     if (path.empty() || path == "@") return fail("a unix socket needs a path");
     if (path.size() >= sizeof un.sun_path)
-        return fail("the socket path " + quoted(path) + " is longer than " + std::to_string(sizeof un.sun_path - 1) +
-                    " bytes");
+        return fail("the socket path " + quoted(path) + " is longer than " +
+                    std::to_string(sizeof un.sun_path - 1) + " bytes");
     memcpy(un.sun_path, path.data(), path.size());
     const bool abstract = path.front() == '@';
     if (abstract) un.sun_path[0] = '\0';
@@ -55,14 +55,17 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
     const std::string_view port_text = text.substr(colon + 1);
     const auto port = whole_number<uint16_t>(port_text);
     if (!port) return fail("the address " + quoted(text) + " has no port from 0 to 65535");
-    if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
     else if (host.find(':') != std::string_view::npos)
-        return fail("the address " + quoted(text) + " needs brackets around its IPv6 host: [HOST]:PORT");
+        return fail("the address " + quoted(text) +
+                    " needs brackets around its IPv6 host: [HOST]:PORT");
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = names ? 0 : AI_NUMERICHOST;
     addrinfo* found = nullptr;
-    if (const int ret = getaddrinfo(std::string(host).c_str(), std::to_string(*port).c_str(), &hints, &found);
+    if (const int ret =
+            getaddrinfo(std::string(host).c_str(), std::to_string(*port).c_str(), &hints, &found);
         ret != 0) {
         if (!names) return fail("the host " + quoted(host) + " is not a numeric address");
         return fail("the host " + quoted(host) + " is not known: " + gai_strerror(ret));
@@ -75,10 +78,15 @@ Result<Address> Address::parse_host_port(std::string_view text, bool names) {
 Status Address::check_host_port(std::string_view text) {
     const size_t colon = text.rfind(':');
     const std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
-    const bool number = host.find(':') != std::string_view::npos || host.find_first_not_of("0123456789.[]") == std::string_view::npos;
+    const bool number = host.find(':') != std::string_view::npos ||
+                        host.find_first_not_of("0123456789.[]") == std::string_view::npos;
     // What looks like a number is read as one; of a name, the rest.
-    TRY_ASSIGN(const Address address, parse_host_port(number ? std::string(text) : "0.0.0.0" + std::string(text.substr(host.size())), false));
-    if (address.port() == 0) return fail("the address " + quoted(text) + " has no port from 1 to 65535");
+    TRY_ASSIGN(
+        const Address address,
+        parse_host_port(
+            number ? std::string(text) : "0.0.0.0" + std::string(text.substr(host.size())), false));
+    if (address.port() == 0)
+        return fail("the address " + quoted(text) + " has no port from 1 to 65535");
     for (const char c : host)
         if (c <= ' ' || c == 0x7f) return fail("the host " + quoted(host) + " is no name");
     return {};
@@ -113,23 +121,28 @@ Result<Address> Address::peer(int fd) {
 }
 
 uint16_t Address::port() const {
-    if (family() == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
-    if (family() == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port);
+    if (family() == AF_INET)
+        return ntohs(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+    if (family() == AF_INET6)
+        return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port);
     return 0;
 }
 
 std::string Address::text() const {
     char host[INET6_ADDRSTRLEN] = "";
     if (family() == AF_INET) {
-        inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, host, sizeof host);
+        inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, host,
+                  sizeof host);
         return std::string(host) + ":" + std::to_string(port());
     }
     if (family() == AF_INET6) {
-        inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr, host, sizeof host);
+        inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr, host,
+                  sizeof host);
         return "[" + std::string(host) + "]:" + std::to_string(port());
     }
     const char* path = reinterpret_cast<const sockaddr_un*>(&storage_)->sun_path;
-    const size_t bytes = bytes_ > offsetof(sockaddr_un, sun_path) ? bytes_ - offsetof(sockaddr_un, sun_path) : 0;
+    const size_t bytes =
+        bytes_ > offsetof(sockaddr_un, sun_path) ? bytes_ - offsetof(sockaddr_un, sun_path) : 0;
     if (bytes == 0) return "unix:";
     if (path[0] == '\0') return "unix:@" + std::string(path + 1, bytes - 1);
     return "unix:" + std::string(path, strnlen(path, bytes));
@@ -137,9 +150,10 @@ std::string Address::text() const {
 
 namespace {
 
-// A socket file of a dead process is removed; one that somebody answers on, or that is no socket, stays.
+// A socket file of a dead process is removed; one that somebody answers on, or that is no socket,
+// stays.
 Status clear_stale_socket(const Address& address, const char* path) {
-    struct stat st{};
+    struct stat st {};
     if (lstat(path, &st) != 0) return {};
     if (!S_ISSOCK(st.st_mode)) return fail(std::string(path) + " exists and is not a socket");
     const Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -147,7 +161,8 @@ Status clear_stale_socket(const Address& address, const char* path) {
     if (connect(probe.get(), address.raw(), address.raw_bytes()) == 0 || errno == EAGAIN)
         return fail_errno("another process listens on " + address.text(), EADDRINUSE);
     if (errno != ECONNREFUSED) return fail_errno("connect to " + address.text(), errno);
-    if (unlink(path) != 0 && errno != ENOENT) return fail_errno("remove the old socket " + std::string(path), errno);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return fail_errno("remove the old socket " + std::string(path), errno);
     return {};
 }
 
@@ -167,7 +182,8 @@ Result<Fd> listen_once(const Address& address, int backlog, mode_t mode) {
     if (bind(fd.get(), address.raw(), address.raw_bytes()) != 0)
         return fail_errno("listen on " + address.text(), errno);
     // Between bind and listen nobody can connect yet.
-    if (path != nullptr && chmod(path, mode) != 0) return fail_errno("mode of " + std::string(path), errno);
+    if (path != nullptr && chmod(path, mode) != 0)
+        return fail_errno("mode of " + std::string(path), errno);
     if (listen(fd.get(), backlog) != 0) return fail_errno("listen on " + address.text(), errno);
     return fd;
 }
@@ -185,7 +201,8 @@ Result<Fd> listen_stream(const Address& address, int backlog, mode_t mode, Nanos
 Status set_no_delay(int fd) {
     int domain = 0;
     socklen_t bytes = sizeof domain;
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0) return fail_errno("SO_DOMAIN", errno);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0)
+        return fail_errno("SO_DOMAIN", errno);
     const int on = 1;
     if (domain != AF_UNIX && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
         return fail_errno("TCP_NODELAY", errno);
@@ -195,7 +212,8 @@ Status set_no_delay(int fd) {
 Result<PeerCred> peer_cred(int fd) {
     ucred cred{};
     socklen_t bytes = sizeof cred;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return fail_errno("SO_PEERCRED", errno);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
+        return fail_errno("SO_PEERCRED", errno);
     if (cred.pid == 0 && cred.uid == static_cast<uid_t>(-1))
         return fail("the peer's identity is not known: no unix socket");
     return PeerCred{cred.pid, cred.uid, cred.gid};
@@ -203,7 +221,8 @@ Result<PeerCred> peer_cred(int fd) {
 
 Result<std::pair<Fd, Fd>> socket_pair() {
     int fds[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return fail_errno("socketpair", errno);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        return fail_errno("socketpair", errno);
     return std::pair(Fd(fds[0]), Fd(fds[1]));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Sockets: addresses (TCP and unix), listening, and the peer's identity by the kernel's word. Every fd is close-on-exec. Nothing here waits, except resolve() on a host name.
+// Sockets: addresses (TCP and unix), listening, and the peer's identity by the kernel's word. Every
+// fd is close-on-exec. Nothing here waits, except resolve() on a host name.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,15 +16,16 @@
 
 namespace souk {
 
-// Where to connect or listen. Text forms: "127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock", "/run/x.sock",
-// "unix:@name" (the abstract namespace).
+// Where to connect or listen. Text forms: "127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock",
+// "/run/x.sock", "unix:@name" (the abstract namespace).
 class Address {
   public:
     // Numeric and unix addresses only; errors say what is wrong with the text.
     static Result<Address> parse(std::string_view text);
     // The same, and host names by the resolver, which may block for seconds: for start-up only.
     static Result<Address> resolve(std::string_view text);
-    // Whether it reads HOST:PORT, with a port that one can connect to; a host name is not looked up.
+    // Whether it reads HOST:PORT, with a port that one can connect to; a host name is not looked
+    // up.
     static Status check_host_port(std::string_view text);
     static Address of(const sockaddr* address, socklen_t bytes);
     // Of a socket's own end, or of its peer.
@@ -44,11 +46,12 @@ class Address {
     socklen_t bytes_ = 0;
 };
 
-// A listening stream socket. TCP: SO_REUSEADDR. A unix path: a socket left over by a dead process is replaced, one that
-// answers is an error ("in use"); `mode` is set on it before anybody can connect.
-// `patience`: how long to wait for an address that is in use: the kernel lets go of the io_uring listeners of a killed
-// process a moment after the process.
-Result<Fd> listen_stream(const Address& address, int backlog = 1024, mode_t mode = 0600, Nanos patience = {});
+// A listening stream socket. TCP: SO_REUSEADDR. A unix path: a socket left over by a dead process
+// is replaced, one that answers is an error ("in use"); `mode` is set on it before anybody can
+// connect. `patience`: how long to wait for an address that is in use: the kernel lets go of the
+// io_uring listeners of a killed process a moment after the process.
+Result<Fd> listen_stream(const Address& address, int backlog = 1024, mode_t mode = 0600,
+                         Nanos patience = {});
 
 // TCP_NODELAY (a no-op on unix sockets).
 Status set_no_delay(int fd);

@@ -26,15 +26,20 @@ int end_tcp_repair(const std::vector<pid_t>& pids) {
             char target[32];
             const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
             const int number = whole_number<int>(name).value_or(-1);
-            if (n <= 0 || number < 0 || !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
+            if (n <= 0 || number < 0 ||
+                !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
                 continue;
-            const Fd socket(static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
+            const Fd socket(
+                static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
             int repair = 0;
             socklen_t bytes = sizeof repair;
-            if (!socket || ::getsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 || repair == 0)
+            if (!socket ||
+                ::getsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 ||
+                repair == 0)
                 continue;
             repair = 0;
-            if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0) ++ended;
+            if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0)
+                ++ended;
         }
     }
     return ended;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// UserShare: how many connections each user may hold at a socket that all may use. A user has a share; what all of them
-// hold together leaves a reserve, which root and the daemon's own user may use too. Neither of those two has a share.
+// UserShare: how many connections each user may hold at a socket that all may use. A user has a
+// share; what all of them hold together leaves a reserve, which root and the daemon's own user may
+// use too. Neither of those two has a share.
 #pragma once
 
 #include <sys/types.h>

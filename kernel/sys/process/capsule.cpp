@@ -24,9 +24,10 @@ std::string ping_groups() {
     return read_file(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range").value_or("1\t0\n");
 }
 
-// In the new process, before its exec: system calls only, and nothing is written to memory that the daemon uses: it may be
-// the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
-[[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, int connection, char* const* argv) {
+// In the new process, before its exec: system calls only, and nothing is written to memory that the
+// daemon uses: it may be the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
+[[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, int connection,
+                                             char* const* argv) {
     const auto give_up = [&connection](const char* what) {
         const int code = errno;
         struct {
@@ -34,7 +35,13 @@ std::string ping_groups() {
             char text[SOUK_WHAT_MAX];
         } record = {};
         const size_t n = std::strlen(what);
-        record.head = {SOUK_INIT_VERSION, SOUK_FAILED, static_cast<uint32_t>(sizeof record.head + n), 0, code, 0, 0};
+        record.head = {SOUK_INIT_VERSION,
+                       SOUK_FAILED,
+                       static_cast<uint32_t>(sizeof record.head + n),
+                       0,
+                       code,
+                       0,
+                       0};
         std::memcpy(record.text, what, n);
         (void)!::write(connection, &record, record.head.length);
         ::_exit(1);
@@ -54,17 +61,22 @@ std::string ping_groups() {
     ::_exit(1);
 }
 
-// The new process starts in the daemon's memory, which stands still until souk-init has been loaded (as vfork(2)): a copy
-// of it, page by page, costs more than all else. Not under a sanitizer, which writes down what each function does.
+// The new process starts in the daemon's memory, which stands still until souk-init has been loaded
+// (as vfork(2)): a copy of it, page by page, costs more than all else. Not under a sanitizer, which
+// writes down what each function does.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 constexpr uint64_t as_vfork = 0;
 long clone_call(clone_args* args) { return ::syscall(SYS_clone3, args, sizeof *args); }
 #else
 constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK;
-// Inlined: a function that returns twice on one stack would find what the new process has left there.
+// Inlined: a function that returns twice on one stack would find what the new process has left
+// there.
 [[gnu::always_inline]] inline long clone_call(clone_args* args) {
     long result;
-    asm volatile("syscall" : "=a"(result) : "0"(long{SYS_clone3}), "D"(args), "S"(sizeof *args) : "rcx", "r11", "memory");
+    asm volatile("syscall"
+                 : "=a"(result)
+                 : "0"(long{SYS_clone3}), "D"(args), "S"(sizeof *args)
+                 : "rcx", "r11", "memory");
     if (result < 0) errno = static_cast<int>(-result);
     return result;
 }
@@ -73,11 +85,14 @@ constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK;
 
 Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     int pair[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair", errno);
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair", errno);
     Fd ours(pair[0]), theirs(pair[1]);
     // Everything that allocates comes before the clone.
-    std::string path = options.init_path, net = "net", groups = options.own_net ? ping_groups() : std::string();
-    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, groups.data(), nullptr};
+    std::string path = options.init_path, net = "net",
+                groups = options.own_net ? ping_groups() : std::string();
+    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, groups.data(),
+                          nullptr};
     int pidfd = -1;
     struct clone_args args = {};
     args.flags = as_vfork | CLONE_PIDFD | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -108,8 +123,10 @@ Result<Fd> Capsule::connect(int dir) {
     if (!fd) return fail_errno("socket", errno);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    // Through the held directory: a state directory may have any depth, a socket address only 108 bytes.
-    std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" SOUK_CTL_NAME, dir);
+    // Through the held directory: a state directory may have any depth, a socket address only 108
+    // bytes.
+    std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" SOUK_CTL_NAME,
+                  dir);
     if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
         return fail_errno("connect to souk-init", errno);
     return fd;
@@ -133,7 +150,9 @@ Result<Fd> Capsule::net_namespace() const {
     return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/ns/net", O_RDONLY);
 }
 
-Result<std::string> read_exit_record(int dir) { return read_file(dir, SOUK_EXIT_NAME, sizeof(souk_exit)); }
+Result<std::string> read_exit_record(int dir) {
+    return read_file(dir, SOUK_EXIT_NAME, sizeof(souk_exit));
+}
 
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
     TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
@@ -143,8 +162,8 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
         const auto pid = whole_number<pid_t>(name);
         if (!pid) continue;
         if (const auto stat = read_proc_stat(proc.get(), name))  // else it ended meanwhile
-            processes.push_back({*pid, stat->parent, stat->state, stat->name, stat->threads, stat->reserved_bytes,
-                                 stat->resident_pages, stat->session});
+            processes.push_back({*pid, stat->parent, stat->state, stat->name, stat->threads,
+                                 stat->reserved_bytes, stat->resident_pages, stat->session});
     }
     if (processes.empty()) return fail_errno("list the capsule's processes", ESRCH);
     return processes;
@@ -153,12 +172,14 @@ Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
 namespace {
 using ByPid = std::map<pid_t, const CapsuleProcess*>;
 
-// A session is restored by its leader, which forks who belongs to it; where that has ended, only the root can adopt them
-// (CRIU criu/pstree.c, prepare_pstree_ids).
+// A session is restored by its leader, which forks who belongs to it; where that has ended, only
+// the root can adopt them (CRIU criu/pstree.c, prepare_pstree_ids).
 bool session_can_be_made(const CapsuleProcess& p, const ByPid& by_pid, pid_t root) {
     const CapsuleProcess* parent = by_pid.at(p.parent);
-    if (p.session == 0 || p.parent == root || p.session == p.pid || p.session == parent->session) return true;
-    while (parent->pid != p.session && parent->pid != root && by_pid.contains(parent->parent)) parent = by_pid.at(parent->parent);
+    if (p.session == 0 || p.parent == root || p.session == p.pid || p.session == parent->session)
+        return true;
+    while (parent->pid != p.session && parent->pid != root && by_pid.contains(parent->parent))
+        parent = by_pid.at(parent->parent);
     return parent->pid == p.session;
 }
 }  // namespace
@@ -166,7 +187,8 @@ bool session_can_be_made(const CapsuleProcess& p, const ByPid& by_pid, pid_t roo
 Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
     ByPid by_pid;
     for (const CapsuleProcess& p : processes) by_pid[p.pid] = &p;
-    if (!by_pid.contains(root)) return tl::unexpected(Error{ESRCH, "cannot move: the job's root process is gone"});
+    if (!by_pid.contains(root))
+        return tl::unexpected(Error{ESRCH, "cannot move: the job's root process is gone"});
     for (const CapsuleProcess& p : processes) {
         if (p.pid == 1) continue;
         pid_t at = p.pid, above = p.parent;
@@ -174,14 +196,21 @@ Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
             at = above;
             above = by_pid[at]->parent;
         }
-        // Parent 0: it came in from outside (CRIU, a helper). A zombie of PID 1 is about to be reaped.
+        // Parent 0: it came in from outside (CRIU, a helper). A zombie of PID 1 is about to be
+        // reaped.
         if (above == 0 || (p.state == 'Z' && p.parent == 1)) continue;
         const char* why = nullptr;
         if (at != root)
-            why = "has left the job's process tree and would be left behind; end it or start it in the foreground";
+            why =
+                "has left the job's process tree and would be left behind; end it or start it in "
+                "the foreground";
         else if (p.pid != root && !session_can_be_made(p, by_pid, root))
-            why = "is in a session whose leader has ended, and its parent is not the job's first process";
-        if (why) return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name + ") " + why);
+            why =
+                "is in a session whose leader has ended, and its parent is not the job's first "
+                "process";
+        if (why)
+            return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name + ") " +
+                        why);
     }
     return {};
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Capsule: the namespaces that a job lives in, and their PID 1 (souk-init), which outlives agentd. A Capsule is only a
-// handle: dropping it ends nothing. spawn makes one, reconnect finds one again after a restart of agentd.
+// Capsule: the namespaces that a job lives in, and their PID 1 (souk-init), which outlives agentd.
+// A Capsule is only a handle: dropping it ends nothing. spawn makes one, reconnect finds one again
+// after a restart of agentd.
 //
-// Needs Linux 5.8 (clone3, pidfd, setns by pidfd) and root. What fails: clone3 (limits, rights), a cgroup that refuses
-// the process, a capsule that is gone. Failures inside the new process arrive as InitEventKind::failed.
+// Needs Linux 5.8 (clone3, pidfd, setns by pidfd) and root. What fails: clone3 (limits, rights), a
+// cgroup that refuses the process, a capsule that is gone. Failures inside the new process arrive
+// as InitEventKind::failed.
 #pragma once
 
 #include <csignal>
@@ -18,11 +20,12 @@
 namespace souk {
 
 struct CapsuleOptions {
-    std::string init_path;           // souk-init
-    int dir = -1;                    // the capsule's state directory: 0700, empty or of an ended capsule
-    bool own_net = false;            // a network namespace of its own, with loopback up
-    int cgroup = -1;                 // directory fd of a cgroup v2 group; -1 = stay
-    std::vector<int> cgroup_v1;      // open cgroup.procs files of v1 groups
+    std::string init_path;  // souk-init
+    // the capsule's state directory: 0700, empty or of an ended capsule
+    int dir = -1;
+    bool own_net = false;        // a network namespace of its own, with loopback up
+    int cgroup = -1;             // directory fd of a cgroup v2 group; -1 = stay
+    std::vector<int> cgroup_v1;  // open cgroup.procs files of v1 groups
 };
 
 class Capsule {
@@ -63,8 +66,9 @@ struct CapsuleProcess {
     pid_t session = 0;  // the process that leads it; 0: not known here
 };
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);
-// Whether everything in the capsule is below the job's root, but PID 1 and what came from outside, and in a session that
-// CRIU can make again. The error names the process that is not: it would be left behind, or not restored. Pure.
+// Whether everything in the capsule is below the job's root, but PID 1 and what came from outside,
+// and in a session that CRIU can make again. The error names the process that is not: it would be
+// left behind, or not restored. Pure.
 Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root);
 
 }  // namespace souk

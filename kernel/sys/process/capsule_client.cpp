@@ -41,8 +41,8 @@ Result<bool> send_one(int socket, std::string_view record, const std::vector<int
 
 CapsuleClient::CapsuleClient(Fd connection) : fd_(std::move(connection)) {}
 
-Status CapsuleClient::send(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
-                           std::string_view bytes, int fd, int second_fd) {
+Status CapsuleClient::send(souk_type type, uint32_t stream, int32_t value, uint64_t offset,
+                           uint64_t limit, std::string_view bytes, int fd, int second_fd) {
     std::vector<int> fds;
     for (const int one : {fd, second_fd})
         if (one >= 0) fds.push_back(one);
@@ -51,7 +51,8 @@ Status CapsuleClient::send(souk_type type, uint32_t stream, int32_t value, uint6
         TRY_ASSIGN(const bool sent, send_one(fd_.get(), record, fds));
         if (sent) return {};
     }
-    if (queued_bytes_ + record.size() > queue_bytes_max) return fail_errno("send to souk-init: it takes nothing", EAGAIN);
+    if (queued_bytes_ + record.size() > queue_bytes_max)
+        return fail_errno("send to souk-init: it takes nothing", EAGAIN);
     std::vector<Fd> kept;
     for (const int one : fds) {
         TRY_ASSIGN(Fd copy, duplicate(one));
@@ -96,10 +97,12 @@ Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t reco
         const ssize_t n = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) break;
-        // souk-init ended with a message of ours unread. Said once, before what it had sent: that comes now.
+        // souk-init ended with a message of ours unread. Said once, before what it had sent: that
+        // comes now.
         if (n < 0 && errno == ECONNRESET) continue;
         std::vector<Fd> fds;
-        for (cmsghdr* c = n > 0 ? CMSG_FIRSTHDR(&header) : nullptr; c; c = CMSG_NXTHDR(&header, c)) {
+        for (cmsghdr* c = n > 0 ? CMSG_FIRSTHDR(&header) : nullptr; c;
+             c = CMSG_NXTHDR(&header, c)) {
             if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
             int raw[SOUK_FDS_MAX];
             const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -112,7 +115,8 @@ Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t reco
             events.push_back(std::move(event));
             break;
         }
-        TRY_ASSIGN(static_cast<InitEvent&>(event), decode_init_event({buffer.get(), static_cast<size_t>(n)}));
+        TRY_ASSIGN(static_cast<InitEvent&>(event),
+                   decode_init_event({buffer.get(), static_cast<size_t>(n)}));
         event.fds = std::move(fds);
         events.push_back(std::move(event));
     }

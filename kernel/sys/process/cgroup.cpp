@@ -26,10 +26,12 @@ Result<int64_t> number_in(std::string_view text, const std::string& where) {
     return *value;
 }
 
-// The groups directly below one. A listing alone: to look at each of a group's some dozen files would make the kernel
-// keep them all. (Every control group file system tells which are directories.)
+// The groups directly below one. A listing alone: to look at each of a group's some dozen files
+// would make the kernel keep them all. (Every control group file system tells which are
+// directories.)
 Result<std::vector<std::string>> groups_in(const std::string& path) {
-    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), [](DIR* d) { return ::closedir(d); });
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()),
+                                                  [](DIR* d) { return ::closedir(d); });
     if (!dir) return fail_errno("cgroup " + path, errno);
     std::vector<std::string> names;
     while (const dirent* entry = ::readdir(dir.get())) {
@@ -42,7 +44,8 @@ Result<std::vector<std::string>> groups_in(const std::string& path) {
 // Children before parents.
 Status for_each_below(const std::string& path, const auto& visit) {
     const auto names = groups_in(path);
-    if (!names) return names.error().code == ENOENT ? Status{} : Status(tl::unexpected(names.error()));
+    if (!names)
+        return names.error().code == ENOENT ? Status{} : Status(tl::unexpected(names.error()));
     for (const std::string& name : *names) TRY(for_each_below(path + "/" + name, visit));
     return visit(path);
 }
@@ -52,7 +55,9 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids) {
         const auto text = read_file(AT_FDCWD, group + "/cgroup.procs");
         // A group can go between the listing and the read.
         if (!text)
-            return text.error().code == ENOENT || text.error().code == ENODEV ? Status{} : wrap("cgroup", text.error());
+            return text.error().code == ENOENT || text.error().code == ENODEV
+                       ? Status{}
+                       : wrap("cgroup", text.error());
         std::string_view rest = *text;
         while (const auto pid = take_number<pid_t>(rest)) {
             if (*pid > 0) pids.push_back(*pid);
@@ -69,7 +74,8 @@ Status remove_tree(const std::string& path, Nanos wait_max) {
         // Mostly it is empty: then that is all.
         if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
         Status done = for_each_below(path, [](const std::string& group) -> Status {
-            if (::rmdir(group.c_str()) < 0 && errno != ENOENT) return fail_errno("remove cgroup " + group, errno);
+            if (::rmdir(group.c_str()) < 0 && errno != ENOENT)
+                return fail_errno("remove cgroup " + group, errno);
             return {};
         });
         if (done || done.error().code != EBUSY) return done;
@@ -90,14 +96,15 @@ Status make_dirs(const std::string& mount, const std::string& path) {
     if (::mkdir((mount + "/" + path).c_str(), 0755) == 0 || errno == EEXIST) return {};
     for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
         const std::string dir = mount + "/" + path.substr(0, end);
-        if (::mkdir(dir.c_str(), 0755) < 0 && errno != EEXIST) return fail_errno("make cgroup " + dir, errno);
+        if (::mkdir(dir.c_str(), 0755) < 0 && errno != EEXIST)
+            return fail_errno("make cgroup " + dir, errno);
         if (end == std::string::npos) return {};
     }
 }
 
 // The v2 id is the inode number of the group's directory (kernfs, 64 bits).
 uint64_t group_id(int dir) {
-    struct stat status{};
+    struct stat status {};
     return ::fstat(dir, &status) == 0 ? status.st_ino : 0;
 }
 
@@ -110,8 +117,8 @@ bool valid_cgroup_name(std::string_view name) {
         const std::string_view part = name.substr(at, end - at);
         if (part.empty() || part == "." || part == ".." || part.size() > 200) return false;
         for (const char c : part)
-            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-                  c == '-'))
+            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-'))
                 return false;
         at = end + 1;
     }
@@ -148,7 +155,8 @@ const Cgroup::Member* Cgroup::find(std::string_view controller) const {
 
 Result<const Cgroup::Member*> Cgroup::need(std::string_view controller) const {
     if (const Member* member = find(controller)) return member;
-    return fail_errno("cgroup " + name_ + ": no " + std::string(controller) + " controller", ENOTSUP);
+    return fail_errno("cgroup " + name_ + ": no " + std::string(controller) + " controller",
+                      ENOTSUP);
 }
 
 const Cgroup::Member& Cgroup::tracker() const { return members_.front(); }
@@ -170,14 +178,17 @@ CgroupEntry Cgroup::entry() const {
 Status Cgroup::add(pid_t pid) const {
     for (const Member& member : members_)
         if (const Status s = write_file(member.dir.get(), "cgroup.procs", std::to_string(pid)); !s)
-            return wrap("add process " + std::to_string(pid) + " to cgroup " + member.path, s.error());
+            return wrap("add process " + std::to_string(pid) + " to cgroup " + member.path,
+                        s.error());
     return {};
 }
 
 Status Cgroup::set_cpu_weight(int64_t weight) const {
     TRY_ASSIGN(const Member* member, need("cpu"));
-    const Status s = member->v2 ? write_file(member->dir.get(), "cpu.weight", std::to_string(weight))
-                                : write_file(member->dir.get(), "cpu.shares", std::to_string(weight * 1024 / 100));
+    const Status s =
+        member->v2
+            ? write_file(member->dir.get(), "cpu.weight", std::to_string(weight))
+            : write_file(member->dir.get(), "cpu.shares", std::to_string(weight * 1024 / 100));
     if (!s) return wrap(member->path, s.error());
     return {};
 }
@@ -186,7 +197,9 @@ Status Cgroup::set_memory_max(int64_t bytes) const {
     TRY_ASSIGN(const Member* member, need("memory"));
     const char* const file = member->v2 ? "memory.max" : "memory.limit_in_bytes";
     const char* const none = member->v2 ? "max" : "-1";
-    if (const Status s = write_file(member->dir.get(), file, bytes == 0 ? none : std::to_string(bytes)); !s)
+    if (const Status s =
+            write_file(member->dir.get(), file, bytes == 0 ? none : std::to_string(bytes));
+        !s)
         return wrap(member->path, s.error());
     return {};
 }
@@ -196,16 +209,18 @@ Status Cgroup::set_cpus_max(int64_t cpus, bool bursts) const {
     TRY_ASSIGN(const Member* member, need("cpu"));
     const std::string quota = std::to_string(cpus * period_us);
     const char* const burst_file = member->v2 ? "cpu.max.burst" : "cpu.cfs_burst_us";
-    if (bursts) (void)write_file(member->dir.get(), burst_file, "0");  // never above the quota; kernels before 5.14 have none
-    const Status s = member->v2 ? write_file(member->dir.get(), "cpu.max", cpus == 0 ? "max" : quota)
-                                : write_file(member->dir.get(), "cpu.cfs_quota_us", cpus == 0 ? "-1" : quota);
+    // never above the quota; kernels before 5.14 have none
+    if (bursts) (void)write_file(member->dir.get(), burst_file, "0");
+    const Status s =
+        member->v2 ? write_file(member->dir.get(), "cpu.max", cpus == 0 ? "max" : quota)
+                   : write_file(member->dir.get(), "cpu.cfs_quota_us", cpus == 0 ? "-1" : quota);
     if (!s) return wrap(member->path, s.error());
     if (bursts && cpus > 0) (void)write_file(member->dir.get(), burst_file, quota);
     return {};
 }
 
-// On v1 the kernel itself refuses a limit below what cannot be given back. On v2 it would kill for it: so growth is held
-// back (memory.high) until what is held fits.
+// On v1 the kernel itself refuses a limit below what cannot be given back. On v2 it would kill for
+// it: so growth is held back (memory.high) until what is held fits.
 Result<bool> Cgroup::lower_memory_max(int64_t bytes) const {
     TRY_ASSIGN(const Member* member, need("memory"));
     if (!member->v2) {
@@ -227,7 +242,9 @@ Result<bool> Cgroup::lower_memory_max(int64_t bytes) const {
 
 Status Cgroup::set_pids_max(int64_t count) const {
     TRY_ASSIGN(const Member* member, need("pids"));
-    if (const Status s = write_file(member->dir.get(), "pids.max", count == 0 ? "max" : std::to_string(count)); !s)
+    if (const Status s =
+            write_file(member->dir.get(), "pids.max", count == 0 ? "max" : std::to_string(count));
+        !s)
         return wrap(member->path, s.error());
     return {};
 }
@@ -251,13 +268,16 @@ Status Cgroup::wait_event(std::string_view line, Nanos wait_max) const {
         char text[256];
         const ssize_t n = ::pread(events.get(), text, sizeof text, 0);
         if (n < 0) return fail_errno(member.path + "/cgroup.events", errno);
-        if (std::string_view(text, static_cast<size_t>(n)).find(line) != std::string_view::npos) return {};
+        if (std::string_view(text, static_cast<size_t>(n)).find(line) != std::string_view::npos)
+            return {};
         const Nanos left = clock.left();
         if (left.ns == 0)
-            return fail_errno("cgroup " + name_ + " did not become '" + std::string(line) + "'", ETIMEDOUT);
+            return fail_errno("cgroup " + name_ + " did not become '" + std::string(line) + "'",
+                              ETIMEDOUT);
         pollfd item{events.get(), POLLPRI, 0};
         const timespec timeout = to_timespec(left);
-        if (::ppoll(&item, 1, &timeout, nullptr) < 0 && errno != EINTR) return fail_errno(member.path, errno);
+        if (::ppoll(&item, 1, &timeout, nullptr) < 0 && errno != EINTR)
+            return fail_errno(member.path, errno);
     }
 }
 
@@ -266,7 +286,9 @@ Status Cgroup::wait_v1_freezer(std::string_view state, Nanos wait_max) const {
     while (true) {
         TRY_ASSIGN(const std::string now, read_file(tracker().dir.get(), "freezer.state"));
         if (now == std::string(state) + "\n") return {};
-        if (!backoff.wait()) return fail_errno("cgroup " + name_ + " did not become " + std::string(state), ETIMEDOUT);
+        if (!backoff.wait())
+            return fail_errno("cgroup " + name_ + " did not become " + std::string(state),
+                              ETIMEDOUT);
     }
 }
 
@@ -279,7 +301,8 @@ Result<Fd> Cgroup::open_freezer() const {
 
 Status Cgroup::stop() const {
     const Member& member = tracker();
-    const Status asked = write_file(member.dir.get(), member.v2 ? "cgroup.freeze" : "freezer.state", freezer_word());
+    const Status asked =
+        write_file(member.dir.get(), member.v2 ? "cgroup.freeze" : "freezer.state", freezer_word());
     if (!asked) return wrap("freeze " + member.path, asked.error());
     return {};
 }
@@ -287,7 +310,8 @@ Status Cgroup::stop() const {
 Status Cgroup::freeze(Nanos wait_max) const {
     TRY(stop());
     const Member& member = tracker();
-    const Status frozen = member.v2 ? wait_event("frozen 1", wait_max) : wait_v1_freezer("FROZEN", wait_max);
+    const Status frozen =
+        member.v2 ? wait_event("frozen 1", wait_max) : wait_v1_freezer("FROZEN", wait_max);
     if (frozen) return {};
     if (const Status thawed = thaw(); !thawed) return wrap(frozen.error().message, thawed.error());
     return wrap("freeze", frozen.error());
@@ -349,7 +373,8 @@ Result<Nanos> Cgroup::cpu_time() const {
         constexpr std::string_view key = "usage_usec ";
         const size_t at = text.find(key);
         if (at == std::string::npos) return fail(tracker().path + "/cpu.stat: no usage_usec");
-        TRY_ASSIGN(const int64_t us, number_in(std::string_view(text).substr(at + key.size()), tracker().path));
+        TRY_ASSIGN(const int64_t us,
+                   number_in(std::string_view(text).substr(at + key.size()), tracker().path));
         return Nanos::from_us(us);
     }
     TRY_ASSIGN(const Member* member, need("cpuacct"));
@@ -360,8 +385,9 @@ Result<Nanos> Cgroup::cpu_time() const {
 
 Result<int64_t> Cgroup::memory_bytes() const {
     TRY_ASSIGN(const Member* member, need("memory"));
-    TRY_ASSIGN(const std::string text,
-               read_file(member->dir.get(), member->v2 ? "memory.current" : "memory.usage_in_bytes"));
+    TRY_ASSIGN(
+        const std::string text,
+        read_file(member->dir.get(), member->v2 ? "memory.current" : "memory.usage_in_bytes"));
     return number_in(text, member->path);
 }
 
@@ -430,9 +456,10 @@ bool Cgroup::allows_realtime() const {
     return !text || std::strtoll(text->c_str(), nullptr, 10) > 0;
 }
 
-// A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing in it may have one. Each
-// parent of a group gets half of what its own parent has left, once; the group itself a quarter of its parent's, or less if
-// others have that. Of many groups the last get nothing: to look at all of them would cost each job that starts.
+// A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing
+// in it may have one. Each parent of a group gets half of what its own parent has left, once; the
+// group itself a quarter of its parent's, or less if others have that. Of many groups the last get
+// nothing: to look at all of them would cost each job that starts.
 void Cgroups::share_realtime(const std::string& mount, const std::string& path) const {
     const std::string group = mount + "/" + path, parent = group.substr(0, group.rfind('/'));
     const auto known = realtime_.find(parent);
@@ -503,7 +530,8 @@ Status Cgroups::remove(const std::string& name, Nanos wait_max) const {
     if (!name.empty() && !valid_cgroup_name(name)) return fail("bad cgroup name '" + name + "'");
     const std::string path = below_root(name);
     Backoff clock(wait_max);
-    // First in the hierarchies that stop and kill: a process that the v1 freezer holds does not die in any other.
+    // First in the hierarchies that stop and kill: a process that the v1 freezer holds does not die
+    // in any other.
     if (!layout_.v2.empty())
         if (const Status s = write_file(AT_FDCWD, layout_.v2 + "/" + path + "/cgroup.kill", "1");
             !s && s.error().code != ENOENT)

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cgroups: the directory `souk` at the top of each cgroup hierarchy of this machine, found from /proc/self/mountinfo.
-// Cgroup: one group below it, of a node ("n1") or a job ("n1/jobs/n1.7"), in the hierarchies that it needs; owns
-// directory fds, not processes. Dropping a Cgroup leaves the group; remove() ends it and everything in it.
+// Cgroups: the directory `souk` at the top of each cgroup hierarchy of this machine, found from
+// /proc/self/mountinfo. Cgroup: one group below it, of a node ("n1") or a job ("n1/jobs/n1.7"), in
+// the hierarchies that it needs; owns directory fds, not processes. Dropping a Cgroup leaves the
+// group; remove() ends it and everything in it.
 //
-// Where what lives: processes, freezing, killing and CPU time are asked of cgroup v2 wherever it is mounted, even
-// beside v1 controllers (its core needs none). Limits go to v2 where its root offers the controller, else to v1.
-// Without any v2 mount the v1 freezer, cpuacct and signals stand in.
+// Where what lives: processes, freezing, killing and CPU time are asked of cgroup v2 wherever it is
+// mounted, even beside v1 controllers (its core needs none). Limits go to v2 where its root offers
+// the controller, else to v1. Without any v2 mount the v1 freezer, cpuacct and signals stand in.
 //
-// Cost, measured on a 6.18 kernel: writing another process into cgroup.procs waits for an RCU grace period, 5 to 16 ms
-// each. So nothing that must be quick moves a process: it is born in its group (fork_into: clone3 CLONE_INTO_CGROUP,
-// 0.1 ms) and enters v1 hierarchies itself while single-threaded (0.01 ms each). CRIU started that way restores its
-// job into the group (--manage-cgroups=ignore).
+// Cost, measured on a 6.18 kernel: writing another process into cgroup.procs waits for an RCU grace
+// period, 5 to 16 ms each. So nothing that must be quick moves a process: it is born in its group
+// (fork_into: clone3 CLONE_INTO_CGROUP, 0.1 ms) and enters v1 hierarchies itself while
+// single-threaded (0.01 ms each). CRIU started that way restores its job into the group
+// (--manage-cgroups=ignore).
 //
 // Every error names the group and the file. ENOTSUP: this machine has no such controller.
 #pragma once
@@ -38,7 +40,8 @@ struct CgroupLayout {
 // Parses the text of mountinfo and reads v2's root. Never fails: an empty layout has no cgroups.
 CgroupLayout detect_cgroups(const std::string& mountinfo);
 
-// What a process needs to be born into a group; valid while the Cgroup lives. All plain numbers, for use after a fork.
+// What a process needs to be born into a group; valid while the Cgroup lives. All plain numbers,
+// for use after a fork.
 struct CgroupEntry {
     int v2 = -1;                                  // directory fd for CLONE_INTO_CGROUP
     std::array<int, 4> v1_tasks{-1, -1, -1, -1};  // open `tasks` files
@@ -50,12 +53,14 @@ struct Forked {
     bool is_child = false;
     Pidfd pidfd;  // in the parent
 };
-// clone3(2) into the group with CLONE_PIDFD, SIGCHLD and `flags` (say CLONE_NEWPID); the child is in every hierarchy of
-// the group when this returns there (it exits 125 if it could not enter). Like vfork's rules after a fork in a threaded
-// program: the child calls async-signal-safe functions alone and execs.
+// clone3(2) into the group with CLONE_PIDFD, SIGCHLD and `flags` (say CLONE_NEWPID); the child is
+// in every hierarchy of the group when this returns there (it exits 125 if it could not enter).
+// Like vfork's rules after a fork in a threaded program: the child calls async-signal-safe
+// functions alone and execs.
 Result<Forked> fork_into(const CgroupEntry& entry, uint64_t flags = 0);
 
-// Limits that a group will be given; its v1 hierarchies are made only for these, as each costs a directory.
+// Limits that a group will be given; its v1 hierarchies are made only for these, as each costs a
+// directory.
 struct CgroupUse {
     bool cpu = false;
     bool memory = false;
@@ -77,35 +82,40 @@ class Cgroup {
     // Whether it has limits of that controller, as it was created to.
     bool has(std::string_view controller) const { return find(controller) != nullptr; }
 
-    // Moves a process and its threads here. Slow (see above): for a daemon that starts, not for a job.
+    // Moves a process and its threads here. Slow (see above): for a daemon that starts, not for a
+    // job.
     Status add(pid_t pid) const;
     // CPU share against siblings, 1 to 10000, 100 is normal.
     Status set_cpu_weight(int64_t weight) const;
-    // CPUs that all processes here may use together; 0 lifts the limit. EINVAL (v1): a group above or below has another idea.
-    // bursts: what was left of a tenth of a second may be used up in the next.
+    // CPUs that all processes here may use together; 0 lifts the limit. EINVAL (v1): a group above
+    // or below has another idea. bursts: what was left of a tenth of a second may be used up in the
+    // next.
     Status set_cpus_max(int64_t cpus, bool bursts = false) const;
-    // False: nothing in the group may have a real-time policy (v1 with RT_GROUP_SCHED, and no time is left for it).
+    // False: nothing in the group may have a real-time policy (v1 with RT_GROUP_SCHED, and no time
+    // is left for it).
     bool allows_realtime() const;
     // In bytes; 0 lifts the limit.
     Status set_memory_max(int64_t bytes) const;
-    // The same, but kills nobody: what is held beyond that and can be given back is. False: it holds more, and the limit is as
-    // it was.
+    // The same, but kills nobody: what is held beyond that and can be given back is. False: it
+    // holds more, and the limit is as it was.
     Result<bool> lower_memory_max(int64_t bytes) const;
     // Processes and threads; 0 lifts the limit.
     Status set_pids_max(int64_t count) const;
     // How many processes the kernel has killed because set_memory_max's limit was reached.
     Result<int64_t> memory_kills() const;
 
-    // Stops every process here and below, and returns when the kernel says that all are; ETIMEDOUT after `wait_max`,
-    // and then the group is thawed again.
+    // Stops every process here and below, and returns when the kernel says that all are; ETIMEDOUT
+    // after `wait_max`, and then the group is thawed again.
     Status freeze(Nanos wait_max) const;
     Status thaw() const;
     // Asks for it, and does not wait: nothing here runs code of its own from then on.
     Status stop() const;
-    // The file that stops it, open for reading and writing, and what to write there: for a process that outlives this one.
+    // The file that stops it, open for reading and writing, and what to write there: for a process
+    // that outlives this one.
     Result<Fd> open_freezer() const;
     std::string_view freezer_word() const;
-    // SIGKILL to every process here and below, frozen or not; returns when all have exited. ETIMEDOUT.
+    // SIGKILL to every process here and below, frozen or not; returns when all have exited.
+    // ETIMEDOUT.
     Status kill_all(Nanos wait_max) const;
     // Kills, then removes the group and those below. ETIMEDOUT; ok if it is gone already.
     Status remove(Nanos wait_max);
@@ -137,30 +147,38 @@ class Cgroup {
 
 class Cgroups {
   public:
-    // `root` is one directory name; tests use their own. Makes nothing yet. ENOTSUP: no v2 and no v1 freezer.
+    // `root` is one directory name; tests use their own. Makes nothing yet. ENOTSUP: no v2 and no
+    // v1 freezer.
     static Result<Cgroups> open(CgroupLayout layout, std::string root = "souk");
     // The same with this machine's layout.
     static Result<Cgroups> open(std::string root = "souk");
 
     const CgroupLayout& layout() const { return layout_; }
-    // Makes the group, and its parents, or takes what is there. A name is parts of [A-Za-z0-9._-], split by '/'.
-    // On v2 a group that has children with limits can hold no process itself: nodes keep theirs in a leaf.
+    // Makes the group, and its parents, or takes what is there. A name is parts of [A-Za-z0-9._-],
+    // split by '/'. On v2 a group that has children with limits can hold no process itself: nodes
+    // keep theirs in a leaf.
     Result<Cgroup> create(const std::string& name, CgroupUse use = {}) const;
-    // The names of the groups directly below `parent` (empty: below the root), in any hierarchy, sorted.
+    // The names of the groups directly below `parent` (empty: below the root), in any hierarchy,
+    // sorted.
     Result<std::vector<std::string>> list(const std::string& parent = {}) const;
-    // Ends a group that may exist in any of the hierarchies (empty: the root itself, so all), say after a crash.
+    // Ends a group that may exist in any of the hierarchies (empty: the root itself, so all), say
+    // after a crash.
     Status remove(const std::string& name, Nanos wait_max) const;
 
   private:
-    Cgroups(CgroupLayout layout, std::string root) : layout_(std::move(layout)), root_(std::move(root)) {}
+    Cgroups(CgroupLayout layout, std::string root)
+        : layout_(std::move(layout)), root_(std::move(root)) {}
     std::vector<std::string> mounts() const;
     Status make_v2(const std::string& path, CgroupUse use) const;
     void share_realtime(const std::string& mount, const std::string& path) const;
-    std::string below_root(const std::string& name) const { return name.empty() ? root_ : root_ + "/" + name; }
+    std::string below_root(const std::string& name) const {
+        return name.empty() ? root_ : root_ + "/" + name;
+    }
 
     CgroupLayout layout_;
     std::string root_;
-    mutable std::map<std::string, int64_t> realtime_;  // us of each second, of groups that had children made
+    // us of each second, of groups that had children made
+    mutable std::map<std::string, int64_t> realtime_;
 };
 
 }  // namespace souk

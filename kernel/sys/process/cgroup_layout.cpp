@@ -8,7 +8,8 @@
 namespace souk {
 namespace {
 
-constexpr std::string_view v1_controllers[] = {"cpu", "cpuacct", "memory", "freezer", "pids", "cpuset"};
+constexpr std::string_view v1_controllers[] = {"cpu",     "cpuacct", "memory",
+                                               "freezer", "pids",    "cpuset"};
 
 std::vector<std::string> split(const std::string& text, char separator) {
     std::vector<std::string> parts;
@@ -21,7 +22,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }  // namespace
 
 bool CgroupLayout::in_v2(std::string_view controller) const {
-    return std::find(v2_controllers.begin(), v2_controllers.end(), controller) != v2_controllers.end();
+    return std::find(v2_controllers.begin(), v2_controllers.end(), controller) !=
+           v2_controllers.end();
 }
 
 CgroupLayout detect_cgroups(const std::string& mountinfo) {
@@ -35,7 +37,8 @@ CgroupLayout detect_cgroups(const std::string& mountinfo) {
             }
         } else if (mount.type == "cgroup") {
             for (const std::string& option : split(mount.options, ','))
-                if (std::find(std::begin(v1_controllers), std::end(v1_controllers), option) != std::end(v1_controllers))
+                if (std::find(std::begin(v1_controllers), std::end(v1_controllers), option) !=
+                    std::end(v1_controllers))
                     layout.v1.emplace(option, mount.point);
         }
     }

@@ -53,8 +53,8 @@ Result<std::string> encode_spec(const LaunchSpec& spec) {
     head.groups = static_cast<uint32_t>(spec.groups.size());
     head.argc = static_cast<uint32_t>(spec.argv.size());
     head.envc = static_cast<uint32_t>(spec.env.size());
-    const size_t length =
-        sizeof head + spec.rlimits.size() * sizeof(souk_rlimit) + spec.groups.size() * 4 + strings.size();
+    const size_t length = sizeof head + spec.rlimits.size() * sizeof(souk_rlimit) +
+                          spec.groups.size() * 4 + strings.size();
     if (length > SOUK_SPEC_MAX) return fail("arguments and environment are longer than 8 MiB");
     head.length = static_cast<uint32_t>(length);
     std::string out;
@@ -65,8 +65,8 @@ Result<std::string> encode_spec(const LaunchSpec& spec) {
     return out + strings;
 }
 
-std::string encode_init_message(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
-                                std::string_view bytes) {
+std::string encode_init_message(souk_type type, uint32_t stream, int32_t value, uint64_t offset,
+                                uint64_t limit, std::string_view bytes) {
     MUST(bytes.size() <= SOUK_DATA_MAX);
     souk_msg m{};
     m.version = SOUK_INIT_VERSION;
@@ -134,12 +134,15 @@ Result<souk_residue> decode_residue(std::string_view file) {
     return r;
 }
 
-std::string tty_key(uint64_t rdev, uint64_t dev) { return "tty[" + hex(rdev) + ":" + hex(dev) + "]"; }
+std::string tty_key(uint64_t rdev, uint64_t dev) {
+    return "tty[" + hex(rdev) + ":" + hex(dev) + "]";
+}
 
 std::vector<std::string> stdio_keys(const souk_residue& residue) {
     if (residue.tty) return {tty_key(residue.tty_rdev, residue.tty_dev)};
     std::vector<std::string> keys;
-    for (const uint64_t inode : residue.pipe_inode) keys.push_back("pipe:[" + std::to_string(inode) + "]");
+    for (const uint64_t inode : residue.pipe_inode)
+        keys.push_back("pipe:[" + std::to_string(inode) + "]");
     return keys;
 }
 

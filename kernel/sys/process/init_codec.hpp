@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The agentd side of kernel/sys/process/init_protocol.h as values: pure, no fd is touched. Everything decoded is checked first;
-// what fails is a record that souk-init of this version would not send.
+// The agentd side of kernel/sys/process/init_protocol.h as values: pure, no fd is touched.
+// Everything decoded is checked first; what fails is a record that souk-init of this version would
+// not send.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +71,9 @@ struct InitEvent {
 
 Result<InitEvent> decode_init_event(std::string_view record);
 // One record. `bytes` must be at most SOUK_DATA_MAX.
-std::string encode_init_message(souk_type type, uint32_t stream = 0, int32_t value = 0, uint64_t offset = 0,
-                                uint64_t limit = 0, std::string_view bytes = {});
+std::string encode_init_message(souk_type type, uint32_t stream = 0, int32_t value = 0,
+                                uint64_t offset = 0, uint64_t limit = 0,
+                                std::string_view bytes = {});
 
 Result<souk_exit> decode_exit(std::string_view file);
 Result<souk_residue> decode_residue(std::string_view file);

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd and souk-init (PID 1 of a capsule) say to each other, as plain C structs: one struct souk_msg and at most
-// SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both ends are on one machine). RESIDUE and
-// `exit`, the two files that souk-init writes, are laid out here too; RESIDUE travels to another machine of the same
-// kind.
+// What agentd and souk-init (PID 1 of a capsule) say to each other, as plain C structs: one struct
+// souk_msg and at most SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both
+// ends are on one machine). RESIDUE and `exit`, the two files that souk-init writes, are laid out
+// here too; RESIDUE travels to another machine of the same kind.
 //
-// Bytes have absolute offsets per stream since the job began, over all its capsules. souk-init keeps output until it is
-// acknowledged and takes input only up to the limit that it announced, so a connection may be cut and made again
-// anywhere.
+// Bytes have absolute offsets per stream since the job began, over all its capsules. souk-init
+// keeps output until it is acknowledged and takes input only up to the limit that it announced, so
+// a connection may be cut and made again anywhere.
 #pragma once
 
 #include <stdint.h>
 
 enum {
     SOUK_INIT_VERSION = 1,
-    SOUK_DATA_MAX = 64 * 1024,          // bytes after a souk_msg
-    SOUK_OUTPUT_WINDOW = 256 * 1024,    // unacknowledged bytes per stream; then the job's pipe is read no further
-    SOUK_INPUT_WINDOW = 64 * 1024,      // bytes taken and not yet written to the job
-    SOUK_SPEC_MAX = 8 * 1024 * 1024,    // a whole launch specification
+    SOUK_DATA_MAX = 64 * 1024,  // bytes after a souk_msg
+    // unacknowledged bytes per stream; then the job's pipe is read no further
+    SOUK_OUTPUT_WINDOW = 256 * 1024,
+    SOUK_INPUT_WINDOW = 64 * 1024,    // bytes taken and not yet written to the job
+    SOUK_SPEC_MAX = 8 * 1024 * 1024,  // a whole launch specification
     SOUK_RESIDUE_MAX = 64 * 1024 * 1024,
-    SOUK_WHAT_MAX = 256,                // text of a failure
+    SOUK_WHAT_MAX = 256,  // text of a failure
     SOUK_FDS_MAX = 3,
     SOUK_KEPT_MAX = 4096,
-    SOUK_STREAMS = 2,                   // outputs: 1 stdout (or the terminal), 2 stderr
+    SOUK_STREAMS = 2,  // outputs: 1 stdout (or the terminal), 2 stderr
 };
 #define SOUK_RESIDUE_NAME "souk-residue"
 #define SOUK_SHM_NAME "souk-shm"
@@ -35,52 +36,66 @@ enum {
 // Field use is written beside each type; fields not named are 0. "+x" is what follows the struct.
 enum souk_type {
     // agentd to souk-init
-    SOUK_HELLO = 1,        // offset, limit: stdout / stderr is safe before there and resent from there. The
-                           // first record of a connection
-    SOUK_START,            // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2
-                           // group, so that freezing the job leaves souk-init awake. Answer: STARTED or
-                           // EXEC_FAILED
-    SOUK_ACK,              // stream, offset: everything before offset is safe
-    SOUK_INPUT,            // offset +bytes; bytes before what was taken and after the limit are ignored
-    SOUK_INPUT_EOF,        // offset: input ends there
-    SOUK_WINCH,            // stream = rows, value = columns
-    SOUK_SIGNAL,           // value = signal, stream = enum souk_target
-    SOUK_HELPERS_ENTER,    // value: 0 beside a running job, 1 before a restore. Raises ns_last_pid. Answer:
-                           // HELPERS_READY
-    SOUK_HELPERS_LEAVE,    // puts it back
-    SOUK_DRAIN,            // + fd: image directory; only while the job is frozen. Answer: DRAINED
-    SOUK_UNDRAIN,          // the dump is off: input goes back, the job is watched as before
-    SOUK_PREPARE,          // value = 1 terminal, 0 pipes: makes the ends of a job to be restored. Answer: PREPARED
-    SOUK_LOAD,             // + fd: image directory, before the restore. Answer: LOADED
-    SOUK_RESTORED,         // the restore is over: ns_last_pid as it was, copies of the job's ends closed.
-                           // Answer: STARTED
-    SOUK_KEEP,             // + fd: held open until LET_GO, whatever becomes of agentd: a userfaultfd, without
-                           // which memory that has not come yet would read as zeros
-    SOUK_LET_GO,           // closes all that is kept
-    SOUK_QUIT,             // end, and with it whatever is left in the namespace
-    SOUK_LEASE,            // offset: until then (CLOCK_BOOTTIME, ns) the job may run; + fd: the file that freezes its
-                           // group +what to write there. Replaces the one before
+    // offset, limit: stdout / stderr is safe before there and resent from there. The
+    // first record of a connection
+    SOUK_HELLO = 1,
+    // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2
+    // group, so that freezing the job leaves souk-init awake. Answer: STARTED or
+    // EXEC_FAILED
+    SOUK_START,
+    SOUK_ACK,  // stream, offset: everything before offset is safe
+    // offset +bytes; bytes before what was taken and after the limit are ignored
+    SOUK_INPUT,
+    SOUK_INPUT_EOF,  // offset: input ends there
+    SOUK_WINCH,      // stream = rows, value = columns
+    SOUK_SIGNAL,     // value = signal, stream = enum souk_target
+    // value: 0 beside a running job, 1 before a restore. Raises ns_last_pid. Answer:
+    // HELPERS_READY
+    SOUK_HELPERS_ENTER,
+    SOUK_HELPERS_LEAVE,  // puts it back
+    SOUK_DRAIN,          // + fd: image directory; only while the job is frozen. Answer: DRAINED
+    SOUK_UNDRAIN,        // the dump is off: input goes back, the job is watched as before
+    // value = 1 terminal, 0 pipes: makes the ends of a job to be restored. Answer: PREPARED
+    SOUK_PREPARE,
+    SOUK_LOAD,  // + fd: image directory, before the restore. Answer: LOADED
+    // the restore is over: ns_last_pid as it was, copies of the job's ends closed.
+    // Answer: STARTED
+    SOUK_RESTORED,
+    // + fd: held open until LET_GO, whatever becomes of agentd: a userfaultfd, without
+    // which memory that has not come yet would read as zeros
+    SOUK_KEEP,
+    SOUK_LET_GO,  // closes all that is kept
+    SOUK_QUIT,    // end, and with it whatever is left in the namespace
+    // offset: until then (CLOCK_BOOTTIME, ns) the job may run; + fd: the file that freezes its
+    // group +what to write there. Replaces the one before
+    SOUK_LEASE,
     // souk-init to agentd
-    SOUK_WELCOME = 64,     // + souk_welcome: answer to HELLO
-    SOUK_STARTED,          // value = pid of the root inside; stream = 1: with the terminal offset, limit = RDEV, DEV
-    SOUK_EXEC_FAILED,      // value = errno +text: what failed; stream = 1: the program itself (no other node
-                           // would mend it)
-    SOUK_OUTPUT,           // stream, offset +bytes
-    SOUK_OUTPUT_EOF,       // stream, offset: the stream ends there
-    SOUK_INPUT_TAKEN,      // offset: taken so far; limit: may be sent up to there
-    SOUK_EXITED,           // + souk_exit; the output may still follow
-    SOUK_STOPPED,          // value = signal that stopped the root, 0 = it goes on
-    SOUK_HELPERS_READY,    // value = errno +text
-    SOUK_DRAINED,          // value = errno (0 done) +text; then souk-residue (and souk-shm) are in the directory
-    SOUK_PREPARED,         // value = errno +text, or fds: the job's stdin, stdout, stderr; or its terminal
-    SOUK_LOADED,           // value = errno +text, or +souk_residue
-    SOUK_FAILED,           // value = errno +text: the capsule could not be set up; souk-init ends
-    SOUK_LEASED,           // after a WELCOME: offset of the last LEASE, if there was one. value = 1: at that one it has
-                           // just stopped the job
+    SOUK_WELCOME = 64,  // + souk_welcome: answer to HELLO
+    // value = pid of the root inside; stream = 1: with the terminal offset, limit = RDEV, DEV
+    SOUK_STARTED,
+    // value = errno +text: what failed; stream = 1: the program itself (no other node
+    // would mend it)
+    SOUK_EXEC_FAILED,
+    SOUK_OUTPUT,         // stream, offset +bytes
+    SOUK_OUTPUT_EOF,     // stream, offset: the stream ends there
+    SOUK_INPUT_TAKEN,    // offset: taken so far; limit: may be sent up to there
+    SOUK_EXITED,         // + souk_exit; the output may still follow
+    SOUK_STOPPED,        // value = signal that stopped the root, 0 = it goes on
+    SOUK_HELPERS_READY,  // value = errno +text
+    // value = errno (0 done) +text; then souk-residue (and souk-shm) are in the directory
+    SOUK_DRAINED,
+    // value = errno +text, or fds: the job's stdin, stdout, stderr; or its terminal
+    SOUK_PREPARED,
+    SOUK_LOADED,  // value = errno +text, or +souk_residue
+    SOUK_FAILED,  // value = errno +text: the capsule could not be set up; souk-init ends
+    // after a WELCOME: offset of the last LEASE, if there was one. value = 1: at that one it has
+    // just stopped the job
+    SOUK_LEASED,
 };
 
 // SOUK_NETWORK_NAME, of a job with a network of its own: the text of each of these, or nothing.
-#define SOUK_NETWORK_SETTINGS {"/proc/sys/net/ipv4/ping_group_range", "/proc/sys/net/ipv4/ip_unprivileged_port_start"}
+#define SOUK_NETWORK_SETTINGS \
+    { "/proc/sys/net/ipv4/ping_group_range", "/proc/sys/net/ipv4/ip_unprivileged_port_start" }
 enum { SOUK_NETWORK_VALUES = 2, SOUK_NETWORK_VALUE_MAX = 64 };
 
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };
@@ -89,11 +104,11 @@ enum souk_state {
     SOUK_FRESH = 0,  // nothing started yet
     SOUK_STARTING,   // forked, exec not yet seen
     SOUK_RUNNING,
-    SOUK_DRAINED_STATE,  // frozen by a dump, or killed by it
-    SOUK_PREPARED_STATE, // ends made, waits for a restore
-    SOUK_LOADED_STATE,   // residue loaded, waits for RESTORED
-    SOUK_ENDED,          // exit record written
-    SOUK_NOT_STARTED,    // EXEC_FAILED
+    SOUK_DRAINED_STATE,   // frozen by a dump, or killed by it
+    SOUK_PREPARED_STATE,  // ends made, waits for a restore
+    SOUK_LOADED_STATE,    // residue loaded, waits for RESTORED
+    SOUK_ENDED,           // exit record written
+    SOUK_NOT_STARTED,     // EXEC_FAILED
 };
 
 struct souk_msg {
@@ -133,7 +148,8 @@ struct souk_rlimit {
     uint64_t soft, hard;
 };
 
-// Launch specification: this, souk_rlimit[rlimits], uint32_t[groups], then NUL-ended strings: path, cwd, argv, env.
+// Launch specification: this, souk_rlimit[rlimits], uint32_t[groups], then NUL-ended strings: path,
+// cwd, argv, env.
 struct souk_spec {
     uint32_t magic, version, length;
     uint32_t tty, durable;  // durable: the exit record is fsynced
@@ -148,12 +164,13 @@ struct souk_residue {
     uint32_t magic, version;
     int32_t root_pid, last_pid;
     uint32_t tty, uid, gid, durable;
-    uint64_t pipe_inode[3];      // without tty: names the old pipes for CRIU: pipe:[INODE]
-    uint64_t tty_rdev, tty_dev;  // with tty
+    uint64_t pipe_inode[3];            // without tty: names the old pipes for CRIU: pipe:[INODE]
+    uint64_t tty_rdev, tty_dev;        // with tty
     uint64_t input_offset, input_len;  // not yet read by the job
     uint64_t input_eof_at;             // UINT64_MAX = input goes on
     struct souk_stream_state out[SOUK_STREAMS];
-    uint32_t typed_len;      // terminal: typed ahead, already through the line discipline (part of no offset above)
+    // terminal: typed ahead, already through the line discipline (part of no offset above)
+    uint32_t typed_len;
     uint32_t typed_canonical;
 };
 #define SOUK_RESIDUE_MAGIC 0x44495352u

@@ -22,7 +22,8 @@ const char* parse_spec(void* data, size_t size, SpecView* view) {
         return "launch specification: bad version";
     if (head->length != size) return "launch specification: cut short";
     if (head->argc == 0) return "launch specification: no program";
-    const uint64_t fixed = uint64_t{head->rlimits} * sizeof(souk_rlimit) + uint64_t{head->groups} * sizeof(uint32_t);
+    const uint64_t fixed =
+        uint64_t{head->rlimits} * sizeof(souk_rlimit) + uint64_t{head->groups} * sizeof(uint32_t);
     if (fixed > size - sizeof *head) return "launch specification: cut short";
     char* at = static_cast<char*>(data) + sizeof *head;
     char* end = static_cast<char*>(data) + size;
@@ -55,10 +56,11 @@ void spec_vectors(const SpecView& view, char** out) {
 const char* check_residue(const void* data, size_t size) {
     if (size < sizeof(souk_residue) || size > SOUK_RESIDUE_MAX) return "residue: bad length";
     auto* r = static_cast<const souk_residue*>(data);
-    if (r->magic != SOUK_RESIDUE_MAGIC || r->version != SOUK_INIT_VERSION) return "residue: bad version";
+    if (r->magic != SOUK_RESIDUE_MAGIC || r->version != SOUK_INIT_VERSION)
+        return "residue: bad version";
     uint64_t want = sizeof *r;
-    const uint64_t lengths[4] = {r->input_len, r->out[0].end - r->out[0].base, r->out[1].end - r->out[1].base,
-                                 r->typed_len};
+    const uint64_t lengths[4] = {r->input_len, r->out[0].end - r->out[0].base,
+                                 r->out[1].end - r->out[1].base, r->typed_len};
     for (const uint64_t length : lengths) {
         if (length > SOUK_RESIDUE_MAX) return "residue: bad length";
         want += length;

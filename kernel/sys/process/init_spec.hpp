@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Checks of what souk-init reads from outside: the launch specification and RESIDUE. Plain C inside (no library, no
-// allocation), because souk-init, a static program, uses it; unit tests use the same.
+// Checks of what souk-init reads from outside: the launch specification and RESIDUE. Plain C inside
+// (no library, no allocation), because souk-init, a static program, uses it; unit tests use the
+// same.
 #pragma once
 
 #include <stddef.h>
@@ -21,7 +22,8 @@ struct SpecView {
 
 // Parses `size` bytes, 8-byte aligned. Returns null, or what is wrong with them.
 const char* parse_spec(void* data, size_t size, SpecView* view);
-// Fills `out[0 .. head->argc]` and then `[.. envc]`, each list NULL-ended: argc + envc + 2 pointers in all.
+// Fills `out[0 .. head->argc]` and then `[.. envc]`, each list NULL-ended: argc + envc + 2 pointers
+// in all.
 void spec_vectors(const SpecView& view, char** out);
 
 // Parses the head of a RESIDUE of `size` bytes. Returns null, or what is wrong with it.

@@ -34,7 +34,9 @@ constexpr std::array kinds = {
     Kind{"/dev/kfd", "a GPU"},
 };
 
-std::string named(const CapsuleProcess& p) { return "process " + std::to_string(p.pid) + " (" + p.name + ")"; }
+std::string named(const CapsuleProcess& p) {
+    return "process " + std::to_string(p.pid) + " (" + p.name + ")";
+}
 
 bool traced(int proc, pid_t pid) {
     const auto status = read_file(proc, std::to_string(pid) + "/status");
@@ -43,7 +45,8 @@ bool traced(int proc, pid_t pid) {
     return line != std::string::npos && status->compare(line + 12, 2, "0\n") != 0;
 }
 
-// A thread that is not about to end: no SIGKILL waits for it, and the kernel has not begun to end it.
+// A thread that is not about to end: no SIGKILL waits for it, and the kernel has not begun to end
+// it.
 bool thread_lives(int proc, const std::string& directory) {
     constexpr unsigned exiting = 4;  // include/linux/sched.h, PF_EXITING
     constexpr std::string_view key = "\nSigPnd:\t";
@@ -51,18 +54,21 @@ bool thread_lives(int proc, const std::string& directory) {
     const auto stat = read_proc_stat(proc, directory);
     const size_t pending = status ? status->find(key) : std::string::npos;
     if (!stat || pending == std::string::npos) return false;
-    const auto signals = leading_number<uint64_t>(std::string_view(*status).substr(pending + key.size()), 16);
+    const auto signals =
+        leading_number<uint64_t>(std::string_view(*status).substr(pending + key.size()), 16);
     if (signals.value_or(0) >> (SIGKILL - 1) & 1) return false;
     return stat->state != 'Z' && stat->state != 'X' && (stat->flags & exiting) == 0;
 }
 
-// A process that CRIU does not take: its first thread has ended and another goes on. (All of them end one by one too.)
+// A process that CRIU does not take: its first thread has ended and another goes on. (All of them
+// end one by one too.)
 bool goes_on_headless(int proc, const CapsuleProcess& p) {
     if (p.state != 'Z' || p.threads < 2) return false;
     const std::string directory = std::to_string(p.pid) + "/task";
     const auto names = list_dir(proc, directory);
-    return names && std::any_of(names->begin(), names->end(),
-                                [&](const std::string& name) { return thread_lives(proc, directory + "/" + name); });
+    return names && std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+               return thread_lives(proc, directory + "/" + name);
+           });
 }
 
 // A POSIX message queue looks like a file in /: "/name".
@@ -78,9 +84,12 @@ bool is_message_queue(int proc, const std::string& file, std::string_view target
 std::string address_text(std::string_view hex) {
     const size_t colon = hex.find(':');
     std::array<uint32_t, 4> words{};
-    const auto port = colon == 8 || colon == 32 ? leading_number<uint32_t>(hex.substr(colon + 1), 16) : std::nullopt;
+    const auto port = colon == 8 || colon == 32
+                          ? leading_number<uint32_t>(hex.substr(colon + 1), 16)
+                          : std::nullopt;
     if (!port) return std::string(hex);
-    for (size_t i = 0; i < colon / 8; ++i) words[i] = leading_number<uint32_t>(hex.substr(i * 8, 8), 16).value_or(0);
+    for (size_t i = 0; i < colon / 8; ++i)
+        words[i] = leading_number<uint32_t>(hex.substr(i * 8, 8), 16).value_or(0);
     char text[INET6_ADDRSTRLEN] = {};
     ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), text, sizeof text);
     const std::string host = text;
@@ -116,7 +125,8 @@ std::string tcp_peer(std::string_view table, std::string_view inode) {
             line.remove_prefix(field.size());
         }
         if (fields[inode_field] != inode) continue;
-        constexpr std::string_view syn_received = "03", time_wait = "06", closed = "07", listening = "0A";
+        constexpr std::string_view syn_received = "03", time_wait = "06", closed = "07",
+                                   listening = "0A";
         for (const std::string_view none : {syn_received, time_wait, closed, listening})
             if (fields[state] == none) return {};
         return address_text(fields[remote]);
@@ -139,7 +149,8 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t f
     for (const CapsuleProcess& p : processes) {
         if (p.pid == 1 || p.parent == 0) continue;  // souk-init, and who came from outside
         if (goes_on_headless(proc.get(), p))
-            return fail("cannot move: the first thread of " + named(p) + " has ended, and others go on");
+            return fail("cannot move: the first thread of " + named(p) +
+                        " has ended, and others go on");
         if (p.state == 'Z') continue;
         if (traced(proc.get(), p.pid)) return fail("cannot move: " + named(p) + " is being traced");
         const std::string directory = std::to_string(p.pid) + "/fd";
@@ -148,17 +159,22 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t f
         for (const std::string& name : *names) {
             if (++files > files_max) return {};
             char target[64];
-            const ssize_t n = ::readlinkat(proc.get(), (directory + "/" + name).c_str(), target, sizeof target);
+            const ssize_t n =
+                ::readlinkat(proc.get(), (directory + "/" + name).c_str(), target, sizeof target);
             if (n <= 0) continue;
             const std::string_view file(target, static_cast<size_t>(n));
             if (const auto what = unmovable_file(file); !what.empty())
-                return fail("cannot move: " + named(p) + " has " + std::string(what) + " open (file " + name + ")");
+                return fail("cannot move: " + named(p) + " has " + std::string(what) +
+                            " open (file " + name + ")");
             if (is_message_queue(proc.get(), directory + "/" + name, file))
-                return fail("cannot move: " + named(p) + " has a POSIX message queue open (file " + name + ")");
+                return fail("cannot move: " + named(p) + " has a POSIX message queue open (file " +
+                            name + ")");
             if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) continue;
-            if (const auto peer = connections.peer(proc.get(), p.pid, file.substr(8, file.size() - 9)); !peer.empty())
-                return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " + name +
-                            "), and --tcp=refuse keeps that");
+            if (const auto peer =
+                    connections.peer(proc.get(), p.pid, file.substr(8, file.size() - 9));
+                !peer.empty())
+                return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " +
+                            name + "), and --tcp=refuse keeps that");
         }
     }
     return {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What keeps a capsule's processes from being dumped, found without a dump: so that a job's user hears of it when it
-// happens, not when the job should move. CRIU has the last word; this names what it is known to refuse.
+// What keeps a capsule's processes from being dumped, found without a dump: so that a job's user
+// hears of it when it happens, not when the job should move. CRIU has the last word; this names
+// what it is known to refuse.
 #pragma once
 
 #include <string>
@@ -12,15 +13,17 @@
 
 namespace souk {
 
-// What an open file is, by what /proc/PID/fd says of it, if no dump takes it along: "an io_uring"; else empty. Pure.
+// What an open file is, by what /proc/PID/fd says of it, if no dump takes it along: "an io_uring";
+// else empty. Pure.
 std::string_view unmovable_file(std::string_view target);
 
-// The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a connection that a
-// dump would have to keep: not listening, not over. Else empty. Pure.
+// The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a
+// connection that a dump would have to keep: not listening, not over. Else empty. Pure.
 std::string tcp_peer(std::string_view table, std::string_view inode);
 
-// Looks at the tree (check_movable), at each process's tracer and at its files, the first `files_max` of all; with
-// TcpPolicy::refuse also for TCP connections. The error names process and reason. About a microsecond a file.
+// Looks at the tree (check_movable), at each process's tracer and at its files, the first
+// `files_max` of all; with TcpPolicy::refuse also for TCP connections. The error names process and
+// reason. About a microsecond a file.
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max = 4096);
 
 // Whether one of them holds a lock of a file: flock(2), POSIX, or of an open file description.

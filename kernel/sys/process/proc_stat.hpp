@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What /proc/PID/stat says (proc(5)), for a process or one thread of it. Plain C inside (no library, no allocation),
-// because souk-init, a static program, uses it too.
+// What /proc/PID/stat says (proc(5)), for a process or one thread of it. Plain C inside (no
+// library, no allocation), because souk-init, a static program, uses it too.
 #pragma once
 
 #include <stdint.h>

@@ -13,7 +13,9 @@ Result<ProcStat> read_proc_stat(int proc, const std::string& directory) {
     return stat;
 }
 
-Result<ProcStat> read_proc_stat(pid_t pid) { return read_proc_stat(AT_FDCWD, "/proc/" + std::to_string(pid)); }
+Result<ProcStat> read_proc_stat(pid_t pid) {
+    return read_proc_stat(AT_FDCWD, "/proc/" + std::to_string(pid));
+}
 
 Result<ProcessId> process_id(pid_t pid) {
     TRY_ASSIGN(const ProcStat stat, read_proc_stat(pid));

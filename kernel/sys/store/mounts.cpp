@@ -20,12 +20,17 @@ std::string text_of(const char* text) { return text ? text : ""; }
 std::vector<Mount> parse_mounts(const std::string& mountinfo) {
     std::vector<Mount> mounts;
     if (mountinfo.empty()) return mounts;
-    const std::unique_ptr<FILE, int (*)(FILE*)> file(::fmemopen(const_cast<char*>(mountinfo.data()), mountinfo.size(), "r"),
-                                                     [](FILE* f) { return ::fclose(f); });
-    const std::unique_ptr<libmnt_table, void (*)(libmnt_table*)> table(::mnt_new_table(), ::mnt_unref_table);
-    const std::unique_ptr<libmnt_iter, void (*)(libmnt_iter*)> at(::mnt_new_iter(MNT_ITER_FORWARD), ::mnt_free_iter);
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(
+        ::fmemopen(const_cast<char*>(mountinfo.data()), mountinfo.size(), "r"),
+        [](FILE* f) { return ::fclose(f); });
+    const std::unique_ptr<libmnt_table, void (*)(libmnt_table*)> table(::mnt_new_table(),
+                                                                       ::mnt_unref_table);
+    const std::unique_ptr<libmnt_iter, void (*)(libmnt_iter*)> at(::mnt_new_iter(MNT_ITER_FORWARD),
+                                                                  ::mnt_free_iter);
     if (!file || !table || !at) return mounts;
-    (void)::mnt_table_set_parser_errcb(table.get(), [](libmnt_table*, const char*, int) { return 1; });  // go on
+    // go on
+    (void)::mnt_table_set_parser_errcb(table.get(),
+                                       [](libmnt_table*, const char*, int) { return 1; });
     (void)::mnt_table_parse_stream(table.get(), file.get(), "mountinfo");
     libmnt_fs* fs = nullptr;
     while (::mnt_table_next_fs(table.get(), at.get(), &fs) == 0)
@@ -35,7 +40,8 @@ std::vector<Mount> parse_mounts(const std::string& mountinfo) {
 }
 
 Result<std::vector<Mount>> own_mounts() {
-    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/self/mountinfo", mountinfo_bytes_max));
+    TRY_ASSIGN(const std::string text,
+               read_file(AT_FDCWD, "/proc/self/mountinfo", mountinfo_bytes_max));
     return parse_mounts(text);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is mounted, as a mountinfo of the kernel says it (proc(5)); read by libmount, which knows the format's escapes,
-// optional fields and oddities.
+// What is mounted, as a mountinfo of the kernel says it (proc(5)); read by libmount, which knows
+// the format's escapes, optional fields and oddities.
 #pragma once
 
 #include <sys/types.h>

@@ -16,15 +16,17 @@
 
 namespace souk {
 namespace {
-constexpr std::array<std::string_view, 18> types = {"nfs",  "nfs4", "cifs",  "smb3",      "smbfs",    "ceph",   "lustre", "afs",      "9p",
-                                                    "gfs2", "ocfs2", "coda", "glusterfs", "orangefs", "beegfs", "gpfs",   "virtiofs", "fuse"};
+constexpr std::array<std::string_view, 18> types = {
+    "nfs",  "nfs4",  "cifs", "smb3",      "smbfs",    "ceph",   "lustre", "afs",      "9p",
+    "gfs2", "ocfs2", "coda", "glusterfs", "orangefs", "beegfs", "gpfs",   "virtiofs", "fuse"};
 }  // namespace
 
 bool is_network_filesystem(std::string_view type) {
     return std::ranges::find(types, type) != types.end() || type.starts_with("fuse.");
 }
 
-std::set<dev_t> network_devices(const std::string& mountinfo, bool (*is_network)(std::string_view)) {
+std::set<dev_t> network_devices(const std::string& mountinfo,
+                                bool (*is_network)(std::string_view)) {
     std::set<dev_t> devices;
     for (const Mount& mount : parse_mounts(mountinfo))
         if (is_network(mount.type)) devices.insert(mount.device);
@@ -36,17 +38,23 @@ std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev
     for (const pid_t pid : pids) {
         const auto process = Pidfd::open(pid);
         const std::string directory = "/proc/" + std::to_string(pid) + "/fd";
-        const auto names = process ? list_dir(AT_FDCWD, directory) : Result<std::vector<std::string>>(fail(""));
+        const auto names =
+            process ? list_dir(AT_FDCWD, directory) : Result<std::vector<std::string>>(fail(""));
         if (!names) continue;  // it has ended
         for (const std::string& name : *names) {
             char target[2];
-            if (::readlink((directory + "/" + name).c_str(), target, sizeof target) < 1 || target[0] != '/') continue;
+            if (::readlink((directory + "/" + name).c_str(), target, sizeof target) < 1 ||
+                target[0] != '/')
+                continue;
             const int number = whole_number<int>(name).value_or(-1);
             Fd file(static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
             if (!file || (::fcntl(file.get(), F_GETFL) & O_ACCMODE) == O_RDONLY) continue;
             struct statx st {};
-            if (::statx(file.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0 || !S_ISREG(st.stx_mode)) continue;
-            if (devices.contains(makedev(st.stx_dev_major, st.stx_dev_minor))) files.push_back(std::move(file));
+            if (::statx(file.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0 ||
+                !S_ISREG(st.stx_mode))
+                continue;
+            if (devices.contains(makedev(st.stx_dev_major, st.stx_dev_minor)))
+                files.push_back(std::move(file));
         }
     }
     return files;

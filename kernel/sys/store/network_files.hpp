@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Files of a job that other machines see too (NFS and the like). What a job has written to them may still lie in this
-// machine's memory; the kernel sends it on a close or an fsync. A job that is stopped here and goes on elsewhere does neither,
-// so who moves it must, before the other copy reads.
+// Files of a job that other machines see too (NFS and the like). What a job has written to them may
+// still lie in this machine's memory; the kernel sends it on a close or an fsync. A job that is
+// stopped here and goes on elsewhere does neither, so who moves it must, before the other copy
+// reads.
 #pragma once
 
 #include <sys/types.h>
@@ -16,12 +17,14 @@
 
 namespace souk {
 
-// By the name that the kernel has for a file system's type. A FUSE file system may be one, so it counts. Pure.
+// By the name that the kernel has for a file system's type. A FUSE file system may be one, so it
+// counts. Pure.
 bool is_network_filesystem(std::string_view type);
 // The devices of such mounts, of the text of a /proc/PID/mountinfo. Pure.
 std::set<dev_t> network_devices(const std::string& mountinfo,
                                 bool (*is_network)(std::string_view) = is_network_filesystem);
-// Copies of what these processes (numbers as seen here) have open for writing on those devices. Asks no file server.
+// Copies of what these processes (numbers as seen here) have open for writing on those devices.
+// Asks no file server.
 std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices);
 
 }  // namespace souk

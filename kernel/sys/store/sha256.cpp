@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/store/sha256.hpp"
 
-// SHA256() looks its algorithm up among the library's providers at each call, and has them all loaded for it: 2 MB of a small
-// daemon. The functions below it do not, and are called deprecated for that alone.
+// SHA256() looks its algorithm up among the library's providers at each call, and has them all
+// loaded for it: 2 MB of a small daemon. The functions below it do not, and are called deprecated
+// for that alone.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 

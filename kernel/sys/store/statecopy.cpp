@@ -25,7 +25,8 @@ std::string directory_of(const std::string& file) {
     return slash == std::string::npos ? "." : slash == 0 ? "/" : file.substr(0, slash);
 }
 
-// A name that nothing has yet: FILE.before-2026-11-22T10:30:00, with a number behind where that is taken.
+// A name that nothing has yet: FILE.before-2026-11-22T10:30:00, with a number behind where that is
+// taken.
 std::string kept_name(const std::string& file) {
     const time_t now = ::time(nullptr);
     std::tm date{};
@@ -58,7 +59,8 @@ Result<StateCopy> StateCopy::begin(const StateDb& from, const std::string& file)
     if (present(file)) return fail(file + " is there already: name another, or remove it");
     { TRY_ASSIGN(const Fd made, open_at(AT_FDCWD, copy.part_, O_RDWR | O_CREAT | O_EXCL, 0600)); }
     sqlite3* db = nullptr;
-    const int ret = sqlite3_open_v2(copy.part_.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    const int ret = sqlite3_open_v2(copy.part_.c_str(), &db,
+                                    SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
     copy.to_.reset(db);
     if (ret != SQLITE_OK) return fail("cannot open " + copy.part_);
     // Its caller syncs it, once.
@@ -79,7 +81,8 @@ Result<Fd> StateCopy::whole() {
     const int ret = sqlite3_backup_finish(backup_.release());
     if (ret != SQLITE_OK) return fail("cannot write " + part_ + ": " + sqlite3_errstr(ret));
     // It has the header of its source, which has a log.
-    if (sqlite3_exec(to_.get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr) != SQLITE_OK)
+    if (sqlite3_exec(to_.get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr) !=
+        SQLITE_OK)
         return fail("cannot write " + part_ + ": " + sqlite3_errmsg(to_.get()));
     return open_at(AT_FDCWD, part_, O_RDONLY);
 }
@@ -94,9 +97,11 @@ Result<int64_t> StateCopy::give_name() {
     return st.st_size;
 }
 
-// What is kept has both names before its log's goes: never does the one database stand beside the other's log. After a crash
-// between the two the old one stands there without its log, and whoever opens it says so.
-Result<std::string> restore_state(const std::string& file, const std::string& dir, int schema_version,
+// What is kept has both names before its log's goes: never does the one database stand beside the
+// other's log. After a crash between the two the old one stands there without its log, and whoever
+// opens it says so.
+Result<std::string> restore_state(const std::string& file, const std::string& dir,
+                                  int schema_version,
                                   const std::function<Status(const StateDb&)>& check) {
     const std::string place = dir + "/state.db", part = place + ".part", log = place + "-wal";
     TRY_ASSIGN(const Fd lock, StateDb::lock_directory(dir));
@@ -118,8 +123,10 @@ Result<std::string> restore_state(const std::string& file, const std::string& di
     std::string kept;
     if (present(place) || present(log)) {
         kept = kept_name(place);
-        if (present(log) && ::link(log.c_str(), (kept + "-wal").c_str()) != 0) return fail_errno("link " + kept + "-wal", errno);
-        if (present(place) && ::link(place.c_str(), kept.c_str()) != 0) return fail_errno("link " + kept, errno);
+        if (present(log) && ::link(log.c_str(), (kept + "-wal").c_str()) != 0)
+            return fail_errno("link " + kept + "-wal", errno);
+        if (present(place) && ::link(place.c_str(), kept.c_str()) != 0)
+            return fail_errno("link " + kept, errno);
         TRY(sync_path(dir, O_RDONLY | O_DIRECTORY));
         if (present(log) && ::unlink(log.c_str()) != 0) return fail_errno("remove " + log, errno);
     }

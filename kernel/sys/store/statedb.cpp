@@ -23,14 +23,17 @@ Status sync_directory(const std::string& dir) {
     return {};
 }
 
-// Whether the file's header says that there is a log beside it (SQLite's format: bytes 18 and 19). Errors: it is empty.
+// Whether the file's header says that there is a log beside it (SQLite's format: bytes 18 and 19).
+// Errors: it is empty.
 Result<bool> has_log(const std::string& file) {
     TRY_ASSIGN(const Fd there, open_at(AT_FDCWD, file, O_RDONLY));
     unsigned char header[20] = {};
     const ssize_t n = pread(there.get(), header, sizeof header, 0);
     if (n < 0) return fail_errno("read " + file, errno);
     if (n == 0)
-        return fail(file + " is empty (0 bytes), and a database never is: put a copy of it back, or remove it to begin anew");
+        return fail(file +
+                    " is empty (0 bytes), and a database never is: put a copy of it back, or "
+                    "remove it to begin anew");
     return header[18] == 2 || header[19] == 2;
 }
 
@@ -48,7 +51,8 @@ Result<Fd> StateDb::lock_directory(const std::string& dir) {
     }
     const std::string pid = std::to_string(getpid()) + "\n";
     // Only for the message above: without it the lock is as good.
-    if (ftruncate(lock.get(), 0) == 0 && pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) errno = 0;
+    if (ftruncate(lock.get(), 0) == 0 && pwrite(lock.get(), pid.data(), pid.size(), 0) < 0)
+        errno = 0;
     return lock;
 }
 
@@ -62,8 +66,11 @@ void StateDb::Close::operator()(sqlite3_stmt* statement) const { sqlite3_finaliz
 
 StateDb::StateDb(StateDb&&) noexcept = default;
 StateDb::~StateDb() {
-    for (Statement* s : {&begin_, &put_, &erase_, &commit_, &rollback_, &get_, &load_, &after_, &before_}) s->reset();
-    // A clean end: all is in the file, which is whole without a log. Where that fails (a full disk) the log stays.
+    for (Statement* s :
+         {&begin_, &put_, &erase_, &commit_, &rollback_, &get_, &load_, &after_, &before_})
+        s->reset();
+    // A clean end: all is in the file, which is whole without a log. Where that fails (a full disk)
+    // the log stays.
     const bool looked = db_ && use_ == Use::look;
     if (db_ && use_ == Use::hold) (void)run("PRAGMA journal_mode = DELETE");
     db_.reset();  // before the lock
@@ -78,13 +85,15 @@ tl::unexpected<Error> StateDb::failed(std::string_view what) const {
 }
 
 Status StateDb::run(const char* sql) const {
-    if (sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) return failed("cannot use");
+    if (sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK)
+        return failed("cannot use");
     return {};
 }
 
 Result<StateDb::Statement> StateDb::prepare(const char* sql) const {
     sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v3(db_.get(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr) != SQLITE_OK)
+    if (sqlite3_prepare_v3(db_.get(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr) !=
+        SQLITE_OK)
         return failed("cannot use");
     return Statement(statement);
 }
@@ -117,12 +126,15 @@ Status StateDb::create(const std::string& file, int schema_version) {
     for (const char* end : {"", "-wal", "-journal"}) unlink((fresh.path_ + end).c_str());
     { TRY_ASSIGN(const Fd made, open_at(AT_FDCWD, fresh.path_, O_RDWR | O_CREAT | O_EXCL, 0600)); }
     TRY(fresh.use_file(Use::create));
-    TRY(fresh.run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,"
+    TRY(fresh.run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, "
+                   "value BLOB NOT NULL,"
                    " PRIMARY KEY (kind, key)) WITHOUT ROWID; PRAGMA application_id = " +
-                   std::to_string(application_id) + "; PRAGMA user_version = " + std::to_string(schema_version) +
-                   "; COMMIT").c_str()));
+                   std::to_string(application_id) +
+                   "; PRAGMA user_version = " + std::to_string(schema_version) + "; COMMIT")
+                      .c_str()));
     fresh.db_.reset();
-    if (rename(fresh.path_.c_str(), file.c_str()) != 0) return fail_errno("rename " + fresh.path_, errno);
+    if (rename(fresh.path_.c_str(), file.c_str()) != 0)
+        return fail_errno("rename " + fresh.path_, errno);
     return {};
 }
 
@@ -157,12 +169,14 @@ Status StateDb::open_file(int schema_version, int oldest, Use use) {
 Status StateDb::use_file(Use use) {
     use_ = use;
     sqlite3* db = nullptr;
-    const int ret = sqlite3_open_v2(path_.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    const int ret =
+        sqlite3_open_v2(path_.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
     db_.reset(db);
     if (ret != SQLITE_OK) return failed("cannot open");
     sqlite3_extended_result_codes(db, 1);
     // Exclusive: the lock above says that nobody else reads, so the WAL needs no shared memory.
-    TRY(run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA synchronous = FULL;"
+    TRY(
+        run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA synchronous = FULL;"
             "PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 1024;"
             "PRAGMA journal_size_limit = 4194304; PRAGMA temp_store = MEMORY"));
     if (use == Use::look) sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -182,8 +196,9 @@ Status StateDb::check_version(int schema_version, int oldest) {
     if (version < schema_version && version >= oldest)
         return run(("PRAGMA user_version = " + std::to_string(schema_version)).c_str());
     if (version != schema_version)
-        return fail(path_ + " has version " + std::to_string(version) + ", this program needs version " +
-                    std::to_string(schema_version) + ": run the release that wrote it");
+        return fail(path_ + " has version " + std::to_string(version) +
+                    ", this program needs version " + std::to_string(schema_version) +
+                    ": run the release that wrote it");
     return {};
 }
 
@@ -210,10 +225,13 @@ Status StateDb::write_changes() {
     TRY(step(begin_));
     for (const auto& [name, value] : changes_) {
         const Statement& statement = value ? put_ : erase_;
-        sqlite3_bind_text(statement.get(), 1, name.first.data(), static_cast<int>(name.first.size()), SQLITE_STATIC);
-        sqlite3_bind_text(statement.get(), 2, name.second.data(), static_cast<int>(name.second.size()), SQLITE_STATIC);
+        sqlite3_bind_text(statement.get(), 1, name.first.data(),
+                          static_cast<int>(name.first.size()), SQLITE_STATIC);
+        sqlite3_bind_text(statement.get(), 2, name.second.data(),
+                          static_cast<int>(name.second.size()), SQLITE_STATIC);
         if (value)
-            sqlite3_bind_blob64(statement.get(), 3, value->empty() ? "" : value->data(), value->size(), SQLITE_STATIC);
+            sqlite3_bind_blob64(statement.get(), 3, value->empty() ? "" : value->data(),
+                                value->size(), SQLITE_STATIC);
         Status written = step(statement);
         sqlite3_clear_bindings(statement.get());
         if (!written) return written;
@@ -236,31 +254,37 @@ Status StateDb::commit() {
 }
 
 Result<std::optional<std::string>> StateDb::get(std::string_view kind, std::string_view key) const {
-    if (const auto change = changes_.find({std::string(kind), std::string(key)}); change != changes_.end())
+    if (const auto change = changes_.find({std::string(kind), std::string(key)});
+        change != changes_.end())
         return change->second;
     TRY_ASSIGN(auto found, rows(get_, kind, key, 1));
     if (found.empty()) return std::nullopt;
     return std::move(found[0].value);
 }
 
-Result<std::vector<StateDb::Row>> StateDb::load(std::string_view kind) const { return rows(load_, kind, {}, 0); }
+Result<std::vector<StateDb::Row>> StateDb::load(std::string_view kind) const {
+    return rows(load_, kind, {}, 0);
+}
 
-Result<std::vector<StateDb::Row>> StateDb::after(std::string_view kind, std::string_view key, size_t rows_max) const {
+Result<std::vector<StateDb::Row>> StateDb::after(std::string_view kind, std::string_view key,
+                                                 size_t rows_max) const {
     return rows(after_, kind, key, rows_max);
 }
 
-Result<std::vector<StateDb::Row>> StateDb::before(std::string_view kind, std::string_view key, size_t rows_max) const {
+Result<std::vector<StateDb::Row>> StateDb::before(std::string_view kind, std::string_view key,
+                                                  size_t rows_max) const {
     return rows(before_, kind, key, rows_max);
 }
 
 // Binds what the statement has room for.
-Result<std::vector<StateDb::Row>> StateDb::rows(const Statement& statement, std::string_view kind, std::string_view key,
-                                                size_t rows_max) const {
+Result<std::vector<StateDb::Row>> StateDb::rows(const Statement& statement, std::string_view kind,
+                                                std::string_view key, size_t rows_max) const {
     std::vector<Row> rows;
     sqlite3_stmt* const select = statement.get();
     sqlite3_bind_text(select, 1, kind.data(), static_cast<int>(kind.size()), SQLITE_STATIC);
     if (sqlite3_bind_parameter_count(select) > 1) {
-        sqlite3_bind_text(select, 2, key.empty() ? "" : key.data(), static_cast<int>(key.size()), SQLITE_STATIC);
+        sqlite3_bind_text(select, 2, key.empty() ? "" : key.data(), static_cast<int>(key.size()),
+                          SQLITE_STATIC);
         sqlite3_bind_int64(select, 3, static_cast<sqlite3_int64>(rows_max));
     }
     int ret;
@@ -268,7 +292,8 @@ Result<std::vector<StateDb::Row>> StateDb::rows(const Statement& statement, std:
         const auto column = [select](int i) {
             const void* bytes = sqlite3_column_blob(select, i);
             const int n = sqlite3_column_bytes(select, i);
-            return n > 0 ? std::string(static_cast<const char*>(bytes), static_cast<size_t>(n)) : std::string();
+            return n > 0 ? std::string(static_cast<const char*>(bytes), static_cast<size_t>(n))
+                         : std::string();
         };
         rows.push_back({column(0), column(1)});
     }

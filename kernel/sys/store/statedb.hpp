@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// StateDb: what a daemon must know after a crash, as (kind, key) -> bytes in one SQLite file of its state directory,
-// which it alone holds (a lock file; a second daemon is refused). put() and erase() only note changes; commit()
-// writes all of them in one durable transaction (WAL, synchronous=FULL), once per loop iteration, and costs nothing
-// when nothing changed. A commit that fails (full disk) leaves the last committed state on disk and keeps the changes:
-// they are in the next commit. So "persist, then send" is: hold back what depends on it until commit() says ok.
-// One owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 4 MiB.
+// StateDb: what a daemon must know after a crash, as (kind, key) -> bytes in one SQLite file of its
+// state directory, which it alone holds (a lock file; a second daemon is refused). put() and
+// erase() only note changes; commit() writes all of them in one durable transaction (WAL,
+// synchronous=FULL), once per loop iteration, and costs nothing when nothing changed. A commit that
+// fails (full disk) leaves the last committed state on disk and keeps the changes: they are in the
+// next commit. So "persist, then send" is: hold back what depends on it until commit() says ok. One
+// owner, one thread; the calls block for the disk. Small: a page cache of 256 KiB, a WAL of about 4
+// MiB.
 //
-// The log beside the file (state.db-wal) holds the newest commits while a daemon has the database. Its clean end puts them
-// into the file, removes the log and takes the mark of it off the file's header. So a file with the mark and without its log
-// is a copy that may lack what was committed last (log_missing). A file of this name is never empty: a new one is made
-// whole under another name first.
+// The log beside the file (state.db-wal) holds the newest commits while a daemon has the database.
+// Its clean end puts them into the file, removes the log and takes the mark of it off the file's
+// header. So a file with the mark and without its log is a copy that may lack what was committed
+// last (log_missing). A file of this name is never empty: a new one is made whole under another
+// name first.
 #pragma once
 
 #include <climits>
@@ -34,19 +37,20 @@ class StateDb {
     struct Row {
         std::string key, value;
     };
-    // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the records' meaning: a
-    // file of another version is refused, but from `oldest` on it becomes one of this version: its records are read
-    // with defaults. Errors: in use by another process (and which), of another version, not a database, empty, its log
-    // without it, not writable.
+    // Opens or creates DIR/state.db (the directory must exist). `schema_version` is that of the
+    // records' meaning: a file of another version is refused, but from `oldest` on it becomes one
+    // of this version: its records are read with defaults. Errors: in use by another process (and
+    // which), of another version, not a database, empty, its log without it, not writable.
     static Result<StateDb> open(const std::string& dir, int schema_version, int oldest = INT_MAX);
-    // An existing file, to look at: nothing is ever committed, and what lies there stays as it is. Errors: as above, or it
-    // is not there.
+    // An existing file, to look at: nothing is ever committed, and what lies there stays as it is.
+    // Errors: as above, or it is not there.
     static Result<StateDb> open_to_read(const std::string& file, int schema_version);
     // It may lack what was committed last: see above.
     bool log_missing() const { return log_missing_; }
     const std::string& path() const { return path_; }
     static std::string log_missing_text(const std::string& file);
-    // Takes a state directory for this process, for as long as the descriptor is open. Errors: another has it, and which.
+    // Takes a state directory for this process, for as long as the descriptor is open. Errors:
+    // another has it, and which.
     static Result<Fd> lock_directory(const std::string& dir);
     StateDb(StateDb&&) noexcept;
     ~StateDb();  // changes that were not committed are lost
@@ -56,17 +60,21 @@ class StateDb {
     bool has_changes() const { return !changes_.empty(); }
     // Errors: one line with the directory and SQLite's reason; the changes stay noted.
     Status commit();
-    // So many since it was opened. Each is one sync of the log; the log's way into the file, each 1,024 pages, is two more.
+    // So many since it was opened. Each is one sync of the log; the log's way into the file, each
+    // 1,024 pages, is two more.
     uint64_t commits() const { return commits_; }
 
     // One row's value; nothing: there is no such row. Changes that are not committed yet count.
     Result<std::optional<std::string>> get(std::string_view kind, std::string_view key) const;
     // All committed rows of a kind, in the order of their keys.
     Result<std::vector<Row>> load(std::string_view kind) const;
-    // Of them at most so many: those after a key (the first ones: ""), or those before it, the last first (the newest:
+    // Of them at most so many: those after a key (the first ones: ""), or those before it, the last
+    // first (the newest:
     // "~").
-    Result<std::vector<Row>> after(std::string_view kind, std::string_view key, size_t rows_max) const;
-    Result<std::vector<Row>> before(std::string_view kind, std::string_view key, size_t rows_max) const;
+    Result<std::vector<Row>> after(std::string_view kind, std::string_view key,
+                                   size_t rows_max) const;
+    Result<std::vector<Row>> before(std::string_view kind, std::string_view key,
+                                    size_t rows_max) const;
 
   private:
     struct Close {
@@ -82,8 +90,8 @@ class StateDb {
     static Status create(const std::string& file, int schema_version);
     Status open_file(int schema_version, int oldest, Use use);
     Status use_file(Use use);
-    Result<std::vector<Row>> rows(const Statement& statement, std::string_view kind, std::string_view key,
-                                  size_t rows_max) const;
+    Result<std::vector<Row>> rows(const Statement& statement, std::string_view kind,
+                                  std::string_view key, size_t rows_max) const;
     Status check_version(int schema_version, int oldest);
     Status run(const char* sql) const;
     Result<int64_t> ask(const char* sql) const;
@@ -98,7 +106,8 @@ class StateDb {
     Fd lock_;
     std::unique_ptr<sqlite3, Close> db_;
     Statement begin_, put_, erase_, commit_, rollback_, get_, load_, after_, before_;
-    std::map<std::pair<std::string, std::string>, std::optional<std::string>> changes_;  // nothing: erase
+    // nothing: erase
+    std::map<std::pair<std::string, std::string>, std::optional<std::string>> changes_;
 };
 
 }  // namespace souk

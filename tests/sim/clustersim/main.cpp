@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// clustersim: the cluster simulator (tests/sim/cluster.hpp) by seed, any number of them. A seed that fails is run again
-// with ever fewer of its faults, and the shortest of those runs is printed: its first line says how to have it again.
+// clustersim: the cluster simulator (tests/sim/cluster.hpp) by seed, any number of them. A seed
+// that fails is run again with ever fewer of its faults, and the shortest of those runs is printed:
+// its first line says how to have it again.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <optional>
@@ -32,9 +33,10 @@ Run run(uint64_t seed, Mutation mutation, ClusterSize size, const Faults& faults
     return r;
 }
 
-// Fewer faults with which that seed still fails, in whatever way: first the last ones are left out, then ever smaller
-// stretches of those before, until none can be spared. What is left out changes what comes after, so the fewest need not
-// be found. (Zeller, Hildebrandt: 'Simplifying and Isolating Failure-Inducing Input', TSE 2002, in its simplest form.)
+// Fewer faults with which that seed still fails, in whatever way: first the last ones are left out,
+// then ever smaller stretches of those before, until none can be spared. What is left out changes
+// what comes after, so the fewest need not be found. (Zeller, Hildebrandt: 'Simplifying and
+// Isolating Failure-Inducing Input', TSE 2002, in its simplest form.)
 Faults fewest(uint64_t seed, Mutation mutation, ClusterSize size, uint64_t seen) {
     Faults best;
     int runs = 0;
@@ -65,17 +67,21 @@ Faults fewest(uint64_t seed, Mutation mutation, ClusterSize size, uint64_t seen)
 void show(uint64_t seed, Mutation mutation, ClusterSize size, const Cluster::Counts& counts) {
     const Faults faults = fewest(seed, mutation, size, counts.faults);
     const Run shortest = run(seed, mutation, size, faults, true);
-    std::printf("seed %lu fails, also with %lu of its %lu faults:\n", static_cast<unsigned long>(seed),
-                static_cast<unsigned long>(faults.max - faults.without.size()), static_cast<unsigned long>(counts.faults));
+    std::printf("seed %lu fails, also with %lu of its %lu faults:\n",
+                static_cast<unsigned long>(seed),
+                static_cast<unsigned long>(faults.max - faults.without.size()),
+                static_cast<unsigned long>(counts.faults));
     for (const std::string& line : shortest.trace) std::printf("  %s\n", line.c_str());
     std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), shortest.failure.c_str());
 }
 
-// One seed with its story: each step of each machine, what the network did with it, and what went wrong.
+// One seed with its story: each step of each machine, what the network did with it, and what went
+// wrong.
 int tell(uint64_t seed, Mutation mutation, ClusterSize size) {
     const Run r = run(seed, mutation, size, {}, true);
     for (const std::string& line : r.trace) std::printf("%s\n", line.c_str());
-    std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), r.failure.empty() ? "all is well" : r.failure.c_str());
+    std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed),
+                r.failure.empty() ? "all is well" : r.failure.c_str());
     return r.failure.empty() ? 0 : 1;
 }
 
@@ -88,8 +94,10 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         const Cluster::Counts& c = r.counts;
         ++done;
         virtual_s += r.end.seconds();
-        sum.events += c.events, sum.faults += c.faults, sum.crashes += c.crashes, sum.breaks += c.breaks;
-        sum.moves += c.moves, sum.freezes += c.freezes, sum.thaws += c.thaws, sum.failed_moves += c.failed_moves;
+        sum.events += c.events, sum.faults += c.faults, sum.crashes += c.crashes,
+            sum.breaks += c.breaks;
+        sum.moves += c.moves, sum.freezes += c.freezes, sum.thaws += c.thaws,
+            sum.failed_moves += c.failed_moves;
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (r.failure.empty()) continue;
         ++failed;
@@ -100,36 +108,47 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         JsonWriter w;
         w.begin_object().field("seeds", done).field("failed", failed);
         w.field("nodes", size.nodes).field("jobs", size.jobs);
-        w.field("simulated_s", virtual_s).field("cpu_s", cpu).field("times_real_time", virtual_s / cpu);
+        w.field("simulated_s", virtual_s)
+            .field("cpu_s", cpu)
+            .field("times_real_time", virtual_s / cpu);
         w.field("events", sum.events).field("faults", sum.faults).field("moves", sum.moves);
         w.field("events_per_s", static_cast<double>(sum.events) / cpu).end_object();
         std::printf("%s\n", w.take().c_str());
         return failed > 0 ? 1 : 0;
     }
     const auto n = [](uint64_t v) { return static_cast<unsigned long>(v); };
-    std::printf("%lu seeds, %lu failed; %.1f simulated hours in %.1f s of CPU time (%.0f times real time); %lu events, "
-                "%lu faults (%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu jobs: %lu "
-                "ended, %lu cancelled, %lu lost to their PID 1\n",
-                n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
-                n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes), n(sum.thaws),
-                n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost));
+    std::printf(
+        "%lu seeds, %lu failed; %.1f simulated hours in %.1f s of CPU time (%.0f times real time); "
+        "%lu events, "
+        "%lu faults (%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu "
+        "jobs: %lu "
+        "ended, %lu cancelled, %lu lost to their PID 1\n",
+        n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
+        n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes),
+        n(sum.thaws), n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost));
     return failed > 0 ? 1 : 0;
 }
 
 int run_main(int argc, char** argv) {
     if (version_asked("clustersim", argc, argv)) return 0;
-    CLI::App app{"clustersim: the node agents and the market's books on virtual time, under faults by seed."};
+    CLI::App app{
+        "clustersim: the node agents and the market's books on virtual time, under faults by "
+        "seed."};
     uint64_t seeds = 2000, from = 1;
     std::optional<uint64_t> seed;
     std::string bug;
     bool json = false, trace = false;
     ClusterSize size;
-    app.add_option("--seeds", seeds, "how many (default 2000)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+    app.add_option("--seeds", seeds, "how many (default 2000)")
+        ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
     app.add_option("--from", from, "the first seed (default 1)");
     app.add_option("--seed", seed, "this one alone")->excludes("--seeds")->excludes("--from");
-    app.add_flag("--trace", trace, "with --seed: its story, each step of each machine")->needs("--seed");
-    app.add_option("--nodes", size.nodes, "nodes of each cluster (default: 2 to 4, by the seed)")->check(CLI::Range(2, 1000));
-    app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")->check(CLI::Range(1, 100'000));
+    app.add_flag("--trace", trace, "with --seed: its story, each step of each machine")
+        ->needs("--seed");
+    app.add_option("--nodes", size.nodes, "nodes of each cluster (default: 2 to 4, by the seed)")
+        ->check(CLI::Range(2, 1000));
+    app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")
+        ->check(CLI::Range(1, 100'000));
     app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
     app.add_flag("--json", json, "the last line as JSON");
     try {
@@ -138,7 +157,8 @@ int run_main(int argc, char** argv) {
         return app.exit(e);
     } catch (const CLI::ParseError& e) {
         const std::string text = e.what();
-        std::fprintf(stderr, "clustersim: %s (see clustersim --help)\n", text.substr(0, text.find('\n')).c_str());
+        std::fprintf(stderr, "clustersim: %s (see clustersim --help)\n",
+                     text.substr(0, text.find('\n')).c_str());
         return 2;
     }
     uint8_t mutation = 0;
@@ -148,7 +168,8 @@ int run_main(int argc, char** argv) {
         known += std::string(known.empty() ? "" : ", ") + mutation_name(Mutation{m});
     }
     if (!bug.empty() && mutation == 0) {
-        std::fprintf(stderr, "clustersim: --bug: there is no '%s'; there are %s\n", bug.c_str(), known.c_str());
+        std::fprintf(stderr, "clustersim: --bug: there is no '%s'; there are %s\n", bug.c_str(),
+                     known.c_str());
         return 2;
     }
     if (seed && trace) return tell(*seed, Mutation{mutation}, size);
