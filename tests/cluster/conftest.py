@@ -155,6 +155,7 @@ class Market:
             BIN + ":" + os.environ["PATH"]
         }
         self.env.pop("SOUK_NODE", None)
+        self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
 
     # Life
@@ -348,6 +349,13 @@ class Market:
             raise box[0][1]
         return box[0][0]
 
+    def work(self):
+        """What each process of a job is doing right now."""
+        for node, capsule, pids in self.capsules():
+            for pid in sorted(pids):
+                said = [read_text(f"/proc/{pid}/{x}").strip() for x in ("comm", "wchan", "syscall")]
+                yield f"{node} {capsule} {pid} {' '.join(said)}"
+
     def logs(self):
         paths = [f"{self.run_dir}/supervisor.log"
                  ] + [f"{self.run_dir}/{n}/log" for n in ("market", "n1", "n2", "n3")]
@@ -392,6 +400,9 @@ def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     m = item.funcargs.get("market") if hasattr(item, "funcargs") else None
     if report.failed and m:
+        report.sections.append(("processes of jobs", "\n".join(m.work())))
         report.sections += m.logs()
         for job in m.jobs_here:
-            report.sections.append((" ".join(job.argv[1:])[-100:], "\n".join(job.words[-40:])))
+            end = bytes(job.out)[-400:].decode(errors="replace")
+            said = "\n".join([*job.words[-40:], "its output ends:", end])
+            report.sections.append((" ".join(job.argv[1:])[-100:], said))

@@ -35,8 +35,8 @@ def end_by_a_line(market, job, *before):
 @forms(0)
 def test_script(market, form):
     need("script")
-    job = market.srun("--move", form, "-p", 50, "script", "-qefc", f"tty; {COUNT}", "/dev/null",
-                      stdin=subprocess.PIPE)
+    job = market.srun("--move", form, "-p", 50, "script", "-qefc", f"tty; exec bash -c '{COUNT}'",
+                      "/dev/null", stdin=subprocess.PIPE)
     job.printed(5)
     move_about(market, job, form)
     assert end_by_a_line(market, job)[0] == "/dev/pts/0"
