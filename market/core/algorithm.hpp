@@ -61,5 +61,6 @@ std::span<const AlgorithmEntry> algorithm_registry();
 std::unique_ptr<Algorithm> make_greedy();
 std::unique_ptr<Algorithm> make_share();
 std::unique_ptr<Algorithm> make_welfare();
+std::unique_ptr<Algorithm> make_balance();
 
 }  // namespace souk::market

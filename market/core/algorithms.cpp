@@ -47,6 +47,7 @@ std::span<const AlgorithmEntry> algorithm_registry() {
         {"proportional_share", "", "quantum", make_share},
         {"welfare", "", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max",
          make_welfare},
+        {"balance", "", "min_stay", make_balance},
     };
     return all;
 }

@@ -196,8 +196,8 @@ class Allocator {
     void solve_in_order(const std::vector<uint32_t>& jobs, Nanos now);
     void rank_by_value();
     // Makes the allocation exactly this: slots[j] for every job that is not pinned. The caller has
-    // checked it.
-    void adopt(const std::vector<uint32_t>& slots, Nanos now);
+    // checked it. `cause`: why somebody gets a place, or moves.
+    void adopt(const std::vector<uint32_t>& slots, Nanos now, Cause cause = Cause::adopted);
     const std::vector<Change>& changes() const { return changes_; }
     Nanos next_wake() const;
 

@@ -100,9 +100,9 @@ bool Allocator::change_of(uint32_t j, Change& c) {
         details_[j].place = c.from;
     } else if (!running) {
         c.kind = job.state == JobState::frozen ? ChangeKind::thaw : ChangeKind::start;
-        c.cause = job.pin == Pin::stay          ? Cause::pinned
-                  : job.cause == Cause::adopted ? job.cause
-                                                : Cause::placed;
+        c.cause = job.pin == Pin::stay                                          ? Cause::pinned
+                  : job.cause == Cause::adopted || job.cause == Cause::balanced ? job.cause
+                                                                                : Cause::placed;
     }
     if (c.kind == ChangeKind::move && voluntary) c.cause = Cause::faster;
     if (c.cause == Cause::displaced || c.cause == Cause::share) {
@@ -211,7 +211,7 @@ void Allocator::rank_by_value() {
     ++version_;
 }
 
-void Allocator::adopt(const std::vector<uint32_t>& slots, Nanos now) {
+void Allocator::adopt(const std::vector<uint32_t>& slots, Nanos now, Cause cause) {
     begin(now);
     std::vector<uint32_t> moving;
     for (uint32_t j = 0; j < jobs_.size(); ++j) {
@@ -227,7 +227,7 @@ void Allocator::adopt(const std::vector<uint32_t>& slots, Nanos now) {
     in_pass_ = false;
     for (const uint32_t j : moving) {
         Job& job = jobs_[j];
-        job.cause = Cause::adopted;
+        job.cause = cause;
         touch(j);
         set_bound(j, class_none);
         if (slots[j] != none) seat(j, slots[j]);

@@ -19,16 +19,41 @@ Market::Market(MarketOptions options) : options_(std::move(options)) {
     MUST(taken);  // the caller checks them with Solver::set_options before
 }
 
-Status Market::set_solver(const SolverOptions& options) {
-    heard(Input::set_solver, {}, {}, options.algorithm);
+Result<std::string> Market::set_option(const std::string& what, const std::string& value,
+                                       const std::string& why, uint32_t uid, Nanos now) {
+    heard(Input::set_option, {}, {}, what + "=" + value);
+    if (uid != 0) return fail("only root may set how the market decides");
+    TRY(Solver::can_set(what));
+    const SolverOption* const option = find_solver_option(what);
+    const std::string name = option ? std::string(option->name) : what;
+    std::vector<SolverSetting> settings = meta_.settings;
+    std::erase_if(settings, [&](const SolverSetting& s) { return s.what == name; });
+    const bool back = value == "default";
+    if (!back) settings.push_back({name, value, why, uid, now + calendar_});
+    TRY_ASSIGN(const SolverOptions options, options_with(settings));
     TRY(solver_.set_options(options));
-    options_.solver = options;
+    meta_.settings = std::move(settings);
+    meta_unsaved_ = true;
     dirty_ = true;
-    return {};
+    return name + " is " + Solver::get(options, name) + " now" + (back ? ", as configured" : "");
+}
+
+// What is configured, and over it what was set.
+Result<SolverOptions> Market::options_with(const std::vector<SolverSetting>& settings) const {
+    SolverOptions options = options_.solver;
+    for (const SolverSetting& s : settings) TRY(Solver::set(options, s.what, s.value));
+    return options;
 }
 
 void Market::load(MetaRecord meta) {
-    meta_ = meta;
+    // What an older program does not know, or takes no more, is left out.
+    std::erase_if(meta.settings, [&](const SolverSetting& s) {
+        return !options_with({s}) || !Solver().set_options(*options_with({s}));
+    });
+    if (const auto options = options_with(meta.settings);
+        !options || !solver_.set_options(*options))
+        meta.settings.clear();
+    meta_ = std::move(meta);
     next_seq_ = meta_.seq_limit;
     ledger_.set_last(meta_.receipts);
 }

@@ -86,6 +86,17 @@ struct NodeRecord {
     Money earned;
 };
 
+// What an operator set of the solver while the market ran (marketctl set). It goes before what is
+// configured, also after a restart, until it is set to `default`.
+struct SolverSetting {
+    std::string what;  // as Solver::set has it; the table's name
+    std::string value;
+    std::string why;  // the operator's words, one line; may be empty
+    uint32_t uid = 0;
+    Nanos at;  // since 1970
+    bool operator==(const SolverSetting&) const = default;
+};
+
 struct MetaRecord {
     uint64_t seq_limit = 1;   // every order so far has a seq below this
     uint64_t finish_seq = 0;  // of the job that finished last
@@ -95,6 +106,7 @@ struct MetaRecord {
     int64_t day = -1;         // the UTC day that sums of a day are of
     // `retired` is of all finished jobs, not only of those that were erased
     bool finished_retired = false;
+    std::vector<SolverSetting> settings;  // at most one of each name, in the order of the setting
 };
 
 struct EraseUser {
@@ -136,7 +148,7 @@ enum class Input : uint8_t {
     release,
     set_limits,
     write_off,
-    set_solver,
+    set_option,
     adopt,
     use_own,
 };
@@ -243,8 +255,12 @@ struct Totals {
 class Market {
   public:
     explicit Market(MarketOptions options);
-    // Any time; takes all or none (solver.hpp).
-    Status set_solver(const SolverOptions& options);
+    // One option of the solver, while the market runs, by name (Solver::set); `default`: as
+    // configured. Returns what is so now, for people. Errors: who may not, and what is wrong with
+    // the name or value; nothing changes then.
+    Result<std::string> set_option(const std::string& what, const std::string& value,
+                                   const std::string& why, uint32_t uid, Nanos now);
+    const std::vector<SolverSetting>& settings() const { return meta_.settings; }
 
     // Before anything else, in any order; then started().
     void load(MetaRecord meta);
@@ -511,6 +527,7 @@ class Market {
     Node& node_of(const NodeName& name);
     void touch(Job& job);
     void touch(Node& node);
+    Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     Result<Job*> operated(const JobId& id, uint32_t uid);
     Result<const Node*> destination(const Job& job, const NodeName& name) const;
 

@@ -23,7 +23,7 @@ const char* to_string(Input input) {
         case Input::release: return "release";
         case Input::set_limits: return "set_limits";
         case Input::write_off: return "write_off";
-        case Input::set_solver: return "set_solver";
+        case Input::set_option: return "set_option";
         case Input::adopt: return "adopt";
         case Input::use_own: return "use_own";
     }

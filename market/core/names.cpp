@@ -47,6 +47,7 @@ const char* to_string(Cause cause) {
         case Cause::share: return "share";
         case Cause::pinned: return "pinned";
         case Cause::adopted: return "adopted";
+        case Cause::balanced: return "balanced";
     }
     MUST(false);
 }

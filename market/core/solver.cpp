@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "kernel/base/check.hpp"
 #include "market/core/algorithm.hpp"
 #include "market/core/pricing.hpp"
 #include "market/core/pricing_integral.hpp"
@@ -189,19 +190,44 @@ Result<std::string> Solver::pricing_named(const std::string& name) {
     return std::string(pricing_names[static_cast<size_t>(found)]);
 }
 
+Status Solver::can_set(std::string_view what) {
+    if (what == "solver" || what == "pricing" || find_solver_option(what) != nullptr) return {};
+    std::string all = "solver, pricing";
+    for (const SolverOption& option : solver_option_table()) all += ", " + std::string(option.name);
+    return fail("'" + std::string(what) + "' cannot be set (" + all + ")");
+}
+
+Status Solver::set(SolverOptions& options, const std::string& what, const std::string& value) {
+    TRY(can_set(what));
+    if (const SolverOption* const option = find_solver_option(what)) {
+        const auto number = option->parse(value, Nanos::from_s(1));
+        if (!number) return wrap(what, number.error());
+        option->set(options, *number);
+    } else if (what == "solver") {
+        TRY_ASSIGN(options.algorithm, algorithm_named(value));
+    } else {
+        TRY_ASSIGN(options.pricing, pricing_named(value));
+    }
+    return {};
+}
+
+std::string Solver::get(const SolverOptions& options, std::string_view what) {
+    if (what == "solver") return options.algorithm;
+    if (what == "pricing") return options.pricing;
+    const SolverOption* const option = find_solver_option(what);
+    MUST(option != nullptr);
+    return option->text(option->get(options));
+}
+
 const SolverOptions& Solver::options() const { return impl_->options; }
 
 Status Solver::set_options(const SolverOptions& o) {
     TRY_ASSIGN(const AlgorithmEntry* const algorithm, find_algorithm(o.algorithm));
     TRY_ASSIGN(const PricingRule pricing, find_pricing(o.pricing));
-    if (o.k_permille < 0 || o.k_permille > 1000) return fail("k_permille must be 0 to 1000");
-    if (o.link_bytes_per_s < 1) return fail("link_bytes_per_s must be at least 1");
-    if (!valid(o.byte_cost_per_gb))
-        return fail("byte_cost_per_gb must be 0 to " + format_money(money_max));
-    if (o.horizon.ns < 0 || o.min_stay.ns < 0 || o.moves_max < 0)
-        return fail("horizon, min_stay and moves_max must be at least 0");
-    if (o.moves_window.ns < 1 || o.quantum.ns < 1)
-        return fail("moves_window and quantum must be above 0");
+    for (const SolverOption& option : solver_option_table())
+        if (const int64_t v = option.get(o); v < option.least || v > option.most)
+            return fail(std::string(option.key) + ": " + option.text(v) + " is not in " +
+                        option.range());
     Impl& s = *impl_;
     s.options = o;
     s.options.algorithm = algorithm->name;

@@ -9,8 +9,8 @@
 // bar or a pin if that must hold).
 //
 // Algorithms, by name (algorithm.hpp): greedy_migration (allocator.hpp states its properties),
-// proportional_share (share.hpp), welfare (welfare.hpp). Pricings, by name: critical, first,
-// uniform (pricing.hpp).
+// proportional_share (share.hpp), welfare (welfare.hpp), balance (balance.cpp). Pricings, by name:
+// critical, first, uniform (pricing.hpp).
 #pragma once
 
 #include <memory>
@@ -48,6 +48,14 @@ class Solver {
     // All of them for a line of help: "greedy_migration (mig), proportional_share".
     static std::string algorithms_help();
     static Result<std::string> pricing_named(const std::string& name);
+    // One of the options by its name: "solver", "pricing", or as the table of options has it
+    // ("min-stay", "min_stay_ms"); of a time a number alone is seconds. Errors: what is wrong with
+    // the name or the value; nothing is set then.
+    static Status set(SolverOptions& options, const std::string& what, const std::string& value);
+    // Its value as set() takes it. There must be one of that name.
+    static std::string get(const SolverOptions& options, std::string_view what);
+    // Whether there is one of that name; the error names all.
+    static Status can_set(std::string_view what);
 
     // False, and nothing changes: a key that is there already (add), or is not (change, remove), is
     // 0, or an attribute that is out of the range stated in types.hpp. change replaces every

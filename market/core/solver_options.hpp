@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an operator may set of a solver. Plain values; Solver::set_options checks them.
+// What an operator may set of a solver: plain values, which Solver::set_options checks, and one
+// table that says of each what it is called, how far it goes and what it is for. marketd's
+// configuration, `marketctl set`, `solver` and `marketsim` take their options from the table, so a
+// new one is a member here and a line there. Pure.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "kernel/base/money.hpp"
+#include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk::market {
@@ -26,5 +33,32 @@ struct SolverOptions {
 
     Nanos quantum = Nanos::from_s(10);  // proportional_share: the turn of a job is this long
 };
+
+// One of them, apart from the names of algorithm and pricing. Its value is one whole number: of a
+// time nanoseconds, of an amount of money micro-units.
+struct SolverOption {
+    enum class Kind : uint8_t { number, time, money };
+
+    std::string_view key;   // in marketd's configuration; the unit of a time is in it
+    std::string_view name;  // for everybody else: "min-stay"
+    Kind kind = Kind::number;
+    Nanos unit;  // of a time: what a number alone counts in the configuration
+    int64_t least = 0, most = 0;
+    std::string_view of;  // the algorithm or the pricing that alone looks at it; empty: several
+    std::string_view help;
+    int64_t (*get)(const SolverOptions& options);
+    void (*set)(SolverOptions& options, int64_t value);
+
+    // The value that `text` states, within its bounds: a whole number, a time ("90s", "10m"; a
+    // number alone is in units of `plain`) or an amount ("0.25").
+    Result<int64_t> parse(std::string_view text, Nanos plain) const;
+    // As parse() takes it.
+    std::string text(int64_t value) const;
+    // "0 to 1000", for help and errors.
+    std::string range() const;
+};
+std::span<const SolverOption> solver_option_table();
+// By key or by name; null: there is none.
+const SolverOption* find_solver_option(std::string_view name);
 
 }  // namespace souk::market

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <vector>
 
+#include "market/core/solver.hpp"
+
 namespace souk::market {
 
 namespace {
@@ -92,10 +94,9 @@ struct Form {
 };
 
 Command take_set(Words& w) {
-    const std::string what = w.word(), name = w.word();
-    if (what == "pricing") return SetPricing{name};
-    if (what != "solver") w.note(shown(what) + " cannot be set (solver or pricing)");
-    return SetSolver{name};
+    Set s{w.word(), w.word()};
+    if (const Status known = Solver::can_set(s.what); !known) w.note(known.error().message);
+    return s;
 }
 
 Command take_add_job(Words& w) {
@@ -147,7 +148,7 @@ constexpr std::array<Form, 18> forms{{
     {"lj", 0, 0, "lj", [](Words&) -> Command { return ListJobs{}; }},
     {"lp", 0, 0, "lp", [](Words&) -> Command { return ListProviders{}; }},
     {"reset", 0, 0, "reset", [](Words&) -> Command { return Reset{}; }},
-    {"set", 2, 2, "set solver NAME, or set pricing NAME", take_set},
+    {"set", 2, 2, "set solver NAME, set pricing NAME, or set OPTION VALUE", take_set},
     {"exit", 0, 0, "exit", [](Words&) -> Command { return Exit{}; }},
 }};
 
@@ -184,8 +185,7 @@ struct Formatter {
     std::string operator()(const ListJobs&) const { return "lj"; }
     std::string operator()(const ListProviders&) const { return "lp"; }
     std::string operator()(const Reset&) const { return "reset"; }
-    std::string operator()(const SetSolver& c) const { return "set solver " + c.name; }
-    std::string operator()(const SetPricing& c) const { return "set pricing " + c.name; }
+    std::string operator()(const Set& c) const { return "set " + c.what + " " + c.value; }
     std::string operator()(const Exit&) const { return "exit"; }
 };
 

@@ -20,6 +20,7 @@
 //                                         list providers: id reserve memory cpus speed, then the
 //                                         jobs there
 //   reset | set solver NAME | set pricing NAME | exit      mig is greedy_migration
+//   set OPTION VALUE                      of solver_options.hpp: set min-stay 10m
 //
 // A command that cannot be taken is answered by one line "error: ...", and changes nothing.
 // Otherwise only info, alloc, payment, lj and lp answer. Lists have no end mark: who must know that
@@ -87,21 +88,17 @@ struct Payments {};
 struct ListJobs {};
 struct ListProviders {};
 struct Reset {};
-struct SetSolver {
-    std::string name;
-};
-struct SetPricing {
-    std::string name;
+struct Set {
+    std::string what, value;
 };
 struct Exit {};
 }  // namespace command
 
-using Command =
-    std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob,
-                 command::MoveDone, command::FreezeDone, command::AddProvider,
-                 command::DeleteProvider, command::UpdateProvider, command::Time, command::Go,
-                 command::Alloc, command::Payments, command::ListJobs, command::ListProviders,
-                 command::Reset, command::SetSolver, command::SetPricing, command::Exit>;
+using Command = std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob,
+                             command::MoveDone, command::FreezeDone, command::AddProvider,
+                             command::DeleteProvider, command::UpdateProvider, command::Time,
+                             command::Go, command::Alloc, command::Payments, command::ListJobs,
+                             command::ListProviders, command::Reset, command::Set, command::Exit>;
 
 // A line without its newline. Errors name the command, the word and what it should be.
 Result<Command> parse_command(std::string_view line);

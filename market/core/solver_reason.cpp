@@ -43,6 +43,9 @@ std::string Solver::reason(const Change& c, const Names& names) const {
         case Cause::barred: return "it may not run on " + from + " for now" + back;
         case Cause::pinned: return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
         case Cause::adopted: return "decided by the external solver";
+        case Cause::balanced:
+            return c.kind == ChangeKind::move ? to + " has a lower load than " + from
+                                              : to + " has the lowest load that it can have";
     }
     return "";
 }

@@ -24,12 +24,6 @@ Status SolverSession::known(ProviderKey id) const {
     return {};
 }
 
-Status SolverSession::change_option(std::string SolverOptions::*option, const std::string& value) {
-    SolverOptions o = solver_.options();
-    o.*option = value;
-    return solver_.set_options(o);
-}
-
 void SolverSession::list_jobs(std::string& out) const {
     for (const auto& [id, user] : jobs_) {
         const JobSpec j = *solver_.job(id);
@@ -161,11 +155,10 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             *this = SolverSession{};
             return solver_.set_options(options);
         },
-        [&](const SetSolver& c) -> Status {
-            return change_option(&SolverOptions::algorithm, c.name);
-        },
-        [&](const SetPricing& c) -> Status {
-            return change_option(&SolverOptions::pricing, c.name);
+        [&](const Set& c) -> Status {
+            SolverOptions options = solver_.options();
+            TRY(Solver::set(options, c.what, c.value));
+            return solver_.set_options(options);
         },
         [&](const Exit&) -> Status {
             ended_ = true;

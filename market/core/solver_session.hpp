@@ -25,7 +25,6 @@ class SolverSession {
 
   private:
     Status carry_out(const Command& command, std::string& out);
-    Status change_option(std::string SolverOptions::*option, const std::string& value);
     Status known(JobKey id) const;
     Status known(ProviderKey id) const;
     void list_jobs(std::string& out) const;

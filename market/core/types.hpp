@@ -79,6 +79,7 @@ enum class Cause : uint8_t {
     share,          // proportional share: the turn of another user
     pinned,         // held frozen from outside
     adopted,        // decided by another solver (Solver::adopt)
+    balanced,       // the load is lower there (balance)
 };
 const char* to_string(Cause cause);
 

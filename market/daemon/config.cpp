@@ -32,6 +32,18 @@ settings::Setter algorithm(std::string& into) {
     };
 }
 
+// A number in the unit that the key names, or a text as the tools take it.
+settings::Setter of_solver(const market::SolverOption& option, market::SolverOptions& into) {
+    return [&option, &into](const toml::node& n) -> Status {
+        const auto number = n.value_exact<int64_t>();
+        const std::string text =
+            number ? std::to_string(*number) : n.value_exact<std::string>().value_or("");
+        TRY_ASSIGN(const int64_t value, option.parse(text, option.unit));
+        option.set(into, value);
+        return {};
+    };
+}
+
 }  // namespace
 
 Result<MarketConfig> load_market_config(const std::string& path) {
@@ -40,20 +52,13 @@ Result<MarketConfig> load_market_config(const std::string& path) {
     MarketConfig c;
     market::SolverOptions& solver = c.market.solver;
     using namespace settings;
-    const Keys keys = {
+    Keys keys = {
         {"name", text(c.name)},
         {"listen", address(c.listen)},
         {"socket", socket_path(c.socket)},
         {"state", text(c.state)},
         {"solver", algorithm(solver.algorithm)},
         {"pricing", one_of(solver.pricing, pricings)},
-        {"k_permille", number(solver.k_permille, 0, 1'000)},
-        {"horizon_s", seconds(solver.horizon, 0, day)},
-        {"link_bytes_per_s", number(solver.link_bytes_per_s, 1, int64_t{1} << 40)},
-        {"min_stay_ms", milliseconds(solver.min_stay, 0, day * 1'000)},
-        {"moves_max", number(solver.moves_max, 0, 1'000'000)},
-        {"moves_window_s", seconds(solver.moves_window, 1, day)},
-        {"quantum_s", seconds(solver.quantum, 1, day)},
         {"settle_ms", milliseconds(c.market.settle, 0, 3'600'000)},
         {"grace_s", seconds(c.market.grace, 0, day)},
         {"backoff_min_ms", milliseconds(c.market.backoff_min, 10, day * 1'000)},
@@ -68,6 +73,8 @@ Result<MarketConfig> load_market_config(const std::string& path) {
         {"agent_queue_mb", megabytes(c.agent_queue_mb, 2, 4'096)},
         {"keepalive_s", seconds(c.keepalive, 1, 3'600)},
     };
+    for (const market::SolverOption& option : market::solver_option_table())
+        keys.emplace(option.key, of_solver(option, solver));
     if (path.empty()) {
         TRY(check(c));
         return c;

@@ -95,6 +95,11 @@ Status Marketd::load() {
     market_.tell_to(trace_.listener());
     market_.started(Loop::now());
     if (db_.log_missing()) warn(StateDb::log_missing_text(db_.path()));
+    for (const market::SolverSetting& s : market_.settings())
+        log_.info("set by hand, before what is configured", {{"what", s.what},
+                                                             {"value", s.value},
+                                                             {"WHY", s.why},
+                                                             {"uid", static_cast<int64_t>(s.uid)}});
     if (jobs + nodes > 0) log_.info("records read", {{"jobs", jobs}, {"nodes", nodes}});
     return {};
 }
@@ -304,6 +309,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
     if (waiting > bound)
         return fail("the send queue of " + std::to_string(bound) + " bytes is full");
     replies_.push_back({number, answer(market_, *book_, *finished_, request, face(), Loop::now())});
+    if (request.verb == "set" && replies_.back().reply.ok)
+        log_.info("the way of deciding was changed", {{"what", request.args[0]},
+                                                      {"value", request.args[1]},
+                                                      {"WHY", request.args[2]},
+                                                      {"uid", static_cast<int64_t>(request.uid)}});
     wake();
     return {};
 }

@@ -143,7 +143,12 @@ Result<std::string> status(const Context& c) {
         .field("home_nodes", homes)
         .field("market_type", "central")
         .field("solver", c.face.solver);
-    w.field("pricing", c.market.solver_options().pricing).key("jobs").begin_object();
+    w.field("pricing", c.market.solver_options().pricing).key("set").begin_array();
+    for (const market::SolverSetting& s : c.market.settings()) {
+        w.begin_object().field("what", s.what).field("value", s.value).field("why", s.why);
+        w.field("uid", s.uid).field("at_unix_s", s.at.seconds()).end_object();
+    }
+    w.end_array().key("jobs").begin_object();
     w.field("total", c.market.jobs().size() - t.finished + c.finished.count())
         .field("wait", t.waiting)
         .field("run", t.running + t.in_transit);
@@ -340,6 +345,15 @@ Result<std::string> user_limit(const Context& c) {
     return limit_reply(c.market, c.args, c.uid, c.now);
 }
 
+// what, value, why
+Result<std::string> set_option(const Context& c) {
+    TRY_ASSIGN(const std::string said,
+               c.market.set_option(c.args[0], c.args[1], c.args[2], c.uid, c.now));
+    JsonWriter w;
+    w.begin_object().field("what", c.args[0]).field("message", said).end_object();
+    return w.take();
+}
+
 Result<std::string> prices(const Context& c) {
     return prices_reply(c.market, c.args, c.after, c.next);
 }
@@ -367,6 +381,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"user-show", {1, user_show}},
         {"user-limit", {any_args, user_limit}},
         {"node", {2, node_lost}},
+        {"set", {3, set_option}},
     };
     return all;
 }

@@ -34,6 +34,7 @@ T take_packed(const char* field, const ProtobufCBinaryData& bytes, Check& c) {
 constexpr int64_t signed_max = span_ns_max;
 static_assert(signed_max == amount_micro_max);
 constexpr int64_t days_max = 1'000'000;
+constexpr size_t settings_max = 64, why_max = 512;
 
 Tab take_tab(const Pb__MarketTab* m, Check& c) {
     if (!m) return {};
@@ -191,7 +192,7 @@ NodeRecord take(const Pb__MarketNode& m, Check& c) {
     return v;
 }
 
-void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
+void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena& a) {
     m.seq_limit = v.seq_limit;
     m.finish_seq = v.finish_seq;
     m.retired = v.retired.micro;
@@ -199,13 +200,34 @@ void fill(const MetaRecord& v, Pb__MarketMeta& m, Arena&) {
     m.receipts = v.receipts;
     m.day = v.day + 1;
     m.finished_retired = v.finished_retired;
+    m.n_settings = v.settings.size();
+    m.settings = a.array<Pb__SolverSetting*>(v.settings.size());
+    for (size_t i = 0; i < v.settings.size(); ++i) {
+        const market::SolverSetting& s = v.settings[i];
+        Pb__SolverSetting& to = *(m.settings[i] = make(a, pb__solver_setting__init));
+        to.what = fill_line(s.what, a, name_max);
+        to.value = fill_line(s.value, a, name_max);
+        to.why = fill_line(s.why, a, why_max);
+        to.uid = s.uid;
+        to.at = s.at.ns;
+    }
 }
 
 MetaRecord take(const Pb__MarketMeta& m, Check& c) {
-    return {c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq),
-            c.amount("retired", m.retired),    bool(m.ledger),
-            c.count("receipts", m.receipts),   c.in<int64_t>("day", m.day, 0, days_max) - 1,
-            bool(m.finished_retired)};
+    MetaRecord v{c.count("seq_limit", m.seq_limit), c.count("finish_seq", m.finish_seq),
+                 c.amount("retired", m.retired),    bool(m.ledger),
+                 c.count("receipts", m.receipts),   c.in<int64_t>("day", m.day, 0, days_max) - 1,
+                 bool(m.finished_retired),          {}};
+    if (m.n_settings > settings_max) c.bad("settings", "too many");
+    for (size_t i = 0; i < m.n_settings && c.ok(); ++i) {
+        const Pb__SolverSetting& s = *m.settings[i];
+        v.settings.push_back({clean(s.what, name_max),
+                              clean(s.value, name_max),
+                              clean(s.why, why_max),
+                              s.uid,
+                              {c.in<int64_t>("at", s.at, 0, INT64_MAX)}});
+    }
+    return v;
 }
 
 }  // namespace

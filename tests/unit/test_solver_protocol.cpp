@@ -85,7 +85,9 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
                    "aj: cpus '0' is not a whole number from 1 to 1048576");
     ck_assert_text(error("aj 1 5 10 1x 0 -1 1"),
                    "aj: cpus '1x' is not a whole number from 1 to 1048576");
-    ck_assert_text(error("set colour red"), "set: 'colour' cannot be set (solver or pricing)");
+    ck_assert_text(error("set colour red"),
+                   "set: 'colour' cannot be set (solver, pricing, k, horizon, min-stay, moves-max, "
+                   "moves-window, quantum, link, byte-cost)");
     ck_assert(error("uj 1 1e9").starts_with("uj: value '1e9': "));
     ck_assert(error(std::string(5000, 'x')).starts_with("the line is longer than 4096"));
     SolverSession s;
@@ -99,9 +101,9 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
     ck_assert_text(answers(s, "jmd 1\njfd 1"),
                    "error: job 1 is not on its way anywhere\nerror: job 1 is not being frozen\n");
     ck_assert_text(answers(s, "time 6"), "error: it is 7 already\n");
-    ck_assert_text(
-        answers(s, "set solver magic"),
-        "error: algorithm 'magic' is not known (greedy_migration, proportional_share, welfare)\n");
+    ck_assert_text(answers(s, "set solver magic"),
+                   "error: algorithm 'magic' is not known (greedy_migration, proportional_share, "
+                   "welfare, balance)\n");
     ck_assert_text(answers(s, "\n  \n# a comment\n\r"), "");
     ck_assert_text(answers(s, "go\nalloc\nlj"), "1 1\n1 1 running 5 1 1 1\n");
 }

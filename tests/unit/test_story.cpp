@@ -139,11 +139,11 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     j.begin_object();
     write_story(j, story);
     const std::string json = j.end_object().take();
-    const char* const moved =
+    const char* const step =
         R"("step":"moved","node":"n3","from":"n2","bytes":1048576,)"
         R"("form":"pre-copy, post-copy","ahead_bytes":47185920,"pause_ms":12,)"
         R"("sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112})";
-    ck_assert_msg(json.find(moved) != json.npos, "%s", json.c_str());
+    ck_assert_msg(json.find(step) != json.npos, "%s", json.c_str());
 }
 END_TEST
 

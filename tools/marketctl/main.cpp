@@ -47,6 +47,15 @@ constexpr Verb verbs[] = {
     {"restore", nullptr, "f", false, restore_text},
 };
 
+// WHAT VALUE [WHY ...]
+Result<CtlQuestion> set_question(std::span<char*> words) {
+    if (words.size() < 2)
+        return fail("set: an option and its value are missing (solver, pricing, min-stay, ...)");
+    std::string why;
+    for (const char* word : words.subspan(2)) why += (why.empty() ? "" : " ") + std::string(word);
+    return CtlQuestion{"set", {words[0], words[1], why}, set_text};
+}
+
 // As another process has to know it.
 Result<std::string> absolute(std::string_view file) {
     if (file.starts_with('/')) return std::string(file);
@@ -89,6 +98,13 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& orde
     const std::string_view name = words.empty() ? "" : words[0];
     if (name == "user") {
         TRY_ASSIGN(CtlQuestion question, user_question(words.subspan(1), user));
+        TRY(take_money_options(money, question));
+        TRY(take_price_options(last, step, question));
+        TRY(take_order_options(order, false, question));
+        return question;
+    }
+    if (name == "set") {
+        TRY_ASSIGN(CtlQuestion question, set_question(words.subspan(1)));
         TRY(take_money_options(money, question));
         TRY(take_price_options(last, step, question));
         TRY(take_order_options(order, false, question));
@@ -215,6 +231,9 @@ int run(int argc, char** argv) {
          "  user show [USER]    what users may have at most, and have now\n"
          "  user limit USER     set what this user may spend a day, and may have at once\n"
          "  user unlimit USER   all its limits are gone\n"
+         "  set OPTION VALUE [WHY]  how the market decides from now on: solver, pricing, horizon, "
+         "min-stay,\n"
+         "                      moves-max, quantum, ... (root; 'default': as configured)\n"
          "  ledger verify       add up all receipts, and follow their chain of hashes\n"
          "  backup FILE         copy the market's records into a new file while it runs\n"
          "  restore FILE        put such a copy in their place, while marketd does not run; keeps "

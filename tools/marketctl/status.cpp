@@ -25,9 +25,19 @@ Result<std::string> status_text(const Answer& answer) {
         {"Providers Surplus", field(s, "providers_surplus")},
         {"Social Welfare", field(s, "social_welfare")},
     };
+    for (const Json& set : s.value("set", Json::array()))
+        rows.emplace_back("Set by hand",
+                          field(set, "what") + " = " + field(set, "value") + ", " +
+                              local_time(set, "at_unix_s") + ", user " + field(set, "uid") +
+                              (field(set, "why").empty() ? "" : ": ") + field(set, "why"));
     for (const Json& warning : s.value("warnings", Json::array()))
         if (warning.is_string()) rows.emplace_back("Warning", warning.get<std::string>());
     return lines(rows);
+}
+
+Result<std::string> set_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    return field(s, "message");
 }
 
 }  // namespace souk::tools

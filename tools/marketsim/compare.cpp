@@ -35,8 +35,9 @@ struct Options {
     size_t seeds = 1;
     std::vector<std::string> solvers{"greedy_migration", "proportional_share"},
         pricings{"critical"};
-    std::vector<int64_t> ks{500}, horizons{0}, min_stays{0}, moves_max{0}, networks{100},
-        disks{100}, quanta{10};
+    // by line of the solver's table of options; empty: the default
+    std::vector<std::vector<int64_t>> solver_options{market::solver_option_table().size()};
+    std::vector<int64_t> networks{100}, disks{100};
     int64_t alpha_s = 10;
     unsigned threads = 0;
 };
@@ -53,30 +54,34 @@ struct Variant {
 // A parameter of which every value is tried, with the algorithm or pricing that looks at it (none:
 // all do).
 struct Parameter {
-    const char* name;
-    const std::vector<int64_t>& values;
-    void (*set)(MarketRunOptions& run, int64_t value);
+    std::string_view name;
+    std::vector<int64_t> values;
+    std::function<void(MarketRunOptions& run, int64_t value)> set;
     std::string_view of = "";
+    int64_t unit = 1;  // of a value, as a variant's name shows it
 };
+
+std::vector<Parameter> parameters_of(const Options& o) {
+    std::vector<Parameter> all;
+    const auto table = market::solver_option_table();
+    for (size_t i = 0; i < table.size(); ++i) {
+        const market::SolverOption& option = table[i];
+        const std::vector<int64_t>& given = o.solver_options[i];
+        const bool time = option.kind == market::SolverOption::Kind::time;
+        all.push_back({option.name,
+                       given.empty() ? std::vector{option.get(market::SolverOptions{})} : given,
+                       [&option](MarketRunOptions& r, int64_t v) { option.set(r.solver, v); },
+                       option.of, time ? 1'000'000'000 : 1});
+    }
+    all.push_back(
+        {"network", o.networks, [](MarketRunOptions& r, int64_t v) { r.network_mb_per_s = v; }});
+    all.push_back({"disk", o.disks, [](MarketRunOptions& r, int64_t v) { r.disk_mb_per_s = v; }});
+    return all;
+}
 
 // Every combination; the last parameter changes fastest.
 std::vector<Variant> variants_of(const Options& o) {
-    const Parameter parameters[] = {
-        {"k", o.ks,
-         [](MarketRunOptions& r, int64_t v) { r.solver.k_permille = static_cast<int32_t>(v); },
-         "uniform"},
-        {"horizon", o.horizons,
-         [](MarketRunOptions& r, int64_t v) { r.solver.horizon = Nanos::from_s(v); }},
-        {"min-stay", o.min_stays,
-         [](MarketRunOptions& r, int64_t v) { r.solver.min_stay = Nanos::from_s(v); }},
-        {"moves-max", o.moves_max,
-         [](MarketRunOptions& r, int64_t v) { r.solver.moves_max = static_cast<int32_t>(v); }},
-        {"quantum", o.quanta,
-         [](MarketRunOptions& r, int64_t v) { r.solver.quantum = Nanos::from_s(v); },
-         "proportional_share"},
-        {"network", o.networks, [](MarketRunOptions& r, int64_t v) { r.network_mb_per_s = v; }},
-        {"disk", o.disks, [](MarketRunOptions& r, int64_t v) { r.disk_mb_per_s = v; }},
-    };
+    const std::vector<Parameter> parameters = parameters_of(o);
     std::vector<Variant> out;
     for (const std::string& solver : o.solvers)
         for (const std::string& pricing : o.pricings) {
@@ -96,7 +101,7 @@ std::vector<Variant> variants_of(const Options& o) {
                         if (more.size() > variants_max) break;  // too many already
                         Variant& next = more.emplace_back(v);
                         if (matters && p.values.size() > 1)
-                            next.name += fmt::format(" {}={}", p.name, value);
+                            next.name += fmt::format(" {}={}", p.name, value / p.unit);
                         p.set(next.run, value);
                     }
                 some = std::move(more);
@@ -349,8 +354,8 @@ int marketsim_compare(int argc, char** argv) {
     Options options;
     CLI::App app(
         "Several solvers, pricings and parameters over one workload, side by side. Every "
-        "combination is run; "
-        "--k is varied for uniform pricing alone, --quantum for proportional_share.",
+        "combination is run; an option that one solver or pricing alone looks at is varied for "
+        "that alone.",
         "marketsim compare");
     auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
     auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
@@ -377,20 +382,13 @@ int marketsim_compare(int argc, char** argv) {
             ->check(CLI::Range(least, most))
             ->capture_default_str();
     };
-    constexpr int64_t seconds_most = 1'000'000'000, rate_most = 1'000'000;
-    list("--k", options.ks, 0, 1'000,
-         "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers; with commas");
-    list("--horizon", options.horizons, 0, seconds_most,
-         "within which a move must pay for itself (seconds, or 10m, 1.5h), with commas")
-        ->transform(as_seconds());
-    list("--min-stay", options.min_stays, 0, seconds_most,
-         "without being moved after being placed (seconds, or 10m), with commas")
-        ->transform(as_seconds());
-    list("--moves-max", options.moves_max, 0, 1'000'000,
-         "voluntary moves in a minute (0: no cap), with commas");
-    list("--quantum", options.quanta, 1, seconds_most,
-         "proportional_share: a turn (seconds, or 10m), with commas")
-        ->transform(as_seconds());
+    const auto table = market::solver_option_table();
+    for (size_t i = 0; i < table.size(); ++i)
+        add_solver_option(
+            app, table[i],
+            [&options, i](int64_t value) { options.solver_options[i].push_back(value); }, true,
+            table[i].text(table[i].get(market::SolverOptions{})));
+    constexpr int64_t rate_most = 1'000'000;
     list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
     list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
     app.add_option("--alpha", options.alpha_s,

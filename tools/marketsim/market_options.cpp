@@ -42,6 +42,56 @@ CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
             ""};
 }
 
+CLI::Option* add_solver_option(CLI::App& app, const market::SolverOption& option,
+                               const std::function<void(int64_t)>& take, bool several,
+                               const std::string& usual) {
+    using Kind = market::SolverOption::Kind;
+    const std::string help = std::string(option.help) +
+                             (option.kind == Kind::time ? "; seconds, or 10m, 1.5h" : "") +
+                             (several ? "; with commas" : "");
+    const auto check = [&option](const std::string& text) -> std::string {
+        const auto value = option.parse(text, Nanos::from_s(1));
+        if (!value) return value.error().message;
+        if (option.kind == Kind::time && *value % 1'000'000'000 != 0)
+            return "'" + text + "' is no whole number of seconds";
+        return {};
+    };
+    const auto all = [&option, take](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) take(*option.parse(text, Nanos::from_s(1)));
+    };
+    return app
+        .add_option_function<std::vector<std::string>>("--" + std::string(option.name), all, help)
+        ->delimiter(',')
+        ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
+        ->check(check)
+        ->default_str(usual);
+}
+
+void add_solver_options(CLI::App& app, market::SolverOptions& into) {
+    for (const market::SolverOption& option : market::solver_option_table())
+        add_solver_option(
+            app, option, [&option, &into](int64_t value) { option.set(into, value); }, false,
+            option.text(option.get(into)));
+}
+
+nlohmann::ordered_json solver_json(const market::SolverOptions& options) {
+    nlohmann::ordered_json json;
+    for (const market::SolverOption& option : market::solver_option_table()) {
+        const int64_t value = option.get(options);
+        std::string name(option.key);
+        if (option.kind == market::SolverOption::Kind::time) {
+            name = std::string(option.name) + "_s";
+            std::replace(name.begin(), name.end(), '-', '_');
+            json[name] = value / 1'000'000'000;
+        } else if (option.kind == market::SolverOption::Kind::money) {
+            json[name] = money(Money{value});
+        } else {
+            json[name] = value;
+        }
+    }
+    return json;
+}
+
 void add_market_options(CLI::App& app, MarketRunOptions& options) {
     market::SolverOptions& solver = options.solver;
     app.add_option("-s,--solver", options.decided_by, solvers_help())
@@ -50,25 +100,7 @@ void add_market_options(CLI::App& app, MarketRunOptions& options) {
     app.add_option("--pricing", solver.pricing, "the pricing")
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
-    app.add_option("--k", solver.k_permille,
-                   "uniform pricing: 0 gives the buyers all of the gap, 1000 the providers")
-        ->check(CLI::Range(0, 1000))
-        ->capture_default_str();
-    const auto seconds = [&](const char* name, Nanos& to, const char* about) {
-        app.add_option_function<int64_t>(
-               name, [&to](const int64_t& s) { to = Nanos::from_s(s); }, about)
-            ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
-            ->transform(as_seconds());
-    };
-    seconds(
-        "--horizon", solver.horizon,
-        "within which a move must pay for itself: seconds, or 10m, 1.5h (0: every gain is taken)");
-    seconds("--min-stay", solver.min_stay,
-            "for which nobody who was just placed is moved or displaced");
-    seconds("--quantum", solver.quantum, "proportional_share: a turn (default 10s)");
-    app.add_option("--moves-max", solver.moves_max,
-                   "at most this many voluntary moves in a minute (0: no cap)")
-        ->check(CLI::Range(0, 1'000'000));
+    add_solver_options(app, solver);
     const auto speed = [&](const char* name, int64_t& to, const char* about) {
         app.add_option(name, to, about)
             ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
@@ -122,41 +154,37 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                             {"slowdown", v.slowdown},
                             {"bounded_slowdown", v.bounded_slowdown},
                             {"deviation", v.deviation}});
-    const nlohmann::ordered_json json = {{"solver", decided_by(options)},
-                                         {"pricing", options.solver.pricing},
-                                         {"k_permille", options.solver.k_permille},
-                                         {"horizon_s", options.solver.horizon.ns / 1'000'000'000},
-                                         {"min_stay_s", options.solver.min_stay.ns / 1'000'000'000},
-                                         {"moves_max", options.solver.moves_max},
-                                         {"quantum_s", options.solver.quantum.ns / 1'000'000'000},
-                                         {"network_mb_per_s", options.network_mb_per_s},
-                                         {"disk_mb_per_s", options.disk_mb_per_s},
-                                         {"alpha_s", alpha_s},
-                                         {"jobs", r.jobs},
-                                         {"unfinished", r.unfinished},
-                                         {"providers", r.providers},
-                                         {"mean_run_s", r.run_s},
-                                         {"mean_stay_s", r.stay_s},
-                                         {"mean_slowdown", r.slowdown},
-                                         {"mean_bounded_slowdown", r.bounded_slowdown},
-                                         {"mean_migrations", r.moves},
-                                         {"mean_freezes", r.freezes},
-                                         {"mean_migrate_and_freeze_s", r.operation_s},
-                                         {"migrations", r.moves_total},
-                                         {"freezes", r.freezes_total},
-                                         {"max_concurrent_migrations", r.concurrent_moves_max},
-                                         {"max_concurrent_freezes", r.concurrent_freezes_max},
-                                         {"moved_mb", r.moved_mb},
-                                         {"weighted_completion_time", r.weighted_completion_s},
-                                         {"weighted_stay_time", r.weighted_stay_s},
-                                         {"weighted_bounded_slowdown", r.weighted_bounded_slowdown},
-                                         {"utilisation", r.utilisation},
-                                         {"consumers_surplus", money(r.consumers_surplus)},
-                                         {"providers_surplus", money(r.providers_surplus)},
-                                         {"social_welfare", money(r.welfare)},
-                                         {"paid", money(r.paid)},
-                                         {"makespan_s", r.end_s},
-                                         {"by_value", by_value}};
+    nlohmann::ordered_json json = {{"solver", decided_by(options)},
+                                   {"pricing", options.solver.pricing}};
+    json.update(solver_json(options.solver));
+    json.update(nlohmann::ordered_json{{"network_mb_per_s", options.network_mb_per_s},
+                                       {"disk_mb_per_s", options.disk_mb_per_s},
+                                       {"alpha_s", alpha_s},
+                                       {"jobs", r.jobs},
+                                       {"unfinished", r.unfinished},
+                                       {"providers", r.providers},
+                                       {"mean_run_s", r.run_s},
+                                       {"mean_stay_s", r.stay_s},
+                                       {"mean_slowdown", r.slowdown},
+                                       {"mean_bounded_slowdown", r.bounded_slowdown},
+                                       {"mean_migrations", r.moves},
+                                       {"mean_freezes", r.freezes},
+                                       {"mean_migrate_and_freeze_s", r.operation_s},
+                                       {"migrations", r.moves_total},
+                                       {"freezes", r.freezes_total},
+                                       {"max_concurrent_migrations", r.concurrent_moves_max},
+                                       {"max_concurrent_freezes", r.concurrent_freezes_max},
+                                       {"moved_mb", r.moved_mb},
+                                       {"weighted_completion_time", r.weighted_completion_s},
+                                       {"weighted_stay_time", r.weighted_stay_s},
+                                       {"weighted_bounded_slowdown", r.weighted_bounded_slowdown},
+                                       {"utilisation", r.utilisation},
+                                       {"consumers_surplus", money(r.consumers_surplus)},
+                                       {"providers_surplus", money(r.providers_surplus)},
+                                       {"social_welfare", money(r.welfare)},
+                                       {"paid", money(r.paid)},
+                                       {"makespan_s", r.end_s},
+                                       {"by_value", by_value}});
     return json.dump(2) + "\n";
 }
 

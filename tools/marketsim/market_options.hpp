@@ -4,6 +4,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,15 @@ CLI::Validator is_decider();
 std::string solvers_help();
 // The name as `find` has it; what it does not know is a usage error with its words.
 CLI::Validator is_named(Result<std::string> (*find)(const std::string& name));
+// One line of the solver's table of options as an argument: `take` is called with each value, of
+// which there may be `several`, with commas. `usual`: its default, for --help.
+CLI::Option* add_solver_option(CLI::App& app, const market::SolverOption& option,
+                               const std::function<void(int64_t)>& take, bool several,
+                               const std::string& usual);
+// All of them, one value each. `into` must outlive the parsing.
+void add_solver_options(CLI::App& app, market::SolverOptions& into);
+// What they are set to; times in seconds.
+nlohmann::ordered_json solver_json(const market::SolverOptions& options);
 // Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the
 // parsing.
 void add_market_options(CLI::App& app, sim::MarketRunOptions& options);

@@ -11,6 +11,7 @@
 #include "market/sim/replay_solver.hpp"
 #include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/market_options.hpp"
 #include "tools/marketsim/verbs.hpp"
 
 namespace souk::tools {
@@ -50,7 +51,8 @@ struct Options {
     std::string procs = "requested", estimates = "user";
     std::string values = "uniform 10 60";
     Distribution distribution;
-    int64_t cpus = 0, disk = 100, memory = 0, quantum = 600, seed = 1;
+    int64_t cpus = 0, disk = 100, memory = 0, seed = 1;
+    market::SolverOptions solver;  // of the policies that are the market's algorithms
 };
 
 constexpr const char* known_policies[] = {"fcfs", "easy", "balance", "greedy_migration",
@@ -74,9 +76,8 @@ Result<Schedule> run_policy(const std::string& policy, const Options& options,
                  options.disk, options.memory);
     if (policy == "greedy_migration")
         return replay_greedy_migration(workload.jobs, options.cpus, terms);
-    market::SolverOptions solver;
+    market::SolverOptions solver = options.solver;
     solver.algorithm = policy;
-    solver.quantum = Nanos::from_s(options.quantum);
     return replay_with_solver(trace, workload.jobs, options.cpus, terms, solver);
 }
 
@@ -230,11 +231,8 @@ int marketsim_replay(int argc, char** argv) {
     app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
         ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
         ->capture_default_str();
-    app.add_option("--quantum", options.quantum,
-                   "proportional_share: a turn, in seconds or as 10m, 1.5h")
-        ->transform(tools::as_seconds())
-        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
-        ->capture_default_str();
+    options.solver.quantum = Nanos::from_s(600);
+    add_solver_options(app, options.solver);
     app.add_option("--memory", options.memory,
                    "memory per processor of a job whose memory the log does not know: MB, or 4G")
         ->transform(tools::as_megabytes())

@@ -78,7 +78,16 @@ int serve(const market::SolverOptions& options) {
     return 0;
 }
 
+using market::Solver;
+using market::SolverOption;
 using market::SolverOptions;
+
+std::string options_of_table() {
+    std::string all;
+    for (const SolverOption& option : market::solver_option_table())
+        all += (all.empty() ? "" : ", ") + std::string(option.name);
+    return all;
+}
 
 std::function<Status(const char*)> named(std::string& into,
                                          Result<std::string> (*find)(const std::string&)) {
@@ -98,21 +107,32 @@ int run(int argc, char** argv) {
         "id,\n"
         "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, "
         "payment, lj, lp, reset,\n"
-        "set solver NAME, set pricing NAME (critical, first, uniform), exit.\n"
+        "set solver NAME, set pricing NAME (critical, first, uniform), set OPTION VALUE, exit.\n"
+        "Options: " +
+        options_of_table() +
+        ".\n"
         "Algorithms: " +
         algorithms +
         ".\n"
         "What cannot be taken is answered by a line 'error: ...'.\n";
-    const CommandLine line{tool,
-                           "[options] < COMMANDS",
-                           "Allocates jobs to providers: reads commands from stdin, one a line, "
-                           "and answers on stdout.",
-                           {{'s', "solver", "NAME", begin_with.c_str(),
-                             named(options.algorithm, market::Solver::algorithm_named)},
-                            {0, "pricing", "NAME",
-                             "the pricing to begin with: critical, the default, first or uniform",
-                             named(options.pricing, market::Solver::pricing_named)}},
-                           commands.c_str()};
+    CommandLine line{tool,
+                     "[options] < COMMANDS",
+                     "Allocates jobs to providers: reads commands from stdin, one a line, "
+                     "and answers on stdout.",
+                     {{'s', "solver", "NAME", begin_with.c_str(),
+                       named(options.algorithm, market::Solver::algorithm_named)},
+                      {0, "pricing", "NAME",
+                       "the pricing to begin with: critical, the default, first or uniform",
+                       named(options.pricing, market::Solver::pricing_named)}},
+                     commands.c_str()};
+    for (const SolverOption& option : market::solver_option_table())
+        line.options.push_back({0, option.name.data(), "VALUE", option.help.data(),
+                                [&options, &option](const char* text) -> Status {
+                                    TRY_ASSIGN(const int64_t value,
+                                               option.parse(text, Nanos::from_s(1)));
+                                    option.set(options, value);
+                                    return {};
+                                }});
     std::span<char*> rest;
     switch (parse(line, argc, argv, rest)) {
         case Parsed::done: return 0;
