@@ -62,7 +62,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim test demo bench bench-build tidy clean
+.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -80,7 +80,7 @@ test-deps:           ## also what the tests and the benchmarks need
 help:                ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
-check: test-deps all           ## build, then pass every test
+check: test-deps all           ## build, then pass the tests: all but chaos, check-vm and most of check-zdtm
 	@scripts/check $(BUILD)
 
 check-unit: $(UNIT) $(filter %/souk-init,$(BINS))  ## the unit tests alone
@@ -100,6 +100,9 @@ check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 
 sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under faults; SEED=N TRACE=1: that one, with its story
 	@$(if $(SEED),$(SIM) --seed $(SEED) $(if $(TRACE),--trace),$(SIM) --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
+
+fault-table: $(SIM)  ## write the table of faults in docs/move.md anew from the simulator's test
+	@scripts/fault-table $(BUILD)/bin
 
 test:                ## one test: T=NAME of a unit suite, a unit test, a file of tests/tools or tests/cluster, or a test there
 	@scripts/test $(BUILD) "$(T)"

@@ -9,7 +9,7 @@
 #include "kernel/base/json.hpp"
 #include "kernel/base/version.hpp"
 #include "kernel/sys/host/clock.hpp"
-#include "tests/sim/cluster.hpp"
+#include "tests/sim/fault_table.hpp"
 
 namespace souk::sim {
 namespace {
@@ -137,7 +137,7 @@ int run_main(int argc, char** argv) {
     uint64_t seeds = 2000, from = 1;
     std::optional<uint64_t> seed;
     std::string bug;
-    bool json = false, trace = false;
+    bool json = false, trace = false, fault_rows = false;
     ClusterSize size;
     app.add_option("--seeds", seeds, "how many (default 2000)")
         ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
@@ -151,6 +151,8 @@ int run_main(int argc, char** argv) {
         ->check(CLI::Range(1, 100'000));
     app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
     app.add_flag("--json", json, "the last line as JSON");
+    app.add_flag("--fault-table", fault_rows,
+                 "print what comes of each fault in a move, as docs/move.md has it");
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
@@ -161,6 +163,7 @@ int run_main(int argc, char** argv) {
                      text.substr(0, text.find('\n')).c_str());
         return 2;
     }
+    if (fault_rows) return std::fputs(fault_table().c_str(), stdout) < 0 ? 1 : 0;
     uint8_t mutation = 0;
     std::string known;
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The documents: the generated table is the test's, links lead somewhere, and what must stay short is short."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+BIN = os.environ.get("SOUK_BIN", "build/bin")
+DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING")),
+             *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def anchors(text):
+    """What a link to a heading of this document may name."""
+    for heading in re.findall(r"^#+ (.*)$", text, re.M):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_table_of_faults_is_the_one_that_the_simulators_test_checks():
+    done = subprocess.run([ROOT / "scripts/fault-table", os.path.abspath(BIN), "--check"],
+                          capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_links_lead_to_files_and_headings_that_are_there(document):
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, heading = target.partition("#")
+        file = document.parent / name if name else document
+        assert file.exists(), f"{target}: no such file"
+        assert not heading or heading in anchors(file.read_text()), f"{target}: no such heading"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_lines_are_at_most_100_columns_but_for_tables_and_links(document):
+    long = [line for line in document.read_text().splitlines() if len(line) > 100]
+    assert [line for line in long if not line.startswith("|") and "](" not in line] == []
+
+
+def test_the_map_is_short():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(text.split()) <= 1500
+    glossary = text.split("## Glossary\n")[1].split("\n## ")[0]
+    assert len(glossary.splitlines()) <= 60
