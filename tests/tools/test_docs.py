@@ -37,6 +37,13 @@ def test_links_lead_to_files_and_headings_that_are_there(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_sources_that_a_document_names_are_there(document):
+    rooms = "kernel|market|agentd|checkpoint|bpf|tools|tests|scripts|contrib"
+    for path in re.findall(rf"(?<![\w/.-])(?:{rooms})/[\w/.-]*\w", document.read_text()):
+        assert (ROOT / path).exists(), f"{path}: no such file"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_lines_are_at_most_100_columns_but_for_tables_and_links(document):
     long = [line for line in document.read_text().splitlines() if len(line) > 100]
     assert [line for line in long if not line.startswith("|") and "](" not in line] == []
