@@ -123,7 +123,7 @@ Command take_add_provider(Words& w) {
     return a;
 }
 
-constexpr std::array<Form, 18> forms{{
+constexpr std::array<Form, 20> forms{{
     {"info", 0, 0, "info", [](Words&) -> Command { return Info{}; }},
     {"aj", 6, 7, "aj id value memory cpus start run [uid]", take_add_job},
     {"dj", 1, 1, "dj id", [](Words& w) -> Command { return DeleteJob{w.job()}; }},
@@ -134,6 +134,16 @@ constexpr std::array<Form, 18> forms{{
      }},
     {"jmd", 1, 1, "jmd id", [](Words& w) -> Command { return MoveDone{w.job()}; }},
     {"jfd", 1, 1, "jfd id", [](Words& w) -> Command { return FreezeDone{w.job()}; }},
+    {"rj", 2, 2, "rj id provider",
+     [](Words& w) -> Command {
+         const JobKey id = w.job();
+         return PlaceJob{id, w.provider(), false};
+     }},
+    {"fj", 2, 2, "fj id provider",
+     [](Words& w) -> Command {
+         const JobKey id = w.job();
+         return PlaceJob{id, {w.integer<uint64_t>("provider", 0, UINT64_MAX)}, true};
+     }},
     {"ap", 5, 6, "ap id reserve memory cpus start [speed]", take_add_provider},
     {"dp", 1, 1, "dp id", [](Words& w) -> Command { return DeleteProvider{w.provider()}; }},
     {"up", 2, 2, "up id reserve",
@@ -168,6 +178,9 @@ struct Formatter {
     }
     std::string operator()(const MoveDone& c) const { return "jmd " + number(c.id.n); }
     std::string operator()(const FreezeDone& c) const { return "jfd " + number(c.id.n); }
+    std::string operator()(const PlaceJob& c) const {
+        return (c.frozen ? "fj " : "rj ") + number(c.id.n) + " " + number(c.provider.n);
+    }
     std::string operator()(const AddProvider& a) const {
         return "ap " + number(a.id.n) + " " + format_money(a.reserve) + " " +
                std::to_string(a.memory_mb) + " " + std::to_string(a.cpus) + " " +

@@ -10,6 +10,8 @@
 //                                         number of the job)
 //   dj id | uj id value                   delete a job | change its value
 //   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
+//   rj id provider | fj id provider       the job runs there already | it is frozen there (0: it is
+//                                         not known where); for who asks with `reset` each time
 //   ap id reserve memory cpus start [speed]   add a provider; speed is 100 if it is not said
 //   dp id | up id reserve                 delete a provider | change its reserve
 //   time t | go                           the time is t seconds | solve
@@ -64,6 +66,12 @@ struct MoveDone {
 struct FreezeDone {
     JobKey id;
 };
+// Where a job is that was just added.
+struct PlaceJob {
+    JobKey id;
+    ProviderKey provider;
+    bool frozen = false;
+};
 struct AddProvider {
     ProviderKey id;
     Money reserve;
@@ -94,11 +102,12 @@ struct Set {
 struct Exit {};
 }  // namespace command
 
-using Command = std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob,
-                             command::MoveDone, command::FreezeDone, command::AddProvider,
-                             command::DeleteProvider, command::UpdateProvider, command::Time,
-                             command::Go, command::Alloc, command::Payments, command::ListJobs,
-                             command::ListProviders, command::Reset, command::Set, command::Exit>;
+using Command =
+    std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob,
+                 command::MoveDone, command::FreezeDone, command::PlaceJob, command::AddProvider,
+                 command::DeleteProvider, command::UpdateProvider, command::Time, command::Go,
+                 command::Alloc, command::Payments, command::ListJobs, command::ListProviders,
+                 command::Reset, command::Set, command::Exit>;
 
 // A line without its newline. Errors name the command, the word and what it should be.
 Result<Command> parse_command(std::string_view line);

@@ -102,6 +102,15 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             under_way_.erase(going);
             return {};
         },
+        [&](const PlaceJob& c) -> Status {
+            TRY(known(c.id));
+            if (!c.frozen) TRY(known(c.provider));
+            JobSpec s = *solver_.job(c.id);
+            s.state = c.frozen ? JobState::frozen : JobState::running;
+            s.place = c.provider;
+            solver_.change_job(c.id, s);
+            return {};
+        },
         [&](const AddProvider& a) -> Status {
             ProviderSpec p;
             p.reserve = a.reserve;

@@ -68,6 +68,7 @@ Result<MarketConfig> load_market_config(const std::string& path) {
         {"finished_max", number(c.finished_max, 0, 1'000'000'000)},
         {"finished_days", days(c.finished_age, 0, 36'500)},
         {"solver_program", words(c.solver_program)},
+        {"solver_places", boolean(c.solver_places)},
         {"solver_patience_ms", milliseconds(c.solver_patience, 1, 60'000)},
         {"hello_patience_ms", milliseconds(c.hello_patience, 10, 60'000)},
         {"agent_queue_mb", megabytes(c.agent_queue_mb, 2, 4'096)},

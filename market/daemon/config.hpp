@@ -21,6 +21,7 @@ struct MarketConfig {
     Nanos finished_age;               // and for so long; 0: whatever their age
     // speaks the solver's text protocol; empty: the own solver
     std::vector<std::string> solver_program;
+    bool solver_places = false;  // it knows `rj` and `fj`: it is told where jobs are
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
     Nanos hello_patience = Nanos::from_s(5);
     // what waits for one agent; an agent that lets it pass this starts afresh

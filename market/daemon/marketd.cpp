@@ -60,7 +60,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     TRY(daemon->listen());
     if (!config.solver_program.empty()) {
         daemon->program_ = std::make_unique<SolverProgram>(
-            loop, log, config.solver_program, config.solver_patience,
+            loop, log, config.solver_program, config.solver_places, config.solver_patience,
             [d = daemon.get()](auto allocation) { d->solver_answered(std::move(allocation)); });
         daemon->market_.set_external(true);
     }

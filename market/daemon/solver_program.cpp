@@ -20,9 +20,16 @@ namespace {
 constexpr Nanos pause_min = Nanos::from_s(1), pause_max = Nanos::from_s(60);
 constexpr size_t line_bytes_max = 4'096, question_bytes_max = 64 << 20;
 
+// On a machine that the program hears of. What must leave its machine runs nowhere, for it.
+bool runs_where_told(const market::Market::Problem& problem, const market::JobSpec& job) {
+    const auto is_there = [&](const auto& p) { return p.key == job.place; };
+    return job.state == market::JobState::running &&
+           std::any_of(problem.providers.begin(), problem.providers.end(), is_there);
+}
+
 }  // namespace
 
-std::string solver_question(const market::Market::Problem& problem) {
+std::string solver_question(const market::Market::Problem& problem, bool tell_places) {
     namespace command = market::command;
     std::string q;
     const auto say = [&q](const market::Command& c) { q += market::format_command(c) + "\n"; };
@@ -37,6 +44,11 @@ std::string solver_question(const market::Market::Problem& problem) {
     const auto since = [first](Nanos t) { return (t - first).ns / 1'000'000'000; };
     for (const auto& [key, j] : problem.jobs)
         say(command::AddJob{key, j.value, j.memory_mb, j.cpus, since(j.arrival), -1, j.user});
+    if (tell_places)
+        for (const auto& [key, j] : problem.jobs) {
+            if (j.state == market::JobState::frozen) say(command::PlaceJob{key, j.place, true});
+            if (runs_where_told(problem, j)) say(command::PlaceJob{key, j.place, false});
+        }
     if (!problem.jobs.empty()) say(command::Time{since(last)});
     say(command::Go{});
     say(command::Alloc{});
@@ -44,11 +56,12 @@ std::string solver_question(const market::Market::Problem& problem) {
     return q;
 }
 
-SolverProgram::SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, Nanos patience,
-                             std::function<void(Result<Allocation>)> answer)
+SolverProgram::SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, bool tell_places,
+                             Nanos patience, std::function<void(Result<Allocation>)> answer)
     : loop_(loop),
       log_(log),
       argv_(std::move(argv)),
+      tell_places_(tell_places),
       patience_(patience),
       answer_(std::move(answer)) {}
 
@@ -109,6 +122,9 @@ void SolverProgram::ask(const market::Market::Problem& problem) {
     answering_.emplace();
     ended_ = false;
     lines_max_ = problem.jobs.size();
+    runs_.clear();
+    for (const auto& [key, j] : problem.jobs)
+        if (tell_places_ && runs_where_told(problem, j)) runs_.emplace(key, j.place);
     if (!child_) {
         if (Loop::now() < start_again_)
             return loop_.defer(
@@ -116,7 +132,7 @@ void SolverProgram::ask(const market::Market::Problem& problem) {
         if (const Status started = start(); !started)
             return loop_.defer([this, why = started.error().message] { failed(why); });
     }
-    if (const Status sent = stream_.send(bytes_of(solver_question(problem))); !sent)
+    if (const Status sent = stream_.send(bytes_of(solver_question(problem, tell_places_))); !sent)
         return loop_.defer([this, why = sent.error().message] { failed(why); });
     late_ = loop_.after(patience_, [this] {
         failed("no answer within " + std::to_string(patience_.ns / 1'000'000) + " ms");
@@ -144,9 +160,11 @@ void SolverProgram::line(std::string_view text) {
     if (const auto one = market::parse_alloc_line(text)) {
         if (answering_->size() >= lines_max_) return failed("more lines than jobs");
         answering_->push_back({one->job, one->provider});
+        runs_.erase(one->job);
         return;
     }
     pause_ = {};
+    for (const auto& [job, place] : runs_) answering_->push_back({job, place});  // they stay
     deliver(std::move(*answering_));
 }
 

@@ -2,7 +2,10 @@
 // SolverProgram: anybody's program that speaks the solver's text protocol on stdin and stdout, as
 // the market's solver. It is told the whole market each time (`reset`, `ap`, `aj`, `go`, `alloc`),
 // so that it need not remember anything, and its answer ends where a line of two numbers does not
-// follow: `info` is asked after `alloc` to make sure of one.
+// follow: `info` is asked after `alloc` to make sure of one. A program that is told places (`rj`,
+// `fj`) need not name a job that stays where it runs. Its prices are not asked for: the market's
+// pricing prices its allocation, so that nobody pays above his bid, no provider gets less than its
+// reserve, and receipts can be recomputed without the program.
 //
 // One question at a time. The answer is an allocation, or why there is none: the program cannot be
 // started, died, spoke nonsense or was late (it is killed then). It is started again when it is
@@ -10,6 +13,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,8 +30,8 @@ using Allocation = std::vector<market::Solver::Assignment>;
 class SolverProgram {
   public:
     // `answer` is called once for each ask(), never inside it.
-    SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, Nanos patience,
-                  std::function<void(Result<Allocation>)> answer);
+    SolverProgram(Loop& loop, Log& log, std::vector<std::string> argv, bool tell_places,
+                  Nanos patience, std::function<void(Result<Allocation>)> answer);
     ~SolverProgram();
 
     void ask(const market::Market::Problem& problem);
@@ -44,6 +48,7 @@ class SolverProgram {
     Loop& loop_;
     Log& log_;
     std::vector<std::string> argv_;
+    bool tell_places_;
     Nanos patience_;
     std::function<void(Result<Allocation>)> answer_;
     Pidfd child_;
@@ -53,10 +58,11 @@ class SolverProgram {
     std::optional<Allocation> answering_;  // asked, and what has come of the answer
     bool ended_ = true;                    // the rest of what it says belongs to no question
     size_t lines_max_ = 0;
+    std::map<market::JobKey, market::ProviderKey> runs_;  // as it was told, and not yet answered
     Nanos pause_, start_again_{INT64_MIN};
 };
 
 // The questions for one problem, as text. Prices in units, exact.
-std::string solver_question(const market::Market::Problem& problem);
+std::string solver_question(const market::Market::Problem& problem, bool tell_places);
 
 }  // namespace souk

@@ -322,6 +322,48 @@ START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
 }
 END_TEST
 
+// It names new jobs alone, each to the last provider; what it is told to run stays.
+START_TEST(a_program_that_is_told_places_need_not_name_who_stays) {
+    UNIT_SKIP_IF(impossible());
+    const unit::TempDir dir;
+    const std::string path = dir.write(
+        "solver",
+        "while read c i rest; do case $c in reset) p=; j=; r=;; ap) p=$i;; aj) j=\"$j $i\";;\n"
+        "rj) echo $rest >>" +
+            dir.path +
+            "/told; r=\"$r $i \";;\n"
+            "alloc) for k in $j; do case \"$r\" in *\" $k \"*) ;; *) echo $k $p;; esac; done;;\n"
+            "info) echo mine;; esac; done\n");
+    MarketRig m("solver_program = [\"/bin/sh\", \"" + path +
+                "\"]\nsolver_places = true\nsolver_patience_ms = 5000\n");
+    MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
+    n1.send(offer("n1"));
+    m.ask_until("list-providers", {}, R"("node":"n1")");
+    n2.send(offer("n2"));
+    m.ask_until("status", {}, R"("providers":2)");
+    JobReport first = job("n1", 1, 100);
+    n1.send(first);
+    const Order order = n1.expect<Order>();
+    ck_assert_text(order.node, "n2");
+    run_it(first, order);
+    n1.send(first);
+    m.ask_until("job", {"n1.1"}, R"("status":"run")");
+    ProviderReport third = offer("n3");
+    MarketPeer n3 = m.agent("n3");
+    n3.send(third);
+    m.ask_until("status", {}, R"("providers":3)");
+    n1.send(job("n1", 2, 200));
+    const Order second = n1.expect<Order>();
+    ck_assert_text(second.id.text() + " to " + second.node, "n1.2 to n3");
+    m.ask_until("job", {"n1.1"}, R"("status":"run")");
+    std::ifstream told(dir.path + "/told");
+    ck_assert(told.good());
+    std::ifstream log(m.dir + "/log");
+    const std::string said((std::istreambuf_iterator<char>(log)), {});
+    ck_assert_msg(said.find("decides by itself") == std::string::npos, "%s", said.c_str());
+}
+END_TEST
+
 START_TEST(souks_own_solver_program_decides_as_the_market_would) {
     UNIT_SKIP_IF(impossible());
     const std::string program =
@@ -463,5 +505,6 @@ UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_record
            a_newer_connection_of_a_node_replaces_the_older,
            who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
            a_program_that_speaks_the_text_protocol_can_be_the_solver,
+           a_program_that_is_told_places_need_not_name_who_stays,
            souks_own_solver_program_decides_as_the_market_would,
            a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one);

@@ -109,6 +109,18 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
 }
 END_TEST
 
+START_TEST(a_job_that_is_said_to_run_stays_where_it_is) {
+    SolverSession s;
+    answers(s,
+            "ap 1 0 100 1 0\nap 2 0 100 1 0\naj 1 5 10 1 0 -1\naj 2 4 10 1 0 -1\nrj 1 2\nfj 2 1");
+    ck_assert_text(answers(s, "go\nalloc"), "2 1\n");
+    ck_assert_text(answers(s, "lj"), "1 1 running 5 10 1 2\n2 2 thawing 4 10 1 1\n");
+    ck_assert_text(answers(s, "rj 3 1"), "error: no job 3\n");
+    ck_assert_text(answers(s, "rj 1 3"), "error: no provider 3\n");
+    ck_assert_text(answers(s, "fj 1 0\ngo\nalloc"), "1 2\n");
+}
+END_TEST
+
 START_TEST(every_line_survives_being_parsed_and_formatted) {
     for (const char* line : {"info",
                              "aj 7 0.25 100 4 3 -1 1000",
@@ -116,6 +128,8 @@ START_TEST(every_line_survives_being_parsed_and_formatted) {
                              "uj 7 12.5",
                              "jmd 7",
                              "jfd 7",
+                             "rj 7 9",
+                             "fj 7 0",
                              "ap 9 1 64000 16 0",
                              "ap 9 1 64000 16 0 150",
                              "dp 9",
@@ -147,4 +161,5 @@ END_TEST
 UNIT_SUITE(solver_protocol, a_dearer_job_suspends_the_cheaper_one_which_goes_on_afterwards,
            every_command_has_its_effect, what_older_programs_say_is_understood,
            what_cannot_be_taken_says_why_and_changes_nothing,
+           a_job_that_is_said_to_run_stays_where_it_is,
            every_line_survives_being_parsed_and_formatted);
