@@ -5,15 +5,6 @@
 
 namespace souk {
 
-const char* to_string(Durable when) {
-    switch (when) {
-        case Durable::now: return "now";
-        case Durable::soon: return "soon";
-        case Durable::later: return "later";
-    }
-    MUST(false);
-}
-
 const char* to_string(GuestVerb verb) {
     switch (verb) {
         case GuestVerb::query: return "query";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/durable.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/ipv4.hpp"
 #include "kernel/base/move.hpp"
@@ -20,15 +21,6 @@ struct ResourceLimit {
     uint64_t soft = 0, hard = 0;
     bool operator==(const ResourceLimit&) const = default;
 };
-
-// When a record must be on disk. A crash may lose `soon` and `later`: they are for what a restart
-// finds out anyway.
-enum class Durable : uint8_t {
-    now,    // before anything else of the same step leaves
-    soon,   // as soon as that has left
-    later,  // with the next record that is due, at the latest after a second
-};
-const char* to_string(Durable when);
 
 // What to run, as the submitter had it: taken by srun, and its credentials from the kernel.
 struct JobSpec {

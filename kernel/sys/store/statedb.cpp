@@ -210,7 +210,7 @@ void StateDb::erase(std::string_view kind, std::string_view key) {
     changes_[{std::string(kind), std::string(key)}] = std::nullopt;
 }
 
-Status StateDb::write_changes() {
+Status StateDb::write_changes(const Changes& changes) {
     // Resets after each use: a statement in the middle of its work would hold the transaction open.
     const auto step = [this](const Statement& statement) -> Status {
         const int ret = sqlite3_step(statement.get());
@@ -223,7 +223,7 @@ Status StateDb::write_changes() {
         return error;
     };
     TRY(step(begin_));
-    for (const auto& [name, value] : changes_) {
+    for (const auto& [name, value] : changes) {
         const Statement& statement = value ? put_ : erase_;
         sqlite3_bind_text(statement.get(), 1, name.first.data(),
                           static_cast<int>(name.first.size()), SQLITE_STATIC);
@@ -240,15 +240,20 @@ Status StateDb::write_changes() {
 }
 
 Status StateDb::commit() {
-    if (changes_.empty()) return {};
-    if (Status written = write_changes(); !written) {
+    TRY(commit(changes_));
+    changes_.clear();
+    return {};
+}
+
+Status StateDb::commit(const Changes& changes) {
+    if (changes.empty()) return {};
+    if (Status written = write_changes(changes); !written) {
         if (sqlite3_get_autocommit(db_.get()) == 0) {  // some errors have rolled back already
             sqlite3_step(rollback_.get());
             sqlite3_reset(rollback_.get());
         }
         return written;
     }
-    changes_.clear();
     ++commits_;
     return {};
 }

@@ -16,14 +16,13 @@
 #pragma once
 
 #include <climits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "kernel/base/records.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -32,7 +31,7 @@ struct sqlite3_stmt;
 
 namespace souk {
 
-class StateDb {
+class StateDb final : public Records {
   public:
     struct Row {
         std::string key, value;
@@ -53,19 +52,22 @@ class StateDb {
     // another has it, and which.
     static Result<Fd> lock_directory(const std::string& dir);
     StateDb(StateDb&&) noexcept;
-    ~StateDb();  // changes that were not committed are lost
+    ~StateDb() override;  // changes that were not committed are lost
 
-    void put(std::string_view kind, std::string_view key, std::string value);
-    void erase(std::string_view kind, std::string_view key);
+    void put(std::string_view kind, std::string_view key, std::string value) override;
+    void erase(std::string_view kind, std::string_view key) override;
     bool has_changes() const { return !changes_.empty(); }
     // Errors: one line with the directory and SQLite's reason; the changes stay noted.
     Status commit();
+    // The same for changes that the caller notes: of those that fail nothing is kept here.
+    Status commit(const Changes& changes);
     // So many since it was opened. Each is one sync of the log; the log's way into the file, each
     // 1,024 pages, is two more.
     uint64_t commits() const { return commits_; }
 
     // One row's value; nothing: there is no such row. Changes that are not committed yet count.
-    Result<std::optional<std::string>> get(std::string_view kind, std::string_view key) const;
+    Result<std::optional<std::string>> get(std::string_view kind,
+                                           std::string_view key) const override;
     // All committed rows of a kind, in the order of their keys.
     Result<std::vector<Row>> load(std::string_view kind) const;
     // Of them at most so many: those after a key (the first ones: ""), or those before it, the last
@@ -96,7 +98,7 @@ class StateDb {
     Status run(const char* sql) const;
     Result<int64_t> ask(const char* sql) const;
     Result<Statement> prepare(const char* sql) const;
-    Status write_changes();
+    Status write_changes(const Changes& changes);
     tl::unexpected<Error> failed(std::string_view what) const;
 
     std::string path_;
@@ -106,8 +108,7 @@ class StateDb {
     Fd lock_;
     std::unique_ptr<sqlite3, Close> db_;
     Statement begin_, put_, erase_, commit_, rollback_, get_, load_, after_, before_;
-    // nothing: erase
-    std::map<std::pair<std::string, std::string>, std::optional<std::string>> changes_;
+    Changes changes_;
 };
 
 }  // namespace souk

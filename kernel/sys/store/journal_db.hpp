@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JournalDb: a daemon's Journal on its state database. It commits what the journal says is due;
+// what is written as Records is due now, and read through what is not committed yet. Beside the
+// database it may keep a reserve of room, a file, so that the state itself can be written on a disk
+// that a job's image or output has filled. Owned by the daemon; not moved.
+#pragma once
+
+#include <string>
+
+#include "kernel/base/journal.hpp"
+#include "kernel/sys/store/statedb.hpp"
+
+namespace souk {
+
+class JournalDb final : public Records, private Journal::Store {
+  public:
+    // `reserve`: the name of its file; empty: there is none.
+    explicit JournalDb(StateDb db, std::string reserve = {})
+        : db_(std::move(db)), reserve_(std::move(reserve)), journal_(*this) {}
+    JournalDb(const JournalDb&) = delete;
+    JournalDb& operator=(const JournalDb&) = delete;
+
+    Journal& journal() { return journal_; }
+    const Journal& journal() const { return journal_; }
+    // To read what is committed, and to copy it.
+    StateDb& db() { return db_; }
+    const StateDb& db() const { return db_; }
+
+    void put(std::string_view kind, std::string_view key, std::string value) override;
+    void erase(std::string_view kind, std::string_view key) override;
+    Result<std::optional<std::string>> get(std::string_view kind,
+                                           std::string_view key) const override;
+
+    // False: there is none. (Also for a database that cannot even be opened.)
+    static bool give_up(const std::string& reserve);
+
+  private:
+    Status commit(const Changes& changes) override { return db_.commit(changes); }
+    bool give_room() override { return give_up(reserve_); }
+    bool take_room() override;
+
+    StateDb db_;
+    const std::string reserve_;
+    Journal journal_;
+};
+
+}  // namespace souk
