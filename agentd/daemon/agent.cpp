@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/agent.hpp"
 
-#include <fcntl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/check.hpp"
@@ -11,13 +9,6 @@
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {
-namespace {
-
-constexpr off_t ballast_bytes = 4 << 20;
-constexpr Nanos ballast_retry = Nanos::from_s(10), lazy_commit = Nanos::from_s(1),
-                disk_retry = Nanos::from_s(1);
-
-}  // namespace
 
 Agent::Agent(Loop& loop, Log& log, Config config)
     : loop_(loop),
@@ -27,9 +18,7 @@ Agent::Agent(Loop& loop, Log& log, Config config)
       guest_(guests_max, false, config_.policy) {}
 
 Agent::~Agent() {
-    if (!db_) return;
-    for (auto& [name, record] : soon_) db_->put(name.first, name.second, std::move(record));
-    (void)db_->commit();  // what could wait
+    if (state_) (void)state_->journal().finish();
 }
 
 WallTime Agent::wall_now() {
@@ -78,105 +67,54 @@ void Agent::tick(Machine& machine, Timer& timer) {
         timer = loop_.at(next, [this, &machine, &timer] { tick<Outputs>(machine, timer); });
 }
 
+void Agent::put(const char* kind, const std::string& key, std::string record, Durable when) {
+    state_->journal().put(kind, key, std::move(record), when);
+    ask_flush();
+}
+
+void Agent::erase(const char* kind, const std::string& key, Durable when) {
+    state_->journal().erase(kind, key, when);
+    ask_flush();
+}
+
 void Agent::after_commit(std::function<void()> fn) {
-    after_commit_.push_back(std::move(fn));
-    if (holds_ || std::exchange(flush_due_, true)) return;
+    state_->journal().then(std::move(fn));
+    ask_flush();
+}
+
+void Agent::ask_flush() {
+    if (!state_->journal().due() || std::exchange(flush_due_, true)) return;
     loop_.defer([this] { flush(); });
 }
 
-void Agent::put(const char* kind, const std::string& key, std::string record, Durable when) {
-    const std::pair<std::string, std::string> name{kind, key};
-    if (when == Durable::soon) {
-        // Only the newest may be lost: what follows may rely on the one before.
-        const auto older = soon_.find(name);
-        if (older != soon_.end()) {
-            db_->put(kind, key, std::move(older->second));
-            commit_now();
-        }
-        soon_[name] = std::move(record);
-        // A timer set by a deferred function fires when what was queued for sending has left.
-        return after_commit([this] { soon_timer_ = loop_.after(Nanos{}, [this] { put_soon(); }); });
-    }
-    soon_.erase(name);
-    db_->put(kind, key, std::move(record));
-    if (when == Durable::later) return commit_later();
-    commit_now();
-}
-
-void Agent::put_soon() {
-    for (auto& [name, record] : std::exchange(soon_, {}))
-        db_->put(name.first, name.second, std::move(record));
-    commit_now();
-}
-
-void Agent::erase(const char* kind, const std::string& key) {
-    soon_.erase({kind, key});
-    db_->erase(kind, key);
-    commit_later();
-}
-
-void Agent::commit_now() {
-    commit_due_ = true;
-    after_commit([] {});
-}
-
-void Agent::commit_later() {
-    if (!commit_timer_.waiting())
-        commit_timer_ = loop_.after(lazy_commit, [this] { commit_now(); });
-}
-
-// Room on the state's disk that is kept for the state alone: a job's image or output may have
-// filled the rest.
-void Agent::take_ballast() {
-    const std::string path = config_.state + "/ballast";
-    auto fd = open_at(AT_FDCWD, path, O_RDWR | O_CREAT, 0600);
-    const bool taken = fd && ::posix_fallocate(fd->get(), 0, ballast_bytes) == 0;
-    if (!taken) ::unlink(path.c_str());
-    if (!taken) ballast_timer_ = loop_.after(ballast_retry, [this] { take_ballast(); });
-}
-
-bool Agent::give_up_ballast() {
-    if (::unlink((config_.state + "/ballast").c_str()) != 0) return false;
-    log_.warning("the disk of the state directory is full: its reserve is used up",
-                 {{"directory", config_.state}});
-    ballast_timer_ = loop_.after(ballast_retry, [this] { take_ballast(); });
-    return true;
-}
-
+// A timer set by a deferred function fires when what was queued for sending has left.
 void Agent::flush() {
+    Journal& journal = state_->journal();
     flush_due_ = false;
-    if (commit_due_) {
-        if (const Status committed = commit(); !committed) return hold(committed.error());
-        commit_due_ = false;
-    }
-    for (const auto& fn : std::exchange(after_commit_, {})) fn();
+    const bool held = journal.holds();
+    const Journal::Flushed flushed = journal.flush(Loop::now());
+    tell_disk(flushed, held);
+    journal_timer_.cancel();
+    if (const Nanos next = journal.next(); next != Nanos::never())
+        journal_timer_ = loop_.at(next, [this] {
+            state_->journal().tick(Loop::now());
+            if (!std::exchange(flush_due_, true)) loop_.defer([this] { flush(); });
+        });
+    for (const auto& call : flushed.calls) call();
 }
 
-Status Agent::commit() {
-    auto committed = db_->commit();
-    if (!committed && give_up_ballast()) committed = db_->commit();
-    if (!committed) return committed;
-    commit_timer_.cancel();
-    erase_waits_ = false;
-    for (const auto& fn : std::exchange(after_erase_, {})) fn();
-    return {};
-}
-
-// Until the disk takes what is decided, nothing of it leaves, and no effect begins. What comes in
-// is decided on all the same, and waits with the rest: in records one each, in queues that are
-// bounded.
-void Agent::hold(const Error& why) {
-    log_.limited("disk", Loop::now(), Level::error,
-                 "cannot store state: nothing leaves this node until it can", {{"WHY", why}});
-    holds_ = true;
-    loop_.hold_sends(true);
-    hold_timer_ = loop_.after(disk_retry, [this] {
-        if (const Status committed = commit(); !committed) return hold(committed.error());
-        log_.notice("state can be stored again");
-        holds_ = commit_due_ = false;
-        loop_.hold_sends(false);
-        flush();
-    });
+void Agent::tell_disk(const Journal::Flushed& flushed, bool held) {
+    if (flushed.gave_room)
+        log_.warning("the disk of the state directory is full: its reserve is used up",
+                     {{"directory", config_.state}});
+    if (!flushed.committed)
+        log_.limited("disk", Loop::now(), Level::error,
+                     "cannot store state: nothing leaves this node until it can",
+                     {{"WHY", flushed.committed.error()}});
+    const bool holds = state_->journal().holds();
+    if (holds == held) return;
+    if (held) log_.notice("state can be stored again");
+    loop_.hold_sends(holds);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -186,8 +124,7 @@ void Agent::apply(home::Output& output) {
     if (auto* p = std::get_if<home::Persist>(&output))
         return put("home", std::to_string(p->job.id.seq), wire::pack(p->job), p->when);
     if (auto* e = std::get_if<home::Erase>(&output)) {
-        erase("home", std::to_string(e->id.seq));
-        commit_now();
+        erase("home", std::to_string(e->id.seq), Durable::now);
         return after_commit([this, id = e->id] { terminals_->erase(id); });
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
@@ -202,14 +139,12 @@ void Agent::apply(home::Output& output) {
 void Agent::apply(guest::Output& output) {
     if (auto* p = std::get_if<guest::Persist>(&output))
         return put("guest", p->job.key.text(), wire::pack(p->job), p->when);
-    if (auto* e = std::get_if<guest::Erase>(&output)) {
-        erase("guest", e->key.text());
-        erase_waits_ = true;
-        return;
-    }
+    if (auto* e = std::get_if<guest::Erase>(&output))
+        return erase("guest", e->key.text(), Durable::later);
     if (auto* h = std::get_if<guest::ToHome>(&output)) {
-        if (!h->after_erase || !erase_waits_) return to_home(h->home, h->message);
-        return after_erase_.push_back([this, home = h->home, message = h->message] {
+        if (!h->after_erase || !state_->journal().erases_wait())
+            return to_home(h->home, h->message);
+        return state_->journal().after_erases([this, home = h->home, message = h->message] {
             const auto* e = std::get_if<GuestEvent>(&message);
             // it has come since, and that has been told
             if (e && guest_.find({e->id, e->epoch})) return;

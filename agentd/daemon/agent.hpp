@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: the shell around this node's three machines. Every input becomes one call of a machine,
-// and what comes out is carried out in the order persist, send, do: records go into the open
-// transaction and messages into the queues of their connections at once; the transaction is
-// committed in the loop's deferred phase, before any byte leaves; only after it do effects begin
-// and messages between this node's own halves arrive. If the disk refuses the commit, the daemon
-// ends without having said anything: its jobs go on in their capsules, and whoever starts it again
-// finds them.
+// and what comes out is carried out in the order persist, send, do: records go into the journal
+// (kernel/base/journal.hpp) and messages into the queues of their connections at once; the journal
+// is flushed in the loop's deferred phase, before any byte leaves; only after it do effects begin
+// and messages between this node's own halves arrive. As long as the disk refuses a commit, nothing
+// of what is decided leaves and no effect begins; what comes in is decided on all the same, and
+// waits with the rest: in records one each, in queues that are bounded.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 #include "kernel/sys/net/user_share.hpp"
-#include "kernel/sys/store/statedb.hpp"
+#include "kernel/sys/store/journal_db.hpp"
 #include "market/store/receipts.hpp"
 
 namespace souk {
@@ -58,16 +58,11 @@ class Agent {
     void apply(guest::Output& output);
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
-    void flush();
-    Status commit();
-    void hold(const Error& why);
-    void commit_now();
-    void put_soon();
-    void take_ballast();
-    bool give_up_ballast();
     void put(const char* kind, const std::string& key, std::string record, Durable when);
-    void erase(const char* kind, const std::string& key);
-    void commit_later();
+    void erase(const char* kind, const std::string& key, Durable when);
+    void ask_flush();
+    void flush();
+    void tell_disk(const Journal::Flushed& flushed, bool held);
     template <class Outputs, class Machine>
     void tick(Machine& machine, Timer& timer);
     static WallTime wall_now();
@@ -154,7 +149,7 @@ class Agent {
     Log& log_;
     LogTrace trace_{log_};
     const Config config_;
-    std::unique_ptr<StateDb> db_;
+    std::unique_ptr<JournalDb> state_;
     Home home_;
     static constexpr size_t guests_max = 4096;
     Guest guest_;
@@ -180,22 +175,16 @@ class Agent {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, ballast_timer_, commit_timer_,
-        soon_timer_, outage_timer_, hold_timer_, seen_timer_;
+    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, journal_timer_, outage_timer_,
+        seen_timer_;
     UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;
     ProviderNote provider_note_;
-    std::vector<std::function<void()>> after_commit_;
     std::function<void()> on_ready_;
-    // records for after the next sends: (kind, key)
-    std::map<std::pair<std::string, std::string>, std::string> soon_;
-    bool erase_waits_ = false;  // some Erase is not durable yet; what must come after it:
-    std::vector<std::function<void()>> after_erase_;
-    bool flush_due_ = false, commit_due_ = false;
-    bool holds_ = false;  // the disk has refused a commit
-    ReceiptMark seen_;    // the newest receipt of the market that this node has heard of
+    bool flush_due_ = false;
+    ReceiptMark seen_;  // the newest receipt of the market that this node has heard of
     Nanos seen_asked_{INT64_MIN / 2};
     bool outage_told_ = false;  // to those whose jobs wait
 };

@@ -297,18 +297,22 @@ Status Agent::open_directories() {
     for (const std::string& dir :
          {config_.state, config_.state + "/home", site_.guests, images, ram})
         TRY(make_dir(dir));
-    const auto open = [this]() -> Status {
+    const std::string reserve = config_.state + "/ballast";
+    const auto open = [&]() -> Status {
         TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
-        db_ = std::make_unique<StateDb>(std::move(db));
+        state_ = std::make_unique<JournalDb>(std::move(db), reserve);
         return {};
     };
     Status opened = open();
-    if (!opened && opened.error().code == ENOSPC && give_up_ballast()) opened = open();
+    const bool gave = !opened && opened.error().code == ENOSPC && JournalDb::give_up(reserve);
+    if (gave) opened = open();
     if (!opened) return opened;
-    if (db_->log_missing()) log_.warning(StateDb::log_missing_text(db_->path()));
-    TRY_ASSIGN(const auto seen, db_->get("seen", config_.market));
+    if (state_->db().log_missing()) log_.warning(StateDb::log_missing_text(state_->db().path()));
+    TRY_ASSIGN(const auto seen, state_->get("seen", config_.market));
     if (seen) seen_ = parse_receipt_mark(*seen).value_or(ReceiptMark{});
-    take_ballast();
+    tell_disk({.committed = {}, .gave_room = gave, .calls = {}}, false);
+    state_->journal().take_room(Loop::now());
+    loop_.defer([this] { flush(); });  // sets the journal's timer
     const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
     // Big pages make writing and reading an image more than twice as fast; kernels without them
     // refuse the option.
@@ -388,7 +392,7 @@ Status Agent::open_provider() {
     record.memory_mb = config_.memory_mb > 0 ? config_.memory_mb : m.memory_mb;
     record.frames = config_.frames;
     record.on_market = config_.on_market;
-    TRY_ASSIGN(const auto stored, db_->load("provider"));
+    TRY_ASSIGN(const auto stored, state_->db().load("provider"));
     for (const auto& row : stored) {
         TRY_ASSIGN(kept, wire::unpack<ProviderRecord>(row.value));
     }
@@ -407,16 +411,16 @@ Status Agent::open_provider() {
 void Agent::learn_address(const std::string& seen_at) {
     if (config_.home.address_known || seen_at.empty()) return;
     home_.own_address(seen_at);
-    const auto known = db_->get("address", "own");
+    const auto known = state_->get("address", "own");
     if (!known || *known != seen_at) put("address", "own", seen_at, Durable::later);
 }
 
 Status Agent::recover_home() {
     if (!config_.home.address_known) {
-        TRY_ASSIGN(const auto address, db_->get("address", "own"));
+        TRY_ASSIGN(const auto address, state_->get("address", "own"));
         if (address) home_.own_address(*address);  // as it was told last
     }
-    TRY_ASSIGN(const auto stored, db_->load("home"));
+    TRY_ASSIGN(const auto stored, state_->db().load("home"));
     for (const auto& row : stored) {
         auto job = wire::unpack<HomeJob>(row.value);
         if (!job) return wrap("state of job " + row.key, job.error());
@@ -439,7 +443,7 @@ Status Agent::recover_home() {
 }
 
 Status Agent::recover_guests() {
-    TRY_ASSIGN(const auto stored, db_->load("guest"));
+    TRY_ASSIGN(const auto stored, state_->db().load("guest"));
     std::set<std::string> known;
     for (const auto& row : stored) {
         auto job = wire::unpack<GuestJob>(row.value);
