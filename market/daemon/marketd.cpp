@@ -17,7 +17,6 @@ namespace {
 // connections of marketctl at one time
 constexpr UserShare::Bounds tools_bounds{.all = 256, .reserve = 32, .each = 64};
 constexpr size_t greeting_max = 4'096;  // TCP connections that have not said who they are
-constexpr Nanos commit_pause = Nanos::from_s(1);
 constexpr size_t tool_queue_bytes_max = wire::json_bytes_max + 64 * 1024;
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -47,7 +46,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
     : loop_(loop),
       log_(log),
       config_(config),
-      db_(std::move(db)),
+      state_(std::move(db)),
       market_(config.market),
       tools_share_(tools_bounds) {}
 
@@ -83,23 +82,24 @@ Result<size_t> load_all(const StateDb& db, std::string_view kind, market::Market
 }  // namespace
 
 Status Marketd::load() {
-    TRY(load_all<market::MetaRecord>(db_, kind_meta, market_));
-    TRY_ASSIGN(const size_t nodes, load_all<market::NodeRecord>(db_, kind_node, market_));
-    TRY_ASSIGN(const size_t jobs, load_all<market::JobRecord>(db_, kind_job, market_));
-    TRY(load_all<market::AccountRecord>(db_, kind_account, market_));
-    TRY(load_all<market::UserRecord>(db_, kind_user, market_));
-    TRY(load_all<market::PriceRecord>(db_, kind_price, market_));
-    TRY_ASSIGN(book_, ReceiptBook::open(db_));
-    TRY_ASSIGN(finished_, FinishedJobs::open(db_));
+    TRY(load_all<market::MetaRecord>(state_.db(), kind_meta, market_));
+    TRY_ASSIGN(const size_t nodes, load_all<market::NodeRecord>(state_.db(), kind_node, market_));
+    TRY_ASSIGN(const size_t jobs, load_all<market::JobRecord>(state_.db(), kind_job, market_));
+    TRY(load_all<market::AccountRecord>(state_.db(), kind_account, market_));
+    TRY(load_all<market::UserRecord>(state_.db(), kind_user, market_));
+    TRY(load_all<market::PriceRecord>(state_.db(), kind_price, market_));
+    TRY_ASSIGN(book_, ReceiptBook::open(state_.db(), state_));
+    TRY_ASSIGN(finished_, FinishedJobs::open(state_.db(), state_));
     market_.set_calendar(calendar());
     market_.tell_to(trace_.listener());
     market_.started(Loop::now());
-    if (db_.log_missing()) warn(StateDb::log_missing_text(db_.path()));
-    for (const market::SolverSetting& s : market_.settings())
-        log_.info("set by hand, before what is configured", {{"what", s.what},
-                                                             {"value", s.value},
-                                                             {"WHY", s.why},
-                                                             {"uid", static_cast<int64_t>(s.uid)}});
+    if (state_.db().log_missing()) warn(StateDb::log_missing_text(state_.db().path()));
+    for (const market::SolverSetting& set : market_.settings())
+        log_.info("set by hand, before what is configured",
+                  {{"what", set.what},
+                   {"value", set.value},
+                   {"WHY", set.why},
+                   {"uid", static_cast<int64_t>(set.uid)}});
     if (jobs + nodes > 0) log_.info("records read", {{"jobs", jobs}, {"nodes", nodes}});
     return {};
 }
@@ -361,23 +361,23 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
             if (job->finish_seq > 0)
                 finished_->append(*job);
             else
-                db_.put(kind_job, job->report.id.text(), wire::pack(*job));
+                state_.put(kind_job, job->report.id.text(), wire::pack(*job));
         }
         if (const auto* node = std::get_if<market::NodeRecord>(&op))
-            db_.put(kind_node, node->node, wire::pack(*node));
+            state_.put(kind_node, node->node, wire::pack(*node));
         if (const auto* account = std::get_if<market::AccountRecord>(&op))
-            db_.put(kind_account, account->holder.text(), wire::pack(*account));
+            state_.put(kind_account, account->holder.text(), wire::pack(*account));
         if (const auto* receipt = std::get_if<market::Receipt>(&op)) book_->append(*receipt);
         if (const auto* meta = std::get_if<market::MetaRecord>(&op))
-            db_.put(kind_meta, "market", wire::pack(*meta));
+            state_.put(kind_meta, "market", wire::pack(*meta));
         if (const auto* user = std::get_if<market::UserRecord>(&op))
-            db_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
+            state_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
         if (const auto* price = std::get_if<market::PriceRecord>(&op))
-            db_.put(kind_price, std::to_string(price->minute), wire::pack(*price));
+            state_.put(kind_price, std::to_string(price->minute), wire::pack(*price));
         if (const auto* gone = std::get_if<market::ErasePrice>(&op))
-            db_.erase(kind_price, std::to_string(gone->minute));
+            state_.erase(kind_price, std::to_string(gone->minute));
         if (const auto* gone = std::get_if<market::EraseUser>(&op))
-            db_.erase(kind_user, std::to_string(gone->uid));
+            state_.erase(kind_user, std::to_string(gone->uid));
     }
 }
 
@@ -391,6 +391,7 @@ void Marketd::step() {
                                                       q.request, Loop::now())});
     if (finished_->count() > config_.finished_max) trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
+    if (!std::exchange(release_waits_, true)) state_.journal().then([this] { release(); });
     if (out.ask_solver) program_->ask(market_.problem());
     flush();
     const Nanos next = market_.next_call();
@@ -401,16 +402,27 @@ void Marketd::step() {
 }
 
 void Marketd::flush() {
-    if (const Status committed = db_.commit(); !committed) {
+    Journal& journal = state_.journal();
+    const bool held = journal.holds();
+    const Journal::Flushed flushed = journal.flush(Loop::now());
+    if (!flushed.committed)
         log_.limited("disk", Loop::now(), Level::error,
                      "nothing is decided until the records can be written",
-                     {{"WHY", committed.error()}});
-        disk_trouble_ = true;
-        retry_ = loop_.after(commit_pause, [this] { flush(); });
-        return;
-    }
-    if (std::exchange(disk_trouble_, false)) log_.notice("the records can be written again");
+                     {{"WHY", flushed.committed.error()}});
+    else if (held)
+        log_.notice("the records can be written again");
     retry_.cancel();
+    if (const Nanos next = journal.next(); next != Nanos::never())
+        retry_ = loop_.at(next, [this] {
+            state_.journal().tick(Loop::now());
+            flush();
+        });
+    for (const auto& call : flushed.calls) call();
+}
+
+// What is decided and durable.
+void Marketd::release() {
+    release_waits_ = false;
     for (const market::Send& s : std::exchange(held_, {})) {
         const auto agent = agents_.find(s.node);
         if (agent == agents_.end()) continue;
@@ -443,7 +455,7 @@ MarketFace Marketd::face() const {
     MarketFace f{config_.name,
                  {port_},
                  market_.solver_options().algorithm,
-                 db_.commits(),
+                 state_.db().commits(),
                  decisions_.within(500),
                  decisions_.within(990),
                  warnings_};

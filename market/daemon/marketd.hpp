@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Marketd: the shell of the market's machine (market/core/market.hpp). It owns the connections, the
 // records on disk and the time; the machine decides. All that came in during one iteration of the
-// loop is decided in one step at its end: solve, commit, send. A commit that fails holds everything
-// back until one succeeds: nothing leaves that a crash could undo.
+// loop is decided in one step at its end: solve, commit, send. The journal
+// (kernel/base/journal.hpp) says when that may leave: a commit that fails holds everything back
+// until one succeeds.
 //
 // Who may connect. TCP: agents (a hello with the node's name; the welcome names the market). Unix
 // socket: marketctl, whose user the kernel names; the socket is open to everybody, what each may do
@@ -25,8 +26,8 @@
 #include "kernel/sys/host/log_trace.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/user_share.hpp"
+#include "kernel/sys/store/journal_db.hpp"
 #include "kernel/sys/store/statecopy.hpp"
-#include "kernel/sys/store/statedb.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_times.hpp"
@@ -84,6 +85,7 @@ class Marketd {
     void step();
     void store(const std::vector<market::StoreOp>& ops);
     void flush();
+    void release();
     void solver_answered(Result<std::vector<market::Solver::Assignment>> allocation);
     MarketFace face() const;
     void verify_ledger(uint64_t connection, const wire::CtlRequest& request);
@@ -108,7 +110,7 @@ class Marketd {
     Loop& loop_;
     Log& log_;
     const MarketConfig& config_;
-    StateDb db_;
+    JournalDb state_;
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
     LogTrace trace_{log_};
@@ -156,7 +158,7 @@ class Marketd {
     };
     std::optional<Backup> backup_;
     std::vector<std::string> warnings_;  // of this process's life, for people
-    bool step_due_ = false, disk_trouble_ = false;
+    bool step_due_ = false, release_waits_ = false;
     Nanos input_at_ = Nanos::never();  // when the first thing came that is not decided on yet
     DecisionTimes decisions_;
     uint16_t port_ = 0;

@@ -35,7 +35,7 @@ void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request
     }
     walkers_.push_back({connection, std::move(reply)});
     if (walk_) return;
-    walk_.emplace(db_);
+    walk_.emplace(state_.db());
     walked_to_ = walked_from_ = 0;
     walk_timer_ = loop_.after(Nanos{0}, [this] { walk_on(); });
 }
@@ -81,7 +81,8 @@ Result<bool> Marketd::walk_finished() {
 }
 
 Result<LedgerSummary> Marketd::walk_ended() const {
-    if (disk_trouble_) return fail("the records cannot be written now: ask again when they can");
+    if (state_.journal().holds())
+        return fail("the records cannot be written now: ask again when they can");
     const market::LedgerCheck& check = walk_->check();
     const market::Ledger& ledger = market_.ledger();
     if (check.receipts() != ledger.last())
@@ -121,7 +122,7 @@ void Marketd::begin_backup(uint64_t connection, const Connection& c,
         return refuse("backup takes a file's absolute name");
     if (request.after.empty()) {
         if (backup_) return refuse("a backup to " + backup_->file + " is under way");
-        auto copy = StateCopy::begin(db_, request.args[0]);
+        auto copy = StateCopy::begin(state_.db(), request.args[0]);
         if (!copy) return refuse(copy.error().message);
         backup_.emplace(Backup{request.args[0], std::move(*copy), 0, 0, {}, {}, {}, {}});
         backup_->step = loop_.after(Nanos{}, [this] { copy_on(); });
@@ -141,8 +142,8 @@ void Marketd::begin_backup(uint64_t connection, const Connection& c,
 
 void Marketd::copy_on() {
     constexpr int pages = 64;
-    if (db_.has_changes()) step();
-    if (disk_trouble_)
+    if (state_.journal().has_changes()) step();
+    if (state_.journal().holds())
         return end_backup(fail("the records cannot be written now: ask again when they can"));
     const Result<bool> more = backup_->copy.step(pages);
     if (!more) return end_backup(tl::unexpected(more.error()));

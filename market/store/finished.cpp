@@ -31,8 +31,8 @@ Result<market::JobRecord> parse(const std::string& key, const std::string& value
 
 }  // namespace
 
-Result<FinishedJobs> FinishedJobs::open(StateDb& db) {
-    FinishedJobs jobs(db);
+Result<FinishedJobs> FinishedJobs::open(StateDb& db, Records& records) {
+    FinishedJobs jobs(db, records);
     TRY_ASSIGN(const auto first, db.after(kind_finished, "", 1));
     if (first.empty()) return jobs;
     TRY_ASSIGN(jobs.oldest_, number(first[0].key));
@@ -46,15 +46,15 @@ void FinishedJobs::append(const market::JobRecord& record) {
     const std::string key = padded(record.finish_seq);
     if (newest_ < oldest_) oldest_ = record.finish_seq;
     newest_ = std::max(newest_, record.finish_seq);
-    db_->put(kind_finished, key, wire::pack(record));
-    db_->put(kind_finished_id, index_key(id), key);
-    db_->erase(kind_job, id.text());
+    records_->put(kind_finished, key, wire::pack(record));
+    records_->put(kind_finished_id, index_key(id), key);
+    records_->erase(kind_job, id.text());
 }
 
 Result<std::optional<market::JobRecord>> FinishedJobs::find(const JobId& id) const {
-    TRY_ASSIGN(const auto key, db_->get(kind_finished_id, index_key(id)));
+    TRY_ASSIGN(const auto key, records_->get(kind_finished_id, index_key(id)));
     if (!key) return std::nullopt;
-    TRY_ASSIGN(const auto value, db_->get(kind_finished, *key));
+    TRY_ASSIGN(const auto value, records_->get(kind_finished, *key));
     if (!value) return std::nullopt;
     TRY_ASSIGN(auto record, parse(*key, *value));
     return record;
@@ -101,10 +101,10 @@ Result<bool> FinishedJobs::trim(uint64_t count_max, Nanos since, size_t rows_max
         if (gone >= over && (record.ended.ns == 0 || record.ended >= since)) return false;
         ++gone;
         oldest_ = seq + 1;
-        db_->erase(kind_finished, row.key);
+        records_->erase(kind_finished, row.key);
         const std::string index = index_key(record.report.id);
-        TRY_ASSIGN(const auto at, db_->get(kind_finished_id, index));
-        if (at == row.key) db_->erase(kind_finished_id, index);
+        TRY_ASSIGN(const auto at, records_->get(kind_finished_id, index));
+        if (at == row.key) records_->erase(kind_finished_id, index);
     }
     return rows.size() == rows_max;
 }

@@ -19,7 +19,9 @@ namespace souk {
 class FinishedJobs {
   public:
     // Looks for the oldest and the newest. `db` outlives it.
-    static Result<FinishedJobs> open(StateDb& db);
+    static Result<FinishedJobs> open(StateDb& db) { return open(db, db); }
+    // Writes into `records`, which end up in `db`, and outlive it too.
+    static Result<FinishedJobs> open(StateDb& db, Records& records);
 
     void append(const market::JobRecord& record);
     // Nothing: it is not known, or was erased. What is not committed yet is found too.
@@ -38,8 +40,9 @@ class FinishedJobs {
     Result<bool> trim(uint64_t count_max, Nanos since, size_t rows_max);
 
   private:
-    explicit FinishedJobs(StateDb& db) : db_(&db) {}
+    FinishedJobs(StateDb& db, Records& records) : db_(&db), records_(&records) {}
     StateDb* db_;
+    Records* records_;
     uint64_t oldest_ = 1, newest_ = 0;
 };
 

@@ -40,22 +40,22 @@ Result<ReceiptBook::Entry> parse_row(const StateDb::Row& row) {
 
 }  // namespace
 
-Result<ReceiptBook> ReceiptBook::open(StateDb& db) {
-    ReceiptBook book(db);
+Result<ReceiptBook> ReceiptBook::open(StateDb& db, Records& records) {
+    ReceiptBook book(db, records);
     TRY_ASSIGN(const auto newest, db.before(kind_receipt, "~", 1));
     book.head_ = newest.empty() ? first_hash() : newest[0].value.substr(0, hash_digits);
     return book;
 }
 
 Result<std::string> ReceiptBook::hash_of(uint64_t seq) const {
-    TRY_ASSIGN(const auto value, db_->get(kind_receipt, key_of(seq)));
+    TRY_ASSIGN(const auto value, records_->get(kind_receipt, key_of(seq)));
     return value ? value->substr(0, hash_digits) : "";
 }
 
 void ReceiptBook::append(const Receipt& receipt) {
     const std::string text = receipt_text(receipt);
     head_ = sha256_hex(head_ + " " + text);
-    db_->put(kind_receipt, key_of(receipt.seq), head_ + " " + text);
+    records_->put(kind_receipt, key_of(receipt.seq), head_ + " " + text);
 }
 
 bool ReceiptBook::Filter::lets(const Receipt& r) const {

@@ -39,7 +39,9 @@ Result<ReceiptMark> parse_receipt_mark(std::string_view text);
 class ReceiptBook {
   public:
     // Reads the newest receipt. `db` outlives the book.
-    static Result<ReceiptBook> open(StateDb& db);
+    static Result<ReceiptBook> open(StateDb& db) { return open(db, db); }
+    // Writes into `records`, which end up in `db`, and outlive it too.
+    static Result<ReceiptBook> open(StateDb& db, Records& records);
 
     void append(const market::Receipt& receipt);
     const std::string& head() const { return head_; }  // the newest hash
@@ -65,8 +67,9 @@ class ReceiptBook {
     Result<Page> page(const Filter& filter, uint64_t before, size_t entries_max) const;
 
   private:
-    explicit ReceiptBook(StateDb& db) : db_(&db) {}
+    ReceiptBook(StateDb& db, Records& records) : db_(&db), records_(&records) {}
     StateDb* db_;
+    Records* records_;
     std::string head_;
 };
 
