@@ -44,7 +44,9 @@ const char* mutation_name(Mutation m) {
                                         "firm_goes_on",
                                         "any_source_is_firm",
                                         "told_before_it_runs",
-                                        "stands_untrue"};
+                                        "stands_untrue",
+                                        "full_disk_lies",
+                                        "disk_forgets"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -89,6 +91,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     policy_.kill = rng_.chance(0.3);
     policy_.stand = ms(1'000, 60'000);
     for (const NodeName& name : names_) nodes_[name].clock_ppm = rng_.between(-490, 490);
+    disks_fill_ = rng_.chance(0.4);
 }
 
 void Cluster::after(Nanos delay, Call call) {
@@ -120,6 +123,7 @@ void Cluster::submit_job() {
     s.spec.restart = rng_.chance(0.3);
     s.spec.argv = {"/bin/job"};
     s.spec.path = "/bin/job";
+    s.spec.cwd = "/";
     s.terms.max_price = Money::units(rng_.between(1, 100));
     // up to some minutes
     if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};
@@ -232,6 +236,10 @@ void Cluster::random_fault() {
     if (what == 11 && death_chance_ > 0 &&
         (node(name).dead || mutation_ == Mutation::lost_too_early))
         operator_says_lost(name);
+    if (what >= 15 && what < 17 && disks_fill_) {
+        say("the disk of ", name, " is full");
+        node(name).full_until = now_ + ms(100, 30'000);
+    }
     if (what == 9 && fail_chance_ > 0 && !world_.capsules.empty() && rng_.chance(0.3)) {
         auto it = world_.capsules.begin();
         std::advance(it, rng_.below(world_.capsules.size()));
@@ -291,7 +299,8 @@ void Cluster::book_step() {
 // stop of its clock beside. Whoever was charged is looked at in that step; everybody when the book
 // looks at all.
 void Cluster::check_charges() {
-    if (crash_chance_ > 0 || break_chance_ > 0 || outage_ || death_chance_ > 0) return;
+    if (crash_chance_ > 0 || break_chance_ > 0 || outage_ || death_chance_ > 0 || disks_fill_)
+        return;
     if (book_.looked_at_all()) {
         for (const auto& [id, job] : market_) check_charge(id, job);
         return;
@@ -447,13 +456,13 @@ std::string Cluster::what_is_left() {
         }
         for (const auto& [key, job] : n.guest->all())
             left += name + " keeps " + key.text() + " " + to_string(job.job.state) + "; ";
-        for (const auto& [key, job] : n.guest_disk.durable)
+        for (const auto& [key, job] : guest_records(n))
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
         // with remnants on what is gone
         const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;
         if (n.home->jobs().size() > limits_.finished_max + more)
             left += name + " remembers too many finished jobs; ";
-        if (n.home_disk.durable.size() != n.home->jobs().size())
+        if (home_records(n).size() != n.home->jobs().size())
             left += name + " has other jobs on disk than in memory; ";
     }
     for (const auto& [at, c] : world_.capsules)
@@ -492,6 +501,7 @@ std::string Cluster::run() {
         Node& n = node(name);
         provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
         if (n.up && !n.market_up) connect_market(n);
+        n.full_until = {};
     }
     for (Nanos t = Nanos::from_s(5); t < heal_time; t += Nanos::from_s(5)) {
         if (!run_until(fault_time + t)) return world_.failure;

@@ -9,8 +9,9 @@
 //            connection ends the older one at the guest
 //   machines die with all that runs on them and what lies in their memory; they come back late, or
 //            (one that is no home of jobs) never, and an operator may say that they are lost
-//   disk     what must be durable is so at once; what may wait is lost in a crash for some time; a
-//            crash may fall before any output of a step
+//   disk     the daemons' own Journal (kernel/base/journal.hpp) over a simulated disk: a crash may
+//            fall before and after each commit, and before each message or effect that it lets go;
+//            the disk may be full for some time
 //   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be
 //            killed, a job may exit
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
@@ -33,8 +34,10 @@
 
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
+#include "kernel/base/journal.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/sim/book.hpp"
+#include "tests/sim/disk.hpp"
 #include "tests/sim/world.hpp"
 
 namespace souk::sim {
@@ -71,6 +74,8 @@ enum class Mutation : uint8_t {
     any_source_is_firm,   // its home takes each held source for such a one
     told_before_it_runs,  // that a restored job runs is told, and CRIU fails then
     stands_untrue,        // a job is said to be stopped where it is, and runs
+    full_disk_lies,       // a full disk says that it has taken a commit
+    disk_forgets,         // a crash takes the newest commit back
     count_
 };
 const char* mutation_name(Mutation m);
@@ -141,37 +146,6 @@ class Cluster {
         Nanos last_guest, last_home;           // arrival of the newest message, for order
         std::deque<GuestCommand> queue;
     };
-    // Records of one daemon: what is durable, and what a crash still takes away.
-    template <class Key, class Record>
-    struct Disk {
-        std::map<Key, Record> durable;
-        std::map<Key, std::pair<std::optional<Record>, Durable>> waiting;  // no record: erased
-        void put(const Key& key, std::optional<Record> record, Durable when) {
-            const auto older = waiting.find(key);
-            // Of two records that are due soon, only the newer may be lost.
-            if (when == Durable::soon && older != waiting.end() &&
-                older->second.second == Durable::soon)
-                settle(key);
-            waiting.insert_or_assign(key, std::pair{std::move(record), when});
-            if (when == Durable::now) settle(key);
-        }
-        void settle(const Key& key) {
-            const auto it = waiting.find(key);
-            if (it == waiting.end()) return;
-            if (it->second.first)
-                durable.insert_or_assign(key, std::move(*it->second.first));
-            else
-                durable.erase(key);
-            waiting.erase(it);
-        }
-        bool erase_waits() const {
-            return std::any_of(waiting.begin(), waiting.end(),
-                               [](const auto& w) { return !w.second.first; });
-        }
-        void settle_all() {
-            while (!waiting.empty()) settle(waiting.begin()->first);
-        }
-    };
     // The steps of a node's machines, in the story of the run.
     struct NodeTrace final : TraceListener {
         Cluster& cluster;
@@ -188,12 +162,14 @@ class Cluster {
         std::unique_ptr<Guest> guest;
         std::optional<Provider> provider;
         std::map<NodeName, Link> links;  // to guest nodes
-        Disk<JobId, HomeJob> home_disk;
-        Disk<GuestKey, GuestJob> guest_disk;
-        std::vector<guest::ToHome> after_erase;
-        // of the step that is under way: where each job stands that goes back to that
-        std::map<JobId, World::At> goes_back;
-        std::optional<ProviderRecord> provider_disk;
+        Disk disk;
+        Nanos full_until;                  // the disk
+        std::unique_ptr<Journal> journal;  // of this life of the daemon
+        bool flush_set = false;
+        Nanos journal_at = Nanos::never();
+        // of the step that is under way: where each job stands that goes back to that; and of those
+        // whose records are not durable yet
+        std::map<JobId, World::At> goes_back, back_when_durable;
         std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
         Nanos tick_at = Nanos::never();
         bool market_up = false;
@@ -273,7 +249,19 @@ class Cluster {
     void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
     void persist_home(Node& n, const home::Output& o);
     void persist_guest(Node& n, const guest::Output& o);
-    void settle_later(Node& n, Durable when);
+    void say_home(Node& n, const home::Output& o);
+    void command_leaves(Node& n, const Peer& peer, const GuestCommand& command);
+    void report_leaves(Node& n, const JobReport& report);
+    void say_guest(Node& n, const guest::ToHome& m);
+    // journal.cpp: what a step persists, and what it lets go
+    void open_journal(Node& n);
+    void let_go(Node& n, Call call);
+    void arm(Node& n);
+    void flush(Node& n);
+    void became_durable(Node& n, const RecordName& name, const std::string& value);
+    static std::map<GuestKey, GuestJob> guest_records(const Node& n);
+    static std::vector<HomeJob> home_records(const Node& n);
+    static std::optional<HomeJob> home_record(const Node& n, const JobId& id);
     void check_end(const HomeJob& job);
     void check_checkpoint(const Node& n, const HomeJob& job);
     void schedule_tick(Node& n);
@@ -339,6 +327,7 @@ class Cluster {
     bool faults_ = true;
     double crash_chance_ = 0, break_chance_ = 0, fail_chance_ = 0, slow_chance_ = 0;
     double death_chance_ = 0;
+    bool disks_fill_ = false;
     double undumpable_ = 0;  // of jobs
     OwnerPolicy policy_;
     NodeName provider_only_;  // no home of jobs: it may die for good

@@ -146,6 +146,7 @@ char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool fi
     home_step(node(home), [&](Home& h, home::Outputs& out) {
         Submission s;
         s.spec.path = "/bin/job";
+        s.spec.cwd = "/";
         s.spec.argv = {s.spec.path};
         s.terms.max_price = Money::units(1);
         const auto submitted = h.submit(s, now_, out);

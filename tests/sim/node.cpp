@@ -2,6 +2,7 @@
 // The shell of one simulated daemon: see cluster.hpp. What a real shell owes the machines is
 // written here.
 #include "kernel/base/check.hpp"
+#include "market/wire/codec.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {
@@ -24,9 +25,13 @@ void Cluster::boot(Node& n) {
     say(n.name, " starts");
     n.home = std::make_unique<Home>(n.name, limits_);
     n.guest = std::make_unique<Guest>(4096, true, policy_);
+    open_journal(n);
+    std::optional<ProviderRecord> kept;
+    if (const auto row = n.disk.rows.find({"provider", "record"}); row != n.disk.rows.end())
+        kept = wire::unpack<ProviderRecord>(row->second).value();
     auto made =
         Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}},
-                         ProviderRecord{}, n.provider_disk);
+                         ProviderRecord{}, kept);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
     if (tracing_) {
@@ -37,20 +42,18 @@ void Cluster::boot(Node& n) {
     }
     for (auto& [at, c] : world_.capsules)
         if (at.first == n.name) c.unwatched = false;
+    const auto records = guest_records(n);
     std::vector<World::At> leftovers;
     for (const auto& [at, c] : world_.capsules)
-        if (at.first == n.name && !n.guest_disk.durable.contains(at.second))
-            leftovers.push_back(at);
+        if (at.first == n.name && !records.contains(at.second)) leftovers.push_back(at);
     for (const auto& [at, i] : world_.images)
-        if (at.first == n.name && !n.guest_disk.durable.contains(at.second))
-            leftovers.push_back(at);
+        if (at.first == n.name && !records.contains(at.second)) leftovers.push_back(at);
     for (const auto& at : leftovers) world_.remove(at, now_);
     if (mutation_ == Mutation::thaw_on_restart)
-        for (const auto& [key, job] : n.guest_disk.durable) world_.thaw({n.name, key}, now_);
+        for (const auto& [key, job] : records) world_.thaw({n.name, key}, now_);
 
     const uint64_t life = n.life;
     provider_step(n, [&](Provider& p, provider::Outputs& out) { p.started(wall(), out); });
-    const auto records = n.guest_disk.durable;
     for (const auto& entry : records) {
         if (!n.up || n.life != life) return;
         const auto& job = entry.second;
@@ -66,7 +69,7 @@ void Cluster::boot(Node& n) {
         if (f.exited && f.capsule_alive) tell_exit(n.name, entry.first, f.wait_status);
     }
     if (!n.up || n.life != life) return;
-    for (const auto& [id, job] : n.home_disk.durable) n.home->load(job);
+    for (const HomeJob& job : home_records(n)) n.home->load(job);
     home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
     if (!n.up || n.life != life) return;
     // A job that ended while nobody watched is in what was found, and its capsule tells it again;
@@ -95,10 +98,10 @@ Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
 // that it is to die is on disk.
 void Cluster::criu_dies_with(const Node& n) {
     std::vector<World::At> go_on;
+    const auto records = guest_records(n);
     for (const auto& [at, c] : world_.capsules) {
-        const auto record = n.guest_disk.durable.find(at.second);
-        const bool dies =
-            record != n.guest_disk.durable.end() && record->second.state == GuestState::frozen;
+        const auto record = records.find(at.second);
+        const bool dies = record != records.end() && record->second.state == GuestState::frozen;
         if (at.first == n.name && c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies)
             go_on.push_back(at);
     }
@@ -122,9 +125,10 @@ void Cluster::crash(Node& n) {
     n.tick_at = n.guest_tick_at = Nanos::never();
     disconnect_market(n);
     n.work.clear();
-    n.home_disk.waiting.clear();
-    n.guest_disk.waiting.clear();
-    n.after_erase.clear();
+    n.journal.reset();
+    n.goes_back.clear();
+    n.back_when_durable.clear();
+    n.disk.crash();
     std::vector<World::At> held;
     for (const auto& [at, c] : world_.capsules)
         if (at.first == n.name && c.restored) held.push_back(at);
@@ -151,21 +155,6 @@ void Cluster::crash(Node& n) {
           });
 }
 
-// One commit takes all that waits.
-void Cluster::settle_later(Node& n, Durable when) {
-    if (when == Durable::now) return;
-    after(when == Durable::soon ? ms(0, 5) : ms(0, 1000), [this, name = n.name, life = n.life] {
-        Node& on = node(name);
-        if (on.life != life) return;
-        on.home_disk.settle_all();
-        on.guest_disk.settle_all();
-        for (const guest::ToHome& m : std::exchange(on.after_erase, {})) {
-            const auto* e = std::get_if<GuestEvent>(&m.message);
-            if (!e || !on.guest->find({e->id, e->epoch})) to_home(on, m.home, m.message);
-        }
-    });
-}
-
 void Cluster::persist_home(Node& n, const home::Output& o) {
     if (const auto* p = std::get_if<home::Persist>(&o)) {
         if (mutation_ == Mutation::skip_commit_persist &&
@@ -178,26 +167,23 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
         if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 &&
             job.last_epoch != job.epoch)
             --job.last_epoch.n;
-        n.home_disk.put(job.id, job, p->when);
+        n.journal->put("home", std::to_string(job.id.seq), wire::pack(job), p->when);
         if (const auto back = n.goes_back.extract(job.id))
-            world_.stands_at(job.id, back.mapped(), now_);
-        settle_later(n, p->when);
+            n.back_when_durable.insert_or_assign(job.id, back.mapped());
         if (job.phase == JobPhase::finished) check_end(job);
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
-        n.home_disk.put(e->id, std::nullopt, Durable::now);
+        n.journal->erase("home", std::to_string(e->id.seq), Durable::now);
     }
 }
 
 // A job that had a checkpoint cannot be lost with its node.
 void Cluster::check_checkpoint(const Node& n, const HomeJob& job) {
-    const auto before = n.home_disk.durable.find(job.id);
+    const auto before = home_record(n, job.id);
     const Truth& t = world_.truths[job.id];
-    if (before == n.home_disk.durable.end() || t.ended || t.cancelled ||
-        before->second.phase == JobPhase::finished)
-        return;
-    const Checkpoint& c = before->second.checkpoint;
+    if (!before || t.ended || t.cancelled || before->phase == JobPhase::finished) return;
+    const Checkpoint& c = before->checkpoint;
     if (c.epoch.n > 0 && world_.complete_image({c.at.node, {job.id, c.epoch}}) &&
-        before->second.epoch != c.epoch)
+        before->epoch != c.epoch)
         world_.fail(job.id, "is called lost, and there is a checkpoint of it");
 }
 
@@ -235,52 +221,69 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     step(*n.home, out);
     leases_are_over(n);
     const Nanos next = n.home->tick(now_, out);
-    const bool send_first = mutation_ == Mutation::send_before_persist;
-    for (const bool persisting : {!send_first, send_first})
-        for (const home::Output& o : out) {
-            if ((std::holds_alternative<home::Persist>(o) ||
-                 std::holds_alternative<home::Erase>(o)) != persisting)
-                continue;
-            if (fault(crash_chance_)) return crash(n);
-            if (persisting) persist_home(n, o);
-            if (const auto* m = std::get_if<home::ToGuest>(&o)) {
-                GuestCommand c = m->command;
-                if (mutation_ == Mutation::longer_lease) c.spec.lease += c.spec.lease;
-                to_guest(n, m->peer, c);
-                if (mutation_ == Mutation::release_with_commit &&
-                    m->command.verb == GuestVerb::commit) {
-                    const HomeJob* job = n.home->find(m->command.id);
-                    if (job && job->step == MoveStep::kill_old) {
-                        GuestCommand release = m->command;
-                        release.verb = GuestVerb::release;
-                        release.epoch = job->to_epoch;
-                        to_guest(n, job->to, release);
-                    }
-                }
-            }
-            if (const auto* a = std::get_if<home::Answer>(&o);
-                a && link(n.name, a->node).state == Link::State::up)
-                transmit(n, a->node, a->beat);
-            if (const auto* back = std::get_if<home::GoneBack>(&o)) gone_back(n, back->id);
-            if (!n.up) return;
-            const auto* m = std::get_if<home::ToMarketMsg>(&o);
-            const auto* refused = m ? std::get_if<OrderFailed>(&m->message) : nullptr;
-            if (refused && !nodes_.contains(refused->node))
-                world_.fail(refused->id, "an order failed and no node is named");
-            if (m && n.market_up && std::holds_alternative<JobReport>(m->message)) {
-                n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
-                after(n.last_to_market - now_, [this, name = n.name, gen = n.market_gen,
-                                                r = std::get<JobReport>(m->message)] {
-                    if (node(name).market_gen == gen) market_hears(r);
-                });
-            }
-        }
+    for (const home::Output& o : out) persist_home(n, o);
+    for (const home::Output& o : out) {
+        say_home(n, o);
+        if (!n.up) return;
+    }
+    arm(n);
     keep_connected(n);
     if (watch_) watch_();
     if (next < n.tick_at || n.tick_at <= now_) {
         n.tick_at = next;
         schedule_tick(n);
     }
+}
+
+// What leaves does so on the connection of now, or waits for one.
+void Cluster::say_home(Node& n, const home::Output& o) {
+    if (const auto* m = std::get_if<home::ToGuest>(&o)) {
+        GuestCommand c = m->command;
+        if (mutation_ == Mutation::longer_lease) c.spec.lease += c.spec.lease;
+        command_leaves(n, m->peer, c);
+        if (mutation_ == Mutation::release_with_commit && m->command.verb == GuestVerb::commit) {
+            const HomeJob* job = n.home->find(m->command.id);
+            if (job && job->step == MoveStep::kill_old) {
+                GuestCommand release = m->command;
+                release.verb = GuestVerb::release;
+                release.epoch = job->to_epoch;
+                command_leaves(n, job->to, release);
+            }
+        }
+    }
+    if (const auto* a = std::get_if<home::Answer>(&o))
+        let_go(n, [this, &n, a = *a, gen = link(n, a->node).home_gen] {
+            const Link& l = link(n, a.node);
+            if (l.state == Link::State::up && l.home_gen == gen) transmit(n, a.node, a.beat);
+        });
+    if (const auto* back = std::get_if<home::GoneBack>(&o))
+        let_go(n, [this, &n, id = back->id] { gone_back(n, id); });
+    const auto* m = std::get_if<home::ToMarketMsg>(&o);
+    const auto* refused = m ? std::get_if<OrderFailed>(&m->message) : nullptr;
+    if (refused && !nodes_.contains(refused->node))
+        world_.fail(refused->id, "an order failed and no node is named");
+    if (m && n.market_up)
+        if (const auto* report = std::get_if<JobReport>(&m->message)) report_leaves(n, *report);
+}
+
+void Cluster::command_leaves(Node& n, const Peer& peer, const GuestCommand& command) {
+    const Link& l = link(n, peer.node);
+    const uint64_t gen = l.state == Link::State::up ? l.home_gen : 0;
+    let_go(n, [this, &n, peer, command, gen] {
+        if (gen == 0 || link(n, peer.node).home_gen == gen) return to_guest(n, peer, command);
+        say("  lost with its connection: ", n.name, " -> ", peer.node, " ",
+            to_string(command.verb));
+    });
+}
+
+void Cluster::report_leaves(Node& n, const JobReport& report) {
+    let_go(n, [this, &n, report, gen = n.market_gen] {
+        if (n.market_gen != gen) return;
+        n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
+        after(n.last_to_market - now_, [this, name = n.name, gen, report] {
+            if (node(name).market_gen == gen) market_hears(report);
+        });
+    });
 }
 
 void Cluster::schedule_tick(Node& n) {
@@ -302,15 +305,10 @@ void Cluster::persist_guest(Node& n, const guest::Output& o) {
         GuestJob job = p->job;
         if (mutation_ == Mutation::filling_is_running && job.state == GuestState::filling)
             job.state = GuestState::held;
-        n.guest_disk.put(job.key, job, p->when);
-        if (p->when == Durable::now &&
-            (p->job.state == GuestState::held || p->job.state == GuestState::running))
-            world_.whole({n.name, job.key}, now_);
-        settle_later(n, p->when);
+        n.journal->put("guest", job.key.text(), wire::pack(job), p->when);
     } else if (const auto* e = std::get_if<guest::Erase>(&o)) {
         // its directory is gone: nothing comes of it
-        n.guest_disk.put(e->key, std::nullopt, Durable::later);
-        settle_later(n, Durable::later);
+        n.journal->erase("guest", e->key.text());
     }
 }
 
@@ -320,36 +318,38 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
     (void)n.guest->tick(local(n), out);
     step(*n.guest, out);
     const Nanos next = n.guest->tick(local(n), out);
-    const auto of_class = [](const guest::Output& o) {
-        if (std::holds_alternative<guest::Do>(o)) return 2;
-        const auto* p = std::get_if<guest::Persist>(&o);
-        if (p && p->when == Durable::soon) return 3;
-        return std::holds_alternative<guest::ToHome>(o) ? 1 : 0;
-    };
-    for (const int now_doing : {0, 1, 2, 3})
-        for (const guest::Output& o : out) {
-            if (of_class(o) != now_doing) continue;
-            if (fault(crash_chance_)) return crash(n);
-            persist_guest(n, o);
-            if (const auto* m = std::get_if<guest::ToHome>(&o)) {
-                const auto* e = std::get_if<GuestEvent>(&m->message);
-                const Capsule* stands =
-                    e && e->in_place ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
-                if (stands && stands->progressing())
-                    world_.fail(e->id, "is said to stand where it is, and runs");
-                if (mutation_ == Mutation::retained_is_killed && e &&
-                    e->state == GuestState::retained)
-                    world_.kill_capsule({n.name, {e->id, e->epoch}}, now_);
-                if (!m->after_erase || !n.guest_disk.erase_waits()) {
-                    to_home(n, m->home, m->message);
-                } else {
-                    n.after_erase.push_back(*m);  // that erase's own commit sends it
-                }
-            }
-            if (const auto* d = std::get_if<guest::Do>(&o)) effect(n, *d);
-        }
+    for (const guest::Output& o : out) persist_guest(n, o);
+    for (const guest::Output& o : out)
+        if (const auto* m = std::get_if<guest::ToHome>(&o)) say_guest(n, *m);
+    for (const guest::Output& o : out)
+        if (const auto* d = std::get_if<guest::Do>(&o))
+            let_go(n, [this, &n, d = *d] { effect(n, d); });
+    arm(n);
     if (watch_) watch_();
     schedule_guest_tick(n, next);
+}
+
+void Cluster::say_guest(Node& n, const guest::ToHome& m) {
+    const auto* e = std::get_if<GuestEvent>(&m.message);
+    const Capsule* stands =
+        e && e->in_place ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
+    if (stands && stands->progressing())
+        world_.fail(e->id, "is said to stand where it is, and runs");
+    const bool killed =
+        mutation_ == Mutation::retained_is_killed && e && e->state == GuestState::retained;
+    if (m.after_erase && n.journal->erases_wait())
+        return n.journal->after_erases([this, &n, m] {
+            const auto* event = std::get_if<GuestEvent>(&m.message);
+            // it has come since, and that has been told
+            if (!event || !n.guest->find({event->id, event->epoch})) to_home(n, m.home, m.message);
+        });
+    n.journal->then([this, &n, m, killed, gen = link(m.home, n.name).guest_gen] {
+        if (killed) {
+            const auto& event = std::get<GuestEvent>(m.message);
+            world_.kill_capsule({n.name, {event.id, event.epoch}}, now_);
+        }
+        if (link(m.home, n.name).guest_gen == gen) to_home(n, m.home, m.message);
+    });
 }
 
 void Cluster::provider_step(Node& n,
@@ -358,13 +358,15 @@ void Cluster::provider_step(Node& n,
     provider::Outputs out;
     step(*n.provider, out);
     for (const provider::Output& o : out) {
-        if (const auto* p = std::get_if<provider::Persist>(&o)) n.provider_disk = p->record;
+        if (const auto* p = std::get_if<provider::Persist>(&o))
+            n.journal->put("provider", "record", wire::pack(p->record), Durable::now);
         if (const auto* a = std::get_if<provider::Accepting>(&o))
             guest_step(n, [&](Guest& g, guest::Outputs& to) {
                 g.set_accepting(a->accepting, a->why, to);
             });
         if (!n.up) return;
     }
+    arm(n);
 }
 
 }  // namespace souk::sim
