@@ -69,13 +69,29 @@ class Agent {
 
     // agent_start.cpp
     Status open_directories();
+    Status open_criu();
     Status open_cgroups();
+    void examine_node();
     Status open_provider();
     void learn_address(const std::string& seen_at);
-    Status recover_home();
-    Status recover_guests();
     Status listen();
     Hardware hardware() const;
+
+    // agent_wiring.cpp: what each part tells the others through this one
+    void wire_cells();
+    void wire_peers();
+    void wire_transfers();
+    void wire_market();
+    Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
+
+    // agent_recover.cpp: what the daemon before left
+    Status recover_home();
+    Status recover_guests();
+    Status remove_strays(std::set<std::string> known);
+    void remove_old_groups();
+
+    // agent_load.cpp
+    Status open_load();
     void tick_load();
 
     // agent_home.cpp: this node as the home of jobs

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: start. Directories, control groups, what the owner offers, and finding again what the
-// daemon before left.
+// Agent: start. Directories and state, control groups, what this machine can, what the owner
+// offers, and the sockets.
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -15,13 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/tool_session.hpp"
-#include "kernel/base/number.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
 
@@ -30,11 +27,7 @@ namespace {
 
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr int64_t capsules_mb = 128;  // for the few pages that each of guests_max keeps
-constexpr Nanos load_period = Nanos::from_s(1);
-// a market that is started again takes less
-constexpr Nanos outage_worth_telling = Nanos::from_s(1);
-constexpr uint64_t trim_ticks = 30, look_ticks = 60;
-constexpr Nanos group_limit = Nanos::from_s(2), listen_patience = Nanos::from_s(2);
+constexpr Nanos listen_patience = Nanos::from_s(2);
 
 // As it says itself ("Version: 4.2.1").
 Result<std::string> criu_version(const CriuTool& tool) {
@@ -78,37 +71,54 @@ int64_t memory_total_mb() {
     return static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
 }
 
-int64_t memory_free_mb() {
-    const auto text = read_file(AT_FDCWD, "/proc/meminfo");
-    const size_t at = text ? text->find("MemAvailable:") : std::string::npos;
-    return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + 13) / 1024;
-}
-
 }  // namespace
 
 Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
     TRY(open_directories());
+    TRY(open_criu());
+    TRY(open_cgroups());
+    home_.tell_to(trace_.listener());
+    guest_.tell_to(trace_.listener());
+    examine_node();
+    wire_cells();
+    TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
+    terminals_ = std::make_unique<Terminals>(
+        loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
+    wire_peers();
+    wire_transfers();
+    open_ahead();
+    wire_market();
+    TRY(open_load());
+    TRY(open_provider());
+    TRY(recover_guests());
+    TRY(recover_home());
+    TRY(listen());
+    arm_provider();
+    tick_load();
+    market_->start();
+    return {};
+}
+
+Status Agent::open_criu() {
     auto criu = config_.criu.empty() ? find_criu() : find_criu(config_.criu);
     if (!criu) return tl::unexpected(criu.error());
     criu_ = std::move(*criu);
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));
-    TRY(open_cgroups());
-    home_.tell_to(trace_.listener());
-    guest_.tell_to(trace_.listener());
+    return {};
+}
+
+// What jobs may do here and what they cannot: each lack is said once.
+void Agent::examine_node() {
     if (!have_capability(CAP_SYS_RESOURCE)) {
         site_.restriction =
             "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen "
             "or checkpointed on this node";
         log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
     }
-
     const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    site_.loop = &loop_;
-    site_.log = &log_;
     site_.init_path = own + "/souk-init";
-    site_.criu = &criu_;
     if (config_.awake_for_moves) site_.awake = &awake_;
     site_.network = config_.network;
     if (auto possible = make_pages_possible(); !possible)
@@ -120,175 +130,6 @@ Status Agent::begin(std::function<void()> on_ready) {
     site_.check_ahead = config_.check_ahead;
     log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves",
               {{"WHY", marks.found}});
-    site_.ahead_dropped = [this](const GuestKey& key) { ahead_->close(key); };
-    site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put,
-                              const std::vector<PageRange>& wishes) {
-        wire::PagesState state{put, restored, {}};
-        for (const PageRange& w : wishes) {
-            if (state.wishes.size() == wire::page_wishes_max)
-                transfers_->want(key, std::exchange(state, {put, restored, {}}));
-            state.wishes.push_back(w);
-        }
-        transfers_->want(key, state);
-    };
-    site_.pages_whole = [this](const GuestKey& key) { transfers_->whole(key); };
-    site_.pages_refused = [this](const GuestKey& key, const std::string& why) {
-        transfers_->refuse(key, why);
-    };
-    site_.event = [this](const GuestKey& key, const CellEvent& e) { cell_event(key, e); };
-    site_.output = [this](const GuestKey& key, uint32_t s, uint64_t o, std::string_view b) {
-        return cell_output(key, s, o, b);
-    };
-    site_.input_taken = [this](const GuestKey& key, uint64_t offset) {
-        const wire::StdioInputAck ack{key.id, key.epoch, offset};
-        if (key.id.home != config_.node) return (void)peers_->to_home(key.id.home, ack);
-        after_commit([this, ack] { stdio_input_ack(config_.node, ack); });
-    };
-    site_.cgroup_changed = [this](const std::string& group, bool added) {
-        if (!load_) return;
-        if (auto done = added ? load_->add(group, !tools_listener_) : load_->remove(group); !done)
-            log_.limited("load", Loop::now(), Level::warning, "its load is not measured",
-                         {{"group", group}, {"WHY", done.error()}});
-    };
-
-    TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
-    terminals_ = std::make_unique<Terminals>(
-        loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
-    Peers::Handlers peers;
-    peers.guest_up = [this](const NodeName& node) {
-        home_step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
-    };
-    peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
-        home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
-    };
-    peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {
-        return from_guest(node, f);
-    };
-    peers.guest_needed = [this](const NodeName& node) { return home_.needs_guest(node); };
-    peers.guest_drained = [this](const NodeName& node) {  // what did not fit was lost
-        for (const auto& [seq, job] : home_.jobs())
-            if (job.phase == JobPhase::running && job.at.node == node) terminals_->resync(job);
-    };
-    peers.home_up = [this](const NodeName& node) { home_up(node); };
-    peers.home_down = [this](const NodeName& node) {
-        guest_step([&](Guest& g, guest::Outputs&) { g.home_down(node); });
-    };
-    peers.from_home = [this](const NodeName& node, const wire::Frame& f) {
-        return from_home(node, f);
-    };
-    peers.home_drained = [this](const NodeName& node) {
-        for (const auto& [key, c] : cells_)
-            if (key.id.home == node) c->resync();
-    };
-    peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) {
-        return AheadLinks::takes(f) ? ahead_->frame(number, node, f)
-                                    : transfers_->frame(number, node, f);
-    };
-    peers.image_closed = [this](uint64_t number) {
-        transfers_->closed(number);
-        ahead_->closed(number);
-    };
-    peers_ = std::make_unique<Peers>(loop_, log_, config_.node, config_.address, std::move(peers));
-
-    Transfers::Handlers transfers;
-    transfers.expects = [this](const GuestKey& key) { return guest_.expects_image(key); };
-    transfers.image_dir = [this](const GuestKey& key) -> Result<Fd> {
-        Cell* c = cell(key);
-        return c ? c->image() : fail("no capsule waits for it");
-    };
-    transfers.received = [this](const GuestKey& key, const Manifest& m, MoveForm form) -> Status {
-        Cell* c = cell(key);
-        if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
-        if (c->job().kept) {  // need not run here
-            c->keep(m,
-                    [this, key, form, bytes = static_cast<int64_t>(m.bytes())](const Status& kept) {
-                        guest_step([&](Guest& g, guest::Outputs& out) {
-                            if (kept)
-                                g.image_received(key, bytes, form, out);
-                            else if (g.expects_image(key))
-                                g.image_failed(key, "keep its image: " + kept.error().message, out);
-                        });
-                    });
-            return {};
-        }
-        TRY(can_take(site_.machine, m.machine));
-        TRY(c->seal(m));
-        if (form != MoveForm::stop_and_copy && !site_.pages_possible)
-            return fail("this node cannot take memory past an image");
-        c->expect_pages(form);
-        guest_step([&](Guest& g, guest::Outputs& out) {
-            g.image_received(key, static_cast<int64_t>(m.bytes()), form, out);
-        });
-        return {};
-    };
-    transfers.pages = [this](const GuestKey& key, const PageRange& range,
-                             std::string_view bytes) -> Status {
-        Cell* c = cell(key);
-        return c ? c->put_pages(range, bytes) : Status{};
-    };
-    transfers.failed = [this](const GuestKey& key, const std::string& why) {
-        guest_step([&](Guest& g, guest::Outputs& out) {
-            if (g.expects_image(key))
-                g.image_failed(key, why, out);
-            else
-                g.pages_lost(key, why, out);
-        });
-    };
-    transfers.want = [this](uint64_t number, const wire::PagesState& state) {
-        peers_->want_pages(number, state);
-    };
-    transfers.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
-        peers_->receive_raw(number, std::move(on_bytes));
-    };
-    transfers.answer = [this](uint64_t number, const wire::ImageResult& r) {
-        peers_->answer_image(number, r);
-    };
-    transfers_ = std::make_unique<Transfers>(loop_, BulkIdentity{config_.node, config_.address},
-                                             std::move(transfers));
-    open_ahead();
-
-    MarketLink::Handlers market;
-    market.question = [this](wire::CtlRequest r) {
-        r.uid = UINT32_MAX;  // nobody's: what is root's alone is asked for here
-        return view_request(r);
-    };
-    market.up = [this](const std::string& seen_at) {
-        learn_address(seen_at);
-        provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
-        home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
-        compare_ledger();
-        outage_timer_.cancel();
-        if (std::exchange(outage_told_, false)) tell_waiting();
-    };
-    market.down = [this] {
-        home_step([](Home& h, home::Outputs&) { h.market_down(); });
-        outage_timer_ = loop_.after(outage_worth_telling, [this] {
-            outage_told_ = true;
-            tell_waiting();
-        });
-    };
-    market.tried = [this] {
-        if (const auto told = std::exchange(on_ready_, nullptr)) told();
-    };
-    market.message = [this](const FromMarket& m) { from_market(m); };
-    market_ = std::make_unique<MarketLink>(loop_, log_, config_.node, config_.address,
-                                           config_.market, std::move(market));
-
-    if (cgroups_) {
-        TRY_ASSIGN(LoadProbe load,
-                   LoadProbe::open(*cgroups_, config_.cgroup.substr(config_.cgroup.find('/') + 1)));
-        load_ = std::make_unique<LoadProbe>(std::move(load));
-        if (!load_->why_not_bpf().empty())
-            log_.notice("load is read from /proc", {{"WHY", load_->why_not_bpf()}});
-    }
-    TRY(open_provider());
-    TRY(recover_guests());
-    TRY(recover_home());
-    TRY(listen());
-    arm_provider();
-    tick_load();
-    market_->start();
-    return {};
 }
 
 Status Agent::open_directories() {
@@ -415,92 +256,6 @@ void Agent::learn_address(const std::string& seen_at) {
     if (!known || *known != seen_at) put("address", "own", seen_at, Durable::later);
 }
 
-Status Agent::recover_home() {
-    if (!config_.home.address_known) {
-        TRY_ASSIGN(const auto address, state_->get("address", "own"));
-        if (address) home_.own_address(*address);  // as it was told last
-    }
-    TRY_ASSIGN(const auto stored, state_->db().load("home"));
-    for (const auto& row : stored) {
-        auto job = wire::unpack<HomeJob>(row.value);
-        if (!job) return wrap("state of job " + row.key, job.error());
-        home_.load(std::move(*job));
-    }
-    home_step([](Home& h, home::Outputs& out) { h.restarted(Loop::now(), out); });
-    for (const NodeName& node : home_.guests_needed()) {
-        const auto peer = home_.peer_of(node);
-        if (node != config_.node && peer) peers_->need(*peer);
-    }
-    // This node as its own guest is always there.
-    home_step([&](Home& h, home::Outputs& out) { h.guest_up(config_.node, Loop::now(), out); });
-    for (const auto& [seq, job] : home_.jobs()) {
-        if (job.phase == JobPhase::finished)
-            finish_terminals(job.id);
-        else
-            terminals_->splice(job);
-    }
-    return {};
-}
-
-Status Agent::recover_guests() {
-    TRY_ASSIGN(const auto stored, state_->db().load("guest"));
-    std::set<std::string> known;
-    for (const auto& row : stored) {
-        auto job = wire::unpack<GuestJob>(row.value);
-        if (!job) return wrap("state of guest " + row.key, job.error());
-        known.insert(job->key.text());
-        auto& c = cells_[job->key] = std::make_unique<Cell>(site_, *job);
-        const Guest::Found found = c->adopt();
-        log_.info("found", {{"JOB", job->key.id.text()},
-                            {"EPOCH", job->key.epoch.n},
-                            {"capsule", found.capsule_alive ? "alive" : "gone"},
-                            {"job", found.exited           ? "exited"
-                                    : found.job_alive      ? "alive"
-                                    : found.image_complete ? "frozen"
-                                                           : "gone"}});
-        guest_step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
-    }
-    // What was made before its record was, or removed after it: nobody knows it.
-    for (const char* base : {"/guests", "/images", "/ram"}) {
-        TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, config_.state + base));
-        for (std::string name : names) {
-            if (name.ends_with(".part")) name.resize(name.size() - 5);
-            if (known.contains(name)) continue;
-            const size_t dot = name.rfind('.');
-            const auto id = dot == std::string::npos ? Result<JobId>(fail(""))
-                                                     : parse_job_id(name.substr(0, dot));
-            if (!id) {
-                std::error_code ignored;
-                std::filesystem::remove_all(config_.state + base + "/" + name, ignored);
-                continue;
-            }
-            GuestJob stray;
-            const auto epoch = leading_number<uint64_t>(std::string_view(name).substr(dot + 1));
-            stray.key = {*id, Epoch{epoch.value_or(0)}};
-            // what it may have is not known: it is looked for in every hierarchy of a limit
-            stray.memory_mb = 1;
-            auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
-            (void)c->adopt();
-            guest_.stray(stray.key);
-            c->remove();
-            known.insert(name);
-        }
-    }
-    if (!cgroups_) return {};
-    // Groups of capsules that ended while nobody looked.
-    const auto groups = cgroups_->list(site_.cgroup_parent);
-    for (const std::string& name : groups ? *groups : std::vector<std::string>{}) {
-        const bool in_use = std::any_of(cells_.begin(), cells_.end(), [&](const auto& c) {
-            return c.first.text() == name && c.second->has_capsule();
-        });
-        if (in_use) continue;
-        if (auto removed = cgroups_->remove(site_.cgroup_parent + "/" + name, group_limit);
-            !removed)
-            log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
-    }
-    return {};
-}
-
 Status Agent::listen() {
     sigset_t set;
     sigemptyset(&set);
@@ -534,35 +289,6 @@ Status Agent::listen() {
                loop_.listen(
                    std::move(*local), [this](Fd s) { accept_tool(std::move(s)); }, trouble));
     return {};
-}
-
-void Agent::tick_load() {
-    LoadReading reading;
-    reading.free_mb = memory_free_mb();
-    reading.source = load_ ? load_->source() : "none";
-    if (const auto sample = load_ ? load_->read_node() : Result<LoadSample>(fail("")); sample) {
-        const Nanos now = Loop::now();
-        const int64_t span = (now - load_at_).ns * provider_->record().cpus;
-        const auto permille = [&](Nanos part, Nanos before) {
-            return span > 0 ? static_cast<int32_t>(std::clamp<int64_t>(
-                                  (part - before).ns * 1000 / span, 0, 1'000'000))
-                            : 0;
-        };
-        reading.load_permille = permille(sample->run, load_sample_.run);
-        reading.wait_permille = permille(sample->wait, load_sample_.wait);
-        load_sample_ = *sample;
-        load_at_ = now;
-    }
-    provider_step(
-        [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
-    apply_bounds();  // what could not be yet
-    // Each job when it is new, and then once a minute, a few of them now.
-    size_t n = 0;
-    for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked() || c->looks_often())
-            c->look();
-    if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
-    load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }
 
 }  // namespace souk
