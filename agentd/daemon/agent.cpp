@@ -3,7 +3,6 @@
 
 #include <time.h>
 
-#include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"

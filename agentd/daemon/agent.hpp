@@ -26,6 +26,7 @@
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/terminals.hpp"
+#include "agentd/daemon/tool_session.hpp"
 #include "agentd/daemon/transfer.hpp"
 #include "bpf/load.hpp"
 #include "kernel/base/json.hpp"
@@ -37,19 +38,15 @@
 
 namespace souk {
 
-class ToolSession;
-
-class Agent {
+class Agent final : private ToolHost {
   public:
     Agent(Loop& loop, Log& log, Config config);
-    ~Agent();
+    ~Agent() override;
     // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the
     // market has answered or was found away: from then on the daemon does all it can.
     Status begin(std::function<void()> on_ready);
 
   private:
-    friend class ToolSession;
-
     // agent.cpp: machines and their outputs
     void home_step(const std::function<void(Home&, home::Outputs&)>& step);
     void guest_step(const std::function<void(Guest&, guest::Outputs&)>& step);
@@ -106,7 +103,7 @@ class Agent {
     void tell(const home::Tell& tell);
     void gone_back(const JobId& id);
     void finish_terminals(const JobId& id);
-    std::string why_waits(const HomeJob& job) const;
+    std::string why_waits(const HomeJob& job) const override;
     void tell_waiting();
     std::string summary(const HomeJob& job) const;
     TerminalOutlet outlet();
@@ -141,7 +138,7 @@ class Agent {
     void apply_bounds();
     void write_guests(JsonWriter& j) const;
     // When no guest runs here any more, or after a bound.
-    void when_guests_left(std::function<void()> done);
+    void when_guests_left(std::function<void()> done) override;
     void end_leave_wait(std::list<LeaveWait>::iterator it);
     void check_left();
 
@@ -150,15 +147,25 @@ class Agent {
                                   std::string& next) const;
     wire::CtlReply view_request(const wire::CtlRequest& request) const;
     bool answers(const wire::CtlRequest& request) const;
+    std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const override;
 
     // agent_tools.cpp: sessions on the unix socket
     static UserShare::Bounds tool_bounds();
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
     const std::string& user_name(uint32_t uid);
-    Result<JobId> submit(const wire::Submit& request, uint32_t uid);
-    wire::CtlReply provider_request(const wire::CtlRequest& request);
-    std::string provider_json() const;
+    const NodeName& node() const override { return config_.node; }
+    Terminals& terminals() override { return *terminals_; }
+    const HomeJob* job(const JobId& id) const override { return home_.find(id); }
+    Result<JobId> submit(const wire::Submit& request, uint32_t uid) override;
+    Status change(const JobId& id, const JobTerms& terms) override;
+    void signal(const JobId& id, int32_t number, bool ends) override;
+    void attached_to_finished(const JobId& id) override;
+    void ask_market(wire::CtlRequest request, std::function<void(wire::CtlReply)> answer) override;
+    void closed(ToolSession* session, bool welcomed, const Error& why) override;
+    void finished(std::shared_ptr<ToolSession> session) override;
+    wire::CtlReply provider_request(const wire::CtlRequest& request) override;
+    std::string provider_json() const override;
     std::string node_json() const;
 
     Loop& loop_;

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 
 #include "agentd/daemon/agent.hpp"
-#include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"

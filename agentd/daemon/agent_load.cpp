@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "agentd/daemon/agent.hpp"
-#include "agentd/daemon/tool_session.hpp"
 
 namespace souk {
 namespace {

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
-#include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/number.hpp"
 
 namespace souk {

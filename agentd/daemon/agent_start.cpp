@@ -18,7 +18,6 @@
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
-#include "agentd/daemon/tool_session.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
 

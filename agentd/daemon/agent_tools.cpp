@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "agentd/daemon/agent.hpp"
-#include "agentd/daemon/tool_session.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -67,8 +66,9 @@ void Agent::accept_tool(Fd socket) {
         return log_.limited("tool of " + std::to_string(who->uid), Loop::now(), Level::warning,
                             "refused a tool", {{"uid", int64_t{who->uid}}, {"WHY", place.error()}});
     }
+    ToolHost& host = *this;
     auto session =
-        std::make_shared<ToolSession>(*this, *who, peer_groups(socket.get()), std::move(*place));
+        std::make_shared<ToolSession>(host, *who, peer_groups(socket.get()), std::move(*place));
     if (auto opened = session->open(loop_, std::move(socket)); !opened)
         return log_.limited("tool", Loop::now(), Level::warning, "refused a tool",
                             {{"WHY", opened.error()}});
@@ -99,6 +99,41 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     home_step([&](Home& h, home::Outputs& out) { id = h.submit(std::move(s), unix_now(), out); });
     if (!id) terminals_->erase(next);
     return id;
+}
+
+Status Agent::change(const JobId& id, const JobTerms& terms) {
+    Status done;
+    home_step([&](Home& h, home::Outputs& out) { done = h.change(id, terms, Loop::now(), out); });
+    return done;
+}
+
+void Agent::signal(const JobId& id, int32_t number, bool ends) {
+    home_step([&](Home& h, home::Outputs& out) {
+        if (!h.signal(id, number, out) && ends) (void)h.cancel(id, Loop::now(), out);
+    });
+}
+
+void Agent::attached_to_finished(const JobId& id) {
+    if (!exit_waits_.contains(id)) finish_terminals(id);
+}
+
+void Agent::ask_market(wire::CtlRequest request, std::function<void(wire::CtlReply)> answer) {
+    if (request.verb == "quote")  // as the job would get
+        for (std::string& arg : request.args)
+            if (arg == "memory=0") arg = "memory=" + std::to_string(config_.home.memory_default_mb);
+    market_->ask(std::move(request), std::move(answer));
+}
+
+void Agent::closed(ToolSession* session, bool welcomed, const Error& why) {
+    if (!welcomed)
+        log_.limited("tool", Loop::now(), Level::warning, "a connection ended before its hello",
+                     {{"uid", int64_t{session->uid()}}, {"WHY", why}});
+    drop_session(session);
+}
+
+// Out of the caller's loop over its sessions.
+void Agent::finished(std::shared_ptr<ToolSession> session) {
+    loop_.defer([this, session = std::move(session)] { drop_session(session.get()); });
 }
 
 wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {

@@ -113,6 +113,11 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request) const {
 }
 
 // A home answers for its own jobs, with or without a market.
+std::optional<wire::CtlReply> Agent::view(const wire::CtlRequest& request) const {
+    if (!answers(request)) return std::nullopt;
+    return view_request(request);
+}
+
 bool Agent::answers(const wire::CtlRequest& request) const {
     if (request.verb == "guests") return true;
     if (request.verb != "story" || request.args.size() != 1) return false;

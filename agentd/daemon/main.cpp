@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "agentd/daemon/agent.hpp"
-#include "agentd/daemon/tool_session.hpp"
 #include "checkpoint/doctor.hpp"
 #include "kernel/sys/host/daemon.hpp"
 #include "kernel/sys/host/notify.hpp"

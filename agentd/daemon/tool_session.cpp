@@ -3,9 +3,6 @@
 
 #include <signal.h>
 
-#include "agentd/daemon/agent.hpp"
-#include "kernel/sys/host/log.hpp"
-
 namespace souk {
 namespace {
 
@@ -21,15 +18,9 @@ Status ToolSession::open(Loop& loop, Fd socket) {
         const auto self = shared_from_this();
         if (const Status done = frame(f); !done) reply(wire::ErrorText{done.error().message});
     };
-    handlers.on_closed = [this](const Error& e) {
-        if (!welcomed_)
-            agent_.log_.limited("tool", Loop::now(), Level::warning,
-                                "a connection ended before its hello",
-                                {{"uid", int64_t{who_.uid}}, {"WHY", e}});
-        agent_.drop_session(this);
-    };
+    handlers.on_closed = [this](const Error& e) { host_.closed(this, welcomed_, e); };
     handlers.on_drain = [this] {
-        if (attached_) agent_.terminals_->pump(*attached_);
+        if (attached_) host_.terminals().pump(*attached_);
     };
     wire::ChannelOptions options;
     options.send_queue_bytes_max = queue_bytes_max;
@@ -39,7 +30,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
 }
 
 void ToolSession::end() {
-    if (attached_) agent_.terminals_->detach(*attached_, this);
+    if (attached_) host_.terminals().detach(*attached_, this);
     attached_.reset();
     if (channel_ && !channel_->closed()) channel_->finish();
 }
@@ -51,8 +42,7 @@ bool ToolSession::send(const wire::Output& output) {
 
 void ToolSession::send(const wire::Exit& exit) {
     reply(exit);
-    // Out of the caller's loop over its sessions.
-    agent_.loop_.defer([self = shared_from_this()] { self->agent_.drop_session(self.get()); });
+    host_.finished(shared_from_this());
 }
 
 Status ToolSession::frame(const wire::Frame& f) {
@@ -61,7 +51,7 @@ Status ToolSession::frame(const wire::Frame& f) {
         TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
         TRY(wire::check_version(hello.version));
         welcomed_ = true;
-        reply(wire::Welcome{wire::protocol_version, agent_.config_.node});
+        reply(wire::Welcome{wire::protocol_version, host_.node()});
         return {};
     }
     switch (f.type) {
@@ -84,22 +74,22 @@ Status ToolSession::frame(const wire::Frame& f) {
         default: break;
     }
     if (!attached_) return fail("this connection is not attached to a job");
-    const HomeJob* job = agent_.home_.find(*attached_);
+    const HomeJob* job = host_.job(*attached_);
     if (!job) return fail("job " + attached_->text() + " is gone");
     switch (f.type) {
         case FrameType::output_ack: {
             TRY_ASSIGN(const wire::OutputAck ack, wire::unpack<wire::OutputAck>(f.body));
-            agent_.terminals_->output_written(*attached_, this, ack);
+            host_.terminals().output_written(*attached_, this, ack);
             return {};
         }
         case FrameType::input: {
             TRY_ASSIGN(const wire::Input input, wire::unpack<wire::Input>(f.body));
-            agent_.terminals_->input(*job, input);
+            host_.terminals().input(*job, input);
             return {};
         }
         case FrameType::winch: {
             TRY_ASSIGN(const wire::Winch winch, wire::unpack<wire::Winch>(f.body));
-            agent_.terminals_->winch(*job, winch);
+            host_.terminals().winch(*job, winch);
             return {};
         }
         case FrameType::signal: {
@@ -113,8 +103,8 @@ Status ToolSession::frame(const wire::Frame& f) {
 }
 
 Result<const HomeJob*> ToolSession::mine(const JobId& id) const {
-    const HomeJob* job = agent_.home_.find(id);
-    if (!job) return fail("no job " + id.text() + " on node " + agent_.config_.node);
+    const HomeJob* job = host_.job(id);
+    if (!job) return fail("no job " + id.text() + " on node " + host_.node());
     if (who_.uid != 0 && who_.uid != job->spec.uid)
         return fail("job " + id.text() + " belongs to " + job->user);
     return job;
@@ -124,9 +114,9 @@ Status ToolSession::submit(wire::Submit request) {
     request.spec.uid = who_.uid;
     request.spec.gid = who_.gid;
     request.spec.groups = groups_;
-    TRY_ASSIGN(const JobId id, agent_.submit(request, who_.uid));
-    const HomeJob* job = agent_.home_.find(id);
-    reply(wire::Submitted{id, job ? agent_.why_waits(*job) : std::string()});
+    TRY_ASSIGN(const JobId id, host_.submit(request, who_.uid));
+    const HomeJob* job = host_.job(id);
+    reply(wire::Submitted{id, job ? host_.why_waits(*job) : std::string()});
     if (!request.attach) return {};
     wire::Attach from_start;
     from_start.id = id;
@@ -142,26 +132,22 @@ Status ToolSession::attach(const wire::Attach& request) {
 Status ToolSession::begin_attached(const JobId& id, const wire::Attach& request) {
     if (attached_)
         return fail("this connection is attached to job " + attached_->text() + " already");
-    const HomeJob* job = agent_.home_.find(id);
+    const HomeJob* job = host_.job(id);
     TRY_ASSIGN(const wire::Attached answer,
-               agent_.terminals_->attach(*job, request, shared_from_this()));
+               host_.terminals().attach(*job, request, shared_from_this()));
     attached_ = id;
     reply(answer);
-    if (const std::string why = agent_.why_waits(*job); !why.empty())
+    if (const std::string why = host_.why_waits(*job); !why.empty())
         reply(wire::Notice{home::Tell::What::comment, why});
-    agent_.terminals_->pump(id);
-    if (job->phase == JobPhase::finished && !agent_.exit_waits_.contains(id))
-        agent_.finish_terminals(id);
+    host_.terminals().pump(id);
+    if (job->phase == JobPhase::finished) host_.attached_to_finished(id);
     return {};
 }
 
 Status ToolSession::change(const wire::Change& request) {
     TRY_ASSIGN(const HomeJob* job, mine(request.id));
     const JobTerms terms = wire::changed(job->terms, request);
-    Status done;
-    agent_.home_step(
-        [&](Home& h, home::Outputs& out) { done = h.change(request.id, terms, Loop::now(), out); });
-    TRY(done);
+    TRY(host_.change(request.id, terms));
     reply(wire::Ok{});
     return {};
 }
@@ -170,12 +156,7 @@ Status ToolSession::signal(const wire::Signal& signal) {
     const bool ends = signal.number == SIGINT || signal.number == SIGTERM ||
                       signal.number == SIGHUP || signal.number == SIGQUIT ||
                       signal.number == SIGKILL;
-    Status done;
-    agent_.home_step([&](Home& h, home::Outputs& out) {
-        done = h.signal(*attached_, signal.number, out);
-        // A job that does not run now cannot take it; what is meant to end it does.
-        if (!done && ends) done = h.cancel(*attached_, Loop::now(), out);
-    });
+    host_.signal(*attached_, signal.number, ends);
     return {};
 }
 
@@ -183,7 +164,7 @@ Status ToolSession::question(wire::CtlRequest request) {
     request.uid = who_.uid;
     const uint64_t number = request.request;
     if (request.verb.starts_with("provider-") || request.verb == "node-status") {
-        wire::CtlReply answer = agent_.provider_request(request);
+        wire::CtlReply answer = host_.provider_request(request);
         answer.request = number;
         const bool waits = request.verb == "provider-market" &&
                            request.args == std::vector<std::string>{"off", "wait"};
@@ -191,27 +172,22 @@ Status ToolSession::question(wire::CtlRequest request) {
             reply(answer);
             return {};
         }
-        agent_.when_guests_left([self = weak_from_this(), answer]() mutable {
+        host_.when_guests_left([self = weak_from_this(), answer]() mutable {
             const auto s = self.lock();
             if (!s) return;
-            answer.json = s->agent_.provider_json();
+            answer.json = s->host_.provider_json();
             s->reply(answer);
         });
         return {};
     }
-    if (agent_.answers(request)) {
-        reply(agent_.view_request(request));
+    if (const auto answer = host_.view(request)) {
+        reply(*answer);
         return {};
     }
-    if (request.verb == "quote")  // as the job would get
-        for (std::string& arg : request.args)
-            if (arg == "memory=0")
-                arg = "memory=" + std::to_string(agent_.config_.home.memory_default_mb);
-    agent_.market_->ask(std::move(request),
-                        [self = weak_from_this(), number](wire::CtlReply answer) {
-                            answer.request = number;
-                            if (const auto s = self.lock()) s->reply(answer);
-                        });
+    host_.ask_market(std::move(request), [self = weak_from_this(), number](wire::CtlReply answer) {
+        answer.request = number;
+        if (const auto s = self.lock()) s->reply(answer);
+    });
     return {};
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // ToolSession: one connection to the unix socket: a srun (submit, attach, change) or a pvdctl or
-// marketctl. Who calls is the kernel's word (SO_PEERCRED), never the caller's. Owned by the Agent,
-// shared with Terminals while attached.
+// marketctl. Who calls is the kernel's word (SO_PEERCRED), never the caller's. It reads the frames
+// and says what may be asked of whom; what is asked is done by its ToolHost, the Agent, which owns
+// it. Shared with Terminals while attached.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -15,13 +17,47 @@
 
 namespace souk {
 
-class Agent;
+class ToolSession;
+
+// What a session asks of the daemon.
+class ToolHost {
+  public:
+    virtual ~ToolHost() = default;
+
+    virtual const NodeName& node() const = 0;
+    virtual Terminals& terminals() = 0;
+    virtual const HomeJob* job(const JobId& id) const = 0;
+    // Why it does not run yet; empty: it does, or nothing is known.
+    virtual std::string why_waits(const HomeJob& job) const = 0;
+
+    virtual Result<JobId> submit(const wire::Submit& request, uint32_t uid) = 0;
+    virtual Status change(const JobId& id, const JobTerms& terms) = 0;
+    // A job that does not run now cannot take a signal: one that is meant to end it cancels it.
+    virtual void signal(const JobId& id, int32_t number, bool ends) = 0;
+    // Somebody is attached to a job that has finished: what its terminals wait for may be there.
+    virtual void attached_to_finished(const JobId& id) = 0;
+
+    // Of the node's owner: set, unset, market on or off, and how all that stands.
+    virtual wire::CtlReply provider_request(const wire::CtlRequest& request) = 0;
+    virtual std::string provider_json() const = 0;
+    virtual void when_guests_left(std::function<void()> done) = 0;
+    // What this node answers by itself. Nothing: it is the market's to answer.
+    virtual std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const = 0;
+    virtual void ask_market(wire::CtlRequest request,
+                            std::function<void(wire::CtlReply)> answer) = 0;
+
+    // Its connection has closed.
+    virtual void closed(ToolSession* session, bool welcomed, const Error& why) = 0;
+    // It has said its last word, perhaps within one of the host's own calls.
+    virtual void finished(std::shared_ptr<ToolSession> session) = 0;
+};
 
 class ToolSession : public TerminalSession, public std::enable_shared_from_this<ToolSession> {
   public:
-    ToolSession(Agent& agent, PeerCred who, std::vector<uint32_t> groups, UserShare::Place place)
-        : agent_(agent), who_(who), groups_(std::move(groups)), place_(std::move(place)) {}
+    ToolSession(ToolHost& host, PeerCred who, std::vector<uint32_t> groups, UserShare::Place place)
+        : host_(host), who_(who), groups_(std::move(groups)), place_(std::move(place)) {}
     Status open(Loop& loop, Fd socket);
+    uint32_t uid() const { return who_.uid; }
     // Nothing is called any more; the connection closes when what is queued has gone.
     void end();
 
@@ -45,7 +81,7 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
         if (channel_) (void)channel_->send(wire::frame_type<T>, wire::pack(message));
     }
 
-    Agent& agent_;
+    ToolHost& host_;
     PeerCred who_;
     std::vector<uint32_t> groups_;
     UserShare::Place place_;  // among the connections of its user
