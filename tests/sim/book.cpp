@@ -2,16 +2,23 @@
 #include "tests/sim/book.hpp"
 
 #include "kernel/base/check.hpp"
+#include "market/wire/market_records.hpp"
 
 namespace souk::sim {
 
 using namespace market;
 
-Book::Book(uint64_t seed, Bug bug) : rng_(seed ^ 0x626f6f6b), bug_(bug) { restart({}); }
+Book::Book(uint64_t seed, Bug bug) : rng_(seed ^ 0x626f6f6b), bug_(bug) {
+    disk_.on_row = [this](const RecordName& name, const std::string& value) {
+        became_durable(name, value);
+    };
+    restart({});
+}
 
 void Book::restart(Nanos now) {
     const bool is_first = !market_;
     market_ = std::make_unique<Market>(MarketOptions{});
+    journal_ = std::make_unique<Journal>(disk_);
     connected_.clear();
     market_->load(meta_);
     for (const auto& [id, r] : jobs_) market_->load(r);
@@ -54,20 +61,44 @@ void Book::hears(JobReport report, Nanos now) {
 }
 
 void Book::store(const StoreOp& op) {
-    if (const auto* job = std::get_if<JobRecord>(&op)) {
-        jobs_[job->report.id] = *job;
-        stored_now_.push_back(job->report.id);
-    }
-    if (const auto* node = std::get_if<NodeRecord>(&op)) nodes_[node->node] = *node;
+    const auto put = [this](const char* kind, const std::string& key, std::string record) {
+        journal_->put(kind, key, std::move(record), Durable::now);
+    };
+    if (const auto* job = std::get_if<JobRecord>(&op))
+        put("job", job->report.id.text(), wire::pack(*job));
+    if (const auto* node = std::get_if<NodeRecord>(&op)) put("node", node->node, wire::pack(*node));
     if (const auto* account = std::get_if<AccountRecord>(&op))
-        accounts_[account->holder] = *account;
-    if (const auto* meta = std::get_if<MetaRecord>(&op)) meta_ = *meta;
+        put("account", account->holder.text(), wire::pack(*account));
+    if (const auto* meta = std::get_if<MetaRecord>(&op)) put("meta", "market", wire::pack(*meta));
     if (const auto* receipt = std::get_if<Receipt>(&op)) {
         if (bug_ == Bug::skip_receipt && rng_.chance(0.1)) return;
-        stored_now_.push_back(receipt->job);
-        Sum& sum = receipts_[receipt->job];
-        sum.paid += receipt->paid;
-        sum.run += receipt->run;
+        put("receipt", std::to_string(receipt->seq), receipt_text(*receipt));
+    }
+}
+
+void Book::became_durable(const RecordName& name, const std::string& value) {
+    const auto read = [](auto record) {
+        MUST(record.has_value());
+        return std::move(*record);
+    };
+    if (name.first == "job") {
+        auto job = read(wire::unpack<JobRecord>(value));
+        const JobId id = job.report.id;
+        jobs_[id] = std::move(job);
+        stored_now_.push_back(id);
+    }
+    if (name.first == "node") nodes_[name.second] = read(wire::unpack<NodeRecord>(value));
+    if (name.first == "account") {
+        const auto account = read(wire::unpack<AccountRecord>(value));
+        accounts_[account.holder] = account;
+    }
+    if (name.first == "meta") meta_ = read(wire::unpack<MetaRecord>(value));
+    if (name.first == "receipt") {
+        const auto receipt = read(parse_receipt(value));
+        stored_now_.push_back(receipt.job);
+        Sum& sum = receipts_[receipt.job];
+        sum.paid += receipt.paid;
+        sum.run += receipt.run;
     }
 }
 
@@ -79,6 +110,10 @@ Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobN
     const bool torn = bug_ == Bug::torn_commit && rng_.chance(0.05);
     for (const StoreOp& op : out.store)
         if (!torn || !std::holds_alternative<Receipt>(op)) store(op);
+    for (const Send& s : out.send)
+        if (const auto* note = std::get_if<JobNote>(&s.message))
+            journal_->then([say, node = s.node, note = *note] { say(node, note); });
+    const Journal::Flushed flushed = journal_->flush(now);
     if (torn) restart(now);
     // What this step has stored, each time; all that there is, where that is much, after as many
     // steps.
@@ -90,9 +125,9 @@ Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobN
         if (!all && kept != jobs_.end()) check_job(kept->first, kept->second);
     }
     if (all) check();
-    for (const Send& s : out.send)
-        if (const auto* note = std::get_if<JobNote>(&s.message); note && !torn) say(s.node, *note);
-    return market_->next_call();
+    for (const Journal::Call& call : flushed.calls)
+        if (!torn) call();
+    return std::min(market_->next_call(), journal_->next());
 }
 
 Nanos Book::charged(const JobId& id) const {

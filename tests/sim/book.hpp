@@ -2,7 +2,7 @@
 // Book: the real Market as the simulated cluster's bookkeeper. It hears what homes report, at the
 // times at which the network lets them through, prices and charges it, and tells the homes; its
 // orders go nowhere, as the toy market's are wilder. It dies and comes back from what it has
-// stored. After every step:
+// stored: by marketd's own Journal, on a disk that may be full for a time. After every step:
 //   ledger   all balances add up to zero; each job has cost what its stored receipts and its open
 //            tab say; users have paid what nodes have earned (Market::audit)
 //   budget   no job has paid more than its budget
@@ -18,6 +18,7 @@
 
 #include "kernel/base/rng.hpp"
 #include "market/core/market.hpp"
+#include "tests/sim/disk.hpp"
 
 namespace souk::sim {
 
@@ -30,6 +31,7 @@ class Book {
     void lost(const NodeName& node, Nanos now);
     void hears(JobReport report, Nanos now);
     void restart(Nanos now);
+    void disk_is_full(bool full) { disk_.full = full; }
     // Decides, stores, checks. What it has to say to homes is handed to `say`. Returns when it
     // wants to be called again.
     Nanos step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say);
@@ -44,6 +46,7 @@ class Book {
 
   private:
     void store(const market::StoreOp& op);
+    void became_durable(const RecordName& name, const std::string& value);
     void check();
     void check_job(const JobId& id, const market::JobRecord& record);
 
@@ -51,7 +54,9 @@ class Book {
     Bug bug_;
     std::unique_ptr<market::Market> market_;
     std::set<NodeName> connected_;
-    // Stored: what a restart finds.
+    Disk disk_;
+    std::unique_ptr<Journal> journal_;
+    // Durable: what a restart finds.
     std::map<JobId, market::JobRecord> jobs_;
     std::map<NodeName, market::NodeRecord> nodes_;
     std::map<market::Holder, market::AccountRecord> accounts_;

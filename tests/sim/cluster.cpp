@@ -240,6 +240,10 @@ void Cluster::random_fault() {
         say("the disk of ", name, " is full");
         node(name).full_until = now_ + ms(100, 30'000);
     }
+    if (what == 17 && disks_fill_) {
+        say("the disk of the market is full");
+        book_full_until_ = now_ + ms(100, 30'000);
+    }
     if (what == 9 && fail_chance_ > 0 && !world_.capsules.empty() && rng_.chance(0.3)) {
         auto it = world_.capsules.begin();
         std::advance(it, rng_.below(world_.capsules.size()));
@@ -274,6 +278,7 @@ void Cluster::market_restarts() {
 
 // The real market's turn, and what it tells the homes.
 void Cluster::book_step() {
+    book_.disk_is_full(now_ < book_full_until_);
     const Nanos next = book_.step(now_, [this](const NodeName& name, const JobNote& note) {
         Node& n = node(name);
         if (!n.market_up || note.settled) return;  // the toy market's word
@@ -495,6 +500,7 @@ std::string Cluster::run() {
 
     say("everything is healed");
     faults_ = false;
+    book_full_until_ = {};
     limits_.checkpoint_every = {};
     cut_.clear();
     for (const NodeName& name : names_) {

@@ -345,7 +345,7 @@ class Cluster {
     Home::Limits limits_;
     World world_;
     Book book_;
-    Nanos book_at_ = Nanos::never();
+    Nanos book_at_ = Nanos::never(), book_full_until_;
     std::map<NodeName, Node> nodes_;
     std::vector<NodeName> names_;
     std::map<JobId, MarketJob> market_;
