@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The shell of one simulated daemon: see cluster.hpp. What a real shell owes the machines is
 // written here.
+#include <array>
+
 #include "kernel/base/check.hpp"
 #include "market/wire/codec.hpp"
 #include "tests/sim/cluster.hpp"
@@ -319,11 +321,14 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
     step(*n.guest, out);
     const Nanos next = n.guest->tick(local(n), out);
     for (const guest::Output& o : out) persist_guest(n, o);
-    for (const guest::Output& o : out)
-        if (const auto* m = std::get_if<guest::ToHome>(&o)) say_guest(n, *m);
-    for (const guest::Output& o : out)
-        if (const auto* d = std::get_if<guest::Do>(&o))
-            let_go(n, [this, &n, d = *d] { effect(n, d); });
+    // Effects begin after the commit, before its words are on the wire, or after.
+    for (const bool doing : fault(0.2) ? std::array{true, false} : std::array{false, true})
+        for (const guest::Output& o : out) {
+            const auto* m = std::get_if<guest::ToHome>(&o);
+            const auto* d = std::get_if<guest::Do>(&o);
+            if (m && !doing) say_guest(n, *m);
+            if (d && doing) let_go(n, [this, &n, d = *d] { effect(n, d); });
+        }
     arm(n);
     if (watch_) watch_();
     schedule_guest_tick(n, next);
