@@ -68,6 +68,7 @@
 #include <variant>
 #include <vector>
 
+#include "agentd/core/guest_event.hpp"
 #include "agentd/core/guest_io.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/base/trace.hpp"
@@ -117,57 +118,11 @@ class Guest {
     // Leases. Beats that are due, and jobs to be frozen; returns when it wants to be called again.
     Nanos tick(Nanos now, guest::Outputs& out);
     void beat_answered(const NodeName& home, const Beat& beat, Nanos now, guest::Outputs& out);
-    // After a crash: until when it may run, as PID 1 of its capsule keeps it.
-    void lease_found(const GuestKey& key, Nanos until);
-    // Its deadline has passed, and nothing of it runs.
-    void lapsed(const GuestKey& key, guest::Outputs& out);
 
-    // Ends of effects.
-    void capsule_ready(const GuestKey& key, guest::Outputs& out);
-    void capsule_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void job_started(const GuestKey& key, guest::Outputs& out);
-    void job_not_started(const GuestKey& key, int32_t error, bool program_error, std::string why,
-                         guest::Outputs& out);
-    void criu_ready(const GuestKey& key, guest::Outputs& out);
-    void criu_failed(const GuestKey& key, std::string why, guest::Outputs& out,
-                     bool of_job = false);
-    void sent_ahead(const GuestKey& key, guest::Outputs& out);
-    void dump_froze(const GuestKey& key, const MoveForecast& forecast, guest::Outputs& out);
-    struct Held {
-        int64_t image_bytes = 0;
-        bool live = false;  // the memory is not in the image
-        // its control group stands frozen, and nothing of it can go on by itself
-        bool firm = false;
-    };
-    void dump_held(const GuestKey& key, const Held& held, guest::Outputs& out);
-    // of_job: what failed is the job's, and would fail again; else the node's or the destination's.
-    void dump_failed(const GuestKey& key, std::string why, guest::Outputs& out, bool of_job = true);
-    void dump_undone(const GuestKey& key, guest::Outputs& out);
-    // why: it could not be stopped; empty: it stands.
-    void stood(const GuestKey& key, std::string why, guest::Outputs& out);
-    void shipped(const GuestKey& key, guest::Outputs& out);
-    void ship_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void image_received(const GuestKey& key, int64_t image_bytes, MoveForm form,
-                        guest::Outputs& out);
-    void checkpoint_sent(const GuestKey& key, guest::Outputs& out);
-    void checkpoint_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    // All of its memory is here (of post_copy only), or the rest will not come.
-    void pages_whole(const GuestKey& key, guest::Outputs& out);
-    void pages_lost(const GuestKey& key, std::string why, guest::Outputs& out);
-    void image_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void restore_held(const GuestKey& key, guest::Outputs& out);
-    void restore_failed(const GuestKey& key, std::string why, guest::Outputs& out);
-    void restore_running(const GuestKey& key, guest::Outputs& out);
-    void capsule_gone(const GuestKey& key, guest::Outputs& out);
-    // Nothing of it is left. Until then the same (job, epoch) does not begin here anew.
-    void removed(const GuestKey& key);
+    // The end of an effect, or what its capsule did by itself.
+    void ended(const GuestKey& key, guest::Event event, guest::Outputs& out);
     // Found after a crash, of no job: is being removed.
     void stray(const GuestKey& key);
-    // why: what killed a process of it, if that is known.
-    void exited(const GuestKey& key, int32_t wait_status, std::string why, guest::Outputs& out);
-    void stopped(const GuestKey& key, bool is_stopped, guest::Outputs& out);
-    // Looked at while it runs. Empty: nothing is known that keeps it.
-    void movable(const GuestKey& key, std::string why_not, guest::Outputs& out);
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
@@ -335,6 +290,39 @@ class Guest {
     void on_release(Entry& e, guest::Outputs& out);
     void on_kill(Entry& e, guest::Outputs& out) const;
     void on_drop(Entry& e, guest::Outputs& out);
+
+    // guest_effects.cpp; lapsed, lease_found: guest_lease.cpp; stood: guest_owner.cpp
+    void on(Entry& e, guest::CapsuleReady, guest::Outputs& out);
+    void on(Entry& e, guest::CapsuleFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::JobStarted, guest::Outputs& out);
+    void on(Entry& e, guest::JobNotStarted x, guest::Outputs& out);
+    void on(Entry& e, guest::CriuReady, guest::Outputs& out);
+    void on(Entry& e, guest::CriuFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::SentAhead, guest::Outputs& out);
+    void on(Entry& e, guest::DumpFroze x, guest::Outputs& out);
+    void on(Entry& e, guest::DumpHeld x, guest::Outputs& out);
+    void on(Entry& e, guest::DumpFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::DumpUndone, guest::Outputs& out);
+    void on(Entry& e, guest::Stood x, guest::Outputs& out);
+    void on(Entry& e, guest::Shipped, guest::Outputs& out);
+    void on(Entry& e, guest::ShipFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::ImageReceived x, guest::Outputs& out);
+    void on(Entry& e, guest::ImageFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::CheckpointSent, guest::Outputs& out);
+    void on(Entry& e, guest::CheckpointFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::PagesWhole, guest::Outputs& out);
+    void on(Entry& e, guest::PagesLost x, guest::Outputs& out);
+    void on(Entry& e, guest::RestoreHeld, guest::Outputs& out);
+    void on(Entry& e, guest::RestoreFailed x, guest::Outputs& out);
+    void on(Entry& e, guest::RestoreRunning, guest::Outputs& out);
+    void on(Entry& e, guest::CapsuleGone, guest::Outputs& out);
+    void on(Entry& e, guest::Exited x, guest::Outputs& out);
+    void on(Entry& e, guest::Stopped x, guest::Outputs& out);
+    void on(Entry& e, guest::Movable x, guest::Outputs& out);
+    void on(Entry& e, guest::Lapsed, guest::Outputs& out);
+    void on(Entry& e, guest::LeaseFound x, guest::Outputs& out);
+    // nothing of it is left, and nothing is known of it any more
+    static void on(Entry&, guest::Removed, guest::Outputs&) {}
 
     Tracer tracer_;
     size_t jobs_max_;

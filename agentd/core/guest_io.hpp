@@ -52,7 +52,7 @@ struct ToHome {
     HomeWord message;
     bool after_erase = false;
 };
-// Effects. Each ends with one call of the Guest's `effect_*` for the same key.
+// Effects. Each ends with an event (guest_event.hpp) for the same key.
 struct Do {
     enum class What : uint8_t {
         create_capsule,  // -> capsule_ready | capsule_failed
@@ -102,7 +102,7 @@ using Output = std::variant<Persist, Erase, ToHome, Do>;
 using Outputs = std::vector<Output>;
 const char* to_string(Do::What what);
 
-// What comes in: the methods of Guest by name. accept, leave: set_accepting.
+// What comes in: the methods and events of Guest by name. accept, leave: set_accepting.
 enum class Input : uint8_t {
     recovered,
     command,

@@ -83,22 +83,20 @@ void Guest::lapse(Entry& e, Outputs& out) const {
     drive(e, out);
 }
 
-void Guest::lapsed(const GuestKey& key, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::lapsed, key); });
-    Entry* e = entry(key);
-    if (!e || !in_lease(*e) || e->ending != Ending::none) return;
-    e->lapsing = e->over = true;
-    e->renewed = false;
-    if (e->job.state == GuestState::filling) {  // not the job yet
-        e->why = "its lease was over before all of its memory had come";
-        return end_capsule(*e, Ending::to_failed, What::kill_capsule, out);
+void Guest::on(Entry& e, Lapsed, Outputs& out) {
+    if (!in_lease(e) || e.ending != Ending::none) return;
+    e.lapsing = e.over = true;
+    e.renewed = false;
+    if (e.job.state == GuestState::filling) {  // not the job yet
+        e.why = "its lease was over before all of its memory had come";
+        return end_capsule(e, Ending::to_failed, What::kill_capsule, out);
     }
     // Else it is judged when that which is under way has ended.
-    if (!runs(*e) || e->undoing || e->dump == Entry::Dump::making || e->dump == Entry::Dump::held)
+    if (!runs(e) || e.undoing || e.dump == Entry::Dump::making || e.dump == Entry::Dump::held)
         return;
-    if (e->dump != Entry::Dump::none || e->criu != Entry::Criu::none) return undo(*e, out);
-    stand(*e);
-    tell(*e, out);
+    if (e.dump != Entry::Dump::none || e.criu != Entry::Criu::none) return undo(e, out);
+    stand(e);
+    tell(e, out);
 }
 
 // Stopped where it was: as what is found held after a crash, but for no dump.
@@ -112,11 +110,9 @@ void Guest::stand(Entry& e) const {
     e.why = stands_still;
 }
 
-void Guest::lease_found(const GuestKey& key, Nanos until) {
-    const Scene scene(*this, nullptr, [&] { return trace_in(Input::lease_found, key); });
-    Entry* e = entry(key);
-    if (!e || !leased(*e) || e->until != Nanos::never()) return;
-    e->until = until;
+void Guest::on(Entry& e, LeaseFound x, Outputs&) {
+    if (!leased(e) || e.until != Nanos::never()) return;
+    e.until = x.until;
     lease_due_ = {};
 }
 

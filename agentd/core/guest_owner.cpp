@@ -78,27 +78,25 @@ void Guest::stands_in_place(Entry& e) const {
     owner_due_ = {};
 }
 
-void Guest::stood(const GuestKey& key, std::string why, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::stood, key, why); });
-    Entry* e = entry(key);
-    if (!e || !std::exchange(e->standing, false) || e->ending != Ending::none || !runs(*e)) return;
-    const Want wanted = e->want;
-    if (!why.empty()) {
-        e->job.in_place = false;
-        out.push_back(Persist{e->job, Durable::later});
-        if (wanted != Want::freeze || e->kill_asked) return drive(*e, out);
-        e->want = Want::run;
-        e->why = std::move(why);
-        now_running(*e, out);
-        return e->why.clear();
+void Guest::on(Entry& e, Stood x, Outputs& out) {
+    if (!std::exchange(e.standing, false) || e.ending != Ending::none || !runs(e)) return;
+    const Want wanted = e.want;
+    if (!x.why.empty()) {
+        e.job.in_place = false;
+        out.push_back(Persist{e.job, Durable::later});
+        if (wanted != Want::freeze || e.kill_asked) return drive(e, out);
+        e.want = Want::run;
+        e.why = std::move(x.why);
+        now_running(e, out);
+        return e.why.clear();
     }
-    stands_in_place(*e);
+    stands_in_place(e);
     // An order to ship it that came meanwhile cannot be carried out: its home hears that it stands.
-    if ((wanted == Want::freeze || wanted == Want::ship) && !e->kill_asked)
-        return e->want = Want::freeze, tell(*e, out);
-    e->want = wanted;
-    e->why.clear();
-    drive(*e, out);
+    if ((wanted == Want::freeze || wanted == Want::ship) && !e.kill_asked)
+        return e.want = Want::freeze, tell(e, out);
+    e.want = wanted;
+    e.why.clear();
+    drive(e, out);
 }
 
 void Guest::go_off_stand(Entry& e, Outputs& out) const {

@@ -132,11 +132,6 @@ void Guest::trace_state(const JobId& id, Epoch epoch) {
     tracer_.tell_state(key.text(), line);
 }
 
-void Guest::removed(const GuestKey& key) {
-    const Scene scene(*this, nullptr, [&] { return trace_in(Input::removed, key); });
-    leaving_.erase(key);
-}
-
 void Guest::stray(const GuestKey& key) {
     const Scene scene(*this, nullptr, [&] { return trace_in(Input::stray, key); });
     leaving_.insert(key);

@@ -122,7 +122,9 @@ class Agent final : private ToolHost {
     void ahead_broken(const GuestKey& key, const std::string& why);
     void send_checkpoint(const guest::Do& effect, const Cell& cell);
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);
-    void cell_event(const GuestKey& key, const CellEvent& event);
+    void cell_event(const GuestKey& key, const guest::Event& event);
+    void guest_ended(const GuestKey& key, guest::Event event);
+    void guest_removed(const GuestKey& key);
     bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);
     Cell* cell(const GuestKey& key);
     void stdio_ack(const wire::StdioAck& ack);

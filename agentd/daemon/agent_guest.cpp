@@ -105,8 +105,8 @@ void Agent::carry_out(const guest::Do& effect) {
     Cell* c = cell(effect.key);
     if (!c) {  // a record without anything behind it (its directory was removed by hand)
         if (effect.what == What::kill_capsule || effect.what == What::finish_dump)
-            guest_step([&](Guest& g, guest::Outputs& out) { g.capsule_gone(effect.key, out); });
-        if (effect.what == What::remove) guest_.removed(effect.key);
+            guest_ended(effect.key, guest::CapsuleGone{});
+        if (effect.what == What::remove) guest_removed(effect.key);
         return;
     }
     switch (effect.what) {
@@ -147,7 +147,7 @@ void Agent::open_ahead() {
         log_.info("memory is not sent ahead",
                   {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
         if (Cell* c = cell(key)) c->drop_ahead();
-        guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
+        guest_ended(key, guest::SentAhead{});
     };
     h.broken = [this](const GuestKey& key, const std::string& why) { ahead_broken(key, why); };
     h.begin = [this](const GuestKey& key, uint64_t bytes) -> Status {
@@ -179,8 +179,7 @@ void Agent::open_ahead() {
 void Agent::send_ahead(Cell& c, const guest::Do& effect) {
     const uint64_t bytes =
         c.worth_ahead(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
-    if (bytes == 0)
-        return guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(effect.key, out); });
+    if (bytes == 0) return guest_ended(effect.key, guest::SentAhead{});
     const GuestKey to{effect.key.id, effect.other_epoch};
     log_.info("memory goes ahead", {{"JOB", effect.key.id.text()},
                                     {"EPOCH", effect.key.epoch.n},
@@ -199,7 +198,7 @@ void Agent::ahead_round(const GuestKey& key) {
                      {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", more.error()}});
         c->drop_ahead();
     }
-    guest_step([&](Guest& g, guest::Outputs& out) { g.sent_ahead(key, out); });
+    guest_ended(key, guest::SentAhead{});
 }
 
 void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
@@ -209,9 +208,7 @@ void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
     c->drop_ahead();
     if (!sending) return;  // the dump that is about to begin takes all
     log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
-    guest_step([&](Guest& g, guest::Outputs& out) {
-        g.dump_failed(key, "send memory ahead: " + why, out, false);
-    });
+    guest_ended(key, guest::DumpFailed{"send memory ahead: " + why, false});
 }
 
 Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
@@ -237,12 +234,8 @@ void Agent::send_checkpoint(const guest::Do& effect, const Cell& c) {
     };
     transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, take(),
                      [this, key = effect.key](const Result<Manifest>& sent) {
-                         guest_step([&](Guest& g, guest::Outputs& out) {
-                             if (sent)
-                                 g.checkpoint_sent(key, out);
-                             else
-                                 g.checkpoint_failed(key, sent.error().message, out);
-                         });
+                         if (sent) return guest_ended(key, guest::CheckpointSent{});
+                         guest_ended(key, guest::CheckpointFailed{sent.error().message});
                      });
 }
 
@@ -255,53 +248,34 @@ void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     if (done && c && job && job->state != GuestState::frozen &&
         c->form() == MoveForm::stop_and_copy)
         done = c->seal(*sent);
-    guest_step([&](Guest& g, guest::Outputs& out) {
-        if (done)
-            g.shipped(key, out);
-        else
-            g.ship_failed(key, done.error().message, out);
-    });
+    if (done) return guest_ended(key, guest::Shipped{});
+    guest_ended(key, guest::ShipFailed{done.error().message});
 }
 
-void Agent::cell_event(const GuestKey& key, const CellEvent& e) {
-    using Kind = CellEvent::Kind;
-    if (e.kind == Kind::removed) {
+void Agent::cell_event(const GuestKey& key, const guest::Event& e) {
+    if (std::holds_alternative<guest::Removed>(e)) {
         return loop_.defer([this, key] {
             cells_.erase(key);
-            guest_.removed(key);
+            guest_removed(key);
         });
     }
-    if (e.kind == Kind::dump_failed || e.kind == Kind::gone) transfers_->forget_reached(key);
-    if (!e.why.empty() && e.kind != Kind::movable)
-        log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", e.why}});
-    guest_step([&](Guest& g, guest::Outputs& out) {
-        switch (e.kind) {
-            case Kind::capsule_ready: return g.capsule_ready(key, out);
-            case Kind::capsule_failed: return g.capsule_failed(key, e.why, out);
-            case Kind::started: return g.job_started(key, out);
-            case Kind::not_started: return g.job_not_started(key, e.error, e.flag, e.why, out);
-            case Kind::criu_ready: return g.criu_ready(key, out);
-            case Kind::criu_failed: return g.criu_failed(key, e.why, out, e.of_job);
-            case Kind::froze: return g.dump_froze(key, e.forecast, out);
-            case Kind::dump_held: return g.dump_held(key, {e.bytes, e.flag, e.firm}, out);
-            case Kind::dump_failed: return g.dump_failed(key, e.why, out, e.of_job);
-            case Kind::dump_undone: return g.dump_undone(key, out);
-            case Kind::restore_held: return g.restore_held(key, out);
-            case Kind::restore_failed: return g.restore_failed(key, e.why, out);
-            case Kind::restore_running: return g.restore_running(key, out);
-            case Kind::gone: return g.capsule_gone(key, out);
-            case Kind::exited: return g.exited(key, e.wait_status, e.why, out);
-            case Kind::stopped: return g.stopped(key, e.flag, out);
-            case Kind::movable: return g.movable(key, e.why, out);
-            case Kind::pages_whole: return g.pages_whole(key, out);
-            case Kind::pages_lost: return g.pages_lost(key, e.why, out);
-            case Kind::lease_found: return g.lease_found(key, Nanos{e.bytes});
-            case Kind::lapsed: return g.lapsed(key, out);
-            case Kind::stood: return g.stood(key, e.why, out);
-            case Kind::removed: return;
-        }
-    });
-    if (e.kind == Kind::movable) tell_again(key);  // its pid, and the CPU time
+    if (std::holds_alternative<guest::DumpFailed>(e) ||
+        std::holds_alternative<guest::CapsuleGone>(e))
+        transfers_->forget_reached(key);
+    if (const std::string why = why_of(e); !why.empty())
+        log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
+    guest_ended(key, e);
+    if (std::holds_alternative<guest::Movable>(e)) tell_again(key);  // its pid, and the CPU time
+}
+
+void Agent::guest_ended(const GuestKey& key, guest::Event event) {
+    guest_step([&](Guest& g, guest::Outputs& out) { g.ended(key, std::move(event), out); });
+}
+
+// (No output comes of it.)
+void Agent::guest_removed(const GuestKey& key) {
+    guest::Outputs none;
+    guest_.ended(key, guest::Removed{}, none);
 }
 
 bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset,

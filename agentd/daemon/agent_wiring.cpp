@@ -29,7 +29,7 @@ void Agent::wire_cells() {
     site_.pages_refused = [this](const GuestKey& key, const std::string& why) {
         transfers_->refuse(key, why);
     };
-    site_.event = [this](const GuestKey& key, const CellEvent& e) { cell_event(key, e); };
+    site_.event = [this](const GuestKey& key, const guest::Event& e) { cell_event(key, e); };
     site_.output = [this](const GuestKey& key, uint32_t s, uint64_t o, std::string_view b) {
         return cell_output(key, s, o, b);
     };
@@ -90,12 +90,9 @@ Status Agent::image_came(const GuestKey& key, const Manifest& m, MoveForm form) 
     if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
     if (c->job().kept) {
         c->keep(m, [this, key, form, bytes = static_cast<int64_t>(m.bytes())](const Status& kept) {
-            guest_step([&](Guest& g, guest::Outputs& out) {
-                if (kept)
-                    g.image_received(key, bytes, form, out);
-                else if (g.expects_image(key))
-                    g.image_failed(key, "keep its image: " + kept.error().message, out);
-            });
+            if (kept) return guest_ended(key, guest::ImageReceived{bytes, form});
+            if (guest_.expects_image(key))
+                guest_ended(key, guest::ImageFailed{"keep its image: " + kept.error().message});
         });
         return {};
     }
@@ -104,9 +101,7 @@ Status Agent::image_came(const GuestKey& key, const Manifest& m, MoveForm form) 
     if (form != MoveForm::stop_and_copy && !site_.pages_possible)
         return fail("this node cannot take memory past an image");
     c->expect_pages(form);
-    guest_step([&](Guest& g, guest::Outputs& out) {
-        g.image_received(key, static_cast<int64_t>(m.bytes()), form, out);
-    });
+    guest_ended(key, guest::ImageReceived{static_cast<int64_t>(m.bytes()), form});
     return {};
 }
 
@@ -126,12 +121,8 @@ void Agent::wire_transfers() {
         return c ? c->put_pages(range, bytes) : Status{};
     };
     transfers.failed = [this](const GuestKey& key, const std::string& why) {
-        guest_step([&](Guest& g, guest::Outputs& out) {
-            if (g.expects_image(key))
-                g.image_failed(key, why, out);
-            else
-                g.pages_lost(key, why, out);
-        });
+        if (guest_.expects_image(key)) return guest_ended(key, guest::ImageFailed{why});
+        guest_ended(key, guest::PagesLost{why});
     };
     transfers.want = [this](uint64_t number, const wire::PagesState& state) {
         peers_->want_pages(number, state);

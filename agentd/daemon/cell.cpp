@@ -49,13 +49,6 @@ Cell::Cell(CellSite& site, GuestJob job) : site_(site), job_(std::move(job)), ke
 
 Cell::~Cell() = default;
 
-void Cell::tell(CellEvent::Kind kind, std::string why) {
-    CellEvent e{};
-    e.kind = kind;
-    e.why = std::move(why);
-    site_.event(key_, std::move(e));
-}
-
 Status Cell::make_cgroup() {
     if (!site_.cgroups || cgroup_) return {};
     const CgroupUse use{.cpu = limits_cpus(),
@@ -108,10 +101,10 @@ void Cell::create_capsule() {
     };
     if (auto made = make(); !made) {
         if (capsule_) (void)capsule_->kill();
-        return tell(CellEvent::Kind::capsule_failed, made.error().message);
+        return tell(guest::CapsuleFailed{made.error().message});
     }
     connect(capsule_->take_connection());
-    tell(CellEvent::Kind::capsule_ready);
+    tell(guest::CapsuleReady{});
 }
 
 void Cell::connect(Fd connection) {
@@ -198,17 +191,11 @@ void Cell::client_event(CapsuleClient::Event& e) {
             root_ = e.value;
             has_job_ = true;
             if (e.stream == 1) terminal_ = tty_key(e.offset, e.limit);
-            tell(CellEvent::Kind::started);
+            tell(guest::JobStarted{});
             return look_soon();
         }
-        case InitEventKind::exec_failed: {
-            CellEvent event{};
-            event.kind = CellEvent::Kind::not_started;
-            event.error = e.value;
-            event.flag = e.stream == 1;
-            event.why = e.trouble();
-            return site_.event(key_, std::move(event));
-        }
+        case InitEventKind::exec_failed:
+            return tell(guest::JobNotStarted{e.value, e.stream == 1, e.trouble()});
         case InitEventKind::output:
             if (e.stream >= 1 && e.stream <= 2)
                 received_[e.stream - 1] =
@@ -229,21 +216,13 @@ void Cell::client_event(CapsuleClient::Event& e) {
             if (!filling_) site_.input_taken(key_, input_taken_);
             return feed_input();
         case InitEventKind::exited: exited_ = e.exit.wait_status; return wait_for_output();
-        case InitEventKind::stopped: {
-            CellEvent event{};
-            event.kind = CellEvent::Kind::stopped;
-            event.flag = e.value != 0;
-            return site_.event(key_, std::move(event));
-        }
+        case InitEventKind::stopped: return tell(guest::Stopped{e.value != 0});
         case InitEventKind::leased: {
             if (e.value != 0) return stopped_by_init();
             if (lease_until_ != Nanos::never()) return;
             lease_until_ = Nanos{static_cast<int64_t>(e.offset)};
             watch_lease();
-            CellEvent event{};
-            event.kind = CellEvent::Kind::lease_found;
-            event.bytes = lease_until_.ns;
-            return site_.event(key_, std::move(event));
+            return tell(guest::LeaseFound{lease_until_});
         }
         case InitEventKind::helpers_ready:
             // souk-init has found what cannot move
@@ -260,7 +239,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
         case InitEventKind::loaded: return loaded(e);
         case InitEventKind::failed: {
             // souk-init ends by itself; its exit follows.
-            if (!has_job_) tell(CellEvent::Kind::capsule_failed, "its capsule: " + e.trouble());
+            if (!has_job_) tell(guest::CapsuleFailed{"its capsule: " + e.trouble()});
             return;
         }
         case InitEventKind::closed: return lost_client("closed");
@@ -292,22 +271,14 @@ void Cell::maybe_exited() {
         return;
     exit_told_ = true;
     exit_limit_.cancel();
-    CellEvent e{};
-    e.kind = CellEvent::Kind::exited;
-    e.wait_status = *exited_;
-    e.why = what_killed();
-    site_.event(key_, std::move(e));
+    tell(guest::Exited{*exited_, what_killed()});
 }
 
 void Cell::start_job() {
     set_limits();
     if (auto sent = client_.start(launch_spec(job_.spec), job_group_ ? job_group_->entry().v2 : -1);
-        !sent) {
-        CellEvent e{};
-        e.kind = CellEvent::Kind::not_started;
-        e.why = sent.error().message;
-        return site_.event(key_, std::move(e));
-    }
+        !sent)
+        return tell(guest::JobNotStarted{0, false, sent.error().message});
     update_watch();
 }
 
@@ -339,7 +310,7 @@ void Cell::kill_capsule() {
     close_criu();
     if (lives) return;
     gone_ = true;
-    tell(CellEvent::Kind::gone);
+    tell(guest::CapsuleGone{});
 }
 
 void Cell::capsule_ended() {
@@ -372,8 +343,8 @@ void Cell::capsule_ended() {
     // not our child after a restart of the daemon: then its new parent does
     (void)capsule_->pidfd().reap();
     if (removing_) return remove_files();
-    if (released) tell(CellEvent::Kind::restore_running);  // it may have run, for a moment
-    tell(CellEvent::Kind::gone);
+    if (released) tell(guest::RestoreRunning{});  // it may have run, for a moment
+    tell(guest::CapsuleGone{});
 }
 
 void Cell::remove() {
@@ -399,7 +370,7 @@ void Cell::remove_files() {
         job_group_.reset();
         cgroup_.reset();
     }
-    tell(CellEvent::Kind::removed);
+    tell(guest::Removed{});
 }
 
 Guest::Found Cell::adopt() {

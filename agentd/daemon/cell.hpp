@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell: the effects of one (job, epoch) on this node: its capsule, its control group, CRIU beside
 // or inside it, its directory and image. It decides nothing: the Guest machine says what to do
-// (guest::Do), the Cell does it and says how it ended (CellEvent). Owned by the Agent; a Cell
+// (guest::Do), the Cell does it and says how it ended (guest::Event). Owned by the Agent; a Cell
 // dropped while its capsule lives ends nothing: adopt() finds it again.
 //
 // Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in
@@ -36,44 +36,6 @@
 
 namespace souk {
 
-struct CellEvent {
-    enum class Kind : uint8_t {
-        capsule_ready,
-        capsule_failed,
-        started,
-        not_started,
-        criu_ready,
-        criu_failed,
-        froze,
-        dump_held,
-        dump_failed,
-        dump_undone,
-        restore_held,
-        restore_failed,
-        restore_running,
-        gone,
-        exited,
-        stopped,
-        pages_whole,
-        pages_lost,
-        lease_found,  // bytes: until when, by the loop's clock
-        lapsed,
-        stood,    // why: it could not be stopped
-        movable,  // why: what keeps it from moving; empty: nothing that is known
-        removed,  // nothing of it is left: the Cell may go
-    } kind;
-    std::string why;
-    int32_t error = 0, wait_status = 0;
-    // not_started: the program itself; stopped: is stopped; dump_held: its memory is not in the
-    // image
-    bool flag = false;
-    bool firm = false;  // dump_held: as Guest::Held
-    // criu_failed, dump_failed: for what the job is, not for want of room or of an answer
-    bool of_job = false;
-    int64_t bytes = 0;
-    MoveForecast forecast;  // froze
-};
-
 // What all cells of a node share.
 struct CellSite {
     Loop* loop = nullptr;
@@ -100,7 +62,7 @@ struct CellSite {
     std::string restriction;
     // memory that was sent ahead is compared with the frozen job's before it is used
     bool check_ahead = false;
-    std::function<void(const GuestKey&, CellEvent)> event;
+    std::function<void(const GuestKey&, guest::Event)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
         output;
     std::function<void(const GuestKey&, uint64_t offset)> input_taken;
@@ -245,7 +207,7 @@ class Cell {
     void wait_for_output();
     void maybe_exited();
     void capsule_ended();
-    void tell(CellEvent::Kind kind, std::string why = {});
+    void tell(guest::Event event) { site_.event(key_, std::move(event)); }
     void remove_files();
     Status make_cgroup();
     void set_limits();

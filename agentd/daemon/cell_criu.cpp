@@ -89,7 +89,7 @@ void Cell::look() {
     find_pid();
     const Status movable = can_be_dumped();
     if (!movable && movable.error().code == ESRCH) return;  // it is just ending
-    tell(CellEvent::Kind::movable, movable ? "" : movable.error().message);
+    tell(guest::Movable{movable ? "" : movable.error().message});
 }
 
 void Cell::look_soon() {
@@ -146,7 +146,7 @@ void Cell::begin_criu() {
     criu_watch_ = std::move(*watch);
     // A destination need not wait for CRIU's first word: the dump goes on meanwhile, and a restore
     // waits for it.
-    if (for_restore) tell(CellEvent::Kind::criu_ready);
+    if (for_restore) tell(guest::CriuReady{});
 }
 
 void Cell::criu_readable() {
@@ -185,16 +185,13 @@ void Cell::criu_failed(const std::string& why, bool of_job) {
     helpers_in_ = false;
     (void)let_group_run();
     update_watch();
-    if (plan == Plan::restoring) return tell(CellEvent::Kind::restore_failed, why);
+    if (plan == Plan::restoring) return tell(guest::RestoreFailed{why});
     if (plan == Plan::dumping) limit_cpus(true);
     if (plan == Plan::dumping) mend_connections();
     if (has_job_) open_port();  // of a destination that has failed nothing may be heard
     drop_image();
-    CellEvent e{};
-    e.kind = plan == Plan::dumping ? CellEvent::Kind::dump_failed : CellEvent::Kind::criu_failed;
-    e.why = why;
-    e.of_job = of_job;
-    site_.event(key_, std::move(e));
+    if (plan == Plan::dumping) return tell(guest::DumpFailed{why, of_job});
+    tell(guest::CriuFailed{why, of_job});
 }
 
 // Before the decision: as if nothing had been. After it the word is given, and CRIU's trouble
@@ -250,7 +247,7 @@ void Cell::criu_event(const CriuEvent& e) {
         case CriuEventKind::ready:
             limit_.cancel();
             if (again_ != Again::no) return dump(link_bytes_per_s_);
-            if (has_job_) return tell(CellEvent::Kind::criu_ready);  // else it has been told
+            if (has_job_) return tell(guest::CriuReady{});  // else it has been told
             return begin_restore();
         case CriuEventKind::pre_dump: return tell_froze();
         case CriuEventKind::dump_held: return held_after_dump();
@@ -350,12 +347,7 @@ void Cell::dump(double link_bytes_per_s) {
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
 }
 
-void Cell::tell_froze() {
-    CellEvent event{};
-    event.kind = CellEvent::Kind::froze;
-    event.forecast = forecast_;
-    site_.event(key_, std::move(event));
-}
+void Cell::tell_froze() { tell(guest::DumpFroze{forecast_}); }
 
 void Cell::held_after_dump() {
     if (job_group_) {
@@ -419,13 +411,9 @@ void Cell::files_are_flushed() {
 }
 
 void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
-    CellEvent event{};
-    event.kind = CellEvent::Kind::dump_held;
-    event.flag = pages_stay;
-    event.bytes = static_cast<int64_t>(bytes);
     // (Locks of files would block a copy that is to have them.)
-    event.firm = group_holds() && !image_has_locks(image_fd_.get());
-    site_.event(key_, std::move(event));
+    const bool firm = group_holds() && !image_has_locks(image_fd_.get());
+    tell(guest::DumpHeld{static_cast<int64_t>(bytes), pages_stay, firm});
 }
 
 void Cell::finish_dump() {
@@ -445,7 +433,7 @@ void Cell::go_on() {
 void Cell::undo_dump() {
     if (std::exchange(stands_, false)) {
         (void)let_group_run();
-        return tell(CellEvent::Kind::dump_undone);
+        return tell(guest::DumpUndone{});
     }
     undoing_ = true;
     awaited_ = false;
@@ -472,7 +460,8 @@ void Cell::undone() {
     if (!std::exchange(image_stays_, false)) drop_image();
     update_watch();
     if (again_ != Again::no) return ready_criu(to_disk_, to_keep_);
-    tell(why.empty() ? CellEvent::Kind::dump_undone : CellEvent::Kind::dump_failed, why);
+    if (why.empty()) return tell(guest::DumpUndone{});
+    tell(guest::DumpFailed{why, false});
 }
 
 }  // namespace souk

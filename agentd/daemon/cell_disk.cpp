@@ -83,9 +83,9 @@ bool Cell::fits_memory() const {
 void Cell::make_place() {
     to_disk_ = true;
     auto images = create_image(site_.images.get(), key_.text());
-    if (!images) return tell(CellEvent::Kind::capsule_failed, images.error().message);
+    if (!images) return tell(guest::CapsuleFailed{images.error().message});
     image_fd_ = std::move(*images);
-    tell(CellEvent::Kind::capsule_ready);
+    tell(guest::CapsuleReady{});
 }
 
 void Cell::keep(const Manifest& manifest, std::function<void(const Status&)> done) {

@@ -48,7 +48,7 @@ void Cell::lease_is_over() {
                 "a job is not stopped",
                 {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", stopped.error()}});
     }
-    tell(CellEvent::Kind::lapsed);
+    tell(guest::Lapsed{});
 }
 
 // The deadline that it knew may not be the last: then that one came while it stopped the job, or

@@ -53,7 +53,7 @@ void Cell::stand() {
     const Status stopped =
         possible ? job_group_->stop() : fail("this node has no cgroup v2 that could stop it");
     stands_ = group_frozen_ = stopped.has_value();
-    tell(CellEvent::Kind::stood, stopped ? "" : "it is not stopped: " + stopped.error().message);
+    tell(guest::Stood{stopped ? "" : "it is not stopped: " + stopped.error().message});
 }
 
 }  // namespace souk

@@ -128,7 +128,7 @@ void Cell::pages_may_come() {
     if (auto all = sink_->restored(); !all) return pages_failed(all.error().message);
     pages_restored_ = true;
     if (page_read_) return read_pages();
-    if (form_ == MoveForm::post_copy) tell(CellEvent::Kind::restore_held);
+    if (form_ == MoveForm::post_copy) tell(guest::RestoreHeld{});
     if (sink_->whole()) return pages_are_whole();
     pages_acknowledged_ = sink_->bytes_put() - store_put_;
     site_.want_pages(key_, true, pages_acknowledged_, {});
@@ -143,9 +143,9 @@ void Cell::pages_are_whole() {
     store_.reset();
     pages_here_ = true;  // the sink stays until CRIU has said its last word to it
     site_.pages_whole(key_);
-    if (form_ == MoveForm::pages_first) return tell(CellEvent::Kind::restore_held);
+    if (form_ == MoveForm::pages_first) return tell(guest::RestoreHeld{});
     const bool ran = std::exchange(filling_, false);
-    tell(CellEvent::Kind::pages_whole);
+    tell(guest::PagesWhole{});
     if (!ran) return;
     if (has_job_) drop_image();
     site_.input_taken(key_, input_taken_);
@@ -158,10 +158,7 @@ void Cell::pages_failed(const std::string& why) {
     sink_watch_.close();
     place_timer_.cancel();
     site_.pages_refused(key_, why);
-    CellEvent e{};
-    e.kind = CellEvent::Kind::pages_lost;
-    e.why = why;
-    site_.event(key_, std::move(e));
+    tell(guest::PagesLost{why});
 }
 
 }  // namespace souk

@@ -54,7 +54,7 @@ void Cell::begin_early() {
 
 void Cell::restore_is_held() {
     if (restore_late_) return finish_restore();
-    return sink_ ? pages_may_come() : tell(CellEvent::Kind::restore_held);
+    return sink_ ? pages_may_come() : tell(guest::RestoreHeld{});
 }
 
 void Cell::loaded(const CapsuleClient::Event& e) {
@@ -73,7 +73,7 @@ void Cell::begin_restore() {
     if (!stdio_keys_ || criu_.phase() != CriuPhase::ready) return;
     if (!restore_late_ && image_has_locks(image_fd_.get())) {
         restore_late_ = true;
-        return tell(CellEvent::Kind::restore_held);
+        return tell(guest::RestoreHeld{});
     }
     if (cgroup_ && !cgroup_->allows_realtime() && image_has_realtime(image_fd_.get()))
         return criu_failed(
@@ -112,7 +112,7 @@ void Cell::now_runs() {
     if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
     resync();                            // names the new terminal
     update_watch();
-    tell(CellEvent::Kind::restore_running);
+    tell(guest::RestoreRunning{});
     maybe_exited();
     // What it was restored from is the past: room in memory, and never the job again. The word of
     // it goes first. Until its memory is whole, what it was restored over may still be wanted.

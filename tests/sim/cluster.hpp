@@ -297,12 +297,11 @@ class Cluster {
     // effects.cpp
     void effect(Node& n, const guest::Do& d);
     void stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay, Call call);
-    void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
-                    std::function<void(Guest&, guest::Outputs&)> call);
+    void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token, guest::Event event);
     void do_stand(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token, const Guest::Held& held,
-                 bool in_ram, bool stays);
+    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token,
+                 const guest::DumpHeld& held, bool in_ram, bool stays);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
     bool pages_come(const Image& image);

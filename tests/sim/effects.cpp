@@ -22,9 +22,10 @@ void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, N
 }
 
 void Cluster::tell_guest(const NodeName& name, const GuestKey& key, uint64_t token,
-                         std::function<void(Guest&, guest::Outputs&)> call) {
-    stage(name, key, token, ms(0, 2),
-          [this, name, call = std::move(call)] { guest_step(node(name), call); });
+                         guest::Event event) {
+    stage(name, key, token, ms(0, 2), [this, name, key, event = std::move(event)] {
+        guest_step(node(name), [&](Guest& g, guest::Outputs& o) { g.ended(key, event, o); });
+    });
 }
 
 void Cluster::effect(Node& n, const guest::Do& d) {
@@ -42,23 +43,16 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::create_capsule:
             return stage(name, key, t, delay, [=, this] {
                 if (fails(name))
-                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-                        g.capsule_failed(key, "no capsule", o);
-                    });
+                    return tell_guest(name, key, t, guest::CapsuleFailed{"no capsule"});
                 world_.create(at);
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.capsule_ready(key, o); });
+                tell_guest(name, key, t, guest::CapsuleReady{});
             });
         case What::start_job:
             return stage(name, key, t, delay, [=, this] { do_start(name, key, t); });
         case What::ready_criu:
             return stage(name, key, t, delay, [=, this] {
-                if (fails(name))
-                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-                        g.criu_failed(key, "no CRIU", o);
-                    });
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.criu_ready(key, o); });
+                if (fails(name)) return tell_guest(name, key, t, guest::CriuFailed{"no CRIU"});
+                tell_guest(name, key, t, guest::CriuReady{});
             });
         case What::send_ahead: {  // the job runs meanwhile; often there is nothing to send
             const Nanos rounds = fault(slow_chance_) ? ms(1000, 90'000)
@@ -66,11 +60,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                                                      : ms(1, 300);
             return stage(name, key, t, rounds, [=, this] {
                 if (fails(name))
-                    return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-                        g.dump_failed(key, "no memory goes", o);
-                    });
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.sent_ahead(key, o); });
+                    return tell_guest(name, key, t, guest::DumpFailed{"no memory goes"});
+                tell_guest(name, key, t, guest::SentAhead{});
             });
         }
         case What::dump_for_move:
@@ -93,21 +84,18 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::kill_capsule:
             if (d.by_owner) world_.truths[key.id].destroyed = true;
             if (mutation_ == Mutation::killed_too_early)
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+                tell_guest(name, key, t, guest::CapsuleGone{});
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::undo_dump:
             return stage(name, key, t, delay, [=, this] {
                 thaw(at);
                 world_.drop_image(at, now_);
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
+                tell_guest(name, key, t, guest::DumpUndone{});
             });
         case What::go_on:
             return stage(name, key, t, delay, [=, this] {
                 thaw(at);
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.dump_undone(key, o); });
+                tell_guest(name, key, t, guest::DumpUndone{});
             });
         case What::make_place:
             if (mutation_ == Mutation::checkpoint_dropped_early)
@@ -117,12 +105,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                              : std::next(it);
             return stage(name, key, t, delay, [=, this] {
                 const bool fails = fault(fail_chance_);
-                tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-                    if (fails)
-                        g.capsule_failed(key, "no place", o);
-                    else
-                        g.capsule_ready(key, o);
-                });
+                if (fails) return tell_guest(name, key, t, guest::CapsuleFailed{"no place"});
+                tell_guest(name, key, t, guest::CapsuleReady{});
             });
         case What::send_checkpoint: return do_send_checkpoint(name, d, t);
         case What::drop_checkpoint: return world_.drop_image(at, now_);
@@ -143,7 +127,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 if (!on.up || on.life != life) return;
                 world_.remove(at, now_);
                 on.work.erase(key);
-                on.guest->removed(key);
+                guest::Outputs none;
+                on.guest->ended(key, guest::Removed{}, none);
             });
         case What::signal: {
             const Capsule* c = world_.capsule(at);
@@ -158,13 +143,11 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
     const Capsule* c = world_.capsule(at);
     const bool by_program = world_.truths[key.id].lacking.contains(name);
     if (!c || !c->alive || by_program || fails(name))
-        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-            g.job_not_started(key, 2, by_program, "cannot be executed", o);
-        });
+        return tell_guest(name, key, t, guest::JobNotStarted{2, by_program, "cannot be executed"});
     born_stopped(at);
     world_.start(at, now_);
     schedule_exit(name, key);
-    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.job_started(key, o); });
+    tell_guest(name, key, t, guest::JobStarted{});
 }
 
 void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
@@ -174,28 +157,25 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         const bool stops = c && c->job && !fails(name);
         if (stops && mutation_ != Mutation::stands_untrue) world_.freeze(at, now_);
         counts_.stands += stops;
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-            g.stood(key, stops ? "" : "it does not stop", o);
-        });
+        tell_guest(name, key, t, guest::Stood{stops ? "" : "it does not stop"});
     });
 }
 
 // freeze, pages, whole: it may fail before each.
 void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
-                      const Guest::Held& held, bool in_ram, bool stays) {
+                      const guest::DumpHeld& held, bool in_ram, bool stays) {
     const World::At at{name, key};
     const auto failed = [=, this] {
         thaw(at);
         world_.drop_image(at, now_);
-        tell_guest(name, key, t,
-                   [=](Guest& g, guest::Outputs& o) { g.dump_failed(key, "the dump failed", o); });
+        tell_guest(name, key, t, guest::DumpFailed{"the dump failed"});
     };
     Capsule* c = world_.capsule(at);
     if (!c || !c->job || fails(name)) return failed();
     world_.freeze(at, now_);
     c->dumped = true;
     c->stays = false;
-    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_froze(key, {}, o); });
+    tell_guest(name, key, t, guest::DumpFroze{});
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
         Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
@@ -206,7 +186,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
         // What is neither frozen to stay nor said to be: it may go on, or not.
         now->stays = held.firm ? mutation_ != Mutation::firm_goes_on
                                : stays || held.live || firm_ || rng_.chance(0.5);
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.dump_held(key, held, o); });
+        tell_guest(name, key, t, held);
     });
 }
 
@@ -220,9 +200,7 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
     const World::At there{d.dest.node, to};
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this] {
         const auto failed = [=, this] {
-            tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-                g.checkpoint_failed(key, "the transfer was cut", o);
-            });
+            tell_guest(name, key, t, guest::CheckpointFailed{"the transfer was cut"});
         };
         Node& end = node(there.first);
         if (!sent.complete || !end.up || !end.guest->expects_image(to)) return failed();
@@ -230,16 +208,16 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
         if (cut && !half) {
             if (seen)
                 guest_step(end, [&](Guest& g, guest::Outputs& o) {
-                    g.image_failed(to, "the transfer was cut", o);
+                    g.ended(to, guest::ImageFailed{"the transfer was cut"}, o);
                 });
             return failed();
         }
         world_.images[there] = sent;
         world_.images[there].complete = !half;
         guest_step(end, [&](Guest& g, guest::Outputs& o) {
-            g.image_received(to, 1 << 20, MoveForm::stop_and_copy, o);
+            g.ended(to, guest::ImageReceived{1 << 20, MoveForm::stop_and_copy}, o);
         });
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.checkpoint_sent(key, o); });
+        tell_guest(name, key, t, guest::CheckpointSent{});
     });
 }
 
@@ -258,9 +236,7 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     sent.source_life = node(name).life;
     sent.source_token = t;
     const auto failed = [=, this] {
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-            g.ship_failed(key, "the transfer was cut", o);
-        });
+        tell_guest(name, key, t, guest::ShipFailed{"the transfer was cut"});
     };
     Node& dest = node(d.dest.node);
     if (!image || !dest.up || !dest.guest->expects_image(to)) return failed();
@@ -272,17 +248,18 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
         if (cut && mutation_ != Mutation::half_image_is_whole) {
             if (seen)
                 guest_step(end, [&](Guest& g, guest::Outputs& o) {
-                    g.image_failed(to, "the transfer was cut", o);
+                    g.ended(to, guest::ImageFailed{"the transfer was cut"}, o);
                 });
             return failed();
         }
         world_.images[there] = sent;
         if (cut) world_.images[there].progress /= 2;
-        guest_step(
-            end, [&](Guest& g, guest::Outputs& o) { g.image_received(to, 1 << 20, sent.form, o); });
+        guest_step(end, [&](Guest& g, guest::Outputs& o) {
+            g.ended(to, guest::ImageReceived{1 << 20, sent.form}, o);
+        });
         if (live) return;  // pages_ended
         if (answer_lost) return failed();
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.shipped(key, o); });
+        tell_guest(name, key, t, guest::Shipped{});
     });
 }
 
@@ -299,12 +276,8 @@ void Cluster::pages_ended(const Image& image, bool came) {
     const Node& source = node(image.source);
     const GuestKey key = image.source_key;
     if (!source.up || source.life != image.source_life || fault(0.1)) return;
-    tell_guest(image.source, key, image.source_token, [=](Guest& g, guest::Outputs& o) {
-        if (came)
-            g.shipped(key, o);
-        else
-            g.ship_failed(key, "the transfer was cut", o);
-    });
+    if (came) return tell_guest(image.source, key, image.source_token, guest::Shipped{});
+    tell_guest(image.source, key, image.source_token, guest::ShipFailed{"the transfer was cut"});
 }
 
 // (By value: parts of it come later.)
@@ -315,11 +288,8 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
     const bool fail = !image.complete || fails(name);
     if (!c || !c->alive) return;  // its end is told already
     if (fail) {                   // half a tree was made and killed: PID 1 reaps it
-        if (rng_.chance(0.5))
-            tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
-        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-            g.restore_failed(key, "the restore failed", o);
-        });
+        if (rng_.chance(0.5)) tell_guest(name, key, t, guest::Exited{9, ""});
+        return tell_guest(name, key, t, guest::RestoreFailed{"the restore failed"});
     }
     const auto held = [=, this] {
         const Capsule* there = world_.capsule(at);
@@ -329,7 +299,7 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
             world_.release(at, now_);
             schedule_exit(name, key);
         }
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_held(key, o); });
+        tell_guest(name, key, t, guest::RestoreHeld{});
     };
     if (image.form == MoveForm::stop_and_copy) return held();
     if (image.form == MoveForm::post_copy) held();
@@ -343,11 +313,11 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
         if (!here) return;
         if (!came && mutation_ != Mutation::lost_pages_unseen)
             return guest_step(n, [&](Guest& g, guest::Outputs& o) {
-                g.pages_lost(key, "no more pages came", o);
+                g.ended(key, guest::PagesLost{"no more pages came"}, o);
             });
         if (image.form == MoveForm::pages_first) return held();
         if (Capsule* filled = came ? world_.capsule(at) : nullptr) filled->pages_in = true;
-        guest_step(n, [&](Guest& g, guest::Outputs& o) { g.pages_whole(key, o); });
+        guest_step(n, [&](Guest& g, guest::Outputs& o) { g.ended(key, guest::PagesWhole{}, o); });
     });
 }
 
@@ -357,22 +327,18 @@ void Cluster::do_release(const NodeName& name, const GuestKey& key, uint64_t t) 
     if (!c || !c->job || fails(name)) {
         if (c && c->job) {
             world_.kill_job(at, now_);
-            if (rng_.chance(0.5))
-                tell_guest(name, key, t,
-                           [=](Guest& g, guest::Outputs& o) { g.exited(key, 9, "", o); });
+            if (rng_.chance(0.5)) tell_guest(name, key, t, guest::Exited{9, ""});
         }
-        return tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) {
-            g.restore_failed(key, "the restore failed late", o);
-        });
+        return tell_guest(name, key, t, guest::RestoreFailed{"the restore failed late"});
     }
     if (mutation_ == Mutation::told_before_it_runs && rng_.chance(0.1)) {
-        tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_running(key, o); });
+        tell_guest(name, key, t, guest::RestoreRunning{});
         return after(ms(0, 20), [=, this] { world_.kill_job(at, now_); });
     }
     born_stopped(at);
     if (c->restored) world_.release(at, now_);
     schedule_exit(name, key);
-    tell_guest(name, key, t, [=](Guest& g, guest::Outputs& o) { g.restore_running(key, o); });
+    tell_guest(name, key, t, guest::RestoreRunning{});
 }
 
 // CRIU kills only what it dumped, then the capsule is ended; what PID 1 reaped is told before that.
@@ -385,11 +351,10 @@ void Cluster::do_kill(const NodeName& name, const GuestKey& key, uint64_t t) {
         const int32_t status = exited ? c->status : 0;
         world_.kill_capsule(at, now_);
         if (mutation_ == Mutation::killed_too_early) return;
-        if (exited)
-            tell_guest(name, key, t,
-                       [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
+        if (exited) tell_guest(name, key, t, guest::Exited{status, ""});
         stage(name, key, t, ms(3, 5), [=, this] {
-            guest_step(node(name), [=](Guest& g, guest::Outputs& o) { g.capsule_gone(key, o); });
+            guest_step(node(name),
+                       [=](Guest& g, guest::Outputs& o) { g.ended(key, guest::CapsuleGone{}, o); });
         });
     });
 }
@@ -418,7 +383,9 @@ void Cluster::tell_exit(const NodeName& name, const GuestKey& key, int32_t statu
     after(ms(0, 3), [=, this, life = n.life] {
         Node& on = node(name);
         if (on.up && on.life == life)
-            guest_step(on, [=](Guest& g, guest::Outputs& o) { g.exited(key, status, "", o); });
+            guest_step(on, [=](Guest& g, guest::Outputs& o) {
+                g.ended(key, guest::Exited{status, ""}, o);
+            });
     });
 }
 
@@ -436,8 +403,8 @@ void Cluster::kill_pid1(const NodeName& name, const GuestKey& key) {
         Node& on = node(name);
         if (!on.up || on.life != life) return;
         guest_step(on, [=](Guest& g, guest::Outputs& o) {
-            if (reaped) g.exited(key, *reaped, "", o);
-            g.capsule_gone(key, o);
+            if (reaped) g.ended(key, guest::Exited{*reaped, ""}, o);
+            g.ended(key, guest::CapsuleGone{}, o);
         });
     });
 }

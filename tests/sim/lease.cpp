@@ -50,7 +50,7 @@ void Cluster::deadline(const NodeName& name, const GuestKey& key, Nanos until) {
         if (!c || c->until != until) return;
         stop_past_lease({name, key});
         Node& n = node(name);
-        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.lapsed(key, out); });
+        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.ended(key, guest::Lapsed{}, out); });
     });
 }
 

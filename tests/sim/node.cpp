@@ -63,7 +63,7 @@ void Cluster::boot(Node& n) {
         guest_step(n, [&](Guest& g, guest::Outputs& out) {
             g.recovered(job, f, out);
             const Capsule* c = world_.capsule({n.name, job.key});
-            if (c && c->until > Nanos{}) g.lease_found(job.key, c->until);
+            if (c && c->until > Nanos{}) g.ended(job.key, guest::LeaseFound{c->until}, out);
         });
         if (const Capsule* c = world_.capsule({n.name, entry.first});
             n.up && c && c->until > Nanos{})

@@ -36,39 +36,30 @@ struct Bench {
         f(g, out);
         return *this;
     }
+    Bench& ended(guest::Event event) {
+        out.clear();
+        g.ended(key, std::move(event), out);
+        return *this;
+    }
     Bench& running() {
         command(GuestVerb::start);
-        end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
-        return end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+        ended(guest::CapsuleReady{});
+        return ended(guest::JobStarted{});
     }
-    Bench& criu_ready() {
-        return end([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); });
-    }
-    Bench& sent_ahead() {
-        return end([](Guest& m, guest::Outputs& o) { m.sent_ahead(key, o); });
-    }
-    Bench& dump_held(bool firm = false) {
-        return end([firm](Guest& m, guest::Outputs& o) {
-            m.dump_held(key, {100, false, firm}, o);
-        });
-    }
-    Bench& undone() {
-        return end([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); });
-    }
-    Bench& gone() {
-        return end([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); });
-    }
+    Bench& criu_ready() { return ended(guest::CriuReady{}); }
+    Bench& sent_ahead() { return ended(guest::SentAhead{}); }
+    Bench& dump_held(bool firm = false) { return ended(guest::DumpHeld{100, false, firm}); }
+    Bench& undone() { return ended(guest::DumpUndone{}); }
+    Bench& gone() { return ended(guest::CapsuleGone{}); }
     Bench& exited(int32_t status, const char* why = "") {
-        return end([&](Guest& m, guest::Outputs& o) { m.exited(key, status, why, o); });
+        return ended(guest::Exited{status, why});
     }
     // A destination that holds what it restored.
     Bench& held() {
         command(GuestVerb::prepare);
-        end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
-        end([](Guest& m, guest::Outputs& o) {
-            m.image_received(key, 100, MoveForm::stop_and_copy, o);
-        });
-        return end([](Guest& m, guest::Outputs& o) { m.restore_held(key, o); });
+        ended(guest::CapsuleReady{}).criu_ready();
+        ended(guest::ImageReceived{100, MoveForm::stop_and_copy});
+        return ended(guest::RestoreHeld{});
     }
     Bench& recovered(GuestState state, bool from_image, const Guest::Found& found) {
         GuestJob record;

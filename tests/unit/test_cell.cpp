@@ -22,7 +22,7 @@
 
 namespace souk::unit {
 namespace {
-using Kind = CellEvent::Kind;
+using Kind = guest::Input;
 
 // A node without an agent. The job prints a number for each line that it reads.
 struct Node {
@@ -31,7 +31,7 @@ struct Node {
     CgroupFixture cgroups;
     TempDir guests, images, ram, work;
     CellSite site;
-    std::map<GuestKey, std::deque<CellEvent>> events;
+    std::map<GuestKey, std::deque<guest::Event>> events;
     std::string output;  // of the job, wherever it runs
     std::deque<Cell> cells;
 
@@ -52,7 +52,7 @@ struct Node {
         site.init_path = souk_init_path();
         site.criu = &test_criu();
         site.machine = std::move(*this_machine("4.2"));
-        site.event = [this](const GuestKey& key, CellEvent e) {
+        site.event = [this](const GuestKey& key, guest::Event e) {
             events[key].push_back(std::move(e));
         };
         site.output = [this](const GuestKey&, uint32_t stream, uint64_t offset,
@@ -94,7 +94,7 @@ struct Node {
     Cell& running() {
         Cell& c = add(1);
         c.start_job();
-        await(c, Kind::started);
+        await(c, Kind::job_started);
         counts_to(c, 1);
         return c;
     }
@@ -103,16 +103,17 @@ struct Node {
     void await(Cell& c, Kind kind) {
         auto& all = events[c.key()];
         const auto came = [&] {
-            while (!all.empty() && all.front().kind != kind &&
-                   (all.front().kind == Kind::movable || all.front().kind == Kind::started))
+            while (!all.empty() && input_of(all.front()) != kind &&
+                   (input_of(all.front()) == Kind::movable ||
+                    input_of(all.front()) == Kind::job_started))
                 all.pop_front();
             return !all.empty();
         };
         const auto until = loop.run_until(came, limit);
         ck_assert_msg(until.has_value() && *until, "event %d never came", static_cast<int>(kind));
-        ck_assert_msg(all.front().kind == kind, "event %d, not %d: %s",
-                      static_cast<int>(all.front().kind), static_cast<int>(kind),
-                      all.front().why.c_str());
+        ck_assert_msg(input_of(all.front()) == kind, "event %d, not %d: %s",
+                      static_cast<int>(input_of(all.front())), static_cast<int>(kind),
+                      why_of(all.front()).c_str());
         all.pop_front();
     }
     // It reads one more line, and prints this number.
@@ -127,7 +128,7 @@ struct Node {
         c.ready_criu(false, false);
         await(c, Kind::criu_ready);
         c.dump(0);
-        await(c, Kind::froze);
+        await(c, Kind::dump_froze);
         await(c, Kind::dump_held);
     }
     void undone(Cell& c) {
@@ -191,7 +192,7 @@ START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_t
     destination.finish_restore();  // a release that comes late: nothing runs, and the daemon lives
     n.await(destination, Kind::criu_failed);
     destination.kill_capsule();
-    n.await(destination, Kind::gone);
+    n.await(destination, Kind::capsule_gone);
     n.undone(source);
     n.counts_to(source, 2);
 }
@@ -211,7 +212,7 @@ START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_fail
         const auto told = [&](Kind kind) {
             const auto& all = n.events[destination.key()];
             return std::any_of(all.begin(), all.end(),
-                               [&](const CellEvent& e) { return e.kind == kind; });
+                               [&](const guest::Event& e) { return input_of(e) == kind; });
         };
         UNTIL(n.loop, told(Kind::restore_running) || told(Kind::restore_failed));
         if (told(Kind::restore_running)) {
@@ -291,8 +292,8 @@ START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
         });
         copy.finish_restore();
         const auto runs = [&] {
-            return std::ranges::any_of(n.events[copy.key()], [](const CellEvent& e) {
-                return e.kind == Kind::restore_running;
+            return std::ranges::any_of(n.events[copy.key()], [](const guest::Event& e) {
+                return input_of(e) == Kind::restore_running;
             });
         };
         const auto told = n.loop.run_until(runs, Nanos::from_ms(200));
@@ -330,7 +331,7 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
         if (i % 2 == 1) other = std::move(*Capsule::connect(directory.get()));
         n.await(c, Kind::criu_ready);
         c.dump(0);
-        n.await(c, Kind::froze);
+        n.await(c, Kind::dump_froze);
         n.await(c, Kind::dump_held);
         n.undone(c);
         n.counts_to(c, i + 2);
@@ -352,7 +353,7 @@ START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_th
         c.keep_lease(Loop::now() + Nanos::from_s(600), false);
         n.counts_to(c, round + 1);
         ck_assert(::access((n.directory(c) + "/" SOUK_LAPSED_NAME).c_str(), F_OK) != 0);
-        for (const CellEvent& e : n.events[c.key()]) ck_assert(e.kind != Kind::lapsed);
+        for (const guest::Event& e : n.events[c.key()]) ck_assert(input_of(e) != Kind::lapsed);
     }
 }
 END_TEST

@@ -18,10 +18,9 @@ START_TEST(
     };
     Bench b = dumped();
     ck_assert_text(b.undone().text(), "send_checkpoint >running");
-    ck_assert_text(b.end([](Guest& m, guest::Outputs& o) { m.checkpoint_sent(key, o); }).text(),
-                   "drop_checkpoint");
+    ck_assert_text(b.ended(guest::CheckpointSent{}).text(), "drop_checkpoint");
     Bench failed = dumped();
-    failed.undone().end([](Guest& m, guest::Outputs& o) { m.checkpoint_failed(key, "cut", o); });
+    failed.undone().ended(guest::CheckpointFailed{"cut"});
     ck_assert_text(failed.text(), "drop_checkpoint >running(cut)");
     Bench frozen = dumped();
     ck_assert_text(frozen.undone().command(GuestVerb::freeze).text(),
@@ -36,17 +35,13 @@ START_TEST(a_kept_checkpoint_is_a_frozen_job_that_never_ran_here) {
     Bench b;
     b.g.set_accepting(false, "off the market", b.out);
     ck_assert_text(b.command(GuestVerb::keep).text(), "p:starting make_place");
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.ended(guest::CapsuleReady{});
     ck_assert_text(b.text(), ">prepared");
-    b.end([](Guest& m, guest::Outputs& o) {
-        m.image_received(key, 100, MoveForm::stop_and_copy, o);
-    });
+    b.ended(guest::ImageReceived{100, MoveForm::stop_and_copy});
     ck_assert_text(b.text(), "P:frozen >frozen");
     ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
     Bench early;
-    early.command(GuestVerb::keep).end([](Guest& m, guest::Outputs& o) {
-        m.capsule_ready(key, o);
-    });
+    early.command(GuestVerb::keep).ended(guest::CapsuleReady{});
     ck_assert_text(early.command(GuestVerb::kill).text(), "kill_capsule");
     ck_assert_text(early.gone().text(), "remove E >unknown");
 }
@@ -55,9 +50,9 @@ END_TEST
 START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     Bench b;
     ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create_capsule");
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.ended(guest::CapsuleReady{});
     ck_assert_text(b.text(), "P:running start_job");
-    b.end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    b.ended(guest::JobStarted{});
     ck_assert_text(b.text(), ">running");
     ck_assert_text(b.exited(7 << 8).text(), ">exited");
     ck_assert_int_eq(b.g.find(key)->wait_status, 7 << 8);
@@ -65,10 +60,8 @@ START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     // What killed it is told, also if it ended before its start was known.
     Bench killed, early;
     killed.running().exited(9, "its limit");
-    early.command(GuestVerb::start).end([](Guest& m, guest::Outputs& o) {
-        m.capsule_ready(key, o);
-    });
-    early.exited(9, "its limit").end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    early.command(GuestVerb::start).ended(guest::CapsuleReady{});
+    early.exited(9, "its limit").ended(guest::JobStarted{});
     for (const Bench* told : {&killed, &early}) {
         const auto* last = std::get_if<guest::ToHome>(&told->out.back());
         const auto* event = last ? std::get_if<GuestEvent>(&last->message) : nullptr;
@@ -82,9 +75,8 @@ START_TEST(a_second_start_that_comes_after_a_failed_one_is_refused) {
     // job beside it.
     Bench b;
     b.command(GuestVerb::start);
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
-    b.end(
-        [](Guest& m, guest::Outputs& o) { m.job_not_started(key, 2, true, "no such program", o); });
+    b.ended(guest::CapsuleReady{});
+    b.ended(guest::JobNotStarted{2, true, "no such program"});
     ck_assert_text(b.text(), "P:starting kill_capsule");
     ck_assert_text(b.gone().text(), "remove E >failed(no such program)");
     b.command(GuestVerb::start);
@@ -101,13 +93,13 @@ START_TEST(what_is_still_being_removed_does_not_begin_anew) {
     // take the new one along.
     Bench b;
     b.command(GuestVerb::start);
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_failed(key, "no capsule", o); });
+    b.ended(guest::CapsuleFailed{"no capsule"});
     ck_assert_text(b.text(), "remove E >failed(no capsule)");
     ck_assert_text(b.command(GuestVerb::drop).text(), ">unknown");
     ck_assert_text(b.command(GuestVerb::start).text(),
                    ">failed(what is left of its last start there is being removed)");
     b.command(GuestVerb::drop);
-    b.g.removed(key);
+    b.ended(guest::Removed{});
     ck_assert_text(b.command(GuestVerb::start).text(), "p:starting create_capsule");
 }
 END_TEST
@@ -115,7 +107,7 @@ END_TEST
 START_TEST(a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_not_told) {
     Bench b;
     b.command(GuestVerb::start);
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.ended(guest::CapsuleReady{});
     ck_assert_text(b.command(GuestVerb::kill).text(), "kill_capsule");
     b.exited(1 << 8);
     ck_assert_text(b.gone().text(), "P:exited >exited");
@@ -174,7 +166,7 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     ck_assert_text(b.command(GuestVerb::ship).text(), "send_ahead");
     ck_assert_text(b.sent_ahead().text(), "dump_for_move");
     ck_assert_text(b.dump_held().text(), "ship");
-    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    b.ended(guest::Shipped{});
     ck_assert_text(b.text(), "p:shipped >shipped");
     // `shipped` on disk says as much
     ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish_dump");
@@ -192,7 +184,7 @@ START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dro
         return std::get<GuestEvent>(std::get<guest::ToHome>(b.out.back()).message).held_for.n;
     };
     ck_assert_uint_eq(held_for(), 2);
-    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    b.ended(guest::Shipped{});
     ck_assert_text(b.text(), "p:shipped >shipped");
     ck_assert_uint_eq(held_for(), 2);
     ck_assert_text(b.command(GuestVerb::drop).text(), "kill_capsule");
@@ -216,7 +208,7 @@ START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
     b.dump_held(true);
     Bench half = b;
     ck_assert_text(half.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
-    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    b.ended(guest::Shipped{});
     ck_assert_text(b.gone().text(), "P:frozen >frozen");
     ck_assert_text(b.command(GuestVerb::resume).text(), ">frozen");
     ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
@@ -229,7 +221,7 @@ START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
-    b.end([](Guest& m, guest::Outputs& o) { m.shipped(key, o); });
+    b.ended(guest::Shipped{});
     ck_assert_text(b.command(GuestVerb::resume).text(), "P:running undo_dump");
     ck_assert_text(b.undone().text(), ">running");
     // A commit before the transfer's end was heard of has nothing to rely on.
@@ -307,7 +299,7 @@ START_TEST(a_new_move_right_after_a_given_up_one_is_silent_until_ready) {
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.dump_held();
-    b.end([](Guest& m, guest::Outputs& o) { m.ship_failed(key, "cut", o); });
+    b.ended(guest::ShipFailed{"cut"});
     ck_assert_text(b.text(), ">dumping(cut)");
     ck_assert_text(b.command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "");
@@ -348,9 +340,9 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
     ck_assert_text(newer.undone().text(), "ready_criu");
     ck_assert_text(newer.criu_ready().text(), "send_ahead");
     ck_assert_text(newer.sent_ahead().text(), "dump_for_move");
-    ahead(failed).end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "cut", o); });
+    ahead(failed).ended(guest::DumpFailed{"cut"});
     ck_assert_text(failed.text(), ">running(cut)");
-    ahead(criu).end([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "it died", o); });
+    ahead(criu).ended(guest::CriuFailed{"it died"});
     ck_assert_text(criu.text(), ">running(it died)");
     ck_assert_text(ahead(ended).exited(3 << 8).text(), ">exited");
     ck_assert_text(ended.sent_ahead().text(), "");
@@ -379,7 +371,7 @@ START_TEST(a_failed_dump_tells_why_once_and_the_job_goes_on) {
     Bench b;
     b.running().command(GuestVerb::freeze);
     b.criu_ready();
-    b.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "io_uring", o); });
+    b.ended(guest::DumpFailed{"io_uring"});
     ck_assert_text(b.text(), ">running(io_uring)");
     ck_assert_text(b.command(GuestVerb::query).text(), ">running");
 }
@@ -391,14 +383,14 @@ START_TEST(a_dump_that_ends_after_its_job_changes_nothing) {
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_ahead();
     b.exited(3 << 8);
-    b.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "no process", o); });
+    b.ended(guest::DumpFailed{"no process"});
     ck_assert_text(b.text(), "");
     ck_assert(b.state() == GuestState::exited);
     Bench c;
     c.running().command(GuestVerb::freeze);
     c.criu_ready();
     ck_assert_text(c.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
-    c.end([](Guest& m, guest::Outputs& o) { m.dump_failed(key, "no process", o); });
+    c.ended(guest::DumpFailed{"no process"});
     ck_assert(c.state() == GuestState::killed);
 }
 END_TEST
@@ -406,15 +398,15 @@ END_TEST
 START_TEST(a_job_that_exits_before_its_start_or_release_is_told_is_not_forgotten) {
     Bench b;
     b.command(GuestVerb::start);
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.ended(guest::CapsuleReady{});
     ck_assert_text(b.exited(0).text(), "");
-    b.end([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    b.ended(guest::JobStarted{});
     ck_assert_text(b.text(), ">running >exited");
     Bench c;
     c.held().command(GuestVerb::release);
     ck_assert_text(c.text(), "P:held finish_restore");
     c.exited(0);
-    c.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
+    c.ended(guest::RestoreRunning{});
     ck_assert_text(c.text(), "p:running >running >exited");
 }
 END_TEST
@@ -422,17 +414,16 @@ END_TEST
 START_TEST(what_criu_kills_in_a_failed_restore_is_no_exit_of_the_job) {
     Bench b;
     b.command(GuestVerb::prepare);
-    b.end([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); }).criu_ready();
-    b.end(
-        [](Guest& m, guest::Outputs& o) { m.image_received(key, 1, MoveForm::stop_and_copy, o); });
+    b.ended(guest::CapsuleReady{}).criu_ready();
+    b.ended(guest::ImageReceived{1, MoveForm::stop_and_copy});
     ck_assert(!b.g.expects_image(key));
     ck_assert_text(b.exited(9).text(), "");
-    b.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "pids", o); });
+    b.ended(guest::RestoreFailed{"pids"});
     ck_assert_text(b.gone().text(), "remove E >failed(pids)");
     Bench c;
     c.held().command(GuestVerb::release);
     c.exited(9);
-    c.end([](Guest& m, guest::Outputs& o) { m.restore_failed(key, "late", o); });
+    c.ended(guest::RestoreFailed{"late"});
     ck_assert_text(c.text(), "P:starting kill_capsule");  // on disk: it did not run
 }
 END_TEST
@@ -450,7 +441,7 @@ START_TEST(a_capsule_that_dies_in_a_release_is_judged_at_its_end) {
     Bench b;
     b.held().command(GuestVerb::release);
     ck_assert_text(b.gone().text(), "");
-    b.end([](Guest& m, guest::Outputs& o) { m.restore_running(key, o); });
+    b.ended(guest::RestoreRunning{});
     ck_assert_text(b.text(), "p:running >running P:killed >killed(its capsule ended unexpectedly)");
 }
 END_TEST
@@ -465,7 +456,7 @@ START_TEST(a_newer_ship_of_a_frozen_image_follows_the_older_one) {
     ck_assert_text(b.command(GuestVerb::ship, 1, 2).text(), "ship");
     ck_assert_text(b.command(GuestVerb::resume).text(), ">frozen");
     ck_assert_text(b.command(GuestVerb::ship, 1, 3).text(), "");
-    b.end([](Guest& m, guest::Outputs& o) { m.ship_failed(key, "cut", o); });
+    b.ended(guest::ShipFailed{"cut"});
     ck_assert_text(b.text(), "ship");
     ck_assert_uint_eq(std::get<guest::Do>(b.out.at(0)).other_epoch.n, 3);
 }
@@ -555,7 +546,7 @@ START_TEST(a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels) {
     ck_assert_text(b.text(), "");
     // And each time that it goes on after a dump that failed.
     b.command(GuestVerb::freeze);
-    b.end([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "no CRIU", o); });
+    b.ended(guest::CriuFailed{"no CRIU"});
     ck_assert_text(b.text(), ">running(no CRIU) X");
 }
 END_TEST

@@ -54,11 +54,12 @@ struct Host {
             m.beat_answered("n1", {Nanos::from_s(1000 + sent_s)}, now, o);
         });
     }
+    Host& ended(guest::Event event) {
+        return step([&](Guest& m, guest::Outputs& o) { m.ended(key, std::move(event), o); });
+    }
     Host& running() {
-        command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) {
-            m.capsule_ready(key, o);
-        });
-        return answer(0).step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+        command(GuestVerb::start).ended(guest::CapsuleReady{});
+        return answer(0).ended(guest::JobStarted{});
     }
     const guest::Do* done(What what) const {
         for (const auto& o : out)
@@ -147,7 +148,7 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_t
     Host b;
     b.command(GuestVerb::start);
     ck_assert(b.beats());
-    b.step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.ended(guest::CapsuleReady{});
     ck_assert(!b.done(What::start_job));
     b.now = Nanos::from_s(1005);
     b.answer(0);
@@ -155,7 +156,7 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_t
     ck_assert_int_eq(b.done(What::keep_lease)->until.ns, (Nanos::from_s(1000) + lease).ns);
     ck_assert(b.done(What::keep_lease) < b.done(What::start_job));
     // Each further answer moves the deadline; one that overtook it does not move it back.
-    b.step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    b.ended(guest::JobStarted{});
     ck_assert(b.at(10).beats() && !b.at(11).beats());
     ck_assert_int_eq(b.answer(10).done(What::keep_lease)->until.ns,
                      (Nanos::from_s(1010) + lease).ns);
@@ -169,9 +170,9 @@ START_TEST(
     a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once) {
     Host b;
     b.g = Guest(16, false);
-    b.command(GuestVerb::start).step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.command(GuestVerb::start).ended(guest::CapsuleReady{});
     ck_assert(b.done(What::start_job) && !b.done(What::keep_lease) && !b.beats());
-    b.step([](Guest& m, guest::Outputs& o) { m.job_started(key, o); });
+    b.ended(guest::JobStarted{});
     ck_assert(!b.told()->leased && b.next == Nanos::never());
 }
 END_TEST
@@ -192,7 +193,7 @@ START_TEST(what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing)
     Host b;
     b.command(GuestVerb::start).answer(0);
     b.now += lease;
-    b.step([](Guest& m, guest::Outputs& o) { m.capsule_ready(key, o); });
+    b.ended(guest::CapsuleReady{});
     ck_assert(!b.done(What::start_job) && b.beats());
     ck_assert(b.answer(lease.ns / 1'000'000'000).done(What::start_job));
 }
@@ -203,11 +204,10 @@ START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
     b.running();
     ck_assert(!b.at(59).done(What::ready_criu));
     ck_assert(b.at(60).done(What::ready_criu)->to_disk);
-    ck_assert(
-        b.step([](Guest& m, guest::Outputs& o) { m.criu_ready(key, o); }).done(What::dump_to_disk));
-    b.step([](Guest& m, guest::Outputs& o) { m.dump_held(key, {100, false, false}, o); });
+    ck_assert(b.ended(guest::CriuReady{}).done(What::dump_to_disk));
+    b.ended(guest::DumpHeld{100, false, false});
     ck_assert(b.g.find(key)->state == GuestState::frozen && b.g.find(key)->lapsed);
-    b.step([](Guest& m, guest::Outputs& o) { m.capsule_gone(key, o); });
+    b.ended(guest::CapsuleGone{});
     ck_assert(b.told()->state == GuestState::frozen && b.told()->lapsed);
     ck_assert(!b.at(100).beats() && b.next == Nanos::never());  // nothing runs, and no beat is due
 }
@@ -215,10 +215,10 @@ END_TEST
 
 START_TEST(a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_deadline_on) {
     Host b;
-    b.running().at(60).step([](Guest& m, guest::Outputs& o) { m.criu_failed(key, "io_uring", o); });
+    b.running().at(60).ended(guest::CriuFailed{"io_uring"});
     ck_assert(!b.at(70).done(What::ready_criu));
     b.now = Nanos::from_s(1080);
-    b.step([](Guest& m, guest::Outputs& o) { m.lapsed(key, o); });
+    b.ended(guest::Lapsed{});
     ck_assert(b.told()->state == GuestState::dumping && b.told()->lapsed);
     // A word that was long on its way may be of before the home let the job go on elsewhere.
     ck_assert(!b.command(GuestVerb::resume).done(What::undo_dump));
@@ -228,7 +228,7 @@ START_TEST(a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_de
     ck_assert(b.told()->lapsed);
     b.command(GuestVerb::resume);
     ck_assert(b.done(What::undo_dump) && b.done(What::keep_lease) < b.done(What::undo_dump));
-    b.step([](Guest& m, guest::Outputs& o) { m.dump_undone(key, o); });
+    b.ended(guest::DumpUndone{});
     ck_assert(b.told()->state == GuestState::running && !b.told()->lapsed);
 }
 END_TEST

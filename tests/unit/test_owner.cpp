@@ -39,15 +39,15 @@ struct Host : unit::guests::Bench {
         return *this;
     }
     Host& dump_fails(const char* why = queue, bool of_job = true) {
-        end([&](Guest& m, guest::Outputs& o) { m.dump_failed(unit::guests::key, why, o, of_job); });
+        ended(guest::DumpFailed{why, of_job});
         return *this;
     }
     Host& stood(const char* why = "") {
-        end([&](Guest& m, guest::Outputs& o) { m.stood(unit::guests::key, why, o); });
+        ended(guest::Stood{why});
         return *this;
     }
     Host& looked(const char* why) {
-        end([&](Guest& m, guest::Outputs& o) { m.movable(unit::guests::key, why, o); });
+        ended(guest::Movable{why});
         return *this;
     }
     Host& owner(bool on) {

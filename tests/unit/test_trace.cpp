@@ -90,7 +90,7 @@ START_TEST(a_guest_tells_what_is_wanted_of_a_job_and_how_far_it_is) {
                    "guest state dumping.ship.held JOB=n1.1 EPOCH=1\n"
                    "guest output do.ship JOB=n1.1 EPOCH=1 TO=n2.2\n"
                    "guest output event.dumping JOB=n1.1 EPOCH=1 NODE=n1\n");
-    b.end([](Guest& g, guest::Outputs& o) { g.ship_failed(key, "cut", o); });
+    b.ended(guest::ShipFailed{"cut"});
     ck_assert(lines.has("guest input ship_failed JOB=n1.1 EPOCH=1 WHY=\"cut\""));
     b.command(GuestVerb::kill).gone();
     b.command(GuestVerb::drop);

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What befalls a job that a Guest (guest.hpp) holds: the ends of its effects, and what its capsule
+// does by itself. Each is a type with what it tells, and the name of its input. The capsules of a
+// node make them; Guest::ended takes them.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "agentd/core/guest_io.hpp"
+#include "agentd/core/messages.hpp"
+#include "kernel/base/time.hpp"
+
+namespace souk::guest {
+
+struct CapsuleReady {
+    static constexpr Input input = Input::capsule_ready;
+};
+struct CapsuleFailed {
+    static constexpr Input input = Input::capsule_failed;
+    std::string why;
+};
+struct JobStarted {
+    static constexpr Input input = Input::job_started;
+};
+struct JobNotStarted {
+    static constexpr Input input = Input::job_not_started;
+    int32_t error = 0;
+    bool program_error = false;  // the program itself
+    std::string why;
+};
+struct CriuReady {
+    static constexpr Input input = Input::criu_ready;
+};
+// of_job: what failed is the job's, and would fail again; else the node's or the destination's.
+struct CriuFailed {
+    static constexpr Input input = Input::criu_failed;
+    std::string why;
+    bool of_job = false;
+};
+struct SentAhead {
+    static constexpr Input input = Input::sent_ahead;
+};
+struct DumpFroze {
+    static constexpr Input input = Input::dump_froze;
+    MoveForecast forecast;
+};
+struct DumpHeld {
+    static constexpr Input input = Input::dump_held;
+    int64_t image_bytes = 0;
+    bool live = false;  // the memory is not in the image
+    // its control group stands frozen, and nothing of it can go on by itself
+    bool firm = false;
+};
+struct DumpFailed {
+    static constexpr Input input = Input::dump_failed;
+    std::string why;
+    bool of_job = true;  // as of CriuFailed
+};
+struct DumpUndone {
+    static constexpr Input input = Input::dump_undone;
+};
+// why: it could not be stopped; empty: it stands.
+struct Stood {
+    static constexpr Input input = Input::stood;
+    std::string why;
+};
+struct Shipped {
+    static constexpr Input input = Input::shipped;
+};
+struct ShipFailed {
+    static constexpr Input input = Input::ship_failed;
+    std::string why;
+};
+struct ImageReceived {
+    static constexpr Input input = Input::image_received;
+    int64_t image_bytes = 0;
+    MoveForm form = MoveForm::stop_and_copy;
+};
+struct ImageFailed {
+    static constexpr Input input = Input::image_failed;
+    std::string why;
+};
+struct CheckpointSent {
+    static constexpr Input input = Input::checkpoint_sent;
+};
+struct CheckpointFailed {
+    static constexpr Input input = Input::checkpoint_failed;
+    std::string why;
+};
+// All of its memory is here (of post_copy only), or the rest will not come.
+struct PagesWhole {
+    static constexpr Input input = Input::pages_whole;
+};
+struct PagesLost {
+    static constexpr Input input = Input::pages_lost;
+    std::string why;
+};
+struct RestoreHeld {
+    static constexpr Input input = Input::restore_held;
+};
+struct RestoreFailed {
+    static constexpr Input input = Input::restore_failed;
+    std::string why;
+};
+struct RestoreRunning {
+    static constexpr Input input = Input::restore_running;
+};
+struct CapsuleGone {
+    static constexpr Input input = Input::capsule_gone;
+};
+// Nothing of it is left. Until then the same (job, epoch) does not begin here anew.
+struct Removed {
+    static constexpr Input input = Input::removed;
+};
+// why: what killed a process of it, if that is known.
+struct Exited {
+    static constexpr Input input = Input::exited;
+    int32_t wait_status = 0;
+    std::string why;
+};
+struct Stopped {
+    static constexpr Input input = Input::stopped;
+    bool is_stopped = false;
+};
+// Looked at while it runs. Empty: nothing is known that keeps it.
+struct Movable {
+    static constexpr Input input = Input::movable;
+    std::string why_not;
+};
+// Its deadline has passed, and nothing of it runs.
+struct Lapsed {
+    static constexpr Input input = Input::lapsed;
+};
+// After a crash: until when it may run, as PID 1 of its capsule keeps it.
+struct LeaseFound {
+    static constexpr Input input = Input::lease_found;
+    Nanos until;
+};
+
+using Event =
+    std::variant<CapsuleReady, CapsuleFailed, JobStarted, JobNotStarted, CriuReady, CriuFailed,
+                 SentAhead, DumpFroze, DumpHeld, DumpFailed, DumpUndone, Stood, Shipped, ShipFailed,
+                 ImageReceived, ImageFailed, CheckpointSent, CheckpointFailed, PagesWhole,
+                 PagesLost, RestoreHeld, RestoreFailed, RestoreRunning, CapsuleGone, Removed,
+                 Exited, Stopped, Movable, Lapsed, LeaseFound>;
+Input input_of(const Event& event);
+// The reason of what failed or died; empty where there is none.
+std::string why_of(const Event& event);
+
+}  // namespace souk::guest
