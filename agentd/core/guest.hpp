@@ -70,6 +70,7 @@
 
 #include "agentd/core/guest_event.hpp"
 #include "agentd/core/guest_io.hpp"
+#include "agentd/core/guest_state.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
@@ -148,77 +149,52 @@ class Guest {
     using Ending = guest::Ending;
     using Want = guest::Want;
     struct Entry {
-        using Criu = guest::Criu;
-        using Dump = guest::Dump;
-        using Save = guest::Save;
         GuestJob job;
-        Ending ending = Ending::none;
-        Want want = Want::run;
-        Criu criu = Criu::none;
-        Dump dump = Dump::none;
-        bool to_disk = false;  // CRIU is, or gets, ready for a freeze; else for a move
-        bool to_keep = false;  // or for a checkpoint
-        Save save = Save::none;
-        bool undoing = false;  // an undo_dump is under way
-        bool shipping = false;
-        // a newer ship came while an image is on its way to an older destination
-        bool ship_again = false;
-        bool starting_job = false, restoring = false, releasing = false;
-        // the capsule ended in the middle of a start or release: judged at its end
-        bool gone = false;
-        bool kill_asked = false;  // in the middle of a dump: at its end
-        bool stopped = false;
-        bool image_lost = false;    // held, but its image is not whole
-        bool shipped_kept = false;  // `shipped` is, or will soon be, on disk
-        bool live = false;          // held, and its memory is not in the image
-        // held, and only its home lets it go on: it need not die before another copy runs
-        bool firm = false;
-        bool retained = false;         // the candidate owns the job; this is kept in case it fails
-        Nanos until = Nanos::never();  // it may run; never: no deadline was given
-        bool lapsing = false;          // it comes near: is being frozen to disk, once
-        bool over = false;             // it has passed
-        bool stands = false;           // and so the job was stopped (`held`, but by no dump)
-        // its home has answered since; what it says from then on counts
-        bool renewed = false;
-        bool start_waits = false, release_waits = false;  // for the home's next answer
-        bool whole = true;                                // all its memory is here
-        std::optional<int32_t> early_exit;  // came before the end of the start or release
-        MoveForecast forecast;              // of the dump that is under way
-        Epoch ship_epoch, ahead_epoch;      // ahead: to whom memory was sent ahead of this dump
-        Epoch save_epoch;
-        Peer ship_dest, save_dest;
-        std::string looked;  // why it cannot move, by the last look
-        struct Troubles {    // dumps of it that failed in a row for the same reason
-            std::string kind, why;
-            int count = 0;
-            Nanos until;  // then one more try may show that it can be dumped by now
-        } troubles;
-        bool or_stand = false;  // what is wanted is a freeze that may end so
-        bool in_place = false;  // stands (`held`, but by no dump) as it cannot be dumped
-        bool standing = false;  // is being stopped for that
-        Nanos stood_at, dump_again = Nanos::never();
-        int leave_tries = 0;  // freezes that the owner's bound has begun
-        int stand_tries = 0;  // and those of what stood
-        std::string why;      // of the last failure
-        int32_t error = 0;
-        bool program_error = false;
+        guest::State state;
+        guest::Shipment shipment;
+        guest::Checkpoint checkpoint;
+        guest::Lease lease;
+        guest::Leaving leaving;
+        bool stopped = false;  // by a signal
+        std::string why;       // of the last failure
+
+        template <class S>
+        S* in() {
+            return std::get_if<S>(&state);
+        }
+        template <class S>
+        const S* in() const {
+            return std::get_if<S>(&state);
+        }
+        // Running, and in that motion.
+        template <class M>
+        M* moves() {
+            auto* r = in<guest::state::Running>();
+            return r ? r->in<M>() : nullptr;
+        }
+        template <class M>
+        const M* moves() const {
+            const auto* r = in<guest::state::Running>();
+            return r ? r->in<M>() : nullptr;
+        }
+        // To another state, and how its home and the disk know it.
+        template <class S>
+        S& become(S to, GuestState known_as) {
+            job.state = known_as;
+            return state.emplace<S>(std::move(to));
+        }
     };
+    using Running = guest::state::Running;
 
     static constexpr const char* stands_still = "it stands still since its lease was over";
-    // The job exists here and is, but for a dump, running.
-    static bool runs(const Entry& e) {
-        return e.job.state == GuestState::running || e.job.state == GuestState::dump_ready ||
-               e.job.state == GuestState::dumping || e.job.state == GuestState::shipped;
-    }
     // It stands as it was dumped, and its image is whole: if it dies so, that is the job.
-    static bool as_its_image(const Entry& e) {
-        return e.dump == Entry::Dump::held && e.shipped_kept && !e.live && !e.image_lost &&
-               !e.stands;
-    }
+    static bool as_its_image(const Running& r);
     // It stands, and a copy elsewhere may be the job: for its home to say.
-    static bool spare(const Entry& e) {
-        return e.retained || (e.firm && e.dump == Entry::Dump::held && runs(e));
-    }
+    static bool spare(const Running& r);
+    static bool stops_in_place(const Running& r);
+    static bool in_place(const Entry& e);
+    static void end_as(Entry& e, GuestState how);
+    static void want_now(Running& r, Want want);
     Entry* entry(const GuestKey& key);
     void tell(const Entry& e, guest::Outputs& out) const;
     void tell_unknown(const GuestKey& key, guest::Outputs& out) const;
@@ -230,19 +206,24 @@ class Guest {
     void refuse(const GuestKey& key, std::string why, guest::Outputs& out);
     void failed(Entry& e, guest::Outputs& out);
     void drive(Entry& e, guest::Outputs& out) const;
+    void drive_on(Entry& e, Running& r, guest::Outputs& out) const;
+    void ask_criu(const Entry& e, guest::Aim aim, guest::Outputs& out) const;
     void want(Entry& e, Want want, guest::Outputs& out) const;
-    void want_failed(Entry& e, std::string why, bool of_job, guest::Outputs& out) const;
-    void undo(Entry& e, guest::Outputs& out,
+    void want_failed(Entry& e, Running& r, std::string why, bool of_job, guest::Outputs& out) const;
+    void undo(Entry& e, Running& r, guest::Outputs& out,
               guest::Do::What how = guest::Do::What::undo_dump) const;
     void drop_checkpoint(Entry& e, guest::Outputs& out) const;
     void on_checkpoint(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
-    void take_back_shipped(Entry& e, guest::Outputs& out) const;
+    void take_back_shipped(Entry& e, Running& r, guest::Outputs& out) const;
     void ship_now(Entry& e, guest::Outputs& out) const;
     bool ship_ended(Entry& e, guest::Outputs& out) const;
-    void now_running(Entry& e, guest::Outputs& out) const;
-    void after_start(Entry& e, guest::Outputs& out) const;
+    void now_running(Entry& e, Running& r, guest::Outputs& out) const;
+    void after_start(Entry& e, const guest::Early& early, guest::Outputs& out) const;
+    void not_started(Entry& e, std::string why, guest::state::Failed as, guest::Outputs& out) const;
+    void closed(Entry& e, const guest::state::Closing& closing, guest::Outputs& out);
     void died(Entry& e, std::string why, guest::Outputs& out) const;
     void recovered_run(Entry& e, const Found& found, guest::Outputs& out);
+    void recovered_job(Entry& e, const Found& found, guest::Outputs& out);
 
     // guest_lease.cpp
     bool leased(const Entry& e) const { return can_stop_ && e.job.spec.lease.ns > 0; }
@@ -250,24 +231,27 @@ class Guest {
     bool in_lease(const Entry& e) const;
     void keep_lease(Entry& e, guest::Outputs& out) const;
     void lapse(Entry& e, guest::Outputs& out) const;
-    void stand(Entry& e) const;
+    static void stand(Entry& e, Running& r);
     void answered(Entry& e, guest::Outputs& out);
+    static bool may_run(const Entry& e);
     bool still_over(Entry& e, guest::Outputs& out) const;
     void need_beat(const NodeName& home);
 
     // guest_owner.cpp: guests that cannot move, and the owner's policy
     static bool immovable(const Entry& e) {
-        return !e.looked.empty() || e.troubles.count >= troubles_enough;
+        return !e.leaving.looked.empty() || e.leaving.troubles.count >= troubles_enough;
     }
     static const std::string& why_immovable(const Entry& e) {
-        return e.looked.empty() ? e.troubles.why : e.looked;
+        return e.leaving.looked.empty() ? e.leaving.troubles.why : e.leaving.looked;
     }
     void note_trouble(Entry& e, const std::string& why) const;
     void on_freeze(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
-    void begin_stand(Entry& e, guest::Outputs& out) const;
-    void stands_in_place(Entry& e) const;
-    void go_off_stand(Entry& e, guest::Outputs& out) const;
+    void begin_stand(Entry& e, Running& r, guest::Outputs& out) const;
+    void stands_in_place(Entry& e, Running& r) const;
+    static void go_off_stand(Entry& e, const Running& r, guest::Outputs& out);
     void owner_tick(Nanos now, guest::Outputs& out);
+    void owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, guest::Outputs& out) const;
+    void freeze_for_owner(Entry& e, Running& r, guest::Outputs& out) const;
     Nanos leave_at(const Entry& e) const;
     void kill_for_owner(Entry& e, guest::Outputs& out) const;
 
@@ -281,7 +265,7 @@ class Guest {
     static TraceLine trace_of(const guest::Output& output);
     void trace_state(const JobId& id, Epoch epoch);
 
-    void start_now(Entry& e, guest::Outputs& out) const;
+    void start_now(Entry& e, guest::state::Starting& s, guest::Outputs& out) const;
     void on_start(const GuestCommand& c, guest::Outputs& out);
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void on_restore_here(Entry& source, const GuestCommand& c, guest::Outputs& out);
@@ -291,7 +275,7 @@ class Guest {
     void on_kill(Entry& e, guest::Outputs& out) const;
     void on_drop(Entry& e, guest::Outputs& out);
 
-    // guest_effects.cpp; lapsed, lease_found: guest_lease.cpp; stood: guest_owner.cpp
+    // guest_dump.cpp, guest_effects.cpp, guest_lease.cpp, guest_owner.cpp
     void on(Entry& e, guest::CapsuleReady, guest::Outputs& out);
     void on(Entry& e, guest::CapsuleFailed x, guest::Outputs& out);
     void on(Entry& e, guest::JobStarted, guest::Outputs& out);

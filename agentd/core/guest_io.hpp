@@ -146,21 +146,6 @@ enum class Input : uint8_t {
 };
 const char* to_string(Input input);
 const char* to_string(const Output& output);  // persist, erase, to_home, do
-
-// What a Guest holds of one job beside its record.
-// Why the capsule is being ended, and so what becomes of the record when it is gone.
-enum class Ending : uint8_t { none, to_frozen, to_killed, to_failed, to_dropped };
-// Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether
-// it was decided.
-enum class Want : uint8_t { run, ready, ship, freeze, keep, save };
-enum class Criu : uint8_t { none, coming, ready };
-enum class Dump : uint8_t { none, ahead, making, held };  // ahead: the job still runs
-enum class Save : uint8_t { none, made, sending };        // a checkpoint of what runs
-const char* to_string(Ending ending);
-const char* to_string(Want want);
-const char* to_string(Criu criu);
-const char* to_string(Dump dump);
-const char* to_string(Save save);
 }  // namespace guest
 
 }  // namespace souk

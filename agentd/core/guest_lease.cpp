@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Guest, third part: leases. See guest.hpp and lease.hpp.
+// Guest, fifth part: leases. See guest.hpp and lease.hpp.
 #include <algorithm>
 #include <utility>
 
@@ -13,8 +13,17 @@ using What = Do::What;
 
 // What runs, or has been told to.
 bool Guest::in_lease(const Entry& e) const {
-    return leased(e) &&
-           (runs(e) || e.starting_job || e.releasing || e.job.state == GuestState::filling);
+    const auto* s = e.in<state::Starting>();
+    const auto* h = e.in<state::Held>();
+    return leased(e) && (e.in<Running>() || e.in<state::Filling>() ||
+                         (s && s->step == state::Starting::Step::job) ||
+                         (h && h->release == state::Held::Release::under_way));
+}
+
+// What runs, or may yet: its home is sent beats.
+bool Guest::may_run(const Entry& e) {
+    if (const auto* closing = e.in<state::Closing>()) return closing->ending != Ending::to_frozen;
+    return !e.in<state::Frozen>() && !e.in<state::Ended>() && !e.in<state::Failed>();
 }
 
 bool Guest::may_begin(const Entry& e) const {
@@ -27,9 +36,10 @@ bool Guest::may_begin(const Entry& e) const {
 
 void Guest::keep_lease(Entry& e, Outputs& out) const {
     if (!leased(e)) return;
-    e.until = ties_.at(e.job.key.id.home).answered + e.job.spec.lease;
-    out.push_back(
-        Do{What::keep_lease, e.job.key, {}, {}, 0, false, false, e.until, e.over || e.stands});
+    e.lease.until = ties_.at(e.job.key.id.home).answered + e.job.spec.lease;
+    const auto* held = e.moves<motion::Held>();
+    const bool stands = e.lease.over() || (held && held->by_lease());
+    out.push_back(Do{What::keep_lease, e.job.key, {}, {}, 0, false, false, e.lease.until, stands});
 }
 
 void Guest::need_beat(const NodeName& home) {
@@ -46,13 +56,12 @@ Nanos Guest::tick(Nanos now, Outputs& out) {
     lease_due_ = Nanos::never();
     std::map<NodeName, Nanos> shortest;  // of each home's leases
     for (auto& [key, e] : jobs_) {
-        const bool may_run = in_lease(e) || e.job.state == GuestState::starting ||
-                             e.job.state == GuestState::prepared || e.job.state == GuestState::held;
-        if (!leased(e) || e.job.kept || !may_run) continue;
+        if (!leased(e) || e.job.kept || !may_run(e)) continue;
         Nanos& least = shortest.try_emplace(key.id.home, e.job.spec.lease).first->second;
         least = std::min(least, e.job.spec.lease);
-        if (e.until == Nanos::never() || e.lapsing || !in_lease(e)) continue;
-        const Nanos at = e.until - lease_grace(e.job.spec.lease);
+        if (e.lease.until == Nanos::never() || e.lease.stage != Lease::Stage::good || !in_lease(e))
+            continue;
+        const Nanos at = e.lease.until - lease_grace(e.job.spec.lease);
         if (now >= at)
             lapse(e, out);
         else
@@ -73,46 +82,43 @@ Nanos Guest::tick(Nanos now, Outputs& out) {
 // Once: if the freeze fails, the job runs up to its deadline. What is held, or on its way
 // elsewhere, stands already.
 void Guest::lapse(Entry& e, Outputs& out) const {
-    e.lapsing = true;
-    if (!runs(e) || e.ending != Ending::none || e.want == Want::ship || e.want == Want::keep ||
-        e.dump == Entry::Dump::held)
-        return;
+    e.lease.stage = Lease::Stage::ending;
+    auto* r = e.in<Running>();
+    if (!r || r->want == Want::ship || r->want == Want::keep || r->in<motion::Held>()) return;
     e.why.clear();
-    e.want = Want::freeze;
-    e.or_stand = false;  // until its deadline it may run
+    want_now(*r, Want::freeze);
+    r->or_stand = false;  // until its deadline it may run
     drive(e, out);
 }
 
 void Guest::on(Entry& e, Lapsed, Outputs& out) {
-    if (!in_lease(e) || e.ending != Ending::none) return;
-    e.lapsing = e.over = true;
-    e.renewed = false;
-    if (e.job.state == GuestState::filling) {  // not the job yet
+    if (!in_lease(e)) return;
+    e.lease.stage = Lease::Stage::over;
+    if (e.in<state::Filling>()) {  // not the job yet
         e.why = "its lease was over before all of its memory had come";
         return end_capsule(e, Ending::to_failed, What::kill_capsule, out);
     }
     // Else it is judged when that which is under way has ended.
-    if (!runs(e) || e.undoing || e.dump == Entry::Dump::making || e.dump == Entry::Dump::held)
-        return;
-    if (e.dump != Entry::Dump::none || e.criu != Entry::Criu::none) return undo(e, out);
-    stand(e);
+    auto* r = e.in<Running>();
+    if (!r || r->in<motion::Undoing>() || r->in<motion::Making>() || r->in<motion::Held>()) return;
+    if (!r->in<motion::Steady>() && !r->in<motion::Standing>()) return undo(e, *r, out);
+    stand(e, *r);
     tell(e, out);
 }
 
 // Stopped where it was: as what is found held after a crash, but for no dump.
-void Guest::stand(Entry& e) const {
-    e.dump = Entry::Dump::held;
-    e.want = Want::keep;
-    e.criu = Entry::Criu::none;
-    e.to_disk = e.to_keep = e.live = e.firm = false;
-    e.stands = e.image_lost = true;
+void Guest::stand(Entry& e, Running& r) {
+    using Held = motion::Held;
+    r.motion = Held{r.in<motion::Standing>() ? Held::By::lease_midway : Held::By::lease,
+                    Held::Image::lost};
+    want_now(r, Want::keep);
     e.job.state = GuestState::dumping;
     e.why = stands_still;
 }
 
 void Guest::on(Entry& e, LeaseFound x, Outputs&) {
-    if (!leased(e) || e.until != Nanos::never()) return;
-    e.until = x.until;
+    if (!leased(e) || e.lease.until != Nanos::never()) return;
+    e.lease.until = x.until;
     lease_due_ = {};
 }
 
@@ -126,26 +132,32 @@ void Guest::beat_answered(const NodeName& home, const Beat& beat, Nanos now, Out
     last = beat.sent;
     lease_due_ = {};
     for (auto& [key, e] : jobs_)
-        if (key.id.home == home && leased(e) && e.ending == Ending::none && may_begin(e))
+        if (key.id.home == home && leased(e) && !e.in<state::Closing>() && may_begin(e))
             answered(e, out);
 }
 
 void Guest::answered(Entry& e, Outputs& out) {
+    using Stage = Lease::Stage;
+    auto* s = e.in<state::Starting>();
+    auto* h = e.in<state::Held>();
+    const auto* r = e.in<Running>();
     // nothing was heard of it yet, so that its home has not gone on without it
-    if (e.starting_job) e.over = false;
+    if (s && s->step == state::Starting::Step::job) e.lease.stage = Stage::good;
     if (in_lease(e)) keep_lease(e, out);
-    if (e.want != Want::freeze && !e.over) e.lapsing = false;
-    if (std::exchange(e.start_waits, false)) return start_now(e, out);
-    e.renewed = e.over;
+    if (!e.lease.over() && !(r && r->want == Want::freeze)) e.lease.stage = Stage::good;
+    if (s && s->step == state::Starting::Step::answer) return start_now(e, *s, out);
+    if (e.lease.over()) e.lease.stage = Stage::renewed;
     // Whatever it said of these may be old: it says it again.
-    if (std::exchange(e.release_waits, false) || e.over) tell(e, out);
+    const bool waits = h && h->release == state::Held::Release::waits;
+    if (waits) h->release = state::Held::Release::none;
+    if (waits || e.lease.over()) tell(e, out);
 }
 
 // A word of the home that would let it run. True: not yet, it is too old.
 bool Guest::still_over(Entry& e, Outputs& out) const {
-    if (!e.over) return false;
-    if (!std::exchange(e.renewed, false)) return true;
-    e.over = e.lapsing = false;
+    if (!e.lease.over()) return false;
+    if (e.lease.stage == Lease::Stage::over) return true;
+    e.lease.stage = Lease::Stage::good;
     keep_lease(e, out);
     return false;
 }

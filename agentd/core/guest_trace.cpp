@@ -124,9 +124,12 @@ void Guest::trace_state(const JobId& id, Epoch epoch) {
     if (const auto it = jobs_.find(key); it != jobs_.end()) {
         const Entry& e = it->second;
         line.step = to_string(e.job.state);
-        if (e.want != Want::run) line.step += std::string(".") + to_string(e.want);
-        if (e.dump != Entry::Dump::none) line.step += std::string(".") + to_string(e.dump);
-        if (e.ending != Ending::none) line.step += std::string(".") + to_string(e.ending);
+        const auto* r = e.in<Running>();
+        if (r && r->want != Want::run) line.step += std::string(".") + to_string(r->want);
+        if (r && (r->in<motion::Ahead>() || r->in<motion::Making>() || r->in<motion::Held>()))
+            line.step += std::string(".") + to_string(r->motion);
+        if (const auto* closing = e.in<state::Closing>())
+            line.step += std::string(".") + to_string(closing->ending);
         line.why = e.why;
     }
     tracer_.tell_state(key.text(), line);

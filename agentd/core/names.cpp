@@ -68,7 +68,6 @@ const char* to_string(Do::What what) {
 
 const char* to_string(Ending ending) {
     switch (ending) {
-        case Ending::none: return "none";
         case Ending::to_frozen: return "to_frozen";
         case Ending::to_killed: return "to_killed";
         case Ending::to_failed: return "to_failed";
@@ -85,27 +84,16 @@ const char* to_string(Want want) {
         case Want::freeze: return "freeze";
         case Want::keep: return "keep";
         case Want::save: return "save";
+        case Want::kill: return "kill";
     }
     MUST(false);
 }
 
-const char* to_string(Criu criu) {
-    switch (criu) {
-        case Criu::none: return "none";
-        case Criu::coming: return "coming";
-        case Criu::ready: return "ready";
-    }
-    MUST(false);
-}
-
-const char* to_string(Dump dump) {
-    switch (dump) {
-        case Dump::none: return "none";
-        case Dump::ahead: return "ahead";
-        case Dump::making: return "making";
-        case Dump::held: return "held";
-    }
-    MUST(false);
+const char* to_string(const Motion& motion) {
+    static constexpr const char* names[] = {"steady", "criu_coming", "criu_ready", "ahead",
+                                            "making", "held",        "undoing",    "standing"};
+    static_assert(std::size(names) == std::variant_size_v<Motion>);
+    return names[motion.index()];
 }
 
 const char* to_string(Save save) {

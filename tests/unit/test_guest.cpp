@@ -392,6 +392,10 @@ START_TEST(a_dump_that_ends_after_its_job_changes_nothing) {
     ck_assert_text(c.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
     c.ended(guest::DumpFailed{"no process"});
     ck_assert(c.state() == GuestState::killed);
+    Bench d;  // CRIU beside what has died
+    d.running().command(GuestVerb::prepare_dump).gone();
+    ck_assert_text(d.ended(guest::CriuFailed{"no process"}).text(), "");
+    ck_assert(d.state() == GuestState::killed);
 }
 END_TEST
 
@@ -487,6 +491,16 @@ START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
     e.criu_ready().command(GuestVerb::ship).sent_ahead();
     e.dump_held();
     ck_assert_text(e.command(GuestVerb::commit).text(), "P:frozen finish_dump");
+}
+END_TEST
+
+START_TEST(what_was_found_held_and_then_committed_is_a_frozen_job_as_any_other) {
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = found.held_by_dump = found.image_complete = true;
+    Bench b;
+    b.recovered(GuestState::running, false, found).command(GuestVerb::commit).gone();
+    ck_assert(b.state() == GuestState::frozen);
+    ck_assert_text(b.command(GuestVerb::ship, 1, 3).text(), "ship");
 }
 END_TEST
 
@@ -588,6 +602,7 @@ UNIT_SUITE(
     an_own_end_just_before_the_kill_counts, a_capsule_that_dies_in_a_release_is_judged_at_its_end,
     a_newer_ship_of_a_frozen_image_follows_the_older_one,
     a_dump_found_after_a_crash_waits_for_the_home_node,
+    what_was_found_held_and_then_committed_is_a_frozen_job_as_any_other,
     a_restart_tells_what_ran_from_what_never_did,
     a_frozen_record_without_its_image_keeps_the_job_that_stands,
     a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels,

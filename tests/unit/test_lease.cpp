@@ -166,6 +166,23 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_t
 }
 END_TEST
 
+// What was killed before its start was known keeps nothing of it.
+START_TEST(a_job_that_was_killed_before_it_ran_neither_starts_nor_beats) {
+    Host waits;
+    waits.command(GuestVerb::start).ended(guest::CapsuleReady{}).command(GuestVerb::kill);
+    waits.ended(guest::CapsuleGone{});
+    ck_assert(waits.told()->state == GuestState::killed);
+    waits.answer(0);
+    ck_assert(waits.out.empty());
+    Host told;
+    told.command(GuestVerb::start).ended(guest::CapsuleReady{}).answer(0);
+    ck_assert(told.done(What::start_job));
+    told.command(GuestVerb::kill).ended(guest::CapsuleGone{});
+    ck_assert(told.told()->state == GuestState::killed);
+    ck_assert(!told.at(100).beats() && told.next == Nanos::never());
+}
+END_TEST
+
 START_TEST(
     a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once) {
     Host b;
@@ -340,6 +357,7 @@ START_TEST(what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy
 END_TEST
 
 UNIT_SUITE(lease, a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent,
+           a_job_that_was_killed_before_it_ran_neither_starts_nor_beats,
            a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once,
            a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second,
            what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,

@@ -2,6 +2,8 @@
 // The one vocabulary: each enum of the cores has a name for each of its values, and no name twice.
 // (That none is missing, the compiler sees: each table is a switch without a default.)
 #include <set>
+#include <utility>
+#include <variant>
 
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
@@ -13,17 +15,27 @@ using namespace souk;
 
 namespace {
 
-// All names from `first` to `last`: lower case words that stand in a log line without quotes.
+// Names are lower case words that stand in a log line without quotes.
+void name_is_new(const std::string& name, std::set<std::string>& seen) {
+    ck_assert_msg(!name.empty() &&
+                      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") == std::string::npos,
+                  "%s", name.c_str());
+    ck_assert_msg(seen.insert(name).second, "%s twice", name.c_str());
+}
+
+// All names from `first` to `last`.
 template <class Enum>
 size_t names(Enum first, Enum last) {
     std::set<std::string> seen;
-    for (int v = static_cast<int>(first); v <= static_cast<int>(last); ++v) {
-        const std::string name = to_string(static_cast<Enum>(v));
-        ck_assert_msg(!name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") ==
-                                           std::string::npos,
-                      "%s", name.c_str());
-        ck_assert_msg(seen.insert(name).second, "%s twice", name.c_str());
-    }
+    for (int v = static_cast<int>(first); v <= static_cast<int>(last); ++v)
+        name_is_new(to_string(static_cast<Enum>(v)), seen);
+    return seen.size();
+}
+
+template <size_t... Index>
+size_t motion_names(std::index_sequence<Index...>) {
+    std::set<std::string> seen;
+    (name_is_new(guest::to_string(guest::Motion(std::in_place_index<Index>)), seen), ...);
     return seen.size();
 }
 
@@ -37,10 +49,10 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(GuestState::unknown, GuestState::filling), 14);
     ck_assert_uint_eq(names(MoveStep::none, MoveStep::release), 5);
     ck_assert_uint_eq(names(home::Tell::What::started, home::Tell::What::warning), 8);
-    ck_assert_uint_eq(names(guest::Ending::none, guest::Ending::to_dropped), 5);
-    ck_assert_uint_eq(names(guest::Want::run, guest::Want::save), 6);
-    ck_assert_uint_eq(names(guest::Criu::none, guest::Criu::ready), 3);
-    ck_assert_uint_eq(names(guest::Dump::none, guest::Dump::held), 4);
+    ck_assert_uint_eq(names(guest::Ending::to_frozen, guest::Ending::to_dropped), 4);
+    ck_assert_uint_eq(names(guest::Want::run, guest::Want::kill), 7);
+    ck_assert_uint_eq(motion_names(std::make_index_sequence<std::variant_size_v<guest::Motion>>{}),
+                      8);
     ck_assert_uint_eq(names(guest::Save::none, guest::Save::sending), 3);
     ck_assert_uint_eq(names(Durable::now, Durable::later), 3);
     ck_assert_uint_eq(names(StoryStep::What::submitted, StoryStep::What::finished), 13);
