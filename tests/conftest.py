@@ -2,9 +2,10 @@
 """What all tests of programs share."""
 import signal
 
-# Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in children: not here.
+# Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in
+# children: not here.
 for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP,
                  signal.SIGUSR1, signal.SIGUSR2):
     if signal.getsignal(_ignored) == signal.SIG_IGN:
-        signal.signal(_ignored,
-                      signal.default_int_handler if _ignored == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(_ignored, signal.default_int_handler if _ignored == signal.SIGINT
+                      else signal.SIG_DFL)

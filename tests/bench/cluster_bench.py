@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a market of three machines costs on this host, each figure beside its peer in the same run: a round trip of
-srun, many jobs at once, freezes and moves, idle daemons. Prints one JSON object:
-  {"figures": [{part, figure, unit, ours, peer, peer_name, ratio, goal, met}], "problems", "notes", "load": lists}
-`ours` and `peer` are {median, min, p90, n}. Peers that are not installed are named in notes; what could not run in
-problems, and then the exit status is 1."""
+"""What a market of three machines costs on this host, each figure beside its peer in the same run:
+a round trip of srun, many jobs at once, freezes and moves, idle daemons. Prints one JSON object:
+  {"figures": [{part, figure, unit, ours, peer, peer_name, ratio, goal, met}], "problems", "notes",
+  "load": lists}
+`ours` and `peer` are {median, min, p90, n}. Peers that are not installed are named in notes; what
+could not run in problems, and then the exit status is 1."""
 import argparse
 import itertools
 import json
@@ -27,17 +28,16 @@ GOALS = {  # of the ours column, or of the ratio
     'round trip': ('<=', 20, 'ours'),
     'small jobs/s': ('>=', 700, 'ours'), 'small trip': ('<=', 5, 'ours'),
     'jobs/s': ('>=', 200, 'ours'), 'move': ('<=', 1.15, 'ratio'), 'pause': ('<=', 15, 'ours'),
-    'disk': ('<=', 1.3, 'ratio'), 'work': ('<=', 1.5, 'ratio'), 'p99': ('<=', 100, 'ours'), 'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
+    'disk': ('<=', 1.3, 'ratio'), 'work': ('<=', 1.5, 'ratio'), 'p99': ('<=', 100, 'ours'),
+    'resident': ('<=', 10, 'ours'), 'cpu': ('<=', 0.2, 'ours'),
 }
 FAILURES = (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError)
 
 
 def spread(values):
     s = sorted(values)
-    return {
-        'median': s[len(s) // 2], 'min': s[0], 'p90': s[min(len(s) - 1,
-                                                            len(s) * 9 // 10)], 'n': len(s)
-    }
+    return {'median': s[len(s) // 2], 'min': s[0], 'p90': s[min(len(s) - 1, len(s) * 9 // 10)],
+            'n': len(s)}
 
 
 class Book:
@@ -47,11 +47,9 @@ class Book:
     def add(self, part, figure, unit, ours, peer=None, peer_name='', goal=None):
         if not ours:
             return
-        row = {
-            'part': part, 'figure': figure, 'unit': unit, 'ours': spread(ours), 'peer_name':
-            peer_name, 'peer': spread(peer) if peer else None, 'ratio': None, 'goal': '', 'met':
-            None
-        }
+        row = {'part': part, 'figure': figure, 'unit': unit, 'ours': spread(ours),
+               'peer_name': peer_name, 'peer': spread(peer) if peer
+               else None, 'ratio': None, 'goal': '', 'met': None}
         if peer and row['peer']['median']:
             row['ratio'] = row['ours']['median'] / row['peer']['median']
         if goal:
@@ -59,8 +57,8 @@ class Book:
             sign, bound, of = GOALS[goal] if isinstance(goal, str) else of_live
             value = row['ratio'] if of == 'ratio' else row['ours']['median']
             row['goal'] = f'{sign} {bound}{" x" if of == "ratio" else ""}'
-            row['met'] = None if value is None else (
-                value <= bound if sign == '<=' else value >= bound)
+            row['met'] = None if value is None else (value <= bound if sign == '<='
+                                                     else value >= bound)
         self.figures.append(row)
 
     def problem(self, part, error):
@@ -81,9 +79,8 @@ def run_ms(argv, env, seconds=30):
                           stderr=subprocess.PIPE, timeout=seconds)
     ms = (time.monotonic() - start) * 1e3
     if done.returncode:
-        raise RuntimeError(
-            f'{argv[0]}: exit {done.returncode}: {done.stderr.decode(errors="replace").strip()[-300:]}'
-        )
+        raise RuntimeError(f'{argv[0]}: exit {done.returncode}: '
+                           f'{done.stderr.decode(errors="replace").strip()[-300:]}')
     return ms
 
 
@@ -109,8 +106,8 @@ def small(book, market, count, rounds, trips):
     found = small_jobs.measure(market, TRUE, count, rounds, trips)
     for figure, unit, goal in (('jobs/s', 'jobs/s', 'small jobs/s'), ('CPU ms a job', 'ms', None),
                                ('srun true, ms', 'ms', 'small trip')):
-        title = figure if figure.startswith(
-            'srun') else f'{count} x srun -p 1 true at once, {figure}'
+        title = (figure if figure.startswith('srun')
+                 else f'{count} x srun -p 1 true at once, {figure}')
         book.add('small', title, unit, *found[figure], 'fork+exec of true', goal)
 
 
@@ -118,8 +115,9 @@ def small(book, market, count, rounds, trips):
 
 
 def all_at_once(argv, env, count, seconds=60):
-    """Starts them as fast as processes can be started: (jobs per second until the last has ended, how many failed).
-    What has not ended within `seconds` is killed and counts as failed, and the rate is that of the others."""
+    """Starts them as fast as processes can be started: (jobs per second until the last has ended,
+    how many failed). What has not ended within `seconds` is killed and counts as failed, and the
+    rate is that of the others."""
     start = time.monotonic()
     running, ended_well, last = [], 0, start
     try:
@@ -129,8 +127,8 @@ def all_at_once(argv, env, count, seconds=60):
                                  stderr=subprocess.DEVNULL, close_fds=False))
         while running and time.monotonic() < start + seconds:
             try:
-                ended_well += running[0].wait(timeout=max(0.01, start + seconds -
-                                                          time.monotonic())) == 0
+                ended_well += (
+                    running[0].wait(timeout=max(0.01, start + seconds - time.monotonic())) == 0)
                 running.pop(0)
             except subprocess.TimeoutExpired:
                 break
@@ -146,6 +144,7 @@ def all_at_once(argv, env, count, seconds=60):
 def ours_detached(market, count):
     start = time.monotonic()
     _, failed = all_at_once(market.srun('--detach', '-p', '1', TRUE), market.env, count)
+
     # Finished jobs are forgotten in the end, so what has not finished is counted.
     def none_left():
         jobs = market.ctl('status')['jobs']
@@ -169,19 +168,19 @@ def slurm_detached(slurm, count):
 
 def throughput(book, market, slurm, count, rounds):
     forms = {
-        'attached':
-        ('srun -p 1 true', lambda: all_at_once(market.srun('-p', '1', TRUE), market.env, count),
-         lambda: all_at_once(['/usr/bin/srun', '-Q', TRUE], slurm.env, count), 'Slurm srun'),
+        'attached': (
+            'srun -p 1 true', lambda: all_at_once(market.srun('-p', '1', TRUE), market.env, count),
+            lambda: all_at_once(['/usr/bin/srun', '-Q', TRUE], slurm.env, count), 'Slurm srun'),
         'detached': ('srun --detach true', lambda: ours_detached(market, count),
                      lambda: slurm_detached(slurm, count), 'Slurm sbatch'),
     }
     for figure, ours_run, slurm_run, slurm_name in forms.values():
         ours, plain, theirs = [], [], []
         for _ in range(rounds):
-            for values, name, run in ((ours, figure,
-                                       ours_run), (plain, 'fork+exec',
-                                                   lambda: all_at_once([TRUE], None, count)),
-                                      (theirs, slurm_name, slurm_run if slurm else None)):
+            for values, name, run in (
+                    (ours, figure, ours_run),
+                    (plain, 'fork+exec', lambda: all_at_once([TRUE], None, count)),
+                    (theirs, slurm_name, slurm_run if slurm else None)):
                 if run is None:
                     continue
                 try:
@@ -205,9 +204,8 @@ def throughput(book, market, slurm, count, rounds):
 
 def compiled(name, where):
     program = f'{where}/{name}'
-    subprocess.run(
-        ['gcc', '-O2', '-o', program,
-         os.path.join(os.path.dirname(__file__), f'{name}.c')], check=True)
+    subprocess.run(['gcc', '-O2', '-o', program,
+                    os.path.join(os.path.dirname(__file__), f'{name}.c')], check=True)
     return program
 
 
@@ -226,7 +224,8 @@ class Stalls:
             return []
 
     def longest_in(self, action):
-        """The longest of those that end in what `action` does, or just after it; what it returns."""
+        """The longest of those that end in what `action` does, or just after it; what it
+        returns."""
         before = len(self.seen())
         done = action()
         time.sleep(0.2)
@@ -242,11 +241,8 @@ def moves_of(book, market, memory, rounds):
 
 
 def moves_in(book, market, memory, rounds, where):
-    got = {
-        k: []
-        for k in ('freeze', 'thaw', 'move', 'pause', 'told', 'by hand', 'pause by hand',
-                  'freeze by hand', 'thaw by hand', 'own')
-    }
+    got = {k: [] for k in ('freeze', 'thaw', 'move', 'pause', 'told', 'by hand', 'pause by hand',
+                           'freeze by hand', 'thaw by hand', 'own')}
     hand, job = None, None
     try:
         program = compiled('stall', where)
@@ -265,7 +261,8 @@ def moves_in(book, market, memory, rounds, where):
             got['told'].append(told)
             got['move'].append(total)
             got['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
-            if hand:  # the market's job takes no CPU now, and the other none while the market is measured
+            # The market's job takes no CPU now, and the other none while the market is measured.
+            if hand:
                 hand.ask('go')
                 time.sleep(0.2)
                 stalled, move = other.longest_in(lambda: hand.ask('move'))
@@ -373,14 +370,14 @@ def live_of(book, market, memory, rounds):
 
 
 def ahead_of(book, market, sizes, rounds):
-    """Memory sent ahead of the stop, where the kernel marks what is written to; else a note says what it lacks."""
+    """Memory sent ahead of the stop, where the kernel marks what is written to; else a note says
+    what it lacks."""
     said = subprocess.run([f'{market.bin}/souk', 'doctor', '--json'], capture_output=True,
                           text=True, timeout=60).stdout
     marks = next(n for n in json.loads(said) if n['name'] == 'soft-dirty')
     if not marks['met']:
-        book.notes.append(
-            f'pre-copy was not measured: soft-dirty pages: {marks["found"]} (to mend: {marks["mend"]})'
-        )
+        book.notes.append(f'pre-copy was not measured: soft-dirty pages: {marks["found"]} (to '
+                          f'mend: {marks["mend"]})')
         return say(book.notes[-1])
     for memory, policy in itertools.product(sizes, ('safe', 'auto')):
         raw, job, pause, total, form = [raw_copy(memory) for _ in range(rounds)], None, [], [], '?'
@@ -429,7 +426,8 @@ def mixed_of(book, market, moves):
 
 
 def work_of(book, market, memory, rounds):
-    """Random accesses over all of its memory, begun when the move is: the time of the work, with and without it."""
+    """Random accesses over all of its memory, begun when the move is: the time of the work, with
+    and without it."""
     still, moved, raw, job = [], [], [raw_copy(memory) for _ in range(rounds)], None
     with tempfile.TemporaryDirectory() as where:
         try:
@@ -459,7 +457,8 @@ def work_of(book, market, memory, rounds):
 
 
 def cpu_of(book, market, memory, rounds):
-    """CPU time of both agents for a GB that moves, and of CRIU by hand (dump and restore; its cp not counted)."""
+    """CPU time of both agents for a GB that moves, and of CRIU by hand (dump and restore; its cp
+    not counted)."""
     command, ours, theirs = (f'{market.bin}/testload', '-m', str(memory), '-t', '100000'), [], []
     used = lambda: sum(usage_of(p)[0] for p in market.daemons['agentd']) / 1e6
     for form in ('safe', 'fast'):
@@ -481,9 +480,8 @@ def cpu_of(book, market, memory, rounds):
         hand = criu_hand.Hand(command)
         try:
             time.sleep(1 + memory / 100)
-            theirs = [
-                hand.ask('move')['cpu_ms'] * 1024 / memory for _ in range(max(3, rounds // 3))
-            ]
+            theirs = [hand.ask('move')['cpu_ms'] * 1024 / memory
+                      for _ in range(max(3, rounds // 3))]
         finally:
             hand.close()
     except FAILURES as e:
@@ -496,7 +494,8 @@ def cpu_of(book, market, memory, rounds):
 
 
 def raw_disk(directory, memory):
-    """ms to write so many MB with fdatasync, and to read them into memory that was never touched."""
+    """ms to write so many MB with fdatasync, and to read them into memory that was never
+    touched."""
     path = f'{directory}/raw'
     start = time.monotonic()
     try:
@@ -538,8 +537,8 @@ def disk_of(book, market, memory, rounds):
     book.add('disk', f'{memory} MB: order to frozen on disk', 'ms', freeze, written,
              'write + fdatasync')
     book.add('disk', f'{memory} MB: order to thawed', 'ms', thaw, read, 'read into fresh memory')
-    book.add('disk', f'{memory} MB: both', 'ms', ours, raw, 'write + fdatasync + read',
-             'disk' if memory == 512 else None)
+    book.add('disk', f'{memory} MB: both', 'ms', ours, raw, 'write + fdatasync + read', 'disk'
+             if memory == 512 else None)
 
 
 # ---- idle
@@ -581,7 +580,7 @@ def idle(book, market, slurm, seconds, when):
         book.add('idle', title + 'wakeups', '1/s', wakes[ours], wakes.get(theirs), theirs)
 
 
-def main():
+def options():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
@@ -598,7 +597,11 @@ def main():
     parser.add_argument('--mixed-moves', type=int, default=200)
     parser.add_argument('--idle', type=float, default=20, help='seconds')
     parser.add_argument('--no-slurm', action='store_true')
-    o = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    o = options()
     parts = o.parts.split(',')
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all is taken down then, too
     book, load = Book(), [os.getloadavg()[0]]
@@ -615,29 +618,22 @@ def main():
             say(book.notes[-1])
         market = souk.Market(o.bin)
         plan = {
-            'idle':
-            lambda: idle(book, market, slurm, o.idle, 'fresh'),
-            'srun':
-            lambda: round_trip(book, market, slurm, o.trips),
-            'small':
-            lambda: small(book, market, o.small_jobs, o.bursts, o.trips),
-            'throughput':
-            lambda: throughput(book, market, slurm, o.jobs, o.bursts),
-            'move':
-            lambda: [moves_of(book, market, int(mb), o.moves) for mb in o.sizes.split(',')],
-            'live':
-            lambda: [live_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
-            'ahead':
-            lambda: ahead_of(book, market, [int(mb) for mb in o.live_sizes.split(',')], o.moves),
-            'mixed':
-            lambda: mixed_of(book, market, o.mixed_moves),
-            'work':
-            lambda: [work_of(book, market, 512, o.moves),
-                     cpu_of(book, market, 512, o.moves)],
-            'disk':
-            lambda: [disk_of(book, market, int(mb), o.moves) for mb in o.live_sizes.split(',')],
-            'idle after':
-            lambda: idle(book, market, slurm, o.idle, 'after that work'),
+            'idle': lambda: idle(book, market, slurm, o.idle, 'fresh'),
+            'srun': lambda: round_trip(book, market, slurm, o.trips),
+            'small': lambda: small(book, market, o.small_jobs, o.bursts, o.trips),
+            'throughput': lambda: throughput(book, market, slurm, o.jobs, o.bursts),
+            'move': lambda: [moves_of(book, market, int(mb), o.moves)
+                             for mb in o.sizes.split(',')],
+            'live': lambda: [live_of(book, market, int(mb), o.moves)
+                             for mb in o.live_sizes.split(',')],
+            'ahead': lambda: ahead_of(book, market,
+                                      [int(mb) for mb in o.live_sizes.split(',')], o.moves),
+            'mixed': lambda: mixed_of(book, market, o.mixed_moves),
+            'work': lambda: [work_of(book, market, 512, o.moves),
+                             cpu_of(book, market, 512, o.moves)],
+            'disk': lambda: [disk_of(book, market, int(mb), o.moves)
+                             for mb in o.live_sizes.split(',')],
+            'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
         }
         for part, run in plan.items():
             if part.split()[0] not in parts or (part == 'idle after' and len(parts) == 1):
@@ -657,10 +653,8 @@ def main():
             market.close()
         if slurm:
             slurm.close()
-    print(
-        json.dumps(
-            {'figures': book.figures, 'problems': book.problems, 'notes': book.notes, 'load': load},
-            indent=1))
+    print(json.dumps({'figures': book.figures, 'problems': book.problems, 'notes': book.notes,
+                      'load': load}, indent=1))
     return 1 if book.problems else 0
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A move by hand: what an operator without a market would do with CRIU, as the peer of the market's own moves.
+"""A move by hand: what an operator without a market would do with CRIU, as the peer of the market's
+own moves.
 
-Hand is the outside. This file run as a program is PID 1 of a pid and mount namespace of its own: it starts the job
-there as a session leader with files opened inside, and obeys one command per line on stdin with one JSON line on
-stdout:
+Hand is the outside. This file run as a program is PID 1 of a pid and mount namespace of its own: it
+starts the job there as a session leader with files opened inside, and obeys one command per line on
+stdin with one JSON line on stdout:
   start PROGRAM ARGS...   the job, in a fresh session
-  move                    criu dump, cp -r of the images to another directory, criu restore; all in memory
+  move                    criu dump, cp -r of the images to another directory, criu restore; all in
+                          memory
   freeze                  criu dump to disk, sync of that file system, criu restore
   stop, go                SIGSTOP and SIGCONT, so that it takes no CPU while others are measured
 The namespaces die with this process, and it dies with its parent: nothing is left behind.
@@ -27,11 +29,10 @@ class Hand:
 
     def __init__(self, argv):
         self.disk = tempfile.mkdtemp(prefix='souk-bench-hand.', dir='/var/tmp')
-        self.inside = subprocess.Popen([
-            'unshare', '--pid', '--fork', '--kill-child', '--mount', '--mount-proc', '--ipc',
-            '--uts', '--', sys.executable,
-            os.path.abspath(__file__), self.disk
-        ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.inside = subprocess.Popen(
+            ['unshare', '--pid', '--fork', '--kill-child', '--mount', '--mount-proc', '--ipc',
+             '--uts', '--', sys.executable, os.path.abspath(__file__), self.disk],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self.ask('start ' + ' '.join(argv))
         except RuntimeError:
@@ -63,7 +64,8 @@ class Inside:
         self.disk = disk
         self.pid = 0
         self.hops = 0
-        # CRIU caches what it finds out about the kernel under /run, so that only its first start pays for that.
+        # CRIU caches what it finds out about the kernel under /run, so that only its first start
+        # pays for that.
         for place in ('/run', '/mnt'):
             subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', place], check=True)
         subprocess.run([CRIU, 'check'], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
@@ -89,9 +91,9 @@ class Inside:
         os.close(null)
 
     def criu(self, verb, directory, *arguments):
-        done = subprocess.run([
-            CRIU, verb, '-D', directory, '-o', verb + '.log', '--manage-cgroups=ignore', *arguments
-        ], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([CRIU, verb, '-D', directory, '-o', verb + '.log',
+                               '--manage-cgroups=ignore', *arguments], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120)
         if done.returncode:
             words = done.stderr.strip()
             try:
@@ -103,8 +105,9 @@ class Inside:
 
     @staticmethod
     def own_count(directory):
-        """What CRIU counts of itself, in ms: how long a dump held the job, or a restore took. Its file: two magic words, a
-        length, and a protobuf message whose first (dump) or second (restore) field is one of times in microseconds."""
+        """What CRIU counts of itself, in ms: how long a dump held the job, or a restore took. Its
+        file: two magic words, a length, and a protobuf message whose first (dump) or second
+        (restore) field is one of times in microseconds."""
         def varint(data, at):
             value = shift = 0
             while True:
@@ -156,11 +159,9 @@ class Inside:
         size = sum(os.stat(os.path.join(first, name)).st_size for name in os.listdir(first))
         shutil.rmtree(first)
         shutil.rmtree(second, ignore_errors=True)
-        return {
-            'freeze_ms': (dumped - start) * 1e3, 'copy_ms': (copied - dumped) * 1e3, 'restore_ms':
-            (restored - copied) * 1e3, 'all_ms': (restored - start) * 1e3, 'bytes': size, 'own_ms':
-            own_ms, 'cpu_ms': (cpu_dump + cpu_restore) * 1e3
-        }
+        return {'freeze_ms': (dumped - start) * 1e3, 'copy_ms': (copied - dumped) * 1e3,
+                'restore_ms': (restored - copied) * 1e3, 'all_ms': (restored - start) * 1e3,
+                'bytes': size, 'own_ms': own_ms, 'cpu_ms': (cpu_dump + cpu_restore) * 1e3}
 
     @staticmethod
     def children_cpu():

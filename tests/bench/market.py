@@ -23,9 +23,8 @@ class Market:
             status = json.loads(self.tool('souk', 'status', '--json'))
             self.nodes = [n['name'] for n in status['nodes']]
             self.state = status['nodes'][0]['state_dir']
-            self.daemons = {
-                'marketd': [status['market']['pid']], 'agentd': [n['pid'] for n in status['nodes']]
-            }
+            self.daemons = {'marketd': [status['market']['pid']],
+                            'agentd': [n['pid'] for n in status['nodes']]}
             self.wait(lambda: len(self.providers()) == nodes, 20, 'not every node is on the market')
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
             self.close()
@@ -44,9 +43,8 @@ class Market:
         done = subprocess.run(self.argv(name, *arguments), env=self.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=seconds)
         if check and done.returncode:
-            raise RuntimeError(
-                f'{name} {" ".join(arguments)}: exit {done.returncode}: {done.stderr.strip()[-300:]}'
-            )
+            raise RuntimeError(f'{name} {" ".join(arguments)}: exit {done.returncode}: '
+                               f'{done.stderr.strip()[-300:]}')
         return done.stdout
 
     def ctl(self, *arguments):
@@ -72,9 +70,8 @@ class Watched:
         self.changed = threading.Condition()
         self.srun = subprocess.Popen(
             market.srun('-v', '-p', '100', '-m', '5000', *options, '--', *command), env=market.env,
-            stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if talks else subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True)
+            stdin=subprocess.PIPE if talks else subprocess.DEVNULL, stdout=subprocess.PIPE if talks
+            else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         try:
@@ -115,7 +112,8 @@ class Watched:
         return match, (when - start) * 1e3
 
     def move(self, i, seconds=60):
-        """To the next of the other nodes: its pause, and from the order until it runs there, in ms."""
+        """To the next of the other nodes: its pause, and from the order until it runs there, in
+        ms."""
         others = [n for n in self.market.nodes if n != self.where]
         match, ms = self.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move', self.id,
                                others[i % len(others)], seconds=seconds)

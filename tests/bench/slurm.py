@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Slurm on this one host, as a peer: munged, slurmctld and slurmd of Debian's slurm-wlm with a directory of their own,
-started here, ended by their pids; CPUs for every job, so that none waits for another.
-Nothing of the system's own Slurm is read or touched."""
+"""Slurm on this one host, as a peer: munged, slurmctld and slurmd of Debian's slurm-wlm with a
+directory of their own, started here, ended by their pids; CPUs for every job, so that none waits
+for another. Nothing of the system's own Slurm is read or touched."""
 import os
 import shutil
 import socket
@@ -83,15 +83,13 @@ class Slurm:
         port = free_port_pair()
         conf = f'{self.dir}/slurm.conf'
         with open(conf, 'w') as f:
-            f.write(
-                CONF.format(host=socket.gethostname(), port=port, port2=port + 1, dir=self.dir,
-                            cpus=cpus))
+            f.write(CONF.format(host=socket.gethostname(), port=port, port2=port + 1, dir=self.dir,
+                                cpus=cpus))
         self.env = dict(os.environ, SLURM_CONF=conf)
-        self._daemon('munged', [
-            '/usr/sbin/munged', '--foreground', '--force', '--key-file', f'{self.dir}/munge.key',
-            '--socket', f'{self.dir}/munge.sock', '--pid-file', f'{self.dir}/munged.pid',
-            '--log-file', f'{self.dir}/munged.log', '--seed-file', f'{self.dir}/munge.seed'
-        ])
+        self._daemon('munged', ['/usr/sbin/munged', '--foreground', '--force', '--key-file',
+                                f'{self.dir}/munge.key', '--socket', f'{self.dir}/munge.sock',
+                                '--pid-file', f'{self.dir}/munged.pid', '--log-file',
+                                f'{self.dir}/munged.log', '--seed-file', f'{self.dir}/munge.seed'])
         self._wait(lambda: os.path.exists(f'{self.dir}/munge.sock'), 'munged')
         self._daemon('slurmctld', ['/usr/sbin/slurmctld', '-D', '-f', conf])
         self._daemon('slurmd', ['/usr/sbin/slurmd', '-D', '-N', 'bench', '-f', conf])

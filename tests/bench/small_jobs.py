@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the smallest job costs: many of `true` at once, and one after the other, each beside fork and exec of the same
-program in the same run. CPU time is that of all who had a part in it: srun, the daemons, PID 1 of each capsule and the
-job; wall clock alone says little where others work too."""
+"""What the smallest job costs: many of `true` at once, and one after the other, each beside fork
+and exec of the same program in the same run. CPU time is that of all who had a part in it: srun,
+the daemons, PID 1 of each capsule and the job; wall clock alone says little where others work
+too."""
 import os
 import time
 
@@ -24,7 +25,8 @@ def cpu_ms(pids):
 
 
 def burst(argv, env, count):
-    """Starts them as fast as processes can be started: (a second, CPU ms of each of these processes, how many failed)."""
+    """Starts them as fast as processes can be started: (a second, CPU ms of each of these
+    processes, how many failed)."""
     start = time.monotonic()
     pids = [spawn(argv, env) for _ in range(count)]
     cpu = failed = 0
@@ -53,14 +55,15 @@ def measure(market, true, count, rounds, trips):
         rate, own, failed = burst(srun, market.env, count)
         if failed:
             raise RuntimeError(f'{failed} of {count} jobs failed')
-        # Capsules end after their sruns: their CPU time is counted when the daemons have reaped them.
+        # Capsules end after their sruns: their CPU time is counted when the daemons have reaped
+        # them.
         market.wait(lambda: not market.ctl('list-jobs', '--state', 'live'), 60,
                     'jobs do not finish')
         cpu = own + (cpu_ms(daemons) - before) / count
         plain_rate, plain_cpu, _ = burst([true], None, count)
         if i > 0:  # the first fills the caches
-            for figure, ours, plain in (('jobs/s', rate, plain_rate), ('CPU ms a job', cpu,
-                                                                       plain_cpu)):
+            for figure, ours, plain in (('jobs/s', rate, plain_rate),
+                                        ('CPU ms a job', cpu, plain_cpu)):
                 found[figure][0].append(ours)
                 found[figure][1].append(plain)
     for i in range(trips + 2):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A market of its own for each module of tests: real daemons in network namespaces, brought up by `souk up`, always
-taken down, and looked for afterwards. Every wait has a limit; a test waits for what it needs to see, never for time to
-pass. SOUK_BIN names the directory of the programs (default: build/bin of this checkout)."""
+"""A market of its own for each module of tests: real daemons in network namespaces, brought up by
+`souk up`, always taken down, and looked for afterwards. Every wait has a limit; a test waits for
+what it needs to see, never for time to pass. SOUK_BIN names the directory of the programs (default:
+build/bin of this checkout)."""
 import ctypes
 import itertools
 import json
@@ -68,7 +69,8 @@ def mount_points(kind=None):
 
 
 class Srun:
-    """An srun in the background: its bytes are collected as they come; its words (-v) can be waited for."""
+    """An srun in the background: its bytes are collected as they come; its words (-v) can be waited
+    for."""
 
     def __init__(self, argv, env, **how):
         how.setdefault("stdin", subprocess.DEVNULL)
@@ -77,9 +79,8 @@ class Srun:
         self.argv, self.out, self.words = argv, bytearray(), []
         self.told = []  # the job's own lines of stderr
         self._change = threading.Condition()
-        self._threads = [
-            threading.Thread(target=f, daemon=True) for f in (self._read_out, self._read_err)
-        ]
+        self._threads = [threading.Thread(target=f, daemon=True)
+                         for f in (self._read_out, self._read_err)]
         for t in self._threads:
             t.start()
 
@@ -98,8 +99,8 @@ class Srun:
 
     def _wait(self, what, probe, limit):
         with self._change:
-            ended = lambda: self.process.poll() is not None and not any(t.is_alive()
-                                                                        for t in self._threads)
+            ended = (lambda: self.process.poll() is not None and
+                     not any(t.is_alive() for t in self._threads))
             end = time.monotonic() + limit
             while not (found := probe()):
                 if ended():
@@ -132,8 +133,8 @@ class Srun:
         try:
             status = self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise Late(f"{self.argv[-4:]} has not ended within {limit:g} s; said {self.words[-12:]}"
-                       ) from None
+            raise Late(f"{self.argv[-4:]} has not ended within {limit:g} s; said "
+                       f"{self.words[-12:]}") from None
         for t in self._threads:
             t.join(5)
         return status
@@ -150,10 +151,8 @@ class Market:
     def __init__(self, *options):
         self.run_dir = f"/run/souk-t{os.getpid()}-{next(_serial)}"
         # Its state on the same file system: what a market costs is measured in other places.
-        self.env = {
-            **os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state", "PATH":
-            BIN + ":" + os.environ["PATH"]
-        }
+        self.env = {**os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state",
+                    "PATH": BIN + ":" + os.environ["PATH"]}
         self.env.pop("SOUK_NODE", None)
         self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
@@ -174,9 +173,8 @@ class Market:
         self.note_family()
         said = subprocess.run([f"{BIN}/souk", "down", "--force"], env=self.env, capture_output=True,
                               text=True, timeout=100)
-        left = [] if said.returncode == 0 else [
-            f"souk down: {said.returncode} {said.stdout}{said.stderr}"
-        ]
+        left = ([] if said.returncode == 0
+                else [f"souk down: {said.returncode} {said.stdout}{said.stderr}"])
         return left + self.leftovers()
 
     def note_family(self):
@@ -201,9 +199,8 @@ class Market:
                     yield where + "/cgroup.procs"
 
     def leftovers(self):
-        left = [
-            f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.family if alive(p)
-        ]
+        left = [f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.family
+                if alive(p)]
         if self.tag:
             groups = [f"{root}/{self.tag}" for root in mount_points(("cgroup", "cgroup2"))]
             left += [f"cgroup {group}" for group in groups if os.path.exists(group)]
@@ -240,8 +237,8 @@ class Market:
     # Tools
 
     def tool(self, name, *args, check=True, limit=LIMIT, **how):
-        if name == "marketctl" and {"move", "freeze", "thaw"} & set(map(
-                str, args)) and "--wait" not in args:
+        if (name == "marketctl" and {"move", "freeze", "thaw"} & set(map(str, args)) and
+            "--wait" not in args):
             args = ["--no-wait", *args]  # a test waits for what it needs to see
         how.setdefault("stdin", subprocess.DEVNULL)
         if "input" in how:
@@ -289,10 +286,8 @@ class Market:
         return until(f"{id} {what}", lambda: (j := self.job(id)) and probe(j) and j, limit)
 
     def until_runs(self, id, where=None, limit=LIMIT):
-        return self.until_job(
-            id, f"runs on {where}",
-            lambda j: j["status"] == "run" and "going_to" not in j and where in (None, j["where"]),
-            limit)
+        return self.until_job(id, f"runs on {where}", lambda j: j["status"] == "run" and
+                              "going_to" not in j and where in (None, j["where"]), limit)
 
     def until_up(self):
         """Every daemon runs and is connected."""
@@ -301,8 +296,8 @@ class Market:
             if not all(x["pid"] for x in [d["market"], *d["nodes"]]):
                 return False
             done = self.tool("marketctl", "--json", "list-providers", check=False)
-            return done.returncode == 0 and sum(p["connected"]
-                                                for p in json.loads(done.stdout)) == len(d["nodes"])
+            return (done.returncode == 0 and
+                    sum(p["connected"] for p in json.loads(done.stdout)) == len(d["nodes"]))
         until("every daemon is back", probe, 60)
 
     # What the kernel knows
@@ -330,7 +325,8 @@ class Market:
         self.until_up()
 
     def in_netns(self, name, what):
-        """Calls what() on a thread inside one of the market's network namespaces, which ends with it."""
+        """Calls what() on a thread inside one of the market's network namespaces, which ends with
+        it."""
         box = []
 
         def enter():
@@ -357,8 +353,8 @@ class Market:
                 yield f"{node} {capsule} {pid} {' '.join(said)}"
 
     def logs(self):
-        paths = [f"{self.run_dir}/supervisor.log"
-                 ] + [f"{self.run_dir}/{n}/log" for n in ("market", "n1", "n2", "n3")]
+        paths = [f"{self.run_dir}/supervisor.log"] + [f"{self.run_dir}/{n}/log"
+                                                      for n in ("market", "n1", "n2", "n3")]
         return [(p, "\n".join(read_text(p).splitlines()[-60:])) for p in paths if os.path.exists(p)]
 
 

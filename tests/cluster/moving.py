@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Jobs that are moved and frozen at any moment of their work, and whose results are those of an unmoved run.
-SOUK_MOVES=20: so many moves and freezes of each, in each form of a move (default: 4, in one form each)."""
+"""Jobs that are moved and frozen at any moment of their work, and whose results are those of an
+unmoved run.
+SOUK_MOVES=20: so many moves and freezes of each, in each form of a move (default: 4, in one form
+each)."""
 import os
 import random
 import shutil
@@ -37,8 +39,9 @@ def compiled(path, source, *options):
 def move_about(market, job, form):
     r = random.Random(form)
     times = MOVES or 4
+    # any moment
     assert shove(market, job.id, form, times,
-                 between=lambda: time.sleep(r.uniform(0, 0.3))) == times  # any moment
+                 between=lambda: time.sleep(r.uniform(0, 0.3))) == times
 
 
 def check_ended(market, job):

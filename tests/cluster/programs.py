@@ -2,8 +2,9 @@
 """Jobs whose whole output can be told beforehand."""
 import hashlib
 
-# Prints numbered hashes, each of the one before, until its stdin ends; then how many. A lost, doubled or damaged line,
-# or memory that changed, breaks the chain. With THREADS, as many threads work at it in turns.
+# Prints numbered hashes, each of the one before, until its stdin ends; then how many. A lost,
+# doubled or damaged line, or memory that changed, breaks the chain. With THREADS, as many threads
+# work at it in turns.
 CHAIN = """
 import hashlib, sys, threading
 threads, ended, turn, at = int(sys.argv[1]), threading.Event(), threading.Condition(), [0, b"souk"]

@@ -91,19 +91,17 @@ def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tm
     assert not market.live()
 
 
-def test_a_directory_that_the_user_may_not_enter_or_that_is_gone_is_refused_at_once(
-        market, tmp_path):
+def test_a_directory_that_the_user_may_not_enter_or_that_is_gone_is_refused_at_once(market,
+                                                                                    tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     enter = ("import os, sys; os.chdir(sys.argv[1]); srun = os.open(sys.argv[2], os.O_RDONLY); {};"
              "os.execve(srun, sys.argv[2:], os.environ)")
     for what, word in (("os.setgroups([]), os.setgid(65534), os.setuid(65534)",
                         "Permission denied"), ("os.rmdir(sys.argv[1])", "No such file")):
-        done = subprocess.run([
-            "/usr/bin/python3", "-c",
-            enter.format(what),
-            str(closed), f"{BIN}/srun", "-p", "5", "true"
-        ], env=market.env, capture_output=True, text=True, timeout=40)
+        done = subprocess.run(["/usr/bin/python3", "-c", enter.format(what), str(closed),
+                               f"{BIN}/srun", "-p", "5", "true"], env=market.env,
+                              capture_output=True, text=True, timeout=40)
         refused(done, 1, "working directory", word)
     assert not market.live()
 
@@ -134,18 +132,14 @@ def test_a_second_market_on_the_same_port_or_state_does_not_start(market, tmp_pa
     other.write_text(f'listen = "{address}"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
     done = subprocess.run([*enter, f"{BIN}/marketd", "--config", str(other)], **how)
     assert done.returncode == 1 and "7070" in done.stderr and "in use" in done.stderr.lower(), done
-    refused(
-        subprocess.run([f"{BIN}/agentd", "--config", f"{market.run_dir}/n1/agentd.conf"], **how), 1,
-        "in use")
+    refused(subprocess.run([f"{BIN}/agentd", "--config", f"{market.run_dir}/n1/agentd.conf"],
+                           **how), 1, "in use")
     assert market.tool("srun", "-p", 5, "true").returncode == 0
 
 
-GARBAGE = [
-    b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4096, b"\xff" * 4096,
-    struct.pack("<I", 0x7fffffff) + b"x" * 64,
-    struct.pack(">I", 0x7fffffff) + b"x" * 64, b"\x01",
-    random.Random(5).randbytes(100_000), b""
-]
+GARBAGE = [b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4096, b"\xff" * 4096,
+           struct.pack("<I", 0x7fffffff) + b"x" * 64, struct.pack(">I", 0x7fffffff) + b"x" * 64,
+           b"\x01", random.Random(5).randbytes(100_000), b""]
 
 
 @pytest.mark.parametrize("place",
@@ -160,8 +154,8 @@ def test_garbage_on_a_socket_harms_nobody(market, place):
     def send():
         for data in GARBAGE + [random.Random(seed).randbytes(600) for seed in range(30)]:
             if who == "supervisor":
-                s, to = socket.socket(socket.AF_UNIX,
-                                      socket.SOCK_DGRAM), market.run_dir + "/notify.sock"
+                s, to = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+                         market.run_dir + "/notify.sock")
                 data = data[:4096]
             elif kind == "unix":
                 s, to = socket.socket(socket.AF_UNIX), daemon["socket"]
@@ -194,9 +188,10 @@ def test_an_agent_without_a_market_stays_up_and_says_so(market, tmp_path):
     conf, log = tmp_path / "agentd.conf", tmp_path / "log"
     text = read_text(f"{market.run_dir}/n1/agentd.conf")
     for key, value in (("listen", market.daemon("n1")["address"].replace(":7071", ":7999")),
-                       ("node", "n9"), ("market", market.daemon("market")["address"].replace(
-                           ":7070", ":7998")), ("socket", f"{tmp_path}/s"),
-                       ("state", f"{tmp_path}/state"), ("cgroup", f"{market.tag}/n9")):
+                       ("node", "n9"),
+                       ("market", market.daemon("market")["address"].replace(":7070", ":7998")),
+                       ("socket", f"{tmp_path}/s"), ("state", f"{tmp_path}/state"),
+                       ("cgroup", f"{market.tag}/n9")):
         old = next(line for line in text.splitlines() if line.startswith(key + " ="))
         text = text.replace(old, f'{key} = "{value}"')
     conf.write_text(text)
@@ -266,10 +261,8 @@ def test_an_up_that_is_interrupted_leaves_nothing(fit):
     up = subprocess.Popen([f"{BIN}/souk", "up", *m.options], env=m.env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        m.tag = until(
-            "it has begun",
-            lambda: json.loads(read_text(f"{m.run_dir}/instance.json") or "{}").get("tag"),
-            pause=0.001)
+        m.tag = until("it has begun", lambda: json.loads(read_text(f"{m.run_dir}/instance.json") or
+                                                         "{}").get("tag"), pause=0.001)
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(40) != 0

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The records themselves: a copy that lacks something says so, a backup is made hot and put back, an older state that comes up is
-found out by what homes have seen, an empty file begins nothing anew, and a full disk stops the node's word and not the node.
-And what is said of jobs: of orders by hand, and after daemons were killed."""
+"""The records themselves: a copy that lacks something says so, a backup is made hot and put back,
+an older state that comes up is found out by what homes have seen, an empty file begins nothing
+anew, and a full disk stops the node's word and not the node. And what is said of jobs: of orders by
+hand, and after daemons were killed."""
 import json
 import os
 import re
@@ -28,8 +29,8 @@ def test_a_copy_without_its_log_is_no_proof_and_says_why(market, tmp_path):
     copy = f"{tmp_path}/state.db"
     shutil.copy(f"{market.run_dir}/state/market/state.db", copy)
     said = market.tool("marketctl", "ledger", "verify", "--db", copy, check=False)
-    assert said.returncode == 1 and "without its log" in said.stderr and said.stderr.count(
-        "\n") == 1, said
+    assert (said.returncode == 1 and "without its log" in said.stderr and
+            said.stderr.count("\n") == 1), said
     assert os.listdir(tmp_path) == ["state.db"]  # looking leaves nothing
 
 
@@ -40,15 +41,15 @@ def test_a_backup_is_made_hot_put_back_and_found_to_be_older_by_the_homes(fit, t
         assert m.srun("-p", "50", "true").wait() == 0
         file = f"{tmp_path}/backup"
         said = json.loads(m.tool("marketctl", "--json", "backup", file).stdout)
-        assert said["file"] == file and said["bytes"] == os.path.getsize(
-            file) and said["receipts"] >= 1
+        assert (said["file"] == file and said["bytes"] == os.path.getsize(file) and
+                said["receipts"] >= 1)
         assert os.stat(file).st_mode & 0o777 == 0o600 and os.listdir(tmp_path) == ["backup"]
         proof = ask(m, "ledger", "verify", "--db", file)
         assert (proof["receipts"], proof["head"]) == (said["receipts"], said["head"])
         for args, words in [(["backup", file], "is there already"),
                             (["--node", "n1", "backup", file + "2"], "of the market's machine"),
-                            (["restore", file, "--dir",
-                              f"{m.run_dir}/state/market"], "is in use by another process (pid ")]:
+                            (["restore", file, "--dir", f"{m.run_dir}/state/market"],
+                             "is in use by another process (pid ")]:
             refused = m.tool("marketctl", *args, check=False)
             assert refused.returncode == 1 and words in refused.stderr, refused
         refused = m.tool("marketctl", "backup", "/tmp/none", check=False, user=65534, group=65534,
@@ -61,20 +62,20 @@ def test_a_backup_is_made_hot_put_back_and_found_to_be_older_by_the_homes(fit, t
         seen = seen_by(m, "n1")
         older = m.tool("marketctl", "ledger", "verify", "--db", file, "--seen", ":".join(seen),
                        check=False)
-        assert older.returncode == 1 and f"has seen receipt {seen[0]}" in older.stderr and "older state" in older.stderr, older
+        assert (older.returncode == 1 and f"has seen receipt {seen[0]}" in older.stderr and
+                "older state" in older.stderr), older
         with Outage(m):
-            put = json.loads(
-                m.tool("marketctl", "--json", "restore", file, "--dir",
-                       f"{m.run_dir}/state/market").stdout)
+            put = json.loads(m.tool("marketctl", "--json", "restore", file, "--dir",
+                                    f"{m.run_dir}/state/market").stdout)
             assert put["receipts"] == said["receipts"]
             kept = ask(m, "ledger", "verify", "--db", put["kept"])
             assert kept["receipts"] >= int(seen[0])
         warnings = until("the market says that it is older",
                          lambda: m.ctl("marketctl", "status")["warnings"])
-        assert f"node n1 has seen receipt {seen[0]}" in warnings[0] and "older state" in warnings[
-            0], warnings
-        assert "older state" in log_of(m, "market") and "Warning:" in m.tool("marketctl",
-                                                                             "status").stdout
+        assert (f"node n1 has seen receipt {seen[0]}" in warnings[0] and
+                "older state" in warnings[0]), warnings
+        assert ("older state" in log_of(m, "market") and
+                "Warning:" in m.tool("marketctl", "status").stdout)
         m.until_runs(running.id)
         m.tool("marketctl", "cancel", running.id)
         running.wait()
@@ -93,12 +94,12 @@ def test_an_empty_database_begins_no_new_market_and_says_what_to_do(fit, tmp_pat
                     os.unlink(file + end)
             open(file, "w").close()
             with open(f"{tmp_path}/conf", "w") as f:
-                f.write(
-                    f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{os.path.dirname(file)}"\n'
-                )
+                f.write(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'
+                        f'state = "{os.path.dirname(file)}"\n')
             refused = subprocess.run(["marketd", "--config", f"{tmp_path}/conf"], env=m.env,
                                      capture_output=True, text=True, timeout=20)
-            assert refused.returncode == 1 and "is empty (0 bytes)" in refused.stderr and "put a copy of it back" in refused.stderr, refused
+            assert (refused.returncode == 1 and "is empty (0 bytes)" in refused.stderr and
+                    "put a copy of it back" in refused.stderr), refused
             assert os.path.getsize(file) == 0
             m.tool("marketctl", "restore", f"{tmp_path}/backup", "--dir", os.path.dirname(file))
         assert [j["status"] for j in m.list_jobs()] == ["finish"]
@@ -116,8 +117,8 @@ def test_a_node_whose_disk_is_full_says_nothing_lives_and_goes_on_when_there_is_
         pid = market.daemon("n1")["pid"]
         waiting, said = [], "nothing leaves this node until it can"
 
-        def filled(
-        ):  # each submission is a record of 120 kB; whatever is given back is filled again
+        # Each submission is a record of 120 kB; whatever is given back is filled again.
+        def filled():
             fs = os.statvfs(state)
             if fs.f_bavail:
                 with open(f"{state}/fill{len(os.listdir(state))}", "wb") as f:
@@ -139,14 +140,14 @@ def test_a_node_whose_disk_is_full_says_nothing_lives_and_goes_on_when_there_is_
             assert each.wait() == 0
         assert market.daemon("n1")["pid"] == pid
 
+
 def test_an_order_by_hand_waits_and_says_what_became_of_it(market):
     job = market.srun("-p", "40", "sleep", "100000")
     where = market.until_runs(job.id)["where"]
     to = next(n for n in market.nodes() if n != where)
     said = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id, to).stdout
-    assert re.fullmatch(
-        rf"job {job.id} runs on {to}: it stood still for [\d.]+ ms of [\d.]+ ms(, [\d.]+ \w+)?\n",
-        said), said
+    assert re.fullmatch(rf"job {job.id} runs on {to}: it stood still for [\d.]+ ms of [\d.]+ ms(, "
+                        rf"[\d.]+ \w+)?\n", said), said
     assert market.job(job.id)["where"] == to
     said = market.tool("marketctl", "--wait", "60s", "--hold", "freeze", job.id).stdout
     assert re.fullmatch(rf"job {job.id} is frozen on {to}: [\d.]+ \w+\n", said), said
@@ -156,12 +157,12 @@ def test_an_order_by_hand_waits_and_says_what_became_of_it(market):
         f.seek(100)
         f.write(b"another")
     failed = market.tool("marketctl", "--wait", "60s", "--hold", "thaw", job.id, where, check=False)
-    assert failed.returncode == 1 and failed.stdout == "" and "failed: " in failed.stderr and failed.stderr.count(
-        "\n") == 1, failed
+    assert (failed.returncode == 1 and failed.stdout == "" and "failed: " in failed.stderr and
+            failed.stderr.count("\n") == 1), failed
     why = failed.stderr.split("failed: ", 1)[1].strip()
     seen = market.job(job.id)
-    assert why[:30] in seen["last_failed"] and why[:30] in seen[
-        "comment"] and "tried again later" in seen["comment"], seen
+    assert (why[:30] in seen["last_failed"] and why[:30] in seen["comment"] and
+            "tried again later" in seen["comment"]), seen
     assert "can move" not in market.tool("marketctl", "job", job.id).stdout
     market.tool("marketctl", "cancel", job.id)
     job.wait()

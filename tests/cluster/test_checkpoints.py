@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node dies for good: its job goes on from its last checkpoint, its output says where, and nothing of it runs twice."""
+"""A node dies for good: its job goes on from its last checkpoint, its output says where, and
+nothing of it runs twice."""
 import contextlib
 import os
 import re
@@ -31,8 +32,8 @@ def checkpoint(market, job):
 
 def images(market, job, node="n1"):
     directory = f"{market.run_dir}/state/{node}/images"
-    return [n for n in os.listdir(directory)
-            if n.startswith(job.id + ".")] if os.path.isdir(directory) else []
+    return ([n for n in os.listdir(directory) if n.startswith(job.id + ".")]
+            if os.path.isdir(directory) else [])
 
 
 def newest_image(market, job):
@@ -41,7 +42,8 @@ def newest_image(market, job):
 
 
 def lose(market, name, job):
-    """The node's daemon and its capsule of the job die, and the daemon stays away: only within an Absence."""
+    """The node's daemon and its capsule of the job die, and the daemon stays away: only within an
+    Absence."""
     kill_for_now(market, name)
     for _, _, pids in market.capsules(job.id, name):
         for pid in pids:
@@ -53,7 +55,8 @@ def lose(market, name, job):
 
 
 def check_spliced(job, again):
-    """The chain until the node was lost, and behind it the chain from the checkpoint on, `again` bytes of it once more."""
+    """The chain until the node was lost, and behind it the chain from the checkpoint on, `again`
+    bytes of it once more."""
     text = bytes(job.out).decode()
     end = int(text.splitlines()[-1].split()[1])
     wanted = programs.chain_text(end)  # that of a job that nothing befell
@@ -75,16 +78,15 @@ def test_a_job_whose_node_dies_for_good_goes_on_from_its_checkpoint_elsewhere(ma
     with Absence(market):
         lose(market, "n2", job)
         market.tool("marketctl", "node", "lost", "n2")
-        moved = market.until_job(
-            job.id, "runs elsewhere",
-            lambda j: j["status"] == "run" and "going_to" not in j and j["where"] != "n2")
+        moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and
+                                 "going_to" not in j and j["where"] != "n2")
         assert moved["where"] in ("n1", "n3") and moved["resumes"] == 1
         job.printed(job.lines() + 20)
         mark = until("the mark",
                      lambda: [t for t in job.told if "goes on from its checkpoint" in t])
     assert len(mark) == 1
-    again = int(
-        re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
+    again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that",
+                          mark[0])[1])
     market.until_up()
     checkpoint(market, job)  # of the new epoch
     job.process.stdin.close()
@@ -98,11 +100,11 @@ def test_checkpoints_take_the_place_of_one_another_and_the_output_is_that_of_a_j
     job = at_n2(market, "--checkpoint-every", "1s")
     for _ in range(3):
         checkpoint(market, job)
-        assert len(images(market,
-                          job)) <= 3  # the last, the one before while it is dropped, the next
+        # The last, the one before while it is dropped, the next.
+        assert len(images(market, job)) <= 3
     seen = market.job(job.id)
-    assert seen["checkpoint_bytes"] > 100_000 and seen[
-        "checkpoint_age_s"] < 60 and "resumes" not in seen
+    assert (seen["checkpoint_bytes"] > 100_000 and seen["checkpoint_age_s"] < 60 and
+            "resumes" not in seen)
     market.tool("marketctl", "move", job.id, "n3")
     market.until_job(job.id, "has moved", lambda j: j["migrations"] >= 2)
     checkpoint(market, job)
@@ -135,7 +137,8 @@ def test_a_home_that_listens_on_every_address_gets_its_checkpoints_where_the_mar
         market.until_up()
         job = at_n2(market, "--checkpoint-every", "1s")
         checkpoint(market, job)
-        # What it was told is kept: a home that is started again while the market is away needs it too.
+        # What it was told is kept: a home that is started again while the market is away needs it
+        # too.
         with Outage(market):
             restart(market, "n1", signal.SIGKILL)
             newest = newest_image(market, job)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Daemons are killed at any moment: each comes back, every job is there exactly once, and no terminal notices."""
+"""Daemons are killed at any moment: each comes back, every job is there exactly once, and no
+terminal notices."""
 import os
 import random
 import signal
@@ -17,8 +18,8 @@ def settled(market, id):
     def probe():
         job = market.job(id)
         assert job.get("status") != "finish", job
-        return job.get("status") == "run" and "going_to" not in job and len(
-            market.capsules(id)) == 1 and job
+        return (job.get("status") == "run" and "going_to" not in job and
+                len(market.capsules(id)) == 1 and job)
     job = until(f"{id} runs in one capsule", probe, 90)
     assert [j["id"] for j in market.list_jobs()].count(id) == 1
     assert market.processes(id, "python3") == 1
@@ -107,15 +108,14 @@ def test_a_capsule_that_ended_while_its_agent_was_dead_leaves_no_control_group(m
 
 
 def test_a_move_asked_for_before_the_capsule_has_answered_its_new_agent_is_not_refused(market):
-    # n2 is home and source, so that its own half of the move begins before the destination hears of it.
+    # n2 is home and source, so that its own half of the move begins before the destination hears of
+    # it.
     job = market.srun("--node", "n2", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
     market.until_runs(job.id, "n1")
     market.tool("marketctl", "--hold", "move", job.id, "n2")
     market.until_runs(job.id, "n2")
-    init, = [
-        p for _, _, pids in market.capsules(job.id) for p in pids
-        if read_text(f"/proc/{p}/comm") == "souk-init\n"
-    ]
+    init, = [p for _, _, pids in market.capsules(job.id) for p in pids
+             if read_text(f"/proc/{p}/comm") == "souk-init\n"]
     os.kill(init, signal.SIGSTOP)
     try:
         kill_now(market, "n2")
@@ -146,10 +146,8 @@ def test_a_job_that_waits_is_started_after_the_market_died(market):
 
 
 def test_all_daemons_killed_at_once_lose_nothing(market):
-    jobs = [
-        market.srun("-p", 50 + i, "--node", f"n{i + 1}", *programs.chain_job(),
-                    stdin=subprocess.PIPE) for i in range(3)
-    ]
+    jobs = [market.srun("-p", 50 + i, "--node", f"n{i + 1}", *programs.chain_job(),
+                        stdin=subprocess.PIPE) for i in range(3)]
     for job in jobs:
         job.printed(3)
     d = market.daemons()
@@ -208,10 +206,8 @@ def talk_without(market, victim, home, bytes_):
                       TALKER.replace("BYTES", str(bytes_)))
     market.until_runs(job.id, "n2")
     job.printed(1)
-    pid, = [
-        p for _, _, pids in market.capsules(job.id) for p in pids
-        if read_text(f"/proc/{p}/comm") == "python3\n"
-    ]
+    pid, = [p for _, _, pids in market.capsules(job.id) for p in pids
+            if read_text(f"/proc/{p}/comm") == "python3\n"]
     with Absence(market):
         kill_for_now(market, victim)
         os.kill(pid, signal.SIGUSR1)
@@ -227,8 +223,8 @@ def test_output_before_the_end_is_whole_though_the_agent_of_home_and_guest_was_d
 
 
 def test_output_before_the_end_is_whole_however_long_its_home_was_dead_then(market):
-    # More than a capsule keeps (256 KiB): the rest is in the pipe of a job that has ended. A guest that nobody asks for
-    # the output looks after 5 s whether there is an end to it.
+    # More than a capsule keeps (256 KiB): the rest is in the pipe of a job that has ended. A guest
+    # that nobody asks for the output looks after 5 s whether there is an end to it.
     for _ in talk_without(market, "n1", "n1", 300_000):
         time.sleep(5.5)  # nothing is to happen in that time
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Moves of 4 MB to 1 GB in each form, with a fault at any moment of each: a dead daemon, a dead CRIU, a cut network, no room
-for images; and images of frozen jobs with a bit flipped or an end cut off, which are neither run nor given up. The job goes on in exactly one place and ends as if nothing had been. A job that may only move whole (safe) also
-appends the number of each of its steps to a file: each stands there once, in order.
-SOUK_FAULTS=300: so many; without it this file is not collected (make chaos). SOUK_FAULT_SEED=N: the seed of the first; each has the next one."""
+"""Moves of 4 MB to 1 GB in each form, with a fault at any moment of each: a dead daemon, a dead
+CRIU, a cut network, no room for images; and images of frozen jobs with a bit flipped or an end cut
+off, which are neither run nor given up. The job goes on in exactly one place and ends as if nothing
+had been. A job that may only move whole (safe) also appends the number of each of its steps to a
+file: each stands there once, in order.
+SOUK_FAULTS=300: so many; without it this file is not collected (make chaos). SOUK_FAULT_SEED=N: the
+seed of the first; each has the next one."""
 import os
 import random
 import re
@@ -19,22 +22,19 @@ NODES = ["n1", "n2", "n3"]
 COUNT = int(os.environ.get("SOUK_FAULTS", 12))
 FIRST = int(os.environ.get("SOUK_FAULT_SEED", 0))
 # The CRIU of a source that is killed may take the job with it, so that is for the long form.
-FAULTS = [
-    "source", "destination", "home", "market", *(["criu of the source"] if COUNT > 15 else []),
-    "criu of the destination", "link of the source", "link of the destination", "link of the home",
-    "room", "image: a bit flipped", "image: cut short"
-]
+FAULTS = ["source", "destination", "home", "market",
+          *(["criu of the source"] if COUNT > 15 else []), "criu of the destination",
+          "link of the source", "link of the destination", "link of the home", "room",
+          "image: a bit flipped", "image: cut short"]
 SIZES = [4, 12, 32, 96] if COUNT <= 15 else [4, 8, 16, 48, 96, 160, 256, 512, 1024]
 STEPS = 4000 if COUNT <= 15 else 6000
 _by_hand = {}
 
 
 def work(size, *more):
-    return [
-        f"{BIN}/testload", "--steps",
-        str(STEPS), "--print-every", "100", "--digest", "--memory",
-        str(size), *more
-    ]
+    return [f"{BIN}/testload", "--steps", str(STEPS), "--print-every", "100", "--digest",
+            "--memory",
+            str(size), *more]
 
 
 def unmoved(size):
@@ -62,7 +62,8 @@ def kill(pid):
 
 
 class Witness:
-    """Looks on whether a job runs in two places: its processes in two capsules get CPU time again and again at once."""
+    """Looks on whether a job runs in two places: its processes in two capsules get CPU time again
+    and again at once."""
 
     def __init__(self, market, id):
         self.market, self.id, self.doubled, self.end = market, id, "", threading.Event()
@@ -107,10 +108,8 @@ def strike(market, r, fault, nodes, size):
             kill(pid)
         return f"killed {pid}"
     if fault.startswith("link"):
-        port = [
-            "ip", "-n", f"{market.tag}-fabric", "link", "set",
-            f"p{NODES.index(nodes[fault.split()[-1]])}"
-        ]
+        port = ["ip", "-n", f"{market.tag}-fabric", "link", "set",
+                f"p{NODES.index(nodes[fault.split()[-1]])}"]
         subprocess.run([*port, "down"], check=True)
         try:
             time.sleep(seconds := r.choice([0.05, 0.3, 1, 3]))  # so long it is cut
@@ -119,8 +118,8 @@ def strike(market, r, fault, nodes, size):
         return f"cut for {seconds} s"
     name = nodes.get(fault, fault)
     kill(market.pid_of[name])
-    until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in
-          (0, market.pid_of[name]), 60)
+    until(f"{name} is a new process",
+          lambda: market.daemon(name)["pid"] not in (0, market.pid_of[name]), 60)
     return "killed"
 
 
@@ -139,14 +138,14 @@ def nothing_of(market, id):
         for kind in ("guests", "images", "ram"):
             directory = f"{market.run_dir}/state/{node}/{kind}"
             if os.path.isdir(directory):
-                left += [
-                    f"{node}/{kind}/{n}" for n in os.listdir(directory) if n.startswith(id + ".")
-                ]
+                left += [f"{node}/{kind}/{n}" for n in os.listdir(directory)
+                         if n.startswith(id + ".")]
     return left
 
 
 def out_of_order(steps):
-    """Where a list of numbers does not count from 1 on: (what stands there, what should), a few of them."""
+    """Where a list of numbers does not count from 1 on: (what stands there, what should), a few of
+    them."""
     return [(a, b) for a, b in zip(steps, range(1, len(steps) + 1)) if a != b][:5]
 
 
@@ -173,8 +172,8 @@ def one_round(market, seed, directory):
         destination = r.choice([n for n in NODES if n != source])
         nodes = {"source": source, "destination": destination, "home": home}
         said += f", {source} to {destination}"
-        filled = fill(f"{market.run_dir}/state/{destination}/ram", r.choice(
-            [0, 1 << 16, 1 << 18])) if fault == "room" else None
+        filled = (fill(f"{market.run_dir}/state/{destination}/ram", r.choice([0, 1 << 16, 1 << 18]))
+                  if fault == "room" else None)
         with Witness(market, id) as witness:
             try:
                 order = subprocess.Popen([f"{BIN}/marketctl", "move", id, destination],
@@ -194,7 +193,8 @@ def one_round(market, seed, directory):
         said += f": {last['migrations']} moves, {last['failed_moves']} failed"
         assert not witness.doubled, witness.doubled
         if fault == "criu of the source" and status != 0:
-            # CRIU that is killed while its parasite is in the job may take the job with it; and that much is told.
+            # CRIU that is killed while its parasite is in the job may take the job with it; and
+            # that much is told.
             assert status > 128 or status == 255, status
             assert wanted.startswith(bytes(job.out))
             said += f", died of it ({status})"
@@ -203,17 +203,16 @@ def one_round(market, seed, directory):
             assert bytes(job.out) == wanted
         if form == "safe":
             ran = [int(line) for line in read_text(trace).split()]
-            assert ran == list(range(
-                1,
-                len(ran) + 1)), f"steps that ran twice, or not: {out_of_order(ran)}"
+            assert ran == list(
+                range(1, len(ran) + 1)), f"steps that ran twice, or not: {out_of_order(ran)}"
             assert status or len(ran) == STEPS
         assert [j["id"] for j in market.list_jobs()].count(id) == 1
         until("nothing is left of it", lambda: not nothing_of(market, id), 20)
         settled(market)  # the books, to the micro-unit
     except BaseException as e:
         logs = "\n".join(f"{p}\n{t[-2500:]}" for p, t in market.logs())
-        raise AssertionError(
-            f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
+        raise AssertionError(f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n"
+                             f"{logs}") from e
     return said
 
 
@@ -223,8 +222,8 @@ def damage(path, how, r):
         before = f.read()
     at = r.randrange(len(before))
     bit = 1 << r.randrange(8)
-    after = before[:at] if how == "cut short" else before[:at] + bytes([before[at]
-                                                                        ^ bit]) + before[at + 1:]
+    after = (before[:at] if how == "cut short"
+             else before[:at] + bytes([before[at] ^ bit]) + before[at + 1:])
     with open(path, "wb") as f:
         f.write(after)
 
@@ -235,10 +234,11 @@ def damage(path, how, r):
 
 
 def image_round(market, seed):
-    """A frozen job whose image is damaged stays frozen, on every node that is to thaw it, and goes on when it is whole again."""
+    """A frozen job whose image is damaged stays frozen, on every node that is to thaw it, and goes
+    on when it is whole again."""
     r = random.Random(seed)
-    how, size = FAULTS[seed % len(FAULTS)].split(": ")[1].removeprefix("a bit "), r.choice(
-        SIZES[:4])
+    how, size = (FAULTS[seed % len(FAULTS)].split(": ")[1].removeprefix("a bit "),
+                 r.choice(SIZES[:4]))
     market.until_up()
     job = market.srun("--node", r.choice(NODES), "-p", 50, "-m", size + 128, *work(size))
     id = job.id
@@ -255,9 +255,8 @@ def image_round(market, seed):
         for there in r.sample(NODES, 2):
             failed = market.job(id)["failed_moves"]
             market.tool("marketctl", "--hold", "thaw", id, there)
-            market.until_job(
-                id, "is refused", lambda j: j["failed_moves"] > failed and j["status"] == "suspend"
-                and "going_to" not in j)
+            market.until_job(id, "is refused", lambda j: j["failed_moves"] > failed and
+                             j["status"] == "suspend" and "going_to" not in j)
             market.tool("marketctl", "--hold", "freeze", id)
             assert not market.processes(id, "testload")
         undo()
@@ -268,8 +267,8 @@ def image_round(market, seed):
         settled(market)
     except BaseException as e:
         logs = "\n".join(f"{p}\n{t[-2500:]}" for p, t in market.logs())
-        raise AssertionError(
-            f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n{logs}") from e
+        raise AssertionError(f"{said}: {e}; left: {nothing_of(market, id)}\n{job.words[-12:]}\n"
+                             f"{logs}") from e
     return said
 
 
@@ -278,9 +277,8 @@ def test_a_fault_in_the_middle_of_a_move_neither_loses_nor_doubles_a_job(market,
     for seed in range(FIRST, FIRST + COUNT):
         began = time.monotonic()
         try:
-            done = image_round(
-                market, seed) if FAULTS[seed % len(FAULTS)].startswith("image") else one_round(
-                    market, seed, tmp_path)
+            done = (image_round(market, seed) if FAULTS[seed % len(FAULTS)].startswith("image")
+                    else one_round(market, seed, tmp_path))
             print(done, f"{time.monotonic() - began:.1f} s", flush=True)
         except AssertionError as e:
             if COUNT <= 15:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What comes damaged from another node is not run: one bit of what a move sends is flipped on its way, in the image, in memory
-that is sent before the copy runs, and in memory that follows it. The move fails and says so, the job goes on where it was, and
-moves when the way is clean."""
+"""What comes damaged from another node is not run: one bit of what a move sends is flipped on its
+way, in the image, in memory that is sent before the copy runs, and in memory that follows it. The
+move fails and says so, the job goes on where it was, and moves when the way is clean."""
 import random
 import selectors
 import socket
@@ -22,8 +22,8 @@ class Wire:
         self.market, self.node, self.armed, self.flipped = market, node, None, threading.Event()
         self.config = f"{market.run_dir}/{node}/agentd.conf"
         self.before = read_text(self.config)
-        self.real = next(
-            line.split('"')[1] for line in self.before.splitlines() if line.startswith("listen"))
+        self.real = next(line.split('"')[1] for line in self.before.splitlines()
+                         if line.startswith("listen"))
         host = self.real.rsplit(":", 1)[0]
         self.listener = market.in_netns(node, lambda: socket.create_server((host, port)))
         self.selector = selectors.DefaultSelector()
@@ -105,10 +105,8 @@ def wire(market):
 @pytest.mark.parametrize("size, policy", [(2, "auto"), (64, "safe"), (64, "fast")])
 def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, wire, size, policy):
     r = random.Random(size)
-    work = [
-        f"{BIN}/testload", "--steps", "12000", "--print-every", "100", "--digest", "--memory",
-        str(size)
-    ]
+    work = [f"{BIN}/testload", "--steps", "12000", "--print-every", "100", "--digest", "--memory",
+            str(size)]
     wanted = subprocess.run(work, capture_output=True, timeout=120, check=True).stdout
     job = market.srun("--node", "n1", "--move", policy, "-p", 50, *work)
     job.printed(1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a job may be made of, moved and frozen at any moment (moving.py): memory that is only reserved, locks of files, threads
-that end, daemons. What cannot move is refused with the reason, and goes on."""
+"""What a job may be made of, moved and frozen at any moment (moving.py): memory that is only
+reserved, locks of files, threads that end, daemons. What cannot move is refused with the reason,
+and goes on."""
 import fcntl
 import subprocess
 
@@ -21,7 +22,8 @@ int main(void) {
     const size_t tb = (size_t)1 << 40, step = tb / FAR & ~(size_t)4095;
     const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void *none = mmap(0, tb, PROT_NONE, how, -1, 0);
-    unsigned char *far = mmap(0, tb, PROT_READ | PROT_WRITE, how, -1, 0), *near = calloc(TOUCHED, 1);
+    unsigned char *far = mmap(0, tb, PROT_READ | PROT_WRITE, how, -1, 0);
+    unsigned char *near = calloc(TOUCHED, 1);
     if (none == MAP_FAILED || (void *)far == MAP_FAILED) return 3;
     struct pollfd in = {0, POLLIN, 0};
     for (unsigned n = 0; poll(&in, 1, 1) <= 0; ++n) {
@@ -41,9 +43,8 @@ def test_two_terabytes_that_are_reserved_and_hardly_touched(market, tmp_path, fo
     def moved_as_a_small_one(job):
         market.tool("marketctl", "--hold", "move", job.id,
                     next(n for n in ("n1", "n2") if n != market.until_runs(job.id)["where"]))
-        return market.until_job(
-            job.id, "has moved",
-            lambda j: j["status"] == "run" and j["migrations"] > 0)["last_move"] == "stop-and-copy"
+        return market.until_job(job.id, "has moved", lambda j: j["status"] == "run" and
+                                j["migrations"] > 0)["last_move"] == "stop-and-copy"
     check_lines(market, form, compiled(tmp_path, RESERVER), also=moved_as_a_small_one)
 
 
@@ -67,8 +68,8 @@ while not select.select([0], [], [], 0.01)[0]:
 """
 
 
-@pytest.mark.parametrize("kind, size, form", [("lockf", 1, "auto"), ("flock", 32, "safe"),
-                                              ("lockf", 32, "fast")])
+@pytest.mark.parametrize("kind, size, form",
+                         [("lockf", 1, "auto"), ("flock", 32, "safe"), ("lockf", 32, "fast")])
 def test_locks_of_files_go_along(market, tmp_path, kind, size, form):
     job = python_in(market, form, tmp_path, LOCKER, kind, str(size))
     job.printed(3)
@@ -126,7 +127,8 @@ int main(void) {
 
 @forms(2)
 def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
-    # For some milliseconds of each of them the first thread has ended, and another gives their memory back.
+    # For some milliseconds of each of them the first thread has ended, and another gives their
+    # memory back.
     compiled(tmp_path, LEAVERS, "-pthread")
     job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"),
                       "bash", tmp_path, stdin=subprocess.PIPE)
@@ -150,7 +152,9 @@ def job_ends():  # its first process has ended, and all else is about to be
     try: return stat(2)[0] in "ZX"
     except OSError: return True
 def write():
-    daemonize(lambda: (print(*above(os.getpid())[1:], file=open("second", "w")), time.sleep(10**6)))  # one of its own
+    # One of its own.
+    daemonize(lambda: (print(*above(os.getpid())[1:], file=open("second", "w")),
+                       time.sleep(10**6)))
     reader, writer = os.pipe()
     if os.fork():
         me = above(os.getpid())
@@ -172,7 +176,8 @@ while not select.select([0], [], [], 0.02)[0]:
 
 @forms(1)
 def test_daemons_that_forked_twice_go_along(market, tmp_path, form):
-    """One that was left by its parent is the first process's, on every node; so is one that such a one left."""
+    """One that was left by its parent is the first process's, on every node; so is one that such a
+    one left."""
     job = python_in(market, form, tmp_path, DAEMON)
     job.printed(3)
     until("both daemons have begun",
@@ -194,8 +199,8 @@ def check_refused(market, job, reason):
     failed = market.job(job.id)["failed_moves"]
     for verb in ("move", "freeze"):
         said = len(job.words)
-        args = [job.id] + ([next(
-            n for n in ("n1", "n2", "n3") if n != here)] if verb == "move" else [])
+        args = [job.id] + ([next(n for n in ("n1", "n2", "n3") if n != here)] if verb == "move"
+                           else [])
         market.tool("marketctl", "--hold", verb, *args)
         job.said(reason, after=said)
         market.tool("marketctl", "release", job.id)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A program that not every node has: it runs on a node that has it, and ends with 127 only if none has."""
+"""A program that not every node has: it runs on a node that has it, and ends with 127 only if none
+has."""
 import os
 import shutil
 
@@ -8,9 +9,14 @@ import pytest
 import conftest
 from conftest import BIN, Market, bring_up, until
 
-# n1's agentd in a mount namespace in which the directory of programs is empty; n1 is the fastest node.
+# n1's agentd in a mount namespace in which the directory of programs is empty; n1 is the fastest
+# node.
 WRAPPER = """#!/bin/sh
-case "$*" in *"/n1/"*) exec unshare --mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' {hidden} {real}/agentd "$@" ;; esac
+case "$*" in
+*"/n1/"*)
+    exec unshare --mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' \
+        {hidden} {real}/agentd "$@" ;;
+esac
 exec {real}/agentd "$@"
 """
 
@@ -49,8 +55,8 @@ def test_a_program_that_the_fastest_node_lacks_runs_on_the_next(market):
 
 def test_a_program_that_no_node_has_ends_with_127(market, tmp_path):
     gone = shutil.copy2("/bin/true", tmp_path / "gone")
-    for node in ("n1", "n2",
-                 "n3"):  # all are busy, so that the job is there before its program goes
+    # All are busy, so that the job is there before its program goes.
+    for node in ("n1", "n2", "n3"):
         market.tool("pvdctl", "--node", node, "set", "price", 40)
     absent = market.srun("-p", 30, gone)
     market.until_job(absent.id, "waits", lambda j: j["status"] == "wait")

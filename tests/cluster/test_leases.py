@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node that its job's home does not hear from: when the lease is over nothing of the job runs there, alive or dead, and
-the home goes on without it if it can. Nothing runs twice."""
+"""A node that its job's home does not hear from: when the lease is over nothing of the job runs
+there, alive or dead, and the home goes on without it if it can. Nothing runs twice."""
 import os
 import re
 import subprocess
@@ -40,15 +40,10 @@ class Cut:
 
 def stands(market, job, node="n2"):
     """Every process of it on that node is frozen by its control group."""
-    groups = {
-        os.path.dirname(p)
-        for p in market.cgroup_files()
-        if f"/{node}/jobs/{job.id}." in p and p.endswith("/job/cgroup.procs")
-    }
-    states = [
-        read_text(f"{g}/cgroup.events") for g in groups
-        if os.path.exists(f"{g}/cgroup.events") and read_text(f"{g}/cgroup.procs")
-    ]
+    groups = {os.path.dirname(p) for p in market.cgroup_files()
+              if f"/{node}/jobs/{job.id}." in p and p.endswith("/job/cgroup.procs")}
+    states = [read_text(f"{g}/cgroup.events") for g in groups
+              if os.path.exists(f"{g}/cgroup.events") and read_text(f"{g}/cgroup.procs")]
     return bool(states) and all("frozen 1" in s for s in states)
 
 
@@ -81,14 +76,12 @@ def test_a_guest_that_is_cut_off_freezes_its_job_to_disk_and_it_goes_on_when_the
     programs.check_chain(job.out)
 
 
-def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_the_copy_of_before_does_not_count(
-        market):
+def test_a_job_goes_on_elsewhere_when_the_lease_is_over_and_its_first_copy_does_not_count(market):
     job = past_a_checkpoint(market)
     with Cut(market):
         market.tool("marketctl", "release", job.id)
-        moved = market.until_job(
-            job.id, "runs elsewhere",
-            lambda j: j["status"] == "run" and j["where"] != "n2" and "going_to" not in j, 40)
+        moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and
+                                 j["where"] != "n2" and "going_to" not in j, 40)
         assert moved["resumes"] == 1
         assert not market.capsules(job.id, "n2") or stands(market, job)
         job.printed(job.lines() + 10)
@@ -96,8 +89,8 @@ def test_a_job_goes_on_from_its_checkpoint_elsewhere_when_the_lease_is_over_and_
                      lambda: [t for t in job.told if "goes on from its checkpoint" in t])
         assert not market.capsules(job.id, "n2") or stands(market, job)
     market.until_up()
-    again = int(
-        re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that", mark[0])[1])
+    again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that",
+                          mark[0])[1])
     until("what was there is gone",
           lambda: not images(market, job, "n2") and not market.capsules(job.id, "n2"))
     ends_well(market, job)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Money on real daemons: what jobs cost is what users paid and nodes earned, to the micro-unit, whatever dies; and who
-changes a receipt is found out."""
+"""Money on real daemons: what jobs cost is what users paid and nodes earned, to the micro-unit,
+whatever dies; and who changes a receipt is found out."""
 import decimal
 import json
 import os
@@ -69,8 +69,8 @@ def test_what_jobs_cost_is_what_users_paid_and_nodes_earned_whatever_dies(market
     assert {r["node"] for r in receipts if r["job"] == a.id} == {where, to}
     for id in (a.id, b.id):
         job = market.job(id)
-        assert sum(r["job"] == id
-                   for r in receipts) == 1 + job["migrations"] + job["thaws"], "one for each run"
+        assert (sum(r["job"] == id for r in receipts) == 1 + job["migrations"] +
+                job["thaws"]), "one for each run"
     spinning = [r for r in receipts if r["job"] == a.id]
     assert all(0 <= r["run_s"] <= r["to_unix_s"] - r["from_unix_s"] + 1 for r in spinning), spinning
     assert ask(market, "receipts", "--job", a.id, "--limit",
@@ -87,15 +87,13 @@ def test_a_user_sees_his_own_money_and_root_all(market):
         return market.tool("marketctl", "--json", *args, check=False, user=65534, group=65534,
                            extra_groups=[])
 
-    assert as_nobody("account").stdout.strip() == "[]" and as_nobody(
-        "receipts").stdout.strip() == "[]"
-    for args in (["account", "root"], ["account", "market"], ["account",
-                                                              "n1"], ["receipts", "--user",
-                                                                      "root"], ["ledger",
-                                                                                "verify"]):
+    assert (as_nobody("account").stdout.strip() == "[]" and
+            as_nobody("receipts").stdout.strip() == "[]")
+    for args in (["account", "root"], ["account", "market"], ["account", "n1"],
+                 ["receipts", "--user", "root"], ["ledger", "verify"]):
         said = as_nobody(*args)
-        assert said.returncode == 1 and "only root may" in said.stderr, (args, said.stdout,
-                                                                         said.stderr)
+        assert (said.returncode == 1 and
+                "only root may" in said.stderr), (args, said.stdout, said.stderr)
     assert [a["account"] for a in ask(market, "account", "root")] == ["user"]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a job may have of its node: memory as `srun -m` says, a number of processes; the same wherever it has moved to."""
+"""What a job may have of its node: memory as `srun -m` says, a number of processes; the same
+wherever it has moved to."""
 import glob
 import subprocess
 
@@ -25,7 +26,8 @@ def move(market, id):
 
 
 def limit_of(market, id, *files):
-    """What stands in the control group of its capsule, in whichever hierarchy has one of these files."""
+    """What stands in the control group of its capsule, in whichever hierarchy has one of these
+    files."""
     # Where it came from its capsule may still stand for a moment.
     (node, capsule, _), = until("one capsule",
                                 lambda: len(found := market.capsules(id)) == 1 and found)
@@ -35,8 +37,8 @@ def limit_of(market, id, *files):
 
 
 @pytest.mark.parametrize("form", ["auto", "safe", "fast"])
-def test_a_job_has_the_memory_that_it_asked_for_and_no_more_also_where_it_has_moved_to(
-        market, form):
+def test_a_job_has_the_memory_that_it_asked_for_and_no_more_also_where_it_has_moved_to(market,
+                                                                                       form):
     def start(*options):
         job = market.srun("--move", form, "-p", 50, *options, "/usr/bin/python3", "-c", EATER,
                           stdin=subprocess.PIPE)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The best bid gets the fastest machine, on three nodes of speeds 100, 80 and 60; and what a job waits for is said."""
+"""The best bid gets the fastest machine, on three nodes of speeds 100, 80 and 60; and what a job
+waits for is said."""
 import json
 
 from conftest import until
@@ -70,8 +71,8 @@ def test_a_bid_below_every_reservation_price_waits_and_says_so_until_one_falls(m
     job = market.srun("-p", 30, *LONG)
     waiting = market.until_job(job.id, "waits",
                                lambda j: j["status"] == "wait" and "reserv" in j["comment"])
-    assert "40" in waiting["comment"] and waiting["comment"] in market.tool(
-        "marketctl", "job", job.id).stdout
+    assert ("40" in waiting["comment"] and
+            waiting["comment"] in market.tool("marketctl", "job", job.id).stdout)
     market.tool("pvdctl", "--node", "n2", "set", "price", "25")
     market.until_runs(job.id, "n2")
     assert market.job(job.id)["price"] >= 25
@@ -130,9 +131,8 @@ def test_a_budget_is_never_exceeded_and_a_larger_one_wakes_the_job(market):
     frozen = market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
     assert frozen["cost"] <= 0.0005 and "budget" in frozen["comment"]
     assert job.said("budget of 0.0005 is used up")
-    assert job.said(
-        rf"^srun: {job.id}: its budget of 0.0005 is used up in \d s at its price of 1; then it is frozen"
-    )
+    assert job.said(rf"^srun: {job.id}: its budget of 0.0005 is used up in \d s at its price of 1; "
+                    rf"then it is frozen")
     market.tool("srun", "-J", job.id, "-b", "100")
     market.until_runs(job.id)
 
@@ -157,8 +157,6 @@ def test_the_nodes_of_one_host_share_its_memory(market):
 def test_the_terms_of_a_job_are_shown(market):
     job = market.srun("-p", 30, "-b", 5, "-f", 0.5, "-m", 20, "-s", "pace", "--name", "it", *LONG)
     known = market.until_runs(job.id)
-    shown = [
-        known[key]
-        for key in ("value", "budget", "finish_s", "memory_mb", "strategy", "name", "cpus")
-    ]
+    shown = [known[key]
+             for key in ("value", "budget", "finish_s", "memory_mb", "strategy", "name", "cpus")]
     assert shown == [30, 5, 1800, 20, "pace", "it", 1]

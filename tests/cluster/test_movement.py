@@ -2,7 +2,6 @@
 """A job that is moved, frozen and thawed while it runs ends as if it had never been touched."""
 import glob
 import os
-import glob
 import random
 import subprocess
 
@@ -16,8 +15,8 @@ TIMES = 30
 
 
 def shove(market, id, seed, times, between=None):
-    """Moves (two of three) or freezes and thaws elsewhere, as soon as the job runs again; the number done before it
-    ended."""
+    """Moves (two of three) or freezes and thaws elsewhere, as soon as the job runs again; the
+    number done before it ended."""
     r = random.Random(seed)
     for done in range(times):
         if between:
@@ -52,10 +51,8 @@ def check_moved(market, id, times):
 
 def test_a_job_that_checks_its_memory_ends_the_same_after_thirty_moves_and_freezes(market):
     for size in (1, 2, 4, 8):
-        command = [
-            f"{BIN}/testload", "--steps",
-            str(8000 * size), "--print-every", "40", "--digest", "--memory", "16"
-        ]
+        command = [f"{BIN}/testload", "--steps", str(8000 * size), "--print-every", "40",
+                   "--digest", "--memory", "16"]
         job = market.srun("-p", 50, *command)
         done = shove(market, job.id, 11, TIMES)
         assert job.wait(150) == 0
@@ -67,13 +64,12 @@ def test_a_job_that_checks_its_memory_ends_the_same_after_thirty_moves_and_freez
     raise Late(f"the job ended after {done} of {TIMES} moves, however long it was made")
 
 
-# Numbers from 1 on through three pipes that are always full. What is printed depends on every line before it. The first
-# starts a program for each thousand, until the pipeline's own input ends.
+# Numbers from 1 on through three pipes that are always full. What is printed depends on every line
+# before it. The first starts a program for each thousand, until the pipeline's own input ends.
 COUNT = 'i=0; while ! read -t 0; do seq $((i * 1000 + 1)) $(((i + 1) * 1000)); i=$((i + 1)); done'
-DIGEST = (
-    "awk '{s=(s*31+$1)%1000003; print s, $1}' | sed 's/7/x/g' |"
-    " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) {print n, t; fflush()}} END {print n, t}'"
-)
+DIGEST = ("awk '{s=(s*31+$1)%1000003; print s, $1}' | sed 's/7/x/g' |"
+          " awk '{n++; t=(t*17+length($0)+$2)%1000003; if (n%20000==0) {print n, t; fflush()}} END "
+          "{print n, t}'")
 
 
 def test_a_pipeline_of_processes_ends_the_same_after_thirty_moves_and_freezes(market):
@@ -122,10 +118,8 @@ def test_input_sent_while_a_job_moves_arrives_whole_and_in_order(market):
 @pytest.mark.parametrize("form, size", [("auto", 4), ("safe", 16), ("fast", 16)])
 def test_no_image_of_a_job_that_runs_is_kept(market, form, size):
     def images():
-        kept = [
-            glob.glob(f"{market.run_dir}/state/{node}/{kind}/{job.id}.*") for node in NODES
-            for kind in ("ram", "images")
-        ]
+        kept = [glob.glob(f"{market.run_dir}/state/{node}/{kind}/{job.id}.*") for node in NODES
+                for kind in ("ram", "images")]
         return [path for paths in kept for path in paths]
 
     job = market.srun("--move", form, "-p", 50, f"{BIN}/testload", "--time", "1000", "--memory",
@@ -171,9 +165,8 @@ def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(
 
 
 def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_again(market):
-    command = [
-        f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory", "48"
-    ]
+    command = [f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory",
+               "48"]
     job = market.srun("-p", 50, *command)
     job.printed(2)
     pid = market.until_job(job.id, "has a pid", lambda j: j.get("pid"))["pid"]

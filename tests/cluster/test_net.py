@@ -15,7 +15,8 @@ import pytest
 from conftest import BIN, LIMIT, read_text, until
 
 FABRIC = "10.79.0.1"
-# Says over a connection what it reads, and prints what comes back: what the peer says, or that there is no connection.
+# Says over a connection what it reads, and prints what comes back: what the peer says, or that
+# there is no connection.
 ASK = """
 import socket, sys
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -101,14 +102,16 @@ def test_a_move_closes_a_connection_cleanly_and_the_job_goes_on(market, verb):
 
 # ---- a network of its own
 
-# Serves echoes over TCP and UDP; the last word of its line is its address. Checks its memory with each answer.
+# Serves echoes over TCP and UDP; the last word of its line is its address. Checks its memory with
+# each answer.
 ECHO = """
 import fcntl, selectors, socket, struct, sys
 memory = bytearray(range(256)) * (int(sys.argv[1]) << 12)
 if sys.argv[2:]: lock = open(sys.argv[3], 'w'); fcntl.flock(lock, fcntl.LOCK_EX)
 door = socket.create_server(('0.0.0.0', 7000))
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(('0.0.0.0', 7000))
-print('address', socket.inet_ntoa(fcntl.ioctl(udp, 0x8915, struct.pack('256s', b'eth0'))[20:24]), flush=True)
+mine = fcntl.ioctl(udp, 0x8915, struct.pack('256s', b'eth0'))[20:24]
+print('address', socket.inet_ntoa(mine), flush=True)
 s = selectors.DefaultSelector()
 for x in (door, udp, sys.stdin): s.register(x, selectors.EVENT_READ)
 n = 0
@@ -133,7 +136,8 @@ def echo(market, *options, memory=1, more=()):
 
 
 class Client:
-    """Asks over one connection, again and again, and checks each answer. Ends with a word of why, or when it is told to."""
+    """Asks over one connection, again and again, and checks each answer. Ends with a word of why,
+    or when it is told to."""
 
     def __init__(self, market, address, ask, port=7000, kind=socket.SOCK_STREAM):
         def connect():
@@ -228,19 +232,20 @@ def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_
     until("it is ready", lambda: b"Ready to accept" in job.out)
     address = bytes(job.out).split()[0].decode()
     asking = [Client(market, address, ask_redis, 6379)]
-    quick = [
-    ]  # retransmissions in each move that was shorter than the shortest time-out of TCP, 200 ms
+    # Retransmissions in each move that was shorter than the shortest time-out of TCP, 200 ms.
+    quick = []
     with clients(*asking):
         for i in range(20):
             asking[0].goes_on()
             before = retransmissions(asking[0].socket)
-            there = random.Random(i).choice(
-                [n for n in market.nodes() if n != market.job(job.id)["where"]])
+            there = random.Random(i).choice([n for n in market.nodes()
+                                             if n != market.job(job.id)["where"]])
             last = move(market, job, there)
             asking[0].goes_on()
             if last["last_pause_ms"] < 100:
                 quick.append(retransmissions(asking[0].socket) - before)
-    # What it asked while redis stood still was held and came to it; without that each move costs at least one.
+    # What it asked while redis stood still was held and came to it; without that each move costs at
+    # least one.
     assert sum(quick) <= len(quick) / 2, quick
     assert last["migrations"] >= 20 and last["failed_moves"] == 0
     market.tool("marketctl", "cancel", job.id)
@@ -250,13 +255,10 @@ def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_
 def test_connections_and_datagrams_go_on_by_each_form_of_a_move(market, tmp_path, form):
     # Whoever holds a lock goes with all of its memory in the image.
     locked = ["--lock", tmp_path / "lock"] if form == "stop-and-copy" else []
-    job, address = echo(market, "--move", "fast" if form == "post-copy" else "auto", memory=16,
-                        more=locked)
-    asking = [
-        Client(market, address, ask_echo),
-        Client(market, address, ask_echo),
-        Client(market, address, ask_datagram, kind=socket.SOCK_DGRAM)
-    ]
+    job, address = echo(market, "--move", "fast" if form == "post-copy"
+                        else "auto", memory=16, more=locked)
+    asking = [Client(market, address, ask_echo), Client(market, address, ask_echo),
+              Client(market, address, ask_datagram, kind=socket.SOCK_DGRAM)]
     with clients(*asking):
         for i in range(5):
             last = move(market, job, elsewhere(market, job))
@@ -341,7 +343,8 @@ for i, line in enumerate(sys.stdin): mouth.sendall(b'%d %s' % (i, line.encode())
 mouth.close()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-# Both ends send until nothing goes any more. For each line of input all of that is read, and the buffers are filled again.
+# Both ends send until nothing goes any more. For each line of input all of that is read, and the
+# buffers are filled again.
 FULL = """
 import socket, sys
 door = socket.create_server(('127.0.0.1', 0))
@@ -375,8 +378,8 @@ sys.exit(7)
 
 @pytest.mark.parametrize("form", ["safe", "fast"])
 @pytest.mark.parametrize("program", [HALF_CLOSED, FULL], ids=["half closed", "full buffers"])
-def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(
-        market, program, form):
+def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(market, program,
+                                                                              form):
     job = market.srun("-p", 50, "--net=own", "--move", form, "--checkpoint-every", "1s",
                       "/usr/bin/python3", "-c", program, stdin=subprocess.PIPE)
     job.printed(1)
@@ -440,20 +443,16 @@ def test_a_node_without_a_network_for_jobs_refuses_one_and_says_so(market):
     (["job_network = '10.79.64.0/18'"], "both or none"),
     (["job_bridge = 'br0'"], "both or none"),
     (["job_addresses = '10.79.64.64/26'"], "need job_network"),
-    (["job_network = '10.79.64.1/18'", "job_bridge = 'br0'"
-      ], "job_network: '10.79.64.1/18' does not begin"),
-    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_gateway = '10.80.0.1'"
-      ], "job_gateway: 10.80.0.1 is not in"),
-    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.0.0/16'"
-      ], "job_addresses: 10.79.0.0/16 is not in"),
-    ([
-        "job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'",
-        "job_gateway = '10.79.64.65'"
-    ], "holds the gateway"),
-    ([
-        "job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'",
-        "job_gateway = '10.79.64.1'"
-    ], None),
+    (["job_network = '10.79.64.1/18'", "job_bridge = 'br0'"],
+     "job_network: '10.79.64.1/18' does not begin"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_gateway = '10.80.0.1'"],
+     "job_gateway: 10.80.0.1 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.0.0/16'"],
+     "job_addresses: 10.79.0.0/16 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'",
+      "job_addresses = '10.79.64.64/26'", "job_gateway = '10.79.64.65'"], "holds the gateway"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'",
+      "job_gateway = '10.79.64.1'"], None),
 ])
 def test_a_network_for_jobs_that_cannot_be_is_refused_in_one_line(tmp_path, lines, word):
     path = tmp_path / "agentd.conf"

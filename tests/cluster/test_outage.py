@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Market outage mode, told as one story: the market is away, and what runs runs on at the last allocation and price; its
-use is kept at the edge and settled when contact returns, exact to the micro-unit. And upgrade by restart: every daemon
-ends and comes back in turn, under load."""
+"""Market outage mode, told as one story: the market is away, and what runs runs on at the last
+allocation and price; its use is kept at the edge and settled when contact returns, exact to the
+micro-unit. And upgrade by restart: every daemon ends and comes back in turn, under load."""
 import decimal
 import json
 import os
@@ -16,7 +16,8 @@ LINE = 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done'
 
 
 class Outage:
-    """marketd is killed, and does not come up again before the end of the block: its configuration is broken."""
+    """marketd is killed, and does not come up again before the end of the block: its configuration
+    is broken."""
 
     def __init__(self, market):
         self.market, self.path = market, f"{market.run_dir}/market/marketd.conf"
@@ -47,28 +48,30 @@ def restart(market, name, number=signal.SIGTERM):
     old = market.daemon(name)["pid"]
     os.kill(old, number)
     until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in (0, old), 60)
-    until(
-        f"{name} is ready", lambda: name == "market" or market.tool(
-            "pvdctl", "--node", name, "status", check=False).returncode == 0)
+    until(f"{name} is ready", lambda: name == "market" or
+          market.tool("pvdctl", "--node", name, "status", check=False).returncode == 0)
 
 
 def exact_cost(market, id):
-    """What its receipts say must be its price for the time that it ran, stretch by stretch, to the micro-unit."""
+    """What its receipts say must be its price for the time that it ran, stretch by stretch, to the
+    micro-unit."""
     receipts = [r for r in ask(market, "receipts", "--job", id) if r["kind"] == "use"]
     job = ask(market, "job", id)
     total = sum(r["price"] * r["run_s"] * r["cpus"] / 3600 for r in receipts)
     micro = decimal.Decimal("0.000001")
-    # A receipt of several prices states their mean, in whole micro-units per hour, and its seconds to six digits.
+    # A receipt of several prices states their mean, in whole micro-units per hour, and its seconds
+    # to six digits.
     slack = micro * (1 + len(receipts)) + sum(micro * (r["run_s"] + r["price"]) / 3600
                                               for r in receipts)
     if job["cost"] == job["budget"]:  # what it ran beyond that, until it stood, is not paid for
         assert total >= job["cost"] - slack
         return sum(r["run_s"] for r in receipts)
-    assert abs(total - job["cost"]) <= slack, (total, job["cost"], "\n".join(
-        json.dumps(r, default=str) for r in receipts))
+    assert abs(total - job["cost"]) <= slack, (
+        total, job["cost"], "\n".join(json.dumps(r, default=str) for r in receipts))
     return sum(r["run_s"] for r in receipts)
 
 
+# Long: one story, whose end adds up what every step of it cost.
 def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(market):
     for node in ("n2", "n3"):
         market.tool("pvdctl", "--node", node, "set", "price", "2")
@@ -91,35 +94,36 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         poor.said(rf"^srun: {poor.id}: frozen on n2")
         poor.said("its budget of 0.003 is used up")
         assert not market.processes(poor.id, "sh")
-        # An owner gets his machine back: without the market nobody knows a better place, so the guest lies there frozen.
+        # An owner gets his machine back: without the market nobody knows a better place, so the
+        # guest lies there frozen.
         market.tool("pvdctl", "--node", "n3", "market", "off")
         guest.said(rf"^srun: {guest.id}: frozen on n3")
         assert not market.processes(guest.id, "python3")
         assert outage.status("n3")["on_market"] is False
         # What is new waits, and says why.
         waits = market.srun("-p", "40", "echo", "at last")
-        waits.said(
-            f"{waits.id}: no connection to the market at .*; until there is one, what runs goes on and nothing new begins"
-        )
+        waits.said(f"{waits.id}: no connection to the market at .*; until there is one, what runs "
+                   f"goes on and nothing new begins")
         plain = subprocess.Popen(
             [f"{os.path.dirname(waits.argv[0])}/srun", "-p", "40", "echo", "plain"], env=market.env,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         detached = market.tool("srun", "-p", "40", "--detach", "echo", "later")
         assert "waits: no connection to the market at" in detached.stderr
         id = detached.stdout.strip()
-        # The agent of home and guest ends and comes back: the job has not noticed, nor has its clock.
+        # The agent of home and guest ends and comes back: the job has not noticed, nor has its
+        # clock.
         restart(market, "n1", signal.SIGKILL)
         restart(market, "n2")
         steady.printed(steady.lines() + 20)
         assert len(market.capsules(steady.id)) == 1
     assert market.until_runs(steady.id)["price"] >= 0
-    assert ask(market, "job", steady.id)["places"] == ["n1"] and ask(market, "job",
-                                                                     steady.id)["freezes"] == 0
+    assert (ask(market, "job", steady.id)["places"] == ["n1"] and
+            ask(market, "job", steady.id)["freezes"] == 0)
     market.tool("pvdctl", "--node", "n3", "market", "on")
     assert waits.wait() == 0 and bytes(waits.out) == b"at last\n"
     out, err = plain.communicate(timeout=60)
-    assert (plain.returncode,
-            out) == (0, "plain\n") and "waits: no connection to the market at" in err, err
+    assert ((plain.returncode, out) == (0, "plain\n") and
+            "waits: no connection to the market at" in err), err
     market.until_job(id, "has run", lambda j: j["status"] == "finish")
     assert market.tool("srun", "-q", "--attach", id).stdout == "later\n"
     market.until_job(poor.id, "is frozen",
@@ -167,22 +171,19 @@ def test_homes_keep_to_what_is_left_of_a_users_day_while_the_market_is_away(mark
         jobs = [market.srun("--node", node, "-p", "40", *SPIN) for node in ("n1", "n2")]
         for job in jobs:
             market.until_runs(job.id)
-            job.said(
-                rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend a day are used up in \d+ s"
-            )
+            job.said(rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend a day "
+                     rf"are used up in \d+ s")
         with Outage(market):
             for job in jobs:
                 job.said(rf"^srun: {job.id}: frozen on ")
-                job.said(
-                    f"its share of the {limit.normalize():f} that its user may spend a day is used up"
-                )
+                job.said(f"its share of the {limit.normalize():f} that its user may spend a day is "
+                         f"used up")
         for job in jobs:
-            market.until_job(
-                job.id, "says why",
-                lambda j: j["status"] == "suspend" and "of this day (UTC)" in j["comment"])
+            market.until_job(job.id, "says why", lambda j: j["status"] == "suspend" and
+                             "of this day (UTC)" in j["comment"])
         shown = ask(market, "user", "show", "0")[0]
-        assert shown["spent_today"] <= limit and shown["spent_today"] > limit - decimal.Decimal(
-            "0.004"), shown
+        assert (shown["spent_today"] <= limit and
+                shown["spent_today"] > limit - decimal.Decimal("0.004")), shown
     finally:
         market.tool("marketctl", "user", "unlimit", "0")
     for job in jobs:
@@ -193,10 +194,8 @@ def test_homes_keep_to_what_is_left_of_a_users_day_while_the_market_is_away(mark
 
 
 def test_every_daemon_restarted_in_turn_under_load_loses_nothing(market):
-    jobs = [
-        market.srun("--node", f"n{i + 1}", "-p", 50 + i, *programs.chain_job(),
-                    stdin=subprocess.PIPE) for i in range(3)
-    ]
+    jobs = [market.srun("--node", f"n{i + 1}", "-p", 50 + i, *programs.chain_job(),
+                        stdin=subprocess.PIPE) for i in range(3)]
     for job in jobs:
         market.until_runs(job.id)
     short = []

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An owner gets back what is his also from jobs that cannot be dumped; what he offers bounds all guests together; the
-edges of his time frames come by themselves."""
-import ctypes
-import json
+"""An owner gets back what is his also from jobs that cannot be dumped; what he offers bounds all
+guests together; the edges of his time frames come by themselves."""
 import os
 import subprocess
 import time
 
 import pytest
 
-from conftest import BIN, mount_points, read_text, until
+from conftest import mount_points, read_text, until
 
 NODES = ["n1", "n2", "n3"]
 
@@ -167,8 +165,8 @@ def test_what_an_owner_offers_bounds_all_guests_and_lowering_it_kills_nobody(mar
     market.tool("pvdctl", "--node", at, "set", "memory", "100")
     market.until_job(job.id, "has left", lambda j: j["where"] != at and j["status"] == "run")
     until("the bound is in force", lambda: bound() == 132 << 20)  # and 32 MB for CRIU
-    assert int(group_file(market, at, "", "cpu.max",
-                          "cpu.cfs_quota_us")) == 100000  # one CPU is offered
+    # One CPU is offered.
+    assert int(group_file(market, at, "", "cpu.max", "cpu.cfs_quota_us")) == 100000
     full = market.ctl("pvdctl", "--node", next(n for n in NODES if n != at), "status")["memory_mb"]
     market.tool("pvdctl", "--node", at, "set", "memory", full)
     until("the bound is lifted", lambda: bound() > 400 << 20)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs of every kind, moved and frozen at any moment of their work (moving.py): each result is that of an unmoved run."""
+"""Programs of every kind, moved and frozen at any moment of their work (moving.py): each result is
+that of an unmoved run."""
 import hashlib
 import random
 import re
@@ -14,10 +15,8 @@ from test_srun import Terminal
 
 @forms(0)
 def test_a_pipeline_of_bash(market, tmp_path, form):
-    check_rounds(
-        market, form, tmp_path,
-        "seq 150000 | awk '{s=(s*31+$1)%1000003; print s}' | sort -n | uniq -c | tee file | gzip | sha256sum; wc file"
-    )
+    check_rounds(market, form, tmp_path, "seq 150000 | awk '{s=(s*31+$1)%1000003; print s}' | sort "
+                 "-n | uniq -c | tee file | gzip | sha256sum; wc file")
 
 
 POOL = """
@@ -47,7 +46,8 @@ const kept = new Map();
 process.stdin.on('end', () => { ended = true; }).resume();
 function round() {
     if (ended) return console.log('end', count, kept.size);
-    crypto.pbkdf2(state, 'souk', 2000, 32, 'sha256', (_, key) => zlib.gzip(key, (_, z) => zlib.gunzip(z, (_, back) => {
+    crypto.pbkdf2(state, 'souk', 2000, 32, 'sha256',
+                  (_, key) => zlib.gzip(key, (_, z) => zlib.gunzip(z, (_, back) => {
         state = back;
         kept.set(count % 50000, state.toString('hex').repeat(8));
         console.log(count++, state.toString('hex'));
@@ -84,12 +84,18 @@ import java.security.MessageDigest;
 import java.util.*;
 import java.util.concurrent.*;
 public class Job {
-    static String hex(byte[] b) { StringBuilder s = new StringBuilder(); for (byte x : b) s.append(String.format("%02x", x)); return s.toString(); }
+    static String hex(byte[] b) {
+        StringBuilder s = new StringBuilder();
+        for (byte x : b) s.append(String.format("%02x", x));
+        return s.toString();
+    }
     public static void main(String[] args) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(3);
         byte[] state = new byte[32];
         ArrayDeque<byte[]> garbage = new ArrayDeque<>();
-        Thread reader = new Thread(() -> { try { while (System.in.read() >= 0); } catch (Exception e) { } });
+        Thread reader = new Thread(() -> {
+            try { while (System.in.read() >= 0); } catch (Exception e) { }
+        });
         reader.start();
         long n = 0;
         for (; reader.isAlive(); n++) {
@@ -130,8 +136,8 @@ def test_java(market, tmp_path, form):
 
     def next_of(state):
         state = state or bytes(32)
-        return hashlib.sha256(b"".join(
-            hashlib.sha256((state + bytes([i])) * 2000).digest() for i in range(3))).digest()
+        return hashlib.sha256(b"".join(hashlib.sha256((state + bytes([i])) * 2000).digest()
+                                       for i in range(3))).digest()
     check_numbered(lines, next_of)
     assert end == f"end {len(lines)}"
 
@@ -140,9 +146,10 @@ def test_java(market, tmp_path, form):
 def test_gcc_that_compiles(market, tmp_path, form):
     need("gcc")
     r = random.Random(5)
-    text = "".join(f"unsigned f{i}(unsigned x) {{ unsigned s = {r.randrange(1 << 30)};\n" + "".join(
-        f"  for (unsigned k = 0; k < x; ++k) s = s * {r.randrange(1, 99)}u ^ (k >> {r.randrange(8)}) + x;\n"
-        for _ in range(12)) + "  return s; }\n" for i in range(60))
+    text = "".join(f"unsigned f{i}(unsigned x) {{ unsigned s = {r.randrange(1 << 30)};\n" +
+                   "".join(f"  for (unsigned k = 0; k < x; ++k) s = s * {r.randrange(1, 99)}u ^ (k "
+                           f">> {r.randrange(8)}) + x;\n" for _ in range(12)) + "  return s; }\n"
+                   for i in range(60))
     (tmp_path / "big.c").write_text(text)
     check_rounds(market, form, tmp_path, "gcc -O2 -S -o big.s big.c; sha256sum big.s")
 
@@ -152,10 +159,8 @@ def test_xz_on_two_threads(market, tmp_path, form):
     need("xz")
     r = random.Random(6)
     (tmp_path / "data").write_text("".join(f"{r.randrange(5000)} {i}\n" for i in range(300_000)))
-    check_rounds(
-        market, form, tmp_path,
-        "xz -3 -T2 --block-size=512KiB -c data | tee data.xz | sha256sum; xz -dc data.xz | sha256sum"
-    )
+    check_rounds(market, form, tmp_path, "xz -3 -T2 --block-size=512KiB -c data | tee data.xz | "
+                 "sha256sum; xz -dc data.xz | sha256sum")
 
 
 SQL = """
@@ -173,7 +178,8 @@ pragma integrity_check;
 def test_sqlite3_that_writes(market, tmp_path, form, journal):
     need("sqlite3")
     step = (
-        "begin; insert into t(k, v) with recursive c(x) as (select %d union all select x + 1 from c where x < %d)"
+        "begin; insert into t(k, v) with recursive c(x) as "
+        "(select %d union all select x + 1 from c where x < %d)"
         " select hex(x * 7919), x * x from c; update t set v = v + 1 where id %% 7 = %d; commit;")
     (tmp_path / "work.sql").write_text(
         SQL % (journal, "\n".join(step % (i * 1000, i * 1000 + 999, i % 7) for i in range(40))))
@@ -182,8 +188,9 @@ def test_sqlite3_that_writes(market, tmp_path, form, journal):
 
 CLIENT = """
 import hashlib, os, select, socket, subprocess, sys, time
-server = subprocess.Popen(["redis-server", "--port", "16379", "--bind", "127.0.0.1", "--unixsocket", "redis.sock", "--save", "",
-                           "--appendonly", "yes", "--appendfsync", "no", "--logfile", "redis.log", "--daemonize", "no"])
+server = subprocess.Popen(["redis-server", "--port", "16379", "--bind", "127.0.0.1",
+                           "--unixsocket", "redis.sock", "--save", "", "--appendonly", "yes",
+                           "--appendfsync", "no", "--logfile", "redis.log", "--daemonize", "no"])
 def connect():
     for _ in range(500):
         try:
@@ -205,7 +212,8 @@ while not select.select([0], [], [], 0)[0]:
         assert ask(one, b"SET", key, value) == b"OK"
         if n >= 5000:
             back = n - 4000
-            assert ask(one, b"GET", b"k%d" % (back % 5000)) == hashlib.sha512(b"%d" % back).hexdigest().encode() * 8
+            value = hashlib.sha512(b"%d" % back).hexdigest().encode() * 8
+            assert ask(one, b"GET", b"k%d" % (back % 5000)) == value
         assert ask(one, b"INCR", b"count") == b"%d" % (n + 1)
     n += 1
     print(n, ask(one, b"DBSIZE").decode(), flush=True)
@@ -242,7 +250,8 @@ int main(void) {
     for (int round = 0; poll(&in, 1, 0) <= 0; ++round) {
         unsigned sum = 0;
         #pragma omp parallel for num_threads(4) schedule(static, 8192)
-        for (unsigned i = 0; i < N; ++i) b[i] = a[i] ^ (a[(i * 7919u + 1) % N] >> 3) + a[(i + N - 1) % N];
+        for (unsigned i = 0; i < N; ++i)
+            b[i] = a[i] ^ (a[(i * 7919u + 1) % N] >> 3) + a[(i + N - 1) % N];
         #pragma omp parallel for num_threads(4) reduction(+ : sum)
         for (unsigned i = 0; i < N; ++i) { a[i] = b[i]; sum += b[i] * (i | 1); }
         printf("%d %u\\n", round, sum);
@@ -319,8 +328,8 @@ int main(void) {
 
 @forms(0)
 def test_posix_shared_memory_and_a_periodic_timer(market, tmp_path, form):
-    check_lines(market, form, compiled(tmp_path, SHM_TIMER, "-pthread"),
-                20)  # the timer still fires
+    # The timer still fires.
+    check_lines(market, form, compiled(tmp_path, SHM_TIMER, "-pthread"), 20)
 
 
 def on_terminal(market, form, between, *command):

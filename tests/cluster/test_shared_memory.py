@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Memory that processes share copy-on-write stays shared: in each form of a move, in freezes and checkpoints, and where one
-of these fails. Measured as the kernel's proportional sums of all the job's processes (smaps_rollup)."""
+"""Memory that processes share copy-on-write stays shared: in each form of a move, in freezes and
+checkpoints, and where one of these fails. Measured as the kernel's proportional sums of all the
+job's processes (smaps_rollup)."""
 import os
 import re
 import subprocess
@@ -14,9 +15,10 @@ from test_checkpoints import checkpoint
 MEGABYTES, CHILDREN = 100, 4
 GROWS_BY = 0.03  # of its memory, at most
 
-# Five processes share so many megabytes of anonymous memory and 8 MB of a file that is mapped privately and was changed;
-# then each child writes to pages of its own, and the first to some that its children go on to share. Each line says whether every process finds in all of its memory what it
-# should. With an address the first listens there.
+# Five processes share so many megabytes of anonymous memory and 8 MB of a file that is mapped
+# privately and was changed; then each child writes to pages of its own, and the first to some that
+# its children go on to share. Each line says whether every process finds in all of its memory what
+# it should. With an address the first listens there.
 SHARERS = """
 #include <arpa/inet.h>
 #include <poll.h>
@@ -27,11 +29,14 @@ SHARERS = """
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-enum { PAGE = 4096, WORDS = PAGE / sizeof(unsigned long), CHILDREN = %d, FILE_PAGES = 2048, OF_EACH = 64, PARENTS = 256 };
+enum { PAGE = 4096, WORDS = PAGE / sizeof(unsigned long), CHILDREN = %d };
+enum { FILE_PAGES = 2048, OF_EACH = 64, PARENTS = 256 };
 static unsigned long *memory, *file;
 static size_t pages;
 static unsigned long me;
-static unsigned long word(size_t page, unsigned long who) { return page * 2654435761UL + who * 1000003UL; }
+static unsigned long word(size_t page, unsigned long who) {
+    return page * 2654435761UL + who * 1000003UL;
+}
 static void fill(unsigned long *at, size_t page, unsigned long who) {
     for (unsigned long k = 0; k < WORDS; ++k) at[page * WORDS + k] = word(page, who) + k;
 }
@@ -49,7 +54,8 @@ static int is_right(void) {
 }
 int main(int count, char **words) {
     if (count > 3) {
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(7999), .sin_addr = {inet_addr(words[3])}};
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(7999),
+                                 .sin_addr = {inet_addr(words[3])}};
         const int s = socket(AF_INET, SOCK_STREAM, 0);
         if (bind(s, (struct sockaddr *)&at, sizeof at) != 0 || listen(s, 1) != 0) return 2;
     }
@@ -76,14 +82,16 @@ int main(int count, char **words) {
         }
         return 0;
     }
-    for (size_t i = 0; i < pages; i += PARENTS) ((volatile unsigned long *)memory)[i * WORDS] = memory[i * WORDS];
+    for (size_t i = 0; i < pages; i += PARENTS)
+        ((volatile unsigned long *)memory)[i * WORDS] = memory[i * WORDS];
     struct pollfd in = {0, POLLIN, 0};
     long n = 0;
     do {
         int right = is_right();
         for (int i = 0; i < CHILDREN; ++i) {
             char b = 'x';
-            right = write(ask[i][1], &b, 1) == 1 && read(say[i][0], &b, 1) == 1 && b == 'y' && right;
+            right = write(ask[i][1], &b, 1) == 1 && read(say[i][0], &b, 1) == 1 && b == 'y' &&
+                    right;
         }
         printf("%%ld %%s\\n", n++, right ? "right" : "wrong");
         fflush(stdout);
@@ -101,14 +109,13 @@ def program(tmp_path_factory):
 
 
 def proportional(market, job, name):
-    """Kilobytes that all processes of the job have together, where it runs; None while it is somewhere between."""
+    """Kilobytes that all processes of the job have together, where it runs; None while it is
+    somewhere between."""
     groups = [pids for _, _, pids in market.capsules(job.id)]
     if len(groups) != 1:
         return None
-    found = [
-        re.search(r"^Pss:\s+(\d+)", read_text(f"/proc/{p}/smaps_rollup"), re.M) for p in groups[0]
-        if read_text(f"/proc/{p}/comm").strip() == name
-    ]
+    found = [re.search(r"^Pss:\s+(\d+)", read_text(f"/proc/{p}/smaps_rollup"), re.M)
+             for p in groups[0] if read_text(f"/proc/{p}/comm").strip() == name]
     return sum(int(m[1]) for m in found) if len(found) == CHILDREN + 1 and all(found) else None
 
 
@@ -190,7 +197,8 @@ def test_huge_pages_hide_nothing_that_is_still_to_come(market, program, tmp_path
 
 @pytest.mark.parametrize("form", ("safe", "fast"))
 def test_a_move_that_fails_leaves_shared_what_is_shared(market, program, tmp_path, form):
-    """It listens at an address that the other node does not have: dumped and read, but it cannot be restored there."""
+    """It listens at an address that the other node does not have: dumped and read, but it cannot be
+    restored there."""
     address = market.daemon("n1")["address"].split(":")[0]
     job = start(market, program, tmp_path, "--move", form, address=address)
     assert market.until_runs(job.id)["where"] == "n1"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tools that never read what agentd sends them: they cost a bounded amount of its memory, and delay nobody else."""
+"""Tools that never read what agentd sends them: they cost a bounded amount of its memory, and delay
+nobody else."""
 import os
 import re
 import resource
@@ -41,7 +42,8 @@ def memory_mb(pid):
 
 def test_terminals_that_never_read_cost_a_bounded_amount_of_memory_and_delay_nobody(market):
     agent = market.daemon("n1")
-    program = f"import os,sys; sys.stdin.readline(); [os.write(1, b'%07d' % i * 146 + b'\\n') for i in range({16 * 1024})]"
+    program = (f"import os,sys; sys.stdin.readline(); [os.write(1, b'%07d' % i * 146 + b'\\n"
+               f"') for i in range({16 * 1024})]")
     job = market.srun("-p", "40", "/usr/bin/python3", "-c", program, stdin=-1)
     market.until_runs(job.id)
     path = f"{market.run_dir}/n1/agentd.sock"
@@ -68,7 +70,8 @@ def test_terminals_that_never_read_cost_a_bounded_amount_of_memory_and_delay_nob
 
 
 def small_spool(market):
-    """n1 keeps 1 MB of a stream that no terminal has written; its configuration as it was comes back."""
+    """n1 keeps 1 MB of a stream that no terminal has written; its configuration as it was comes
+    back."""
     path = f"{market.run_dir}/n1/agentd.conf"
     before = read_text(path)
     with open(path, "a") as f:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk up and souk down: what they start they know and end, what lives they ask for, what is kept they take again."""
+"""souk up and souk down: what they start they know and end, what lives they ask for, what is kept
+they take again."""
 import os
 import resource
 import shutil
@@ -11,7 +12,6 @@ import sys
 
 import pytest
 
-import programs
 from conftest import BIN, LIMIT, Market, alive, bring_up, mount_points, read_text, until
 
 
@@ -41,9 +41,8 @@ def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
                 while True:
                     f.write(b"x" * 4096)
             os.kill(first, signal.SIGKILL)
-            agents = lambda: [
-                p for p in daemons_of(market) if "agentd" in read_text(f"/proc/{p}/cmdline")
-            ]
+            agents = lambda: [p for p in daemons_of(market)
+                              if "agentd" in read_text(f"/proc/{p}/cmdline")]
             second = until("it is started again", lambda: [p for p in agents() if p != first])
             until("it is connected", lambda: [p["connected"] for p in market.providers()] == [True])
             # The supervisor knows it: it writes it down when there is room, and starts no other.
@@ -75,7 +74,8 @@ def test_down_refuses_while_a_job_lives_and_says_what_to_do(fit):
         job.said("started")
         state = m.daemons()["state_dir"]
         done = m.tool("souk", "down", check=False)
-        assert done.returncode == 1 and "1 job is not finished (n1: 1)" in done.stderr and "--force" in done.stderr, done
+        assert (done.returncode == 1 and "1 job is not finished (n1: 1)" in done.stderr and
+                "--force" in done.stderr), done
         assert "--keep" in done.stderr and os.path.exists(state + "/market/state.db")
         # Nor when nobody can be asked: it is written down.
         supervisor, n1 = m.daemons()["supervisor"], m.daemon("n1")["pid"]
@@ -98,7 +98,8 @@ def test_down_without_jobs_needs_no_word(fit):
 
 
 def reboot(m):
-    """What a reboot leaves: state, and nothing of /run, of processes, of groups and of namespaces."""
+    """What a reboot leaves: state, and nothing of /run, of processes, of groups and of
+    namespaces."""
     m.note_family()
     supervisor = m.daemons()["supervisor"]
     for pid in [supervisor, *sorted(m.family)]:
@@ -215,9 +216,8 @@ def test_one_user_s_idle_connections_lock_nobody_else_out(fit, daemon):
         try:
             for uid in (65001, 65002):
                 holder = subprocess.Popen(
-                    [sys.executable, "-c", IDLE, path,
-                     str(uid), str(enough),
-                     first.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                    [sys.executable, "-c", IDLE, path, str(uid), str(enough), first.hex()],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
                                                           (8192 + 512, 8192 + 512))
                     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 8704 else None)

@@ -47,8 +47,8 @@ def test_arguments_environment_directory_and_umask_arrive(market, tmp_path):
     words = ["a b", "", "'q\" $HOME *", "é\n"]
     program = (
         "import sys,os,json;"
-        "print(json.dumps([sys.argv[1:],os.environ['SOUK_T'],os.getcwd(),os.umask(0),os.getuid()]))"
-    )
+        "print(json.dumps([sys.argv[1:],os.environ['SOUK_T'],os.getcwd(),os.umask(0),"
+        "os.getuid()]))")
     tmp_path.chmod(0o755)
     done = market.tool("srun", "-q", "-p", 5, "/usr/bin/python3", "-c", program, *words,
                        cwd=tmp_path, umask=0o037, env={**market.env, "SOUK_T": "x = y"})
@@ -64,9 +64,8 @@ def test_detach_prints_the_id_and_attach_gets_the_whole_output(market):
 
 
 def test_attach_follows_a_job_that_runs(market):
-    id = json.loads(
-        market.tool("srun", "-p", 5, "--detach", "--json", "sh", "-c",
-                    "seq 5; sleep 1000").stdout)["id"]
+    id = json.loads(market.tool("srun", "-p", 5, "--detach", "--json", "sh", "-c",
+                                "seq 5; sleep 1000").stdout)["id"]
     terminal = market.srun("--attach", id)
     terminal.printed(5)
     market.until_runs(id)
@@ -76,10 +75,8 @@ def test_attach_follows_a_job_that_runs(market):
 
 
 def test_fifty_short_jobs_at_once_all_end_right(market):
-    jobs = [
-        market.srun("-p", 5, "--node", f"n{i % 3 + 1}", "sh", "-c", f"echo {i}; exit {i % 3}")
-        for i in range(50)
-    ]
+    jobs = [market.srun("-p", 5, "--node", f"n{i % 3 + 1}", "sh", "-c", f"echo {i}; exit {i % 3}")
+            for i in range(50)]
     assert [j.wait(100) for j in jobs] == [i % 3 for i in range(50)]
     assert [bytes(j.out) for j in jobs] == [b"%d\n" % i for i in range(50)]
     assert len({j.id for j in jobs}) == 50
@@ -92,10 +89,10 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.resize(33, 101)
         self.seen = b""
-        self.process = subprocess.Popen(command or [f"{BIN}/srun", *map(str, args)], env=market.env,
-                                        stdin=slave, stdout=slave, stderr=slave,
-                                        start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.process = subprocess.Popen(
+            command or [f"{BIN}/srun", *map(str, args)], env=market.env,
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
 
     def __enter__(self):
@@ -166,10 +163,8 @@ def test_ctrl_z_stops_the_job_and_srun_and_fg_goes_on_with_both(market):
 
 
 def test_the_window_size_reaches_the_job_at_the_start_and_when_it_changes(market):
-    with Terminal(
-            market, "-p", 5, "bash", "-c",
-            "trap 'echo now $(stty size)' WINCH; echo first $(stty size); while :; do read -t 0.2 x; done"
-    ) as t:
+    with Terminal(market, "-p", 5, "bash", "-c", "trap 'echo now $(stty size)' WINCH; echo first "
+                  "$(stty size); while :; do read -t 0.2 x; done") as t:
         t.shows(rb"first 33 101")
         t.resize(44, 77)
         t.shows(rb"now 44 77")
@@ -211,8 +206,8 @@ def test_keys_on_the_terminal_of_a_job_that_waits_or_is_frozen_are_for_srun(mark
         t.type(b"typed before\r\x1a")
         t.shows(rb"Stopped")
         t.type(b"fg; echo status $?\r")
-        t.shows(rb"Stopped +srun -p 0.1 cat\r\n(.*\n)*(.*\r)?srun -p 0.1 cat\r\n"
-                )  # by fg, whatever TERM says
+        # By fg, whatever TERM says.
+        t.shows(rb"Stopped +srun -p 0.1 cat\r\n(.*\n)*(.*\r)?srun -p 0.1 cat\r\n")
         market.tool("pvdctl", "--node", "n2", "set", "price", "0.05")
         t.shows(rb"typed before\r\n(.*\n)*typed before\r\n")
         t.type(b"\x03")
@@ -244,19 +239,19 @@ def test_a_lost_terminal_leaves_the_job_which_another_one_attaches_to(market):
 
 
 def test_a_job_that_stops_by_itself_and_goes_on_by_itself_does_not_stop_srun(market):
-    program = "(until grep -q 'State:.T' /proc/$$/status; do :; done; kill -CONT $$) & kill -STOP $$; echo b"
+    program = ("(until grep -q 'State:.T' /proc/$$/status; do :; done; kill -CONT $$) & kill -STOP "
+               "$$; echo b")
     assert market.tool("srun", "-q", "-p", 5, "sh", "-c", program).stdout == "b\n"
 
 
 def test_a_terminal_that_is_not_the_controlling_one_works_as_any(market):
-    with Terminal(market,
-                  command=["setsid", "--wait", f"{BIN}/srun", "-p", "50", "bash", "--norc",
-                           "-i"]) as t:
+    with Terminal(market, command=["setsid", "--wait", f"{BIN}/srun", "-p", "50", "bash", "--norc",
+                                   "-i"]) as t:
         t.shows(rb"[#$] ")
         t.type(b"echo value $((41+1))\r")
         t.shows(rb"value 42")
-        assert t.seen.count(
-            b"echo value") == 1  # by the job's shell, and not once more by the terminal outside
+        # By the job's shell, and not once more by the terminal outside.
+        assert t.seen.count(b"echo value") == 1
         t.type(b"exit 9\r")
         assert t.ends() == 9
 

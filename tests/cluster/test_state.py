@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the kernel keeps for a job (things.c holds one of each: terminals, pipes, FIFOs, sockets, timers, signals, files) is as
-it was after a move, and after a move that failed, a freeze and a checkpoint, whatever the form."""
+"""What the kernel keeps for a job (things.c holds one of each: terminals, pipes, FIFOs, sockets,
+timers, signals, files) is as it was after a move, and after a move that failed, a freeze and a
+checkpoint, whatever the form."""
 import contextlib
 import os
 import re
@@ -9,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import read_text, until
+from conftest import read_text
 from moving import FORMS
 from test_checkpoints import checkpoint
 from test_job_parts import check_refused
@@ -74,8 +75,8 @@ def fail_to_move(market, job, path, there):
         market.tool("marketctl", "--hold", "move", job.id, there, check=False)
         market.until_job(job.id, "has failed to move", lambda j: j["failed_moves"] > failed)
     market.tool("marketctl", "release", job.id, check=False)
-    market.tool("marketctl", "--hold", "move", job.id, here,
-                check=False)  # it stays, whatever was tried again meanwhile
+    # It stays, whatever was tried again meanwhile.
+    market.tool("marketctl", "--hold", "move", job.id, here, check=False)
     market.until_runs(job.id, here)
 
 
@@ -201,7 +202,7 @@ def test_a_real_time_policy_is_not_lost_where_no_time_is_left_for_it(market):
     market.tool("marketctl", "release", job.id)
     market.until_runs(job.id, "n1")
     (_, _, pids), = market.capsules(job.id, "n1")
-    assert (os.SCHED_RR | os.SCHED_RESET_ON_FORK,
-            3) in [(os.sched_getscheduler(p), os.sched_getparam(p).sched_priority) for p in pids]
+    assert (os.SCHED_RR | os.SCHED_RESET_ON_FORK, 3) in [
+        (os.sched_getscheduler(p), os.sched_getparam(p).sched_priority) for p in pids]
     job.process.stdin.close()
     assert job.wait() == 0 and not job.told

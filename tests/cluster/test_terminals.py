@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs that hold terminals of their own, moved and frozen at any moment of their work (moving.py)."""
+"""Programs that hold terminals of their own, moved and frozen at any moment of their work
+(moving.py)."""
 import contextlib
 import os
 import random
@@ -14,7 +15,8 @@ from moving import check_ended, forms, move_about, need
 from test_net import FABRIC
 from test_programs import on_terminal
 
-# Counts until a line comes, and reads it. (bash that is stopped within a `read -t 0.02` drops a line that has just come.)
+# Counts until a line comes, and reads it. (bash that is stopped within a `read -t 0.02` drops a
+# line that has just come.)
 COUNT = "i=0; while ! read -t 0; do echo $i; i=$((i+1)); sleep 0.02; done; read x; echo end"
 
 
@@ -65,9 +67,8 @@ def test_lines_typed_at_any_moment(market, form):
     finally:
         over.set()
         typist.join()
-    assert [
-        int(got) for got in re.findall(r"got (\d+)\r?$", "\n".join(check_ended(market, job)), re.M)
-    ] == list(range(typed))
+    assert [int(got) for got in re.findall(r"got (\d+)\r?$", "\n".join(check_ended(market, job)),
+                                           re.M)] == list(range(typed))
 
 
 EXPECT = """
@@ -106,7 +107,8 @@ def test_expect(market, tmp_path, form):
 @pytest.mark.parametrize("program", ["tmux", "screen"])
 @forms(2)
 def test_a_terminal_multiplexer(market, tmp_path, form, program):
-    """Its server is a daemon, its client stands on the job's terminal, and a shell on one of the server's."""
+    """Its server is a daemon, its client stands on the job's terminal, and a shell on one of the
+    server's."""
     need(program)
     start = {"tmux": f"tmux -f /dev/null -S {tmp_path}/socket new-session bash --norc --noprofile",
              "screen": "screen -c /dev/null bash --norc --noprofile"}[program]
@@ -171,8 +173,8 @@ def ssh_server(market, path):
                        capture_output=True)
     public = subprocess.run(["dropbearkey", "-y", "-f", path / "user"], check=True,
                             stdout=subprocess.PIPE, text=True).stdout
-    (path / "authorized_keys"
-     ).write_text(next(line for line in public.splitlines() if line.startswith("ssh-")) + "\n")
+    (path / "authorized_keys").write_text(next(line for line in public.splitlines()
+                                               if line.startswith("ssh-")) + "\n")
     subprocess.run(["dropbearconvert", "dropbear", "openssh", path / "user", path / "key"],
                    check=True, capture_output=True)
     (path / "key").chmod(0o600)
@@ -180,16 +182,13 @@ def ssh_server(market, path):
     inside = (f"mkdir -p {home}/.ssh && mount -t tmpfs -o mode=700 souk {home}/.ssh && "
               f"cp {path}/authorized_keys {home}/.ssh/ && "
               f"exec dropbear -F -E -s -r {path}/host -P {path}/pid -p {FABRIC}:2022")
-    server = subprocess.Popen(
-        ["nsenter", f"--net=/run/netns/{market.tag}-fabric", "unshare", "-m", "sh", "-c", inside],
-        stderr=open(path / "log", "w"))
+    server = subprocess.Popen(["nsenter", f"--net=/run/netns/{market.tag}-fabric", "unshare", "-m",
+                               "sh", "-c", inside], stderr=open(path / "log", "w"))
     try:
         until("the server listens", lambda: (path / "pid").exists())
-        yield [
-            "ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o",
-            "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", path / "key", "-p", 2022,
-            f"root@{FABRIC}"
-        ]
+        yield ["ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-o",
+               "UserKnownHostsFile=/dev/null",
+               "-o", "LogLevel=ERROR", "-i", path / "key", "-p", 2022, f"root@{FABRIC}"]
     finally:
         server.terminate()
         server.wait(20)

@@ -22,9 +22,8 @@ def test_a_user_runs_no_more_jobs_than_an_operator_lets_him_and_sees_why(unlimit
     m.tool("marketctl", "user", "limit", "0", "--jobs", "1")
     low, high = m.srun("-p", "30", *SPIN), m.srun("-p", "40", *SPIN)
     m.until_runs(high.id)
-    m.until_job(
-        low.id, "is held", lambda j: j["status"] in
-        ("wait", "suspend") and "may run 1 job at once" in j["comment"])
+    m.until_job(low.id, "is held", lambda j: j["status"] in ("wait", "suspend") and
+                "may run 1 job at once" in j["comment"])
     assert "may run 1 job at once" in m.tool("marketctl", "job", low.id).stdout
     assert users(m)[0]["running_jobs"] == 1 and users(m)[0]["held_jobs"] == 1
     m.kill_daemon("market")
@@ -62,8 +61,8 @@ def test_only_root_sets_limits_and_each_sees_his_own(market):
 
 
 def test_a_node_that_cannot_dump_jobs_of_other_users_says_so_and_does_not_try(market):
-    effective = int(
-        next(l for l in open("/proc/self/status") if l.startswith("CapEff")).split()[1], 16)
+    line = next(line for line in open("/proc/self/status") if line.startswith("CapEff"))
+    effective = int(line.split()[1], 16)
     shown = market.ctl("pvdctl", "--node", "n1", "status"), *market.providers()
     if effective >> 24 & 1:  # CAP_SYS_RESOURCE
         assert not [s for s in shown if "restriction" in s]

@@ -23,8 +23,8 @@ def standing(fit):
 
 
 def story(market, id, *options):
-    return json.loads(market.tool("marketctl", *options, "--json", "job", id,
-                                  "--story").stdout)["steps"]
+    return json.loads(
+        market.tool("marketctl", *options, "--json", "job", id, "--story").stdout)["steps"]
 
 
 def moved(market, *options):
@@ -43,61 +43,58 @@ def test_a_job_has_a_story_that_outlives_a_restart_of_its_home(market, tmp_path)
     market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
     steps = story(market, job.id, "--node", "n1")  # from its home alone
     kinds = [s["step"] for s in steps if s["step"] != "priced"]
-    assert kinds == ["submitted", "started", "moved", "frozen"
-                     ] and steps[1]["step"] == "priced" and steps[1]["price"] > 0, steps
+    assert (kinds == ["submitted", "started", "moved", "frozen"] and
+            steps[1]["step"] == "priced" and steps[1]["price"] > 0), steps
     move = next(s for s in steps if s["step"] == "moved")
     assert (move["from"], move["node"], move["form"]) == (here, there, "stop-and-copy")
-    parts = [
-        move[p + "_ms"] for p in ("sent", "restored", "decided", "running") if p + "_ms" in move
-    ]
-    assert len(parts) >= 3 and abs(
-        sum(parts) - move["pause_ms"]) < 0.01 <= move["pause_ms"] <= move["total_ms"], move
+    parts = [move[p + "_ms"] for p in ("sent", "restored", "decided", "running")
+             if p + "_ms" in move]
+    assert (len(parts) >= 3 and
+            abs(sum(parts) - move["pause_ms"]) < 0.01 <= move["pause_ms"] <= move["total_ms"]), move
     assert next(s for s in steps if s["step"] == "frozen")["bytes"] > 0
     times = [s["at_unix_s"] for s in steps]
     assert times == sorted(times)
     market.kill_daemon("n1")
-    assert [s["step"] for s in story(market, job.id) if s["step"] != "priced"
-            ] == kinds  # by the market, from its home
+    # By the market, from its home.
+    assert [s["step"] for s in story(market, job.id) if s["step"] != "priced"] == kinds
     market.tool("marketctl", "release", job.id)
     market.until_runs(job.id)
     job.process.stdin.write(b"x\n")
     job.process.stdin.close()
     assert job.wait() == 3
-    last = until(
-        "its end is told",
-        lambda: [s for s in story(market, job.id, "--node", "n2") if s["step"] == "finished"])
+    last = until("its end is told", lambda: [s for s in story(market, job.id, "--node", "n2")
+                                             if s["step"] == "finished"])
     assert last[0]["at_unix_s"] >= times[-1]
     text = market.tool("marketctl", "job", job.id, "--story").stdout
-    assert re.search(
-        rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}}  moved from {here} to {there}: stop-and-copy, .*, pause [\d.]+ ms \(.*\), [\d.]+ ms in all$",
-        text, re.M), text
+    assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}}  moved from {here} to {there}: "
+                     rf"stop-and-copy, .*, pause [\d.]+ ms \(.*\), [\d.]+ ms in all$", text,
+                     re.M), text
     log = read_text(tmp_path / "log").splitlines()
-    assert log[0].endswith(f" job {job.id} submitted") and any(" started on " in line
-                                                               for line in log), log
-    assert any(
-        re.search(rf" moved from {here} to {there}, pause [\d.]+ ms \(stop-and-copy.*restored",
-                  line) for line in log), log
+    assert (log[0].endswith(f" job {job.id} submitted") and
+            any(" started on " in line for line in log)), log
+    assert any(re.search(rf" moved from {here} to {there}, pause [\d.]+ ms "
+                         rf"\(stop-and-copy.*restored", line) for line in log), log
     assert log[-1].endswith("finished, exit status 3")
 
 
 def test_what_has_no_story_says_why(market):
-    for id, words in ("n1.99999", "is not known to its home node any more"), (
-            "n9.1", "n9 of job n9.1 is not connected"):
+    for id, words in (("n1.99999", "is not known to its home node any more"),
+                      ("n9.1", "n9 of job n9.1 is not connected")):
         done = market.tool("marketctl", "job", id, "--story", check=False)
         assert done.returncode == 1 and words in done.stderr, done.stderr
 
 
 def test_the_machines_tell_what_they_hold_to_root_alone(market):
     job, here, there = moved(market)
-    held = until(
-        "the process is known", lambda: (h := market.ctl("pvdctl", "--node", there, "guests")) and
-        any(e["kind"] == "guest" and "pid" in e for e in h) and h)
+    held = until("the process is known",
+                 lambda: (h := market.ctl("pvdctl", "--node", there, "guests")) and
+                 any(e["kind"] == "guest" and "pid" in e for e in h) and h)
     guest = next(e for e in held if e["kind"] == "guest" and e["job"] == job.id)
     assert guest["state"] == "running" and guest["epoch"] == 2 and guest["pid"] > 0
     home = market.ctl("pvdctl", "--node", "n1", "guests", job.id)
     mine = next(e for e in home if e["kind"] == "job")
-    assert (mine["phase"], mine["at"]) == ("running",
-                                           f"{there}.2") and "clock_runs" in mine["flags"]
+    assert ((mine["phase"], mine["at"]) == ("running", f"{there}.2") and
+            "clock_runs" in mine["flags"])
     text = market.tool("pvdctl", "--node", there, "guests").stdout
     assert re.search(rf"^{job.id}\.2 +running", text, re.M), text
     assert "phase:" in market.tool("pvdctl", "--node", "n1", "guests", job.id).stdout
@@ -105,11 +102,11 @@ def test_the_machines_tell_what_they_hold_to_root_alone(market):
     assert dump[0]["kind"] == "market" and dump[0]["nodes"] == 3
     assert [e["node"] for e in dump if e["kind"] == "node"] == ["n1", "n2", "n3"]
     of_job = next(e for e in dump if e["kind"] == "job" and e["job"] == job.id)
-    assert of_job["phase"] == "running" and of_job["claims"] == [there
-                                                                 ] and of_job["hold"] == "at_node"
+    assert (of_job["phase"] == "running" and of_job["claims"] == [there] and
+            of_job["hold"] == "at_node")
     assert re.search(rf"^{job.id} +running +{there}", market.tool("marketctl", "dump").stdout, re.M)
-    for tool, *args in ["pvdctl", "guests"], ["marketctl",
-                                              "dump"], ["marketctl", "--node", "n2", "dump"]:
+    for tool, *args in (["pvdctl", "guests"], ["marketctl", "dump"],
+                        ["marketctl", "--node", "n2", "dump"]):
         node = ["--node", "n1"] if tool == "pvdctl" else []
         done = market.tool(tool, *node, *args, check=False, user=65534, group=65534,
                            extra_groups=[])
@@ -118,14 +115,10 @@ def test_the_machines_tell_what_they_hold_to_root_alone(market):
 
 def test_the_debug_log_of_a_move_is_its_story(market):
     job, here, there = moved(market)
-    logs = {
-        node: read_text(f"{market.run_dir}/{node}/log")
-        for node in ("n1", "n2", "n3", "market")
-    }
-    of_job = {
-        node: [line for line in text.splitlines() if f"JOB={job.id} " in line + " "]
-        for node, text in logs.items()
-    }
+    logs = {node: read_text(f"{market.run_dir}/{node}/log")
+            for node in ("n1", "n2", "n3", "market")}
+    of_job = {node: [line for line in text.splitlines() if f"JOB={job.id} " in line + " "]
+              for node, text in logs.items()}
 
     def in_order(lines, *steps):
         left = iter(lines)
@@ -155,6 +148,5 @@ def test_the_debug_log_of_a_move_is_its_story(market):
              "guest input STEP=image_received", "guest output STEP=do.restore",
              "guest state STEP=held", "guest input STEP=command.release",
              "guest output STEP=do.finish_restore", "guest output STEP=event.running")
-    assert all(
-        re.match(r"\S+ \S+ (agentd|marketd): ", line) for lines in of_job.values()
-        for line in lines)
+    assert all(re.match(r"\S+ \S+ (agentd|marketd): ", line) for lines in of_job.values()
+               for line in lines)

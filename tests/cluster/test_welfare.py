@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The welfare algorithm on a running market: who goes where when owners ask different prices, and what it costs."""
+"""The welfare algorithm on a running market: who goes where when owners ask different prices, and
+what it costs."""
 import pytest
 
 from conftest import Market, bring_up, until
@@ -13,22 +14,20 @@ def dear(fit):
     for m in bring_up(Market("--nodes", "2", "--speeds", "100,80", "--solver", "welfare")):
         m.tool("pvdctl", "--node", "n1", "set", "price", "20")
         until("the market knows n1's price",
-              lambda: {p["node"]: p["reserve"]
-                       for p in m.providers()}["n1"] == 20)
+              lambda: {p["node"]: p["reserve"] for p in m.providers()}["n1"] == 20)
         yield m
 
 
-def test_a_job_takes_the_place_that_is_worth_most_to_it_less_its_price_and_moves_when_that_is_another(
-        dear):
+def test_a_job_takes_the_place_that_is_worth_most_less_its_price_and_moves_when_it_is_another(dear):
     m = dear
     low = m.srun("-p", "40", *SPIN)  # 40 - 20 at n1, 32 - 1 at n2
     m.until_runs(low.id, "n2")
-    high = m.srun("-p", "100",
-                  *SPIN)  # 100 - 20 against 80 - 1: n1 is worth more to it than n2 to the other
+    # 100 - 20 against 80 - 1: n1 is worth more to it than n2 to the other.
+    high = m.srun("-p", "100", *SPIN)
     m.until_runs(high.id, "n1")
     until("prices are told", lambda: m.job(low.id)["price"] == 1 and m.job(high.id)["price"] == 20)
-    m.tool("pvdctl", "--node", "n1", "set", "price",
-           "90")  # now n2 is worth more to the higher bid too
+    # Now n2 is worth more to the higher bid too.
+    m.tool("pvdctl", "--node", "n1", "set", "price", "90")
     m.until_runs(high.id, "n2")
     m.until_job(low.id, "is frozen: n1 asks more than it is worth to it",
                 lambda j: j["status"] != "run")
@@ -40,8 +39,6 @@ def test_jobs_of_one_user_do_not_price_each_other(dear):
     m.tool("pvdctl", "--node", "n1", "set", "price", "2")
     jobs = [m.srun("-p", "40", *SPIN) for _ in range(4)]
     until("both nodes are taken", lambda: sum(m.job(j.id)["status"] == "run" for j in jobs) == 2)
-    until(
-        "each pays the reserve",
-        lambda: sorted(m.job(j.id)["price"] for j in jobs
-                       if m.job(j.id)["status"] == "run") == [1, 2])
+    until("each pays the reserve", lambda: sorted(m.job(j.id)["price"] for j in jobs
+                                                  if m.job(j.id)["status"] == "run") == [1, 2])
     m.clear()

@@ -24,14 +24,13 @@ def agentd():
 
 @pytest.fixture
 def start(agentd):
-    """start("srun", ...) runs a tool against the fake agentd; what still runs at the end of the test is killed."""
+    """start("srun", ...) runs a tool against the fake agentd; what still runs at the end of the
+    test is killed."""
     running = []
 
     def run(tool, *args, **options):
-        options = {
-            "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-            **options
-        }
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE, **options}
         process = subprocess.Popen([BIN / tool, "--socket", agentd.path, *args], **options)
         running.append(process)
         return process

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An agentd of the tests' own: frames and protobuf by hand (so that the wire format is checked twice), scripted by the
-test. Every wait has a limit."""
+"""An agentd of the tests' own: frames and protobuf by hand (so that the wire format is checked
+twice), scripted by the test. Every wait has a limit."""
 import os
 import select
 import socket
@@ -10,25 +10,9 @@ import time
 LIMIT = 20.0
 MAGIC, VERSION = 0x4B554F53, 2
 TYPES = {
-    "hello": 1,
-    "welcome": 2,
-    "error": 3,
-    "ok": 4,
-    "ctl_request": 5,
-    "ctl_reply": 6,
-    "submit": 80,
-    "submitted": 81,
-    "attach": 82,
-    "attached": 83,
-    "change": 84,
-    "output": 85,
-    "output_ack": 86,
-    "input": 87,
-    "input_ack": 88,
-    "winch": 89,
-    "signal": 90,
-    "notice": 91,
-    "exit": 92,
+    "hello": 1, "welcome": 2, "error": 3, "ok": 4, "ctl_request": 5, "ctl_reply": 6, "submit": 80,
+    "submitted": 81, "attach": 82, "attached": 83, "change": 84, "output": 85, "output_ack": 86,
+    "input": 87, "input_ack": 88, "winch": 89, "signal": 90, "notice": 91, "exit": 92,
 }
 NAMES = {number: name for name, number in TYPES.items()}
 # home::Tell::What
@@ -187,8 +171,8 @@ def read_until(fd, wanted, limit=LIMIT):
     data, until = b"", time.monotonic() + limit
     while wanted is None or wanted not in data:
         left = until - time.monotonic()
-        assert left > 0 and select.select([fd], [], [],
-                                          left)[0], f"still waiting for {wanted} after {data}"
+        assert (left > 0 and
+                select.select([fd], [], [], left)[0]), f"still waiting for {wanted} after {data}"
         try:
             piece = os.read(fd, 65536)
         except OSError:  # a terminal whose other side is gone

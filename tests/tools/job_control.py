@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The least of a shell with job control: session leader on a terminal, runs ARGV as its foreground job. On stdin's side
-channel (fd 3) it says `stopped MODE` or `exited STATUS MODE`, MODE being the terminal's settings then; on a line from
-fd 4 it continues the job. What it does to the terminal is what any shell does."""
+"""The least of a shell with job control: session leader on a terminal, runs ARGV as its foreground
+job. On stdin's side channel (fd 3) it says `stopped MODE` or `exited STATUS MODE`, MODE being the
+terminal's settings then; on a line from fd 4 it continues the job. What it does to the terminal is
+what any shell does."""
 import os
 import signal
 import sys

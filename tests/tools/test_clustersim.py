@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""clustersim: seeds that pass say so, one that fails is shown with the fewest faults that it fails with."""
+"""clustersim: seeds that pass say so, one that fails is shown with the fewest faults that it fails
+with."""
 import json
 import os
 import re
@@ -22,18 +23,18 @@ def test_seeds_that_pass_are_counted():
 
 def test_its_speed_is_told_as_json():
     done = json.loads(clustersim("--seeds", "3", "--json", "--nodes", "5", "--jobs", "20").stdout)
-    assert done["seeds"] == 3 and done["failed"] == 0 and done[
-        "jobs"] == 20 and done["events"] > 1000
-    assert abs(done["times_real_time"] -
-               done["simulated_s"] / done["cpu_s"]) < 1e-6 * done["times_real_time"]
+    assert (done["seeds"] == 3 and done["failed"] == 0 and done["jobs"] == 20 and
+            done["events"] > 1000)
+    assert (abs(done["times_real_time"] - done["simulated_s"] / done["cpu_s"]) < 1e-6 *
+            done["times_real_time"])
 
 
 def test_a_seed_that_fails_is_shown_with_few_of_its_faults_and_always_the_same():
     first, second = (clustersim("--seeds", "40", "--bug", "reuse_epoch").stdout for _ in range(2))
     shown = re.findall(r"^seed (\d+) fails, also with (\d+) of its (\d+) faults:$", first, re.M)
     assert shown and all(int(few) <= int(all_of_them) for _, few, all_of_them in shown)
-    assert any(int(few) < int(all_of_them)
-               for _, few, all_of_them in shown)  # one may need each of a few
+    # One may need each of a few.
+    assert any(int(few) < int(all_of_them) for _, few, all_of_them in shown)
     assert all(re.search(rf"^seed {seed}: job ", first, re.M) for seed, _, _ in shown)
     assert first.splitlines()[:-1] == second.splitlines()[:-1]  # the last line has the time
 
@@ -44,9 +45,12 @@ def test_one_seed_is_told_step_by_step():
     *lines, last = told.stdout.splitlines()
     assert last == "seed 7: all is well"
     story = [line for line in lines if "JOB=n1.1" in line]
-    # The same words at both ends, in order: what a home orders comes in at a guest, and goes on as an effect there.
+    # The same words at both ends, in order: what a home orders comes in at a guest, and goes on as
+    # an effect there.
     steps = iter(story)
-    for step in "home input submit", "home output command.start", "guest input command.start", "guest output do.create_capsule", "guest output event.running", "home input event.running":
+    for step in ("home input submit", "home output command.start", "guest input command.start",
+                 "guest output do.create_capsule", "guest output event.running",
+                 "home input event.running"):
         assert any(step in line for line in steps), f"no {step} in its place"
     assert re.search(r" us n\d home state \S+ JOB=n1\.1 EPOCH=\d+ NODE=n\d", told.stdout)
     assert clustersim("--seed", "7").stdout.startswith("1 seeds, 0 failed; ")
@@ -54,10 +58,9 @@ def test_one_seed_is_told_step_by_step():
 
 
 def test_wrong_usage_is_said_in_a_line():
-    for arguments in ["--trace"], ["--seed", "1", "--seeds",
-                                   "2"], ["--seeds", "0"], ["--bug", "none_such"], ["--nodes",
-                                                                                    "1"], ["--fly"]:
+    for arguments in (["--trace"], ["--seed", "1", "--seeds", "2"], ["--seeds", "0"],
+                      ["--bug", "none_such"], ["--nodes", "1"], ["--fly"]):
         done = clustersim(*arguments)
-        assert done.returncode == 2 and done.stdout == "" and done.stderr.count(
-            "\n") == 1, done.stderr
+        assert (done.returncode == 2 and done.stdout == "" and
+                done.stderr.count("\n") == 1), done.stderr
         assert done.stderr.startswith("clustersim: ")

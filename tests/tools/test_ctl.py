@@ -10,17 +10,15 @@ import pytest
 from conftest import BIN
 from fake import LIMIT, Agentd
 
-PROVIDER = {
-    "node": "n1", "status": "on market, busy", "on_market": True, "reserve": 24.5, "current_price":
-    100, "next_price": 0.25, "speed": 100, "cpus": 2, "memory_mb": 4096, "free_mb": 1000, "guests":
-    1, "earned": 3.5, "load_permille": 415, "wait_permille": 4, "load_source": "bpf", "frames":
-    "always", "cannot": "", "market": True
-}
+PROVIDER = {"node": "n1", "status": "on market, busy", "on_market": True, "reserve": 24.5,
+            "current_price": 100, "next_price": 0.25, "speed": 100, "cpus": 2, "memory_mb": 4096,
+            "free_mb": 1000, "guests": 1, "earned": 3.5, "load_permille": 415, "wait_permille": 4,
+            "load_source": "bpf", "frames": "always", "cannot": "", "market": True}
 
 
 def answer(agentd, process, reply=None, error=None, parts=None):
-    """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer that comes in
-    several."""
+    """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer
+    that comes in several."""
     connection = agentd.accept()
     connection.welcome()
     after = ""
@@ -74,10 +72,10 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["user"], "show, limit or unlimit is wanted"),
     ("marketctl", ["user", "limit"], "a user is missing"),
     ("marketctl", ["user", "limit", "me"], "--spend-per-day, --jobs or --cpus is wanted"),
-    ("marketctl", ["user", "limit", "me", "--jobs", "many"
-                   ], "--jobs: 'many' is not a whole number"),
-    ("marketctl", ["user", "limit", "me", "--spend-per-day", "-3"
-                   ], "--spend-per-day: '-3' is not an amount"),
+    ("marketctl", ["user", "limit", "me", "--jobs", "many"],
+     "--jobs: 'many' is not a whole number"),
+    ("marketctl", ["user", "limit", "me", "--spend-per-day", "-3"],
+     "--spend-per-day: '-3' is not an amount"),
     ("marketctl", ["user", "show", "me", "--cpus", "3"], "are for user limit"),
     ("marketctl", ["lj", "--cpus", "3"], "are for user limit"),
     ("marketctl", ["ledger"], "'verify' is what"),
@@ -90,8 +88,8 @@ def answer(agentd, process, reply=None, error=None, parts=None):
 ])
 def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
     status, out, err = tool(tool_name, *args)
-    assert (status, out) == (
-        2, "") and err.startswith(tool_name + ": ") and words in err and err.count("\n") == 1
+    assert ((status, out) == (2, "") and err.startswith(tool_name + ": ") and words in err and
+            err.count("\n") == 1)
 
 
 @pytest.mark.parametrize("args, asked", [
@@ -107,45 +105,41 @@ def test_pvdctl_asks_and_is_silent(start, agentd, args, asked):
 
 
 def test_pvdctl_market_off_waits_and_says_who_is_left(start, agentd):
-    stopped = {
-        "job": "n1.7", "state": "stopped", "memory_mb": 64, "cannot_move": "has an io_uring open"
-    }
-    for here, said in [
-        ([], "n1 is off the market; no guest is left\n"),
-        ([stopped, {"job": "n2.1", "state": "frozen", "memory_mb": 8}],
-         "n1 is off the market; left are:\nn1.7: stopped where it is: no CPU, 64 MB of memory at most "
-         "(has an io_uring open)\nn2.1: frozen to the disk of this node\n")
-    ]:
+    stopped = {"job": "n1.7", "state": "stopped", "memory_mb": 64,
+               "cannot_move": "has an io_uring open"}
+    for here, said in [([], "n1 is off the market; no guest is left\n"),
+                       ([stopped, {"job": "n2.1", "state": "frozen", "memory_mb": 8}],
+                        "n1 is off the market; left are:\n"
+                        "n1.7: stopped where it is: no CPU, 64 MB of memory at most "
+                        "(has an io_uring open)\nn2.1: frozen to the disk of this node\n")]:
         process = start("pvdctl", "market", "off")
-        assert answer(agentd, process, {**PROVIDER, "on_market": False, "here": here}) == [
-            "provider-market", "off", "wait"
-        ]
+        assert (answer(agentd, process, {**PROVIDER, "on_market": False, "here": here}) ==
+                ["provider-market", "off", "wait"])
         assert process.communicate(timeout=LIMIT)[0].decode() == said and process.returncode == 0
         process = start("pvdctl", "status")
         answer(agentd, process, {**PROVIDER, "on_market": False, "here": here})
         told = process.communicate(timeout=LIMIT)[0].decode()
-        assert ("Left are:\n" +
-                said.split("left are:\n")[1] in told) if here else "Left" not in told
+        assert (("Left are:\n" + said.split("left are:\n")[1] in told) if here
+                else "Left" not in told)
 
 
 def test_pvdctl_status_is_lines(start, agentd):
     process = start("pvdctl", "status")
     assert answer(agentd, process, PROVIDER) == ["provider-status"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "Status:      on market, busy\nMin Price:   24.5\nCurr Price:  100\nNext Price:  0.25\nEarned:      3.5\n"
+        "Status:      on market, busy\nMin Price:   24.5\nCurr Price:  100\nNext Price:  0.25\n"
+        "Earned:      3.5\n"
         "Guests:      1\nSpeed:       100\nCPUs:        2\nMemory:      4096 MB, 1000 MB free\n"
         "Load:        42%, waiting 0% (bpf)\nFrames:      always\n")
 
 
 def test_pvdctl_status_says_what_is_wrong(start, agentd):
     process = start("pvdctl", "status")
-    answer(
-        agentd, process,
-        {**PROVIDER, "market": False, "market_trouble": "Connection refused", "cannot": "no CRIU"})
+    answer(agentd, process, {**PROVIDER, "market": False, "market_trouble": "Connection refused",
+                             "cannot": "no CRIU"})
     out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
-    assert out[-2:] == [
-        "Takes no job:  no CRIU", "Market:        not connected: Connection refused"
-    ]
+    assert out[-2:] == ["Takes no job:  no CRIU",
+                        "Market:        not connected: Connection refused"]
 
 
 def test_json_is_the_daemons_own(start, agentd):
@@ -155,20 +149,17 @@ def test_json_is_the_daemons_own(start, agentd):
         assert process.communicate(timeout=LIMIT)[0] == b'{"a": [1, 2.5]}\n'
 
 
-@pytest.mark.parametrize("args, asked",
-                         [(["user", "show"], ["user-show", "-"]),
-                          (["user", "show", "me"], ["user-show", "me"]),
-                          (["user", "limit", "me", "--jobs", "2"], ["user-limit", "me", "jobs=2"]),
-                          (["user", "limit", "7", "--cpus", "none", "--spend-per-day", "1.5"
-                            ], ["user-limit", "7", "spend-per-day=1.5", "cpus=none"]),
-                          (["user", "unlimit", "me"],
-                           ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none"])])
+@pytest.mark.parametrize("args, asked", [
+    (["user", "show"], ["user-show", "-"]), (["user", "show", "me"], ["user-show", "me"]),
+    (["user", "limit", "me", "--jobs", "2"], ["user-limit", "me", "jobs=2"]),
+    (["user", "limit", "7", "--cpus", "none", "--spend-per-day", "1.5"],
+     ["user-limit", "7", "spend-per-day=1.5", "cpus=none"]),
+    (["user", "unlimit", "me"],
+     ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none"])])
 def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, asked):
     process = start("marketctl", *args)
-    shown = {
-        "user": "me", "uid": 7, "jobs": 2, "spent_today": 1.5, "running_jobs": 1, "running_cpus": 1,
-        "held_jobs": 3
-    }
+    shown = {"user": "me", "uid": 7, "jobs": 2, "spent_today": 1.5, "running_jobs": 1,
+             "running_cpus": 1, "held_jobs": 3}
     assert answer(agentd, process, [shown] if args[1] == "show" else shown) == asked
     out = process.communicate(timeout=LIMIT)[0].decode()
     assert process.returncode == 0
@@ -177,22 +168,18 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
                    "me      7          -    1.5     2    1     -       1     3\n")
 
 
-GUEST = {
-    "kind": "guest", "job": "n1.7", "epoch": 2, "state": "dumping", "want": "ship", "criu": "ready",
-    "dump": "held", "flags": ["shipping", "firm"], "ship_to": "n3.3", "lease_left_s": 42.5,
-    "memory_mb": 64, "cpus": 1, "why": ""
-}
-HELD = {
-    "kind": "job", "job": "n1.7", "phase": "moving", "step": "transfer", "at": "n2.2", "to": "n3.3",
-    "from_frozen": False, "last_epoch": 3, "order_seq": 5, "flags": ["leased"], "remnants":
-    ["n1.1"], "limit_s": 850, "comment": "a better bid"
-}
+GUEST = {"kind": "guest", "job": "n1.7", "epoch": 2, "state": "dumping", "want": "ship",
+         "criu": "ready", "dump": "held", "flags": ["shipping", "firm"], "ship_to": "n3.3",
+         "lease_left_s": 42.5, "memory_mb": 64, "cpus": 1, "why": ""}
+HELD = {"kind": "job", "job": "n1.7", "phase": "moving", "step": "transfer", "at": "n2.2",
+        "to": "n3.3", "from_frozen": False, "last_epoch": 3, "order_seq": 5, "flags": ["leased"],
+        "remnants": ["n1.1"], "limit_s": 850, "comment": "a better bid"}
 
 
 def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
     process = start("pvdctl", "guests")
-    assert answer(agentd, process, parts={"": ([GUEST], "gn1.7.2"), "gn1.7.2":
-                                          ([HELD], "")}) == ["guests"]
+    assert answer(agentd, process,
+                  parts={"": ([GUEST], "gn1.7.2"), "gn1.7.2": ([HELD], "")}) == ["guests"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
         "Guest   State    Wanted, done     To    MB  Lease  Notes\n"
         "n1.7.2  dumping  ship ready held  n3.3  64  42.5s  shipping, firm\n\n"
@@ -201,10 +188,10 @@ def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
     process = start("pvdctl", "guests", "n1.7")
     assert answer(agentd, process, [GUEST, HELD]) == ["guests", "n1.7"]
     told = process.communicate(timeout=LIMIT)[0].decode()
-    assert "state:         dumping\n" in told and "flags:         shipping, firm\n" in told and "remnants:     n1.1" in told
-    for args, said in ([], "no guest is here, and no job has its home here\n"), ([
-            "n1.7"
-    ], "this node holds nothing of that job\n"):
+    assert ("state:         dumping\n" in told and "flags:         shipping, firm\n" in told and
+            "remnants:     n1.1" in told)
+    for args, said in (([], "no guest is here, and no job has its home here\n"),
+                       (["n1.7"], "this node holds nothing of that job\n")):
         process = start("pvdctl", "guests", *args)
         answer(agentd, process, [])
         assert process.communicate(timeout=LIMIT)[0].decode() == said and process.returncode == 0
@@ -212,28 +199,29 @@ def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
 
 def test_marketctl_dump_shows_what_the_market_holds(start, agentd):
     process = start("marketctl", "dump")
-    assert answer(agentd, process, [{"kind": "market", "jobs": 1, "settling": False}, {
-        "kind": "node", "node": "n1", "state": "busy", "used_cpus": 1, "cpus": 2, "used_mb": 64,
-        "memory_mb": 1000, "room_mb": 900, "jobs": ["n1.7"]
-    }, {
-        "kind": "job", "job": "n1.7", "phase": "running", "where": "n1", "claims": ["n1", "n2"],
-        "bid": 50, "flags": ["reported"], "order":
-        {"kind": "run", "node": "n2", "age_s": 1.5, "why": "faster"}, "comment": "goes to n2"
-    }]) == ["dump"]
+    assert answer(agentd, process, [
+        {"kind": "market", "jobs": 1, "settling": False},
+        {"kind": "node", "node": "n1", "state": "busy", "used_cpus": 1, "cpus": 2,
+         "used_mb": 64, "memory_mb": 1000, "room_mb": 900, "jobs": ["n1.7"]},
+        {"kind": "job", "job": "n1.7", "phase": "running", "where": "n1",
+         "claims": ["n1", "n2"], "bid": 50, "flags": ["reported"],
+         "order": {"kind": "run", "node": "n2", "age_s": 1.5, "why": "faster"},
+         "comment": "goes to n2"}]) == ["dump"]
     told = process.communicate(timeout=LIMIT)[0].decode()
     assert "settling:  no" in told
-    assert "Node  State  CPUs       MB  Room  Jobs\nn1    busy    1/2  64/1000   900  n1.7\n" in told
+    assert ("Node  State  CPUs       MB  Room  Jobs\n"
+            "n1    busy    1/2  64/1000   900  n1.7\n" in told)
     assert "n1.7  running  n1     run n2 1.5s  n1, n2  -      50  reported  goes to n2\n" in told
 
 
 def test_a_story_is_told_in_lines(start, agentd):
     steps = [{"at_unix_s": 1700000000.25, "step": "submitted", "price": 50},
-             {"at_unix_s": 1700000001.5, "step": "priced", "node": "n2", "price": 0.25, "count":
-              3}, {"at_unix_s": 1700000002, "step": "started", "node": "n2"}, {
-                  "at_unix_s": 1700000003.999, "step": "moved", "node": "n3", "from": "n2", "bytes":
-                  1_200_000, "form": "pre-copy", "ahead_bytes": 45_000_000, "pause_ms": 12,
-                  "sent_ms": 5, "restored_ms": 4, "decided_ms": 1, "running_ms": 2, "total_ms": 112
-              }, {"at_unix_s": 1700000005, "step": "frozen", "node": "n3", "bytes": 999},
+             {"at_unix_s": 1700000001.5, "step": "priced", "node": "n2", "price": 0.25, "count": 3},
+             {"at_unix_s": 1700000002, "step": "started", "node": "n2"},
+             {"at_unix_s": 1700000003.999, "step": "moved", "node": "n3", "from": "n2",
+              "bytes": 1_200_000, "form": "pre-copy", "ahead_bytes": 45_000_000, "pause_ms": 12,
+              "sent_ms": 5, "restored_ms": 4, "decided_ms": 1, "running_ms": 2, "total_ms": 112},
+             {"at_unix_s": 1700000005, "step": "frozen", "node": "n3", "bytes": 999},
              {"at_unix_s": 1700000006, "step": "finished", "node": "n3", "why": "cancelled"}]
     process = start("marketctl", "job", "n1.7", "--story", env={**os.environ, "TZ": "UTC"})
     assert answer(agentd, process,
@@ -242,14 +230,15 @@ def test_a_story_is_told_in_lines(start, agentd):
         "2023-11-14 22:13:20.250  submitted, at most 50 per CPU-hour\n"
         "2023-11-14 22:13:21.500  priced on n2 at 0.25 per CPU-hour (the last of 3)\n"
         "2023-11-14 22:13:22.000  started on n2\n"
-        "2023-11-14 22:13:23.999  moved from n2 to n3: pre-copy, 45.0 MB ahead, 1.2 MB while it stood, pause 12.0 ms "
+        "2023-11-14 22:13:23.999  moved from n2 to n3: pre-copy, 45.0 MB ahead, 1.2 MB while it "
+        "stood, pause 12.0 ms "
         "(sent 5.0 ms, restored 4.0 ms, decided 1.0 ms, running 2.0 ms), 112.0 ms in all\n"
         "2023-11-14 22:13:25.000  frozen on n3, 999 bytes\n"
         "2023-11-14 22:13:26.000  finished on n3: cancelled\n")
     process = start("marketctl", "job", "n1.7", "--story")
     answer(agentd, process, {"id": "n1.7", "left_out": 12, "steps": [steps[2]] * 10})
-    assert process.communicate(
-        timeout=LIMIT)[0].decode().splitlines()[8] == "... 12 steps are left out ..."
+    assert (process.communicate(timeout=LIMIT)[0].decode().splitlines()[8] ==
+            "... 12 steps are left out ...")
 
 
 def test_a_refusal_is_one_line_and_exit_1(start, agentd):
@@ -267,19 +256,19 @@ def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
         process = start(name, *args)
         answer(agentd, process, reply)
         err = process.communicate(timeout=LIMIT)[1].decode()
-        assert process.returncode == 1 and "the daemon's answer is not a JSON" in err and err.count(
-            "\n") == 1
+        assert (process.returncode == 1 and "the daemon's answer is not a JSON" in err and
+                err.count("\n") == 1)
 
 
-@pytest.mark.parametrize("args, asked",
-                         [(["cancel", "n1.1"], ["cancel", "n1.1"]),
-                          (["move", "n1.1", "n2"], ["move", "n1.1", "n2", "once"]),
-                          (["move", "--hold", "n1.1", "n2"], ["move", "n1.1", "n2", "hold"]),
-                          (["freeze", "n1.1"], ["freeze", "n1.1", "once"]),
-                          (["freeze", "n1.1", "--hold"], ["freeze", "n1.1", "hold"]),
-                          (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
-                          (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]),
-                          (["release", "n1.1"], ["release", "n1.1"])])
+@pytest.mark.parametrize("args, asked", [
+    (["cancel", "n1.1"], ["cancel", "n1.1"]),
+    (["move", "n1.1", "n2"], ["move", "n1.1", "n2", "once"]),
+    (["move", "--hold", "n1.1", "n2"], ["move", "n1.1", "n2", "hold"]),
+    (["freeze", "n1.1"], ["freeze", "n1.1", "once"]),
+    (["freeze", "n1.1", "--hold"], ["freeze", "n1.1", "hold"]),
+    (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
+    (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]),
+    (["release", "n1.1"], ["release", "n1.1"])])
 def test_marketctl_orders(start, agentd, args, asked):
     orders = {"move", "freeze", "thaw"} & set(args)
     process = start("marketctl", *args, *(["--no-wait"] if orders else []))
@@ -288,16 +277,15 @@ def test_marketctl_orders(start, agentd, args, asked):
 
 
 @pytest.mark.parametrize("args, what, became, shown", [
-    (["move", "n1.1", "n2"], ["n1.1", "n2", "run", "3", "2", "60000"], {
-        "done": True, "message": "job n1.1 runs on n2", "pause_ms": 12.34, "total_ms": 250, "bytes":
-        4_200_000
-    }, "job n1.1 runs on n2: it stood still for 12.3 ms of 250.0 ms, 4.2 MB\n"),
-    (["freeze", "--hold", "n1.1", "--wait", "5m"], ["n1.1", "-", "freeze", "3", "2", "300000"], {
-        "done": True, "message": "job n1.1 is frozen on n1", "bytes": 999
-    }, "job n1.1 is frozen on n1: 999 bytes\n"),
+    (["move", "n1.1", "n2"], ["n1.1", "n2", "run", "3", "2", "60000"],
+     {"done": True, "message": "job n1.1 runs on n2", "pause_ms": 12.34, "total_ms": 250,
+      "bytes": 4_200_000}, "job n1.1 runs on n2: it stood still for 12.3 ms of 250.0 ms, 4.2 MB\n"),
+    (["freeze", "--hold", "n1.1", "--wait", "5m"], ["n1.1", "-", "freeze", "3", "2", "300000"],
+     {"done": True, "message": "job n1.1 is frozen on n1", "bytes": 999},
+     "job n1.1 is frozen on n1: 999 bytes\n"),
     (["thaw", "n1.1"], ["n1.1", "-", "run", "3", "2", "60000"],
-     {"id": "n1.1", "done": False, "message": "the thaw on n2 failed: its image is damaged"}, None)
-])
+     {"id": "n1.1", "done": False, "message": "the thaw on n2 failed: its image is damaged"},
+     None)])
 def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, what, became,
                                                            shown):
     process = start("marketctl", *args)
@@ -305,9 +293,8 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
     connection.welcome()
     request = connection.expect("ctl_request")
     assert request[3] == [[w for w in args if w in ("move", "freeze", "thaw")][0].encode()]
-    connection.send(
-        "ctl_reply",
-        {1: request[1][0], 2: True, 4: json.dumps({"id": "n1.1", "failures": 3, "migrations": 2})})
+    connection.send("ctl_reply", {1: request[1][0], 2: True,
+                                  4: json.dumps({"id": "n1.1", "failures": 3, "migrations": 2})})
     connection = agentd.accept()
     connection.welcome()
     for after in ("", "77"):
@@ -325,13 +312,11 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
 
 
 def test_jobs_are_a_table(start, agentd):
-    jobs = [{
-        "id": "n1.1", "user": "ann", "status": "run", "value": 100, "runtime_s": 725.2,
-        "market_runtime_s": 3.24, "where": "n2", "comment": ""
-    }, {
-        "id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5, "runtime_s": 18_420,
-        "market_runtime_s": 0, "where": "n3", "comment": "outbid by n1.1"
-    }, {"id": "n2.1"}]
+    jobs = [{"id": "n1.1", "user": "ann", "status": "run", "value": 100,
+             "runtime_s": 725.2, "market_runtime_s": 3.24, "where": "n2", "comment": ""},
+            {"id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5,
+             "runtime_s": 18_420, "market_runtime_s": 0, "where": "n3",
+             "comment": "outbid by n1.1"}, {"id": "n2.1"}]
     process = start("marketctl", "lj")
     assert answer(agentd, process, jobs) == ["list-jobs"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
@@ -341,10 +326,8 @@ def test_jobs_are_a_table(start, agentd):
         "n2.1   -       -           -          -          -  -      -\n")
 
 
-LONG = {
-    "": ([], "a"), "a": ([{"id": "n1.1"}, {"id": "n1.2"}], "n1.2"), "n1.2": ([{"id": "n1.3"}], "b"),
-    "b": ([], "")
-}
+LONG = {"": ([], "a"), "a": ([{"id": "n1.1"}, {"id": "n1.2"}], "n1.2"),
+        "n1.2": ([{"id": "n1.3"}], "b"), "b": ([], "")}
 
 
 def test_a_list_that_comes_in_parts_is_shown_as_one(start, agentd):
@@ -364,13 +347,13 @@ def test_what_is_not_there_yet_is_asked_for_again(start, agentd, tmp_path):
     connection.welcome()
     for after in ("", "wait", "wait"):  # answers without JSON
         request = connection.expect("ctl_request")
-        assert request.get(5, [b""]) == [after.encode()
-                                         ] and request[4] == [f"{tmp_path}/x".encode()]
+        assert (request.get(5, [b""]) == [after.encode()] and
+                request[4] == [f"{tmp_path}/x".encode()])
         connection.send("ctl_reply", {1: request[1][0], 2: True, 5: "wait"})
     request = connection.expect("ctl_request")
     connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(done)})
-    assert process.communicate(
-        timeout=LIMIT)[0] == b"File:      x\nBytes:     7\nReceipts:  2\nHead:      ab\n"
+    assert (process.communicate(timeout=LIMIT)[0] == b"File:      x\nBytes:     7\nReceipts:  2\n"
+            b"Head:      ab\n")
     assert process.returncode == 0
 
 
@@ -379,7 +362,8 @@ def test_a_ledger_that_may_lack_something_is_shown_and_fails(start, agentd):
     assert answer(agentd, process,
                   {"receipts": 2, "warning": "it may lack the rest"}) == ["ledger-verify"]
     out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1 and b"Receipts:  2" in out and err == b"marketctl: it may lack the rest\n"
+    assert (process.returncode == 1 and b"Receipts:  2" in out and
+            err == b"marketctl: it may lack the rest\n")
 
 
 def test_parts_that_are_no_lists_are_refused(start, agentd):
@@ -393,28 +377,25 @@ def test_providers_are_a_table(start, agentd):
     process = start("marketctl", "list-providers")
     assert answer(agentd, process, [{**PROVIDER, "address": "10.0.0.1:7"}]) == ["list-providers"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory  Free  Load  Guests  Earned\n"
-        "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4096  1000   42%       1     3.5\n"
-    )
+        "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory  Free  Load  "
+        "Guests  Earned\n"
+        "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4096  1000   42%"
+        "       1     3.5\n")
 
 
 def test_the_market_and_a_job_are_lines(start, agentd):
     process = start("marketctl", "status")
-    answer(
-        agentd, process, {
-            "hostname": "h", "ports": [7700], "home_nodes": 3, "market_type": "central", "solver":
-            "greedy-migration", "pricing": "k-th", "jobs": {
-                "total": 6, "wait": 1, "run": 2, "suspend": 3, "finish": 0
-            }, "providers": 3, "clusters": 1, "next_run_s": 0.4, "consumers_surplus": 1.5,
-            "providers_surplus": 2, "social_welfare": 3.5
-        })
+    answer(agentd, process,
+           {"hostname": "h", "ports": [7700], "home_nodes": 3,
+            "market_type": "central", "solver": "greedy-migration", "pricing": "k-th",
+            "jobs": {"total": 6, "wait": 1, "run": 2, "suspend": 3, "finish": 0}, "providers": 3,
+            "clusters": 1, "next_run_s": 0.4, "consumers_surplus": 1.5,
+            "providers_surplus": 2, "social_welfare": 3.5})
     out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
-    assert out[0] == "Hostname:           h" and out[
-        6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0"
-    assert out[9:] == [
-        "Next run in:        0.4s", "Consumers Surplus:  1.5", "Providers Surplus:  2",
-        "Social Welfare:     3.5"
-    ]
+    assert (out[0] == "Hostname:           h" and
+            out[6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0")
+    assert out[9:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5",
+                       "Providers Surplus:  2", "Social Welfare:     3.5"]
     process = start("marketctl", "job", "n1.1")
     answer(agentd, process,
            {"id": "n1.1", "runtime_s": 61, "places": ["n1", "n2"], "hold": False, "why": None})
@@ -423,24 +404,25 @@ def test_the_market_and_a_job_are_lines(start, agentd):
 
 
 def test_a_job_is_shown_as_people_read_it(start, agentd):
-    job = {
-        "id": "n1.1", "user": "ann", "uid": 7, "status": "finish", "value": 30, "budget": 0,
-        "memory_mb": 256, "cpus": 1, "runtime_s": 61, "market_runtime_s": 61, "where": "n1",
-        "comment": "cancelled", "name": "", "cost": 1e-05, "price": 7.4, "freezes": 0, "migrations":
-        3, "longest_pause_ms": 217.369827, "image_bytes": 123_852, "can_move": True,
-        "last_pause_ms": 0.04, "forecast_dirty_bytes_per_s": 1_500_000, "finish_s": 7200, "hold":
-        "", "exit": 0, "cancelled": False, "why": "cancelled", "ended_unix_s": 1_795_348_683,
-        "places": []
-    }
+    job = {"id": "n1.1", "user": "ann", "uid": 7, "status": "finish", "value": 30, "budget": 0,
+           "memory_mb": 256, "cpus": 1, "runtime_s": 61, "market_runtime_s": 61, "where": "n1",
+           "comment": "cancelled", "name": "", "cost": 1e-05, "price": 7.4, "freezes": 0,
+           "migrations": 3, "longest_pause_ms": 217.369827, "image_bytes": 123_852,
+           "can_move": True, "last_pause_ms": 0.04, "forecast_dirty_bytes_per_s": 1_500_000,
+           "finish_s": 7200, "hold": "", "exit": 0, "cancelled": False, "why": "cancelled",
+           "ended_unix_s": 1_795_348_683, "places": []}
     process = start("marketctl", "job", "n1.1", env={**os.environ, "TZ": "UTC"})
     answer(agentd, process, job)
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "id:              n1.1\nuser:            ann (7)\nstatus:          finish\nvalue:           30 per CPU-hour\n"
-        "memory:          256 MB\ncpus:            1\nruntime:         1m01s\nwhere:           n1\ncomment:         cancelled\n"
-        "cost:            0.00001\nprice:           7.4 per CPU-hour\nmigrations:      3\nlongest pause:   217.4 ms\n"
+        "id:              n1.1\nuser:            ann (7)\nstatus:          finish\n"
+        "value:           30 per CPU-hour\n"
+        "memory:          256 MB\ncpus:            1\nruntime:         1m01s\nwhere:           n1\n"
+        "comment:         cancelled\n"
+        "cost:            0.00001\nprice:           7.4 per CPU-hour\nmigrations:      3\n"
+        "longest pause:   217.4 ms\n"
         "image:           123.9 kB\nlast pause:      0.0 ms\nforecast dirty:  1.5 MB/s\n"
-        "finish:          2h00m after it was submitted\nexit:            0\nended:           2026-11-22 11:58:03\n"
-    )
+        "finish:          2h00m after it was submitted\nexit:            0\n"
+        "ended:           2026-11-22 11:58:03\n")
 
 
 def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):
@@ -485,8 +467,8 @@ def test_a_daemon_that_is_started_again_is_waited_for(start, agentd):
             process.wait(0.5)
         agentd.listen()
         answer(agentd, process, PROVIDER)
-        assert json.loads(
-            process.communicate(timeout=LIMIT)[0]) == PROVIDER and process.returncode == 0
+        assert (json.loads(process.communicate(timeout=LIMIT)[0]) == PROVIDER and
+                process.returncode == 0)
 
 
 def test_a_question_is_asked_again_when_the_daemon_dies_over_it_and_an_order_is_not(start, agentd):
@@ -502,8 +484,8 @@ def test_a_question_is_asked_again_when_the_daemon_dies_over_it_and_an_order_is_
     connection.welcome()
     connection.expect("ctl_request")
     connection.close()
-    assert process.communicate(
-        timeout=LIMIT)[1] == b"marketctl: the daemon has closed the connection\n"
+    assert (process.communicate(timeout=LIMIT)[1] ==
+            b"marketctl: the daemon has closed the connection\n")
 
 
 def test_an_agentd_without_a_market_is_asked_again(start, agentd):
@@ -520,8 +502,8 @@ def test_a_daemon_that_stays_away_is_one_line_after_the_patience(start, agentd):
     agentd.die()
     process = start("marketctl", "--patience", "0.3s", "status")
     err = process.communicate(timeout=LIMIT)[1].decode()
-    assert err.startswith("marketctl: cannot reach the daemon at ") and err.endswith(
-        "; it was tried again for 300ms\n")
+    assert (err.startswith("marketctl: cannot reach the daemon at ") and
+            err.endswith("; it was tried again for 300ms\n"))
     assert process.returncode == 1 and err.count("\n") == 1
     process = start("marketctl", "--patience", "0", "status")
     assert b"tried again" not in process.communicate(timeout=LIMIT)[1] and process.returncode == 1

@@ -16,11 +16,11 @@ def few_files():
 
 def test_a_market_that_may_not_have_a_descriptor_for_each_node_says_so(tmp_path):
     config = tmp_path / "m.conf"
-    config.write_text(
-        f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\nnodes_max = 900\n'
-    )
+    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'
+                      f'state = "{tmp_path}/state"\nnodes_max = 900\n')
     argv = [f"{BIN}/marketd", "--config", str(config)]
-    told = "no more than 500 files may be open (hard limit), and 900 agents (nodes_max) need 1924: LimitNOFILE=1924 in its unit, or ulimit -Hn 1924"
+    told = ("no more than 500 files may be open (hard limit), and 900 agents (nodes_max) need "
+            "1924: LimitNOFILE=1924 in its unit, or ulimit -Hn 1924")
     checked = subprocess.run([*argv, "--check-config"], capture_output=True, text=True, timeout=20,
                              preexec_fn=few_files)
     assert (checked.returncode, checked.stderr) == (0, f"marketd: {told}\n")
@@ -44,10 +44,10 @@ def test_an_address_that_names_no_machine_is_refused(tmp_path):
     config = tmp_path / "a.conf"
     for address in ("0.0.0.0:7071", "[::]:7071"):
         config.write_text(f'market = "127.0.0.1:7070"\naddress = "{address}"\n')
-        checked = subprocess.run([f"{BIN}/agentd", "--config",
-                                  str(config), "--check-config"], capture_output=True, text=True,
-                                 timeout=20)
-        assert checked.returncode != 0 and f"address: {address} names no machine" in checked.stderr, checked
+        checked = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"],
+                                 capture_output=True, text=True, timeout=20)
+        assert (checked.returncode != 0 and
+                f"address: {address} names no machine" in checked.stderr), checked
         assert len(checked.stderr.splitlines()) == 1
 
 
@@ -65,8 +65,8 @@ def in_an_etc_of_its_own(files, *argv):
 def test_the_usual_configuration_is_read_if_it_is_there(daemon):
     said = in_an_etc_of_its_own({f"{daemon}.conf": "colour = 3\n"}, f"{BIN}/{daemon}",
                                 "--check-config")
-    assert (said.returncode,
-            said.stderr) == (2, f"{daemon}: /etc/souk/{daemon}.conf:1: colour: unknown key\n")
+    assert (said.returncode, said.stderr) == (
+        2, f"{daemon}: /etc/souk/{daemon}.conf:1: colour: unknown key\n")
     said = in_an_etc_of_its_own({}, f"{BIN}/{daemon}", "--check-config")
     if daemon == "marketd":
         assert (said.returncode, said.stderr) == (0, "")  # every value has a default
@@ -76,10 +76,10 @@ def test_the_usual_configuration_is_read_if_it_is_there(daemon):
 
 def test_the_log_says_which_configuration_was_read(tmp_path):
     config = tmp_path / "m.conf"
-    config.write_text(
-        f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
-    daemon = subprocess.Popen(
-        [f"{BIN}/marketd", "--config", str(config)], stderr=subprocess.PIPE, text=True)
+    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'
+                      f'state = "{tmp_path}/state"\n')
+    daemon = subprocess.Popen([f"{BIN}/marketd", "--config", str(config)], stderr=subprocess.PIPE,
+                              text=True)
     try:
         lines = []
         for line in daemon.stderr:
@@ -113,15 +113,14 @@ def test_the_log_says_which_configuration_was_read(tmp_path):
     ("marketd", 'listen = "m1:7070"', "listen"),
     ("marketd", f'socket = "/{"x" * 120}"', "socket"),
 ])
-def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(
-        tmp_path, daemon, line, told):
+def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(tmp_path, daemon, line,
+                                                                         told):
     config = tmp_path / "d.conf"
-    good = 'node = "n1"\nmarket = "m1:7070"\n' if daemon == "agentd" and not line.startswith(
-        "market") else ""
+    good = ('node = "n1"\nmarket = "m1:7070"\n'
+            if daemon == "agentd" and not line.startswith("market") else "")
     config.write_text(good + line + "\n")
-    said = subprocess.run([f"{BIN}/{daemon}", "--config",
-                           str(config), "--check-config"], capture_output=True, text=True,
-                          timeout=20)
+    said = subprocess.run([f"{BIN}/{daemon}", "--config", str(config), "--check-config"],
+                          capture_output=True, text=True, timeout=20)
     assert said.returncode == 2 and said.stderr.count("\n") == 1, said
     assert str(config) in said.stderr and told in said.stderr, said.stderr
 
@@ -129,10 +128,8 @@ def test_a_value_with_which_no_daemon_could_run_is_found_by_check_config(
 def test_a_good_configuration_passes_the_check(tmp_path):
     config = tmp_path / "a.conf"
     for market in ("m1:7070", "market.example.org:7070", "10.0.0.1:7070", "[::1]:7070"):
-        config.write_text(
-            f'node = "n1"\nmarket = "{market}"\nlisten = "0.0.0.0:7071"\naddress = "10.0.0.2:7071"\n'
-        )
-        said = subprocess.run([f"{BIN}/agentd", "--config",
-                               str(config), "--check-config"], capture_output=True, text=True,
-                              timeout=20)
+        config.write_text(f'node = "n1"\nmarket = "{market}"\nlisten = "0.0.0.0:7071"\n'
+                          f'address = "10.0.0.2:7071"\n')
+        said = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"],
+                              capture_output=True, text=True, timeout=20)
         assert (said.returncode, said.stderr) == (0, ""), market

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Critical prices, found out by asking: the solver's text protocol alone, and none of its code.
 
-A market is put to the solver again and again, each time with another bid of one job, the others unchanged. From the
-places that the job gets, x(b), follows what it has to pay by the definition: (v x(v) - integral of x) / fastest speed.
-x changes only at the other jobs' bids and at the reserves, so one question between any two of these tells all of it.
-Every payment is compared with that, and every such bid is a lie that must not pay. SOUK_MARKETS sets how many markets
-of each kind are tried.
+A market is put to the solver again and again, each time with another bid of one job, the others
+unchanged. From the places that the job gets, x(b), follows what it has to pay by the definition: (v
+x(v) - integral of x) / fastest speed. x changes only at the other jobs' bids and at the reserves,
+so one question between any two of these tells all of it. Every payment is compared with that, and
+every such bid is a lie that must not pay. SOUK_MARKETS sets how many markets of each kind are
+tried.
 """
 import os
 import random
@@ -27,7 +28,8 @@ def money(amount):
 
 
 class Market:
-    """jobs: (value in micro-units, cpus, memory); providers: (reserve in micro-units, cpus, memory, speed)."""
+    """jobs: (value in micro-units, cpus, memory); providers: (reserve in micro-units, cpus, memory,
+    speed)."""
 
     def __init__(self, jobs, providers):
         self.jobs, self.providers = jobs, providers
@@ -35,14 +37,10 @@ class Market:
 
     def question(self, job=None, bid=None):
         lines = ["reset"]
-        lines += [
-            f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}"
-            for i, (r, cpus, mem, speed) in enumerate(self.providers)
-        ]
-        lines += [
-            f"aj {i + 1} {money(bid if i == job else v)} {mem} {cpus} {i} -1 {i}"
-            for i, (v, cpus, mem) in enumerate(self.jobs)
-        ]
+        lines += [f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}"
+                  for i, (r, cpus, mem, speed) in enumerate(self.providers)]
+        lines += [f"aj {i + 1} {money(bid if i == job else v)} {mem} {cpus} {i} -1 {i}"
+                  for i, (v, cpus, mem) in enumerate(self.jobs)]
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
 
     def levels(self, job):
@@ -67,8 +65,8 @@ def ask(questions):
                 parts = [{}]
         else:
             job, value = line.split()
-            parts[-1][int(job) -
-                      1] = int(value) if len(parts) == 1 else round(Fraction(value) * MICRO)
+            parts[-1][int(job) - 1] = (int(value) if len(parts) == 1
+                                       else round(Fraction(value) * MICRO))
     assert len(answers) == len(questions)
     return answers
 
@@ -79,7 +77,8 @@ def speed_in(market, answer, job):
 
 
 def examine(market):
-    """What is wrong with the prices of one market, as (what, job, figures); nothing if all is as defined."""
+    """What is wrong with the prices of one market, as (what, job, figures); nothing if all is as
+    defined."""
     questions, of = [market.question()], [None]
     for job, (value, _, _) in enumerate(market.jobs):
         levels = market.levels(job)
@@ -121,9 +120,8 @@ def examine(market):
 
 
 def draw(rng, speeds, reserves, cpus, memory):
-    providers = [(rng.choice(reserves) * MICRO, rng.randint(1, 2 * cpus),
-                  rng.randint(2, 8) if memory else 1000, rng.choice(speeds))
-                 for _ in range(rng.randint(1, 6))]
+    providers = [(rng.choice(reserves) * MICRO, rng.randint(1, 2 * cpus), rng.randint(2, 8)
+                  if memory else 1000, rng.choice(speeds)) for _ in range(rng.randint(1, 6))]
     jobs = [(rng.randint(0, 40) * MICRO, rng.randint(1, cpus), rng.randint(0, 5) if memory else 0)
             for _ in range(rng.randint(1, 12))]
     return Market(jobs, providers)
@@ -151,10 +149,9 @@ def test_every_price_is_the_defined_one_and_no_lie_pays(kind):
                                                                             market.providers)
 
 
-def test_a_bid_that_would_lose_its_place_to_another_pays_that_bid_though_it_sits_where_nothing_is_asked(
-):
-    # One speed. Three places ask nothing, one asks 7, two ask 13. The fifth bid, 9, takes any place that is left to it, so
-    # each of the four before it would lose its own below 9.
+def test_a_bid_that_would_lose_its_place_to_another_pays_that_bid_though_nothing_is_asked_there():
+    # One speed. Three places ask nothing, one asks 7, two ask 13. The fifth bid, 9, takes any place
+    # that is left to it, so each of the four before it would lose its own below 9.
     providers = [(0, 2, 1000, 100), (0, 1, 1000, 100), (7 * MICRO, 1, 1000, 100),
                  (13 * MICRO, 2, 1000, 100)]
     market = Market([(v * MICRO, 1, 0) for v in (40, 37, 18, 17, 9, 7)], providers)

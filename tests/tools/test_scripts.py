@@ -13,24 +13,23 @@ def shown(name):
                           text=True, timeout=20)
 
 
-@pytest.mark.parametrize("name, command",
-                         [("story", "env CK_RUN_SUITE=story build/tests/unit"),
-                          ("what_repeats_is_told_once_and_counted",
-                           "env SOUK_TEST=what_repeats_is_told_once_and_counted build/tests/unit"),
-                          ("sim_agents", "env CK_RUN_SUITE=sim_agents build/tests/unit"),
-                          ("test_ctl", "pytest -q -rfEs tests/tools/test_ctl.py"),
-                          ("test_views", "pytest -q -rfEs tests/cluster/test_views.py"),
-                          ("test_one_seed_is_told_step_by_step",
-                           "tests/tools/test_clustersim.py -k test_one_seed_is_told_step_by_step")])
+@pytest.mark.parametrize("name, command", [
+    ("story", "env CK_RUN_SUITE=story build/tests/unit"),
+    ("what_repeats_is_told_once_and_counted", "env SOUK_TEST=what_repeats_is_told_once_and_counted "
+     "build/tests/unit"), ("sim_agents", "env CK_RUN_SUITE=sim_agents build/tests/unit"),
+    ("test_ctl", "pytest -q -rfEs tests/tools/test_ctl.py"),
+    ("test_views", "pytest -q -rfEs tests/cluster/test_views.py"),
+    ("test_one_seed_is_told_step_by_step",
+     "tests/tools/test_clustersim.py -k test_one_seed_is_told_step_by_step")])
 def test_a_test_is_found_by_its_name(name, command):
     done = shown(name)
     assert done.returncode == 0 and done.stdout.endswith(command + "\n"), (done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("name, words", [("", "which test?"),
-                                         ("stor", "there is no test 'stor'; near it are: "),
-                                         ("a b", "is not a test's name")])
+@pytest.mark.parametrize("name, words",
+                         [("", "which test?"), ("stor", "there is no test 'stor'; near it are: "),
+                          ("a b", "is not a test's name")])
 def test_what_is_not_there_is_said_in_a_line(name, words):
     done = shown(name)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "",
-                                                                       1) and words in done.stderr
+    assert ((done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and
+            words in done.stderr)

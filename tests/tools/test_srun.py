@@ -31,8 +31,8 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, decode, read_until
     (["-p", "3", "--hangup", "die", "true"], "--hangup: 'die' is neither detach nor kill"),
     (["-p", "3", "-s", "whatever", "true"], "--strategy: 'whatever' is neither fixed nor pace"),
     (["-p", "3", "-s", "pace", "true"], "--pace needs --budget and --finish"),
-    (["-p", "3", "--name", "a\nb", "true"
-      ], "--name: a name without control and format characters is wanted: it holds U+000A"),
+    (["-p", "3", "--name", "a\nb", "true"],
+     "--name: a name without control and format characters is wanted: it holds U+000A"),
     (["-p", "3", "--name", "a\u202eb", "true"], "it holds U+202E"),
     (["-p", "3", "--name", "\u200f", "true"], "U+200F"),
     (["-p", "3", "--name", "a\u2066b", "true"], "U+2066"),
@@ -71,13 +71,11 @@ def test_what_cannot_be_run_or_reached_is_one_line_and_exit_1(tool, start, agent
     status, _, err = tool("srun", "--node", "n9", "-p", "3", "true",
                           env={**os.environ, "SOUK_RUN": str(tmp_path)})
     assert status == 1 and "no node 'n9' here" in err
-    process = start(
-        "srun", "-p", "3", "true", "x" * 100_000, env={
-            **os.environ, "A": "x" * 120_000, "B": "x" * 120_000, "C": "x" * 120_000, "D":
-            "x" * 120_000
-        })
-    assert b"KiB; a job may have 512" in process.communicate(
-        timeout=LIMIT)[1] and process.returncode == 1
+    process = start("srun", "-p", "3", "true", "x" * 100_000,
+                    env={**os.environ, "A": "x" * 120_000, "B": "x" * 120_000, "C": "x" * 120_000,
+                         "D": "x" * 120_000})
+    assert (b"KiB; a job may have 512" in process.communicate(timeout=LIMIT)[1] and
+            process.returncode == 1)
 
 
 def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
@@ -86,7 +84,8 @@ def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 4096))
 
     process = start("srun", "-p", "40.5", "-b", "9", "-m", "180", "-c", "2", "-f", "1.5", "-s",
-                    "pace", "--name", "my job", "sh", "-c", "exit 3", "--help", cwd=tmp_path,
+                    "pace",
+                    "--name", "my job", "sh", "-c", "exit 3", "--help", cwd=tmp_path,
                     preexec_fn=limits, env={"PATH": "/nowhere:/bin", "ODD": b"\xff\xfe"})
     connection = agentd.accept()
     submit = connection.accept_job()
@@ -96,22 +95,18 @@ def test_a_job_gets_what_srun_itself_has(start, agentd, tmp_path):
     assert spec[4] == [str(tmp_path).encode()] and spec[5] == [0o027]
     core = [decode(r) for r in spec[6] if decode(r).get(1, [0]) == [resource.RLIMIT_CORE]]
     assert core[0].get(2, [0]) == [0] and core[0][3] == [4096]
-    assert terms == {
-        1: [40_500_000], 2: [9_000_000], 3: [180], 4: [2], 5: [5400 * 10**9], 6: [b"pace"], 7: [1]
-    }
+    assert terms == {1: [40_500_000], 2: [9_000_000], 3: [180], 4: [2], 5: [5400 * 10**9],
+                     6: [b"pace"], 7: [1]}
     assert submit[3] == [b"my job"] and submit[4] == [1] and 10 not in spec
     connection.exit(3 << 8)
     assert process.wait(LIMIT) == 3
 
 
 @pytest.mark.parametrize("message, status, words", [
-    (dict(status=0), 0, ""),
-    (dict(status=7 << 8), 7, ""),
-    (dict(status=15), 143, "job n1.7: Terminated"),
-    (dict(status=9), 137, "job n1.7: Killed"),
+    (dict(status=0), 0, ""), (dict(status=7 << 8), 7, ""),
+    (dict(status=15), 143, "job n1.7: Terminated"), (dict(status=9), 137, "job n1.7: Killed"),
     (dict(status=9, why="it may have 64 MB"), 137, "job n1.7: it may have 64 MB"),
-    (dict(status=13), 141, ""),
-    (dict(status=2), 130, ""),
+    (dict(status=13), 141, ""), (dict(status=2), 130, ""),
     (dict(why="cancelled by root", cancelled=True), 255, "job n1.7: cancelled by root"),
     (dict(why="/bin/x: Exec format error"), 1, "job n1.7: /bin/x: Exec format error"),
 ])
@@ -131,8 +126,8 @@ def test_a_refused_job_is_one_line_and_exit_1(start, agentd):
     connection.welcome()
     connection.expect("submit")
     connection.send("error", {1: "this node keeps 100000 jobs already\nreally"})
-    assert process.communicate(
-        timeout=LIMIT)[1] == b"srun: this node keeps 100000 jobs already really\n"
+    assert (process.communicate(timeout=LIMIT)[1] ==
+            b"srun: this node keeps 100000 jobs already really\n")
     assert process.returncode == 1
 
 
@@ -182,7 +177,8 @@ def test_nothing_is_lost_or_doubled_when_the_agentd_dies_and_returns(start, agen
         if _ == 0:
             connection.close()
     connection.send("attached", {1: {1: "n1", 2: 7}, 2: RUNNING, 4: 4, 5: 7})
-    # From the offset that the agentd has on, each byte; how they are cut into frames is srun's affair.
+    # From the offset that the agentd has on, each byte; how they are cut into frames is srun's
+    # affair.
     given, ended, signals = b"", False, []
     while not ended or len(given) < 5 or not signals:
         kind, fields = connection.receive()
@@ -251,9 +247,8 @@ def test_a_lost_terminal_leaves_the_job_and_says_how_to_come_back(start, agentd)
         connection.send("notice", {1: COMMENT, 2: "seen"})
         read_until(process.stderr.fileno(), b"seen")
         process.send_signal(signal.SIGHUP)
-        assert process.communicate(
-            timeout=LIMIT
-        )[1] == b"srun: the terminal is gone; job n1.7 goes on: srun --attach n1.7\n"
+        assert (process.communicate(timeout=LIMIT)[1] ==
+                b"srun: the terminal is gone; job n1.7 goes on: srun --attach n1.7\n")
         assert process.returncode == 128 + signal.SIGHUP
         with pytest.raises(EOFError):  # and the job has heard of nothing but the end of stdin
             while True:
@@ -267,8 +262,8 @@ def test_a_terminal_that_is_lost_before_the_job_has_an_id_waits_for_the_id(start
     connection.expect("submit")
     process.send_signal(signal.SIGHUP)
     connection.send("submitted", {1: {1: "n1", 2: 7}})
-    assert b"job n1.7 goes on" in process.communicate(
-        timeout=LIMIT)[1] and process.returncode == 129
+    assert (b"job n1.7 goes on" in process.communicate(timeout=LIMIT)[1] and
+            process.returncode == 129)
 
 
 def test_a_lost_terminal_ends_the_job_if_so_wished(start, agentd):
@@ -290,8 +285,8 @@ def test_a_job_that_stops_by_itself_does_not_stop_srun(start, agentd):
     connection.accept_job()
     connection.send("notice", {1: STOPPED, 2: "stopped"})
     connection.output(1, 0, b"still here\n")
-    assert read_until(process.stdout.fileno(),
-                      b"\n") == b"still here\n"  # a stopped srun would not write it
+    # a stopped srun would not write it.
+    assert read_until(process.stdout.fileno(), b"\n") == b"still here\n"
     connection.exit()
     assert process.wait(LIMIT) == 0
 
@@ -314,10 +309,10 @@ def test_a_job_that_was_told_to_stop_stops_srun(start, agentd):
     assert process.wait(LIMIT) == 0
 
 
-@pytest.mark.parametrize("memory, mb", [("4G", 4096), ("512m", 512), ("1.5GiB", 1536), ("2048K", 2),
-                                        ("7", 7)])
-@pytest.mark.parametrize("finish, seconds", [("30m", 1800), ("1.5h", 5400), ("90s", 90),
-                                             ("1d", 86400), ("2", 7200)])
+@pytest.mark.parametrize("memory, mb",
+                         [("4G", 4096), ("512m", 512), ("1.5GiB", 1536), ("2048K", 2), ("7", 7)])
+@pytest.mark.parametrize("finish, seconds",
+                         [("30m", 1800), ("1.5h", 5400), ("90s", 90), ("1d", 86400), ("2", 7200)])
 def test_times_and_sizes_have_units_or_the_one_they_always_had(start, agentd, memory, mb, finish,
                                                                seconds):
     process = start("srun", "-J", "n1.7", "-m", memory, "-f", finish)
@@ -345,8 +340,8 @@ def test_a_job_that_waits_says_why_and_is_cancelled_by_one_signal(start, agentd)
     connection = agentd.accept()
     connection.accept_job(running=False)
     connection.send("notice", {1: COMMENT, 2: "no machine has 2 CPUs"})
-    assert read_until(process.stderr.fileno(),
-                      b"\n") == b"srun: job n1.7 waits: no machine has 2 CPUs\n"
+    assert (read_until(process.stderr.fileno(), b"\n") ==
+            b"srun: job n1.7 waits: no machine has 2 CPUs\n")
     process.send_signal(signal.SIGINT)
     cancelled_by_then(connection, process)
 
@@ -422,12 +417,11 @@ def test_json_summaries(start, agentd, tmp_path):
         connection.accept_job()
         connection.exit(summary='{"id":"n1.7","exit":0}')
         out, err = process.communicate(timeout=LIMIT)
-        assert out == b"" and json.loads(where.read_text() if where else err) == {
-            "id": "n1.7", "exit": 0
-        }
+        assert (out == b"" and
+                json.loads(where.read_text() if where else err) == {"id": "n1.7", "exit": 0})
     process = start("srun", "-p", "3", "--json=/nowhere/out.json", "true")
-    assert process.communicate(
-        timeout=LIMIT)[1] == b"srun: /nowhere/out.json: No such file or directory\n"
+    assert (process.communicate(timeout=LIMIT)[1] ==
+            b"srun: /nowhere/out.json: No such file or directory\n")
     assert process.returncode == 1
 
 
@@ -443,18 +437,16 @@ def test_a_log_has_each_step_with_its_time(start, agentd, tmp_path):
     first, *lines = (tmp_path / "log").read_text().splitlines()
     assert first == "of before" and all(
         re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} job n1\.7 ", line) for line in lines)
-    assert [line[24:] for line in lines] == [
-        "job n1.7 submitted", "job n1.7 started on n2 at 24.5", "job n1.7 a better bid",
-        "job n1.7 frozen on n2", "job n1.7 finished, exit status 3"
-    ]
+    assert [line[24:] for line in lines] == ["job n1.7 submitted", "job n1.7 started on n2 at 24.5",
+                                             "job n1.7 a better bid", "job n1.7 frozen on n2",
+                                             "job n1.7 finished, exit status 3"]
     process = start("srun", "-p", "3", "--log", "/nowhere/log", "true")
-    assert process.communicate(
-        timeout=LIMIT
-    )[1] == b"srun: /nowhere/log: No such file or directory\n" and process.returncode == 1
+    assert (process.communicate(timeout=LIMIT)[1] ==
+            b"srun: /nowhere/log: No such file or directory\n" and process.returncode == 1)
 
 
-@pytest.mark.parametrize("args, printed", [(["-d"], b"n1.7\n"),
-                                           (["-d", "--json"], b'{"id":"n1.7"}\n')])
+@pytest.mark.parametrize("args, printed",
+                         [(["-d"], b"n1.7\n"), (["-d", "--json"], b'{"id":"n1.7"}\n')])
 def test_a_detached_submission_prints_the_id(start, agentd, args, printed):
     process = start("srun", *args, "-p", "3", "true")
     submit = agentd.accept().accept_job()
@@ -476,8 +468,8 @@ def test_terms_of_a_running_job_change_and_a_bare_number_is_a_job_of_the_node(st
     connection.welcome()
     connection.expect("change")
     connection.send("error", {1: "no job n2.9 on this node"})
-    assert process.communicate(
-        timeout=LIMIT)[1] == b"srun: no job n2.9 on this node\n" and process.returncode == 1
+    assert (process.communicate(timeout=LIMIT)[1] == b"srun: no job n2.9 on this node\n" and
+            process.returncode == 1)
 
 
 def test_attach_goes_on_where_the_job_is(start, agentd):
@@ -501,8 +493,8 @@ def test_garbage_from_the_daemon_is_one_line(start, agentd):
     connection = agentd.accept()
     connection.expect("hello")
     connection.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert process.communicate(
-        timeout=LIMIT)[1] == b"srun: the daemon: this is not souk's protocol\n"
+    assert (process.communicate(timeout=LIMIT)[1] ==
+            b"srun: the daemon: this is not souk's protocol\n")
     assert process.returncode == 1
 
 
@@ -511,8 +503,8 @@ def test_a_daemon_of_another_version_is_named(start, agentd):
     connection = agentd.accept()
     connection.expect("hello")
     connection.send("welcome", {1: 9, 2: "n1"})
-    assert b"speaks version 9 of souk's protocol" in process.communicate(
-        timeout=LIMIT)[1] and process.returncode == 1
+    assert (b"speaks version 9 of souk's protocol" in process.communicate(timeout=LIMIT)[1] and
+            process.returncode == 1)
 
 
 def test_closed_standard_descriptors_do_no_harm(start, agentd):
@@ -531,34 +523,30 @@ def test_a_closed_stdout_is_a_failure_if_the_job_writes_there(start, agentd):
     connection = agentd.accept()
     connection.accept_job()
     connection.output(1, 0, b"lost\n")
-    assert process.communicate(
-        timeout=LIMIT
-    )[1] == b"srun: stdout: Bad file descriptor; job n1.7 goes on: srun --attach n1.7\n"
+    assert (process.communicate(timeout=LIMIT)[1] ==
+            b"srun: stdout: Bad file descriptor; job n1.7 goes on: srun --attach n1.7\n")
     assert process.returncode == 1
 
 
-QUOTE = {
-    "runs": True, "bid": 40, "node": "n2", "speed": 80, "price": 12.5, "others_first": True,
-    "displaced": 1, "winning_bid": 12.5, "cost_now": 31.25, "span_now_s": 9000, "budget_lasts_s":
-    28800, "history_s": 86400, "place_share": 0.934, "frozen_chance": 0.002, "expected_cost": 33,
-    "expected_span_s": 9120, "in_time_chance": 0.5
-}
+QUOTE = {"runs": True, "bid": 40, "node": "n2", "speed": 80, "price": 12.5, "others_first": True,
+         "displaced": 1, "winning_bid": 12.5, "cost_now": 31.25, "span_now_s": 9000,
+         "budget_lasts_s": 28800, "history_s": 86400, "place_share": 0.934, "frozen_chance": 0.002,
+         "expected_cost": 33, "expected_span_s": 9120, "in_time_chance": 0.5}
 
 
 def test_a_quote_asks_the_market_and_submits_nothing(start, agentd):
     args = ["--quote", "-p", "40", "-b", "100", "-c", "2", "-m", "64", "-f", "3", "--runtime", "2h"]
-    for more, quoted in [([], QUOTE), (["--json"], QUOTE),
-                         (["no-such-program"],
-                          {"runs": False, "bid": 40, "why": "outbid", "history_s": 0})]:
+    for more, quoted in [
+            ([], QUOTE), (["--json"], QUOTE),
+            (["no-such-program"], {"runs": False, "bid": 40, "why": "outbid", "history_s": 0})]:
         process = start("srun", *args, *more)
         connection = agentd.accept()
         connection.welcome()
         request = connection.expect("ctl_request")
         assert request[3] == [b"quote"]
-        assert sorted(a.decode() for a in request[4]) == [
-            "budget=100", "cpus=2", "finish_ns=10800000000000", "memory=64", "price=40",
-            "runtime_ns=7200000000000"
-        ]
+        assert sorted(a.decode() for a in request[4]) == ["budget=100", "cpus=2",
+                                                          "finish_ns=10800000000000", "memory=64",
+                                                          "price=40", "runtime_ns=7200000000000"]
         connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(quoted)})
         out, err = process.communicate(timeout=LIMIT)
         assert (process.returncode, err) == (0, b"")
@@ -571,11 +559,12 @@ def test_a_quote_asks_the_market_and_submits_nothing(start, agentd):
             assert lines == {"Now": "waits: outbid", "At once for": "no bid", "Prices of": "0.0s"}
             continue
         assert lines["Now"] == "runs on n2 (speed 80) at 12.5 per CPU-hour, in place of 1 job"
-        assert lines["At once for"] == "a bid of 12.5" and lines["Cost"] == "31.25, at the price now"
-        assert lines["Finish"].startswith("2h30m, at 20") and lines["Budget lasts"].startswith(
-            "8h00m")
-        assert lines["a place"].startswith("93%") and lines["frozen"].startswith(
-            "less than 1%") and lines["in time"] == "50%"
+        assert (lines["At once for"] == "a bid of 12.5" and
+                lines["Cost"] == "31.25, at the price now")
+        assert (lines["Finish"].startswith("2h30m, at 20") and
+                lines["Budget lasts"].startswith("8h00m"))
+        assert (lines["a place"].startswith("93%") and
+                lines["frozen"].startswith("less than 1%") and lines["in time"] == "50%")
 
 
 def test_a_quote_that_cannot_be_given_is_one_line_and_exit_1(start, agentd):
@@ -583,10 +572,8 @@ def test_a_quote_that_cannot_be_given_is_one_line_and_exit_1(start, agentd):
     connection = agentd.accept()
     connection.welcome()
     request = connection.expect("ctl_request")
-    connection.send(
-        "ctl_reply",
-        {1: request[1][0], 3: "this node has no connection to the market at m:1 (refused)"})
-    assert process.communicate(
-        timeout=LIMIT) == (b"",
-                           b"srun: this node has no connection to the market at m:1 (refused)\n")
+    connection.send("ctl_reply", {1: request[1][0],
+                                  3: "this node has no connection to the market at m:1 (refused)"})
+    assert process.communicate(timeout=LIMIT) == (
+        b"", b"srun: this node has no connection to the market at m:1 (refused)\n")
     assert process.returncode == 1

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""srun on a terminal of the tests' own (pty), under a shell with job control, against a scripted agentd."""
+"""srun on a terminal of the tests' own (pty), under a shell with job control, against a scripted
+agentd."""
 import fcntl
 import os
 import pathlib
@@ -13,7 +14,7 @@ import termios
 import pytest
 
 from conftest import BIN
-from fake import LIMIT, RUNNING, STARTED, STOPPED, decode, read_until
+from fake import LIMIT, RUNNING, STOPPED, decode, read_until
 
 
 class Shell:

@@ -13,14 +13,11 @@ def test_the_same_steps_give_the_same_digest_and_lines(tool):
     args = ["-n", "300", "-m", "3", "-e", "100", "-d"]
     status, first, err = tool("testload", *args)
     assert status == 0 and err == ""
-    assert re.fullmatch(
-        r"line 1 step 100\nline 2 step 200\nline 3 step 300\ndigest [0-9a-f]{16} steps 300\n",
-        first)
+    assert re.fullmatch(r"line 1 step 100\nline 2 step 200\nline 3 step 300\ndigest [0-9a-f]{16} "
+                        r"steps 300\n", first)
     assert tool("testload", *args)[1] == first
-    digests = {
-        tool("testload", "-n", "300", "-d", *more)[1]
-        for more in ([], ["-m", "3"], ["-m", "4"], ["-s", "2"])
-    }
+    digests = {tool("testload", "-n", "300", "-d", *more)[1]
+               for more in ([], ["-m", "3"], ["-m", "4"], ["-s", "2"])}
     assert len(digests) == 4 and first.splitlines()[-1] + "\n" in digests
 
 
@@ -54,12 +51,10 @@ def test_damaged_memory_is_found():
         process.wait()
 
 
-@pytest.mark.parametrize("args, words", [(["-t", "0"], "--time: '0'"),
-                                         (["-m", "lots"], "--memory: 'lots'"),
-                                         (["-n", "0"], "--steps: '0'"),
-                                         (["now"], "unexpected argument 'now'")])
+@pytest.mark.parametrize("args, words",
+                         [(["-t", "0"], "--time: '0'"), (["-m", "lots"], "--memory: 'lots'"),
+                          (["-n", "0"], "--steps: '0'"), (["now"], "unexpected argument 'now'")])
 def test_a_mistake_is_one_line_and_exit_2(tool, args, words):
     status, out, err = tool("testload", *args)
-    assert (status,
-            out) == (2,
-                     "") and err.startswith("testload: ") and words in err and err.count("\n") == 1
+    assert ((status, out) == (2, "") and err.startswith("testload: ") and words in err and
+            err.count("\n") == 1)

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The welfare algorithm, judged by its promises alone: the solver's text protocol, an optimum by exhaustion, and no formula
-or code of the solver's.
+"""The welfare algorithm, judged by its promises alone: the solver's text protocol, an optimum by
+exhaustion, and no formula or code of the solver's.
 
-Small random markets of one-CPU jobs are put to the solver; from allocations and payments alone it is checked that
-  - the welfare, sum of value x speed / fastest speed - reserve, is the greatest that any assignment has (by a search
-    over the counts of places used in each class, independent of cuts, prices and ranks);
+Small random markets of one-CPU jobs are put to the solver; from allocations and payments alone it
+is checked that
+  - the welfare, sum of value x speed / fastest speed - reserve, is the greatest that any assignment
+    has (by a search over the counts of places used in each class, independent of cuts, prices and
+    ranks);
   - no provider gets less than its reserve, nobody pays more than his place is worth to him;
-  - nobody prefers the place of another at that one's price, nor an empty place at its reserve, nor to have none (where
-    each user has one job);
-  - a user pays what the others lose by its jobs (Clarke), reckoned from optima by exhaustion with and without it;
-  - no lie pays: for each user another value of one of its jobs, or other values of all, gains nothing;
+  - nobody prefers the place of another at that one's price, nor an empty place at its reserve, nor
+    to have none (where each user has one job);
+  - a user pays what the others lose by its jobs (Clarke), reckoned from optima by exhaustion with
+    and without it;
+  - no lie pays: for each user another value of one of its jobs, or other values of all, gains
+    nothing;
   - a higher bid never runs slower.
-`examine` takes any function from markets to answers, so that deliberate bugs in pricing and placing, made in the
-solver's true answers or in a mechanism of the test's own, show that each check is able to fail.
+`examine` takes any function from markets to answers, so that deliberate bugs in pricing and
+placing, made in the solver's true answers or in a mechanism of the test's own, show that each check
+is able to fail.
 
 SOUK_MARKETS_WELFARE sets how many markets of each kind are tried (a long run: 20000).
 """
@@ -44,10 +49,8 @@ class Market:
 
     def question(self, algorithm="welfare"):
         lines = ["reset", f"set solver {algorithm}"]
-        lines += [
-            f"ap {i + 1} {money(r)} 1000 {cpus} 0 {speed}"
-            for i, (r, cpus, speed) in enumerate(self.providers)
-        ]
+        lines += [f"ap {i + 1} {money(r)} 1000 {cpus} 0 {speed}"
+                  for i, (r, cpus, speed) in enumerate(self.providers)]
         lines += [f"aj {i + 1} {money(v)} 0 1 {i} -1 {u}" for i, (v, u) in enumerate(self.jobs)]
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
 
@@ -82,8 +85,8 @@ def ask(markets, algorithm="welfare"):
 
 
 def optimum(values, providers, top):
-    """The greatest welfare x fastest speed of any assignment: over how many places of each kind are used, the greater
-    values to the faster places (the rearrangement inequality)."""
+    """The greatest welfare x fastest speed of any assignment: over how many places of each kind are
+    used, the greater values to the faster places (the rearrangement inequality)."""
     kinds = {}
     for reserve, cpus, speed in providers:
         kinds[speed, reserve] = kinds.get((speed, reserve), 0) + cpus
@@ -112,7 +115,8 @@ def worth_of(market, answer, of=lambda user: True):
 
 
 def prices_by_place(market, answer):
-    """Of each kind (speed, reserve): the greatest payment there; the reserve where a place is empty."""
+    """Of each kind (speed, reserve): the greatest payment there; the reserve where a place is
+    empty."""
     used = [sum(1 for p in answer[0].values() if p == i) for i in range(len(market.providers))]
     prices = {}
     for i, (reserve, cpus, speed) in enumerate(market.providers):
@@ -147,8 +151,8 @@ def examine_one(market, answer):
             wrong.append(("pays more than it is worth", j, paid[j]))
     prices = prices_by_place(market, answer)
     one_each = len({u for _, u in market.jobs}) == len(market.jobs)
-    for j, (value, _) in enumerate(market.jobs if one_each else []
-                                   ):  # a user with several jobs pays less than its places' prices
+    # a user with several jobs pays less than its places' prices.
+    for j, (value, _) in enumerate(market.jobs if one_each else []):
         mine = value * market.providers[places[j]][2] - paid[j] * top if j in places else 0
         for (speed, reserve), price in prices.items():
             if value * speed - price * top > mine + top:
@@ -159,9 +163,8 @@ def examine_one(market, answer):
                     if market.jobs[j][1] == user)
         due = others - worth_of(market, answer, lambda u: u != user) + costs
         has = sum(paid[j] * top for j in places if market.jobs[j][1] == user)
-        if not due - 2 * len(
-                places
-        ) * top <= has <= due:  # a class price and a share are rounded down to a micro-unit
+        # a class price and a share are rounded down to a micro-unit.
+        if not due - 2 * len(places) * top <= has <= due:
             wrong.append(
                 ("pays other than the others lose", user, has / top / MICRO, due / top / MICRO))
     return wrong
@@ -169,9 +172,8 @@ def examine_one(market, answer):
 
 def lies_of(market, rng):
     """Other values of a user's jobs: of each job one by one, and of several at once."""
-    steps = sorted({v
-                    for v, _ in market.jobs} | {r
-                                                for r, _, _ in market.providers} | {0, 60 * MICRO})
+    steps = sorted({v for v, _ in market.jobs} | {r for r, _, _ in market.providers} |
+                   {0, 60 * MICRO})
     for j in range(len(market.jobs)):
         low = rng.choice(steps)
         yield {j: low + rng.choice((0, -1, 1, MICRO // 2)) if low else 0}
@@ -205,11 +207,10 @@ def examine(markets, mechanism, rng):
             wrong.append((number, "a lie gains", lie, more / honest.top / MICRO))
         if len(lie) == 1:
             [(j, bid)] = lie.items()
-            speed = [
-                honest.providers[a[0][j]][2] if j in a[0] else 0 for a in (truth[number], answer)
-            ]
-            if (bid > values[j] and speed[1] < speed[0]) or (bid < values[j] and
-                                                             speed[1] > speed[0]):
+            speed = [honest.providers[a[0][j]][2] if j in a[0] else 0
+                     for a in (truth[number], answer)]
+            if ((bid > values[j] and speed[1] < speed[0]) or
+                (bid < values[j] and speed[1] > speed[0])):
                 wrong.append((number, "a higher bid runs slower", lie, speed))
     return wrong
 
@@ -257,8 +258,8 @@ def repriced(price):
 
 def waiting(market, answer):
     """The values that have no place, the greatest first; zeros after them."""
-    return sorted(
-        (v for j, (v, _) in enumerate(market.jobs) if j not in answer[0]), reverse=True) + [0, 0]
+    return sorted((v for j, (v, _) in enumerate(market.jobs) if j not in answer[0]),
+                  reverse=True) + [0, 0]
 
 
 def asked_as(change):
@@ -267,15 +268,13 @@ def asked_as(change):
 
 
 def reserves_only_raise(markets):
-    """Reserves have no part in who goes where and what it costs; payments are raised to them afterwards."""
+    """Reserves have no part in who goes where and what it costs; payments are raised to them
+    afterwards."""
     free = ask([Market(m.jobs, [(0, c, s) for _, c, s in m.providers]) for m in markets])
     out = []
     for m, (places, paid) in zip(markets, free):
-        stays = {
-            j: p
-            for j, p in places.items()
-            if m.providers[p][0] * m.top <= m.jobs[j][0] * m.providers[p][2]
-        }
+        stays = {j: p for j, p in places.items()
+                 if m.providers[p][0] * m.top <= m.jobs[j][0] * m.providers[p][2]}
         out.append((stays, {j: max(paid[j], m.providers[p][0]) for j, p in stays.items()}))
     return out
 
@@ -290,15 +289,14 @@ def greatest_bid_is_lost(markets):
 
 
 def own_jobs_one_by_one(markets):
-    """Each job is priced as if its user had no other: two jobs of a user each pay for the same loser."""
+    """Each job is priced as if its user had no other: two jobs of a user each pay for the same
+    loser."""
     asked, of = [], []
     answers = ask(markets)
     for n, (m, answer) in enumerate(zip(markets, answers)):
         for j in answer[0]:
-            asked.append(
-                m.with_values(
-                    {i: 0
-                     for i, (_, u) in enumerate(m.jobs) if u == m.jobs[j][1] and i != j}))
+            asked.append(m.with_values({i: 0 for i, (_, u) in enumerate(m.jobs)
+                                        if u == m.jobs[j][1] and i != j}))
             of.append((n, j))
     out = [(places, dict(paid)) for places, paid in answers]
     for (n, j), (_, paid) in zip(of, ask(asked)):
@@ -308,41 +306,32 @@ def own_jobs_one_by_one(markets):
 
 
 BUGS = {
-    "the greedy with its critical prices":
-    ("speeds, reserves", lambda markets: ask(markets, "greedy_migration")),
+    "the greedy with its critical prices": ("speeds, reserves",
+                                            lambda markets: ask(markets, "greedy_migration")),
     "pays its bid": ("speeds, reserves",
                      repriced(lambda m, j, p, paid, a: m.jobs[j][0] * m.providers[p][2] // m.top)),
     "pays the reserve alone": ("one speed, one reserve",
                                repriced(lambda m, j, p, paid, a: m.providers[p][0])),
-    "pays the next bid, and not the reserve":
-    ("speeds, reserves",
-     repriced(lambda m, j, p, paid, a: waiting(m, a)[0] * m.providers[p][2] // m.top)),
-    "the second who waits sets the price":
-    ("speeds, no reserve",
-     repriced(lambda m, j, p, paid, a: min(
-         paid, max(m.providers[p][0],
-                   waiting(m, a)[1] * m.providers[p][2] // m.top)))),
-    "one price for all":
-    ("speeds, reserves",
-     repriced(lambda m, j, p, paid, a: max(min(a[1].values()), m.providers[p][0]))),
-    "the price is scaled by speed twice":
-    ("odd speeds, few reserves",
-     repriced(lambda m, j, p, paid, a: max(m.providers[p][0], paid * m.providers[p][2] // m.top))),
+    "pays the next bid, and not the reserve": ("speeds, reserves", repriced(
+        lambda m, j, p, paid, a: waiting(m, a)[0] * m.providers[p][2] // m.top)),
+    "the second who waits sets the price": ("speeds, no reserve", repriced(
+        lambda m, j, p, paid,
+        a: min(paid, max(m.providers[p][0], waiting(m, a)[1] * m.providers[p][2] // m.top)))),
+    "one price for all": ("speeds, reserves", repriced(
+        lambda m, j, p, paid, a: max(min(a[1].values()), m.providers[p][0]))),
+    "the price is scaled by speed twice": ("odd speeds, few reserves", repriced(
+        lambda m, j, p, paid, a: max(m.providers[p][0], paid * m.providers[p][2] // m.top))),
     "a thousandth too much": ("speeds, one reserve",
                               repriced(lambda m, j, p, paid, a: paid + paid // 1000)),
     "reserves only raise the price": ("one speed, reserves", reserves_only_raise),
     "the greatest bids lose": ("one speed, one reserve", greatest_bid_is_lost),
-    "own jobs price each other":
-    ("speeds, reserves, users",
-     asked_as(lambda m: Market([(v, i) for i, (v, _) in enumerate(m.jobs)], m.providers))),
+    "own jobs price each other": ("speeds, reserves, users", asked_as(
+        lambda m: Market([(v, i) for i, (v, _) in enumerate(m.jobs)], m.providers))),
     "own jobs are priced one by one": ("one speed, users", own_jobs_one_by_one),
     "all users are one": ("speeds, few reserves, two users",
                           asked_as(lambda m: Market([(v, 0) for v, _ in m.jobs], m.providers))),
-    "a class of places is missing":
-    ("speeds, reserves",
-     asked_as(lambda m: Market(
-         m.jobs, m.providers[:-1] + [(40 * MICRO, 1, 1)] if len(m.providers) > 1 else m.providers))
-     ),
+    "a class of places is missing": ("speeds, reserves", asked_as(lambda m: Market(
+        m.jobs, m.providers[:-1] + [(40 * MICRO, 1, 1)] if len(m.providers) > 1 else m.providers))),
 }
 
 
@@ -354,10 +343,12 @@ def test_the_search_finds_a_deliberate_bug(bug):
     assert examine(markets, mechanism, rng) != []
 
 
-# Where jobs need several CPUs or memory: monotone, with critical prices that cover the reserves. A lie can gain only by
-# moving a job at the margin of a class; how often one does in small markets is bounded here, so that it cannot grow.
+# Where jobs need several CPUs or memory: monotone, with critical prices that cover the reserves. A
+# lie can gain only by moving a job at the margin of a class; how often one does in small markets is
+# bounded here, so that it cannot grow.
 def lies_in_mixed_markets(kind, number, algorithm):
-    """(markets, those where a lie of one job gains, welfare of all / 10^6); asserts what holds in each."""
+    """(markets, those where a lie of one job gains, welfare of all / 10^6); asserts what holds in
+    each."""
     rng, lying, welfare = random.Random(kind), 0, 0
     for _ in range(number):
         market = prices.draw(rng, *prices.KINDS[kind])
@@ -366,8 +357,8 @@ def lies_in_mixed_markets(kind, number, algorithm):
             levels = market.levels(job)
             of += [(job, (low + high) // 2) for low, high in zip(levels, levels[1:])]
         questions += [market.question(job, bid) for job, bid in of]
-        truth, *answers = prices.ask(
-            [q.replace("reset", f"reset\nset solver {algorithm}", 1) for q in questions])
+        truth, *answers = prices.ask([q.replace("reset", f"reset\nset solver {algorithm}", 1)
+                                      for q in questions])
         gained = False
         speeds = {}
         for (job, _), answer in zip(of, answers):
@@ -398,7 +389,8 @@ def test_with_mixed_sizes_bids_are_monotone_and_few_lies_gain(kind):
 
 
 def test_with_mixed_sizes_own_jobs_do_not_price_each_other():
-    # Machines of 4 CPUs at 3 and 5; one user's jobs fill more than there is, another bids 9 for two CPUs and waits.
+    # Machines of 4 CPUs at 3 and 5; one user's jobs fill more than there is, another bids 9 for two
+    # CPUs and waits.
     text = "set solver welfare\nap 1 3 1000 4 0 100\nap 2 5 1000 4 0 100\n"
     text += "".join(f"aj {n} {40 - n} 0 2 {n} -1 1000\n" for n in range(1, 6))
     alone = subprocess.run([BIN / "solver"], input=(text + "go\npayment\n").encode(),
@@ -407,5 +399,6 @@ def test_with_mixed_sizes_own_jobs_do_not_price_each_other():
     other = subprocess.run([BIN / "solver"],
                            input=(text + "aj 9 9 0 2 9 -1 9\ngo\npayment\n").encode(),
                            capture_output=True, timeout=LIMIT)
-    # Without the user the other one would have two CPUs at 3, and gain 6 by each. So the user pays 6 more in all.
+    # Without the user the other one would have two CPUs at 3, and gain 6 by each. So the user pays
+    # 6 more in all.
     assert other.stdout.decode() == "1 3\n2 5\n3 5\n4 9\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The tests as jobs of one market: each is moved, written down, frozen and thawed, and then asked how it is."""
+"""The tests as jobs of one market: each is moved, written down, frozen and thawed, and then asked
+how it is."""
 import subprocess
 import time
 
@@ -7,20 +8,19 @@ import suite
 from conftest import Late, Market, bring_up
 
 
-# Long enough that no second one falls into the end of a test: some end by one read of all bytes, which any stop cuts
-# short, and which takes 3 s on a half-closed connection that CRIU has restored.
+# Long enough that no second one falls into the end of a test: some end by one read of all bytes,
+# which any stop cuts short, and which takes 3 s on a half-closed connection that CRIU has restored.
 CHECKPOINT_EVERY = "15s"
 
 
 def cell(failed, refused, said):
-    """One cell of the table: what went wrong on the way, what was refused, what the test itself says at its end."""
+    """One cell of the table: what went wrong on the way, what was refused, what the test itself
+    says at its end."""
     if failed == "does not start":
         return {"result": "no start", "why": said or failed}
     if failed or said:
-        return {
-            "result": "fail", "why":
-            "; ".join(w for w in (failed, said, refused and f"refused: {refused}") if w)
-        }
+        return {"result": "fail",
+                "why": "; ".join(w for w in (failed, said, refused and f"refused: {refused}") if w)}
     return {"result": "refused", "why": refused} if refused else {"result": "pass", "why": ""}
 
 
@@ -80,7 +80,8 @@ class Jobs:
 
 class One:
     def __init__(self, jobs, job):
-        self.market, self.nodes, self.limit, self.job = jobs.market, jobs.nodes, jobs.options.limit, job
+        self.market, self.nodes, self.limit, self.job = (jobs.market, jobs.nodes,
+                                                         jobs.options.limit, job)
         self.checkpoints, self.refused, self.heard = not jobs.options.no_checkpoint, None, 0
 
     def wait(self, probe, what, must=False):
@@ -95,7 +96,8 @@ class One:
         return answer
 
     def asked(self, probe, what):
-        """The market's record of the job, as soon as that holds; Gone if the job has ended before."""
+        """The market's record of the job, as soon as that holds; Gone if the job has ended
+        before."""
         def look():
             seen = self.market.job(self.job.id)
             if seen.get("status") == "finish":
@@ -122,8 +124,8 @@ class One:
         where = [there] if there else []
         tool = self.market.tool("marketctl", "--hold", verb, self.job.id, *where, check=False,
                                 limit=self.limit)
-        failures = lambda: self.market.job(self.job.id).get("failed_moves", 0) - before.get(
-            "failed_moves", 0)
+        failures = (lambda: self.market.job(self.job.id).get("failed_moves", 0) -
+                    before.get("failed_moves", 0))
         if tool.returncode != 0 and not failures():
             self.note(verb, tool.stderr.strip(), before)
             self.asked(lambda j: j["status"] == "run" and "going_to" not in j or done(j), verb)
@@ -137,21 +139,23 @@ class One:
         return False
 
     def note(self, verb, why, seen):
-        """What the terminal was told says more than the market, which may hold it for the next try."""
+        """What the terminal was told says more than the market, which may hold it for the next
+        try."""
         told = [w.split(": ", 2)[2] for w in self.job.words[self.heard:] if w.count(": ") >= 2]
         told = [w for w in told if any(t in w for t in ("annot", "Error", "refuse", "fail"))]
-        self.refused = self.refused or f"{verb}: {seen.get('cannot_move') or (told or [why])[0]}"[:
-                                                                                                  300]
+        self.refused = (self.refused or
+                        f"{verb}: {seen.get('cannot_move') or (told or [why])[0]}"[:300])
 
     def next_to(self, here):
-        """Another node, not the same for all jobs: a node has as many places as this machine has processors."""
+        """Another node, not the same for all jobs: a node has as many places as this machine has
+        processors."""
         step = 1 + int(self.job.id.split(".")[1]) % (len(self.nodes) - 1)
         return self.nodes[(self.nodes.index(here) + step) % len(self.nodes)]
 
     def shove(self, moves):
         here = self.asked(lambda j: j["status"] == "run" and "going_to" not in j, "runs")["where"]
-        runs_at = lambda node: lambda j: j["status"] == "run" and j[
-            "where"] == node and "going_to" not in j
+        runs_at = (lambda node: lambda j: j["status"] == "run" and j["where"] == node and
+                   "going_to" not in j)
         for i in range(moves):
             there = self.next_to(here)
             if not self.order("move", there, runs_at(there)):
@@ -168,8 +172,8 @@ class One:
     def checkpoint(self):
         """One that was made from now on; False if none could be made."""
         begun, self.heard = time.time(), len(self.job.words)
-        failed = lambda j: "checkpoint" in j.get("comment", "") and "no checkpoint" in j.get(
-            "comment", "")
+        failed = (lambda j: "checkpoint" in j.get("comment", "") and
+                  "no checkpoint" in j.get("comment", ""))
         seen = self.asked(lambda j: "checkpoint_node" in j or failed(j) or time.time() - begun > 60,
                           "a checkpoint")
         if "checkpoint_node" in seen:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A test under plain CRIU, as the suite runs it: dump, restore, so often, and once a dump that leaves it running. PID 1
-of namespaces of its own (run.py makes them); prints what came of it as JSON."""
+"""A test under plain CRIU, as the suite runs it: dump, restore, so often, and once a dump that
+leaves it running. PID 1 of namespaces of its own (run.py makes them); prints what came of it as
+JSON."""
 import ctypes
 import json
 import os
@@ -16,12 +17,12 @@ class Bad(Exception):
 
 
 def errors(path):
-    """CRIU's first error in this log; not that it may not raise its limits, which it says and goes on."""
+    """CRIU's first error in this log; not that it may not raise its limits, which it says and goes
+    on."""
     try:
         with open(path, errors="replace") as f:
-            found = [
-                line for line in f if "Error (" in line and "RLIMIT_NOFILE for self" not in line
-            ]
+            found = [line for line in f
+                     if "Error (" in line and "RLIMIT_NOFILE for self" not in line]
     except OSError:
         return ""
     return re.sub(r"^\(\d+\.\d+\)\s*", "", found[0].strip())[:300] if found else ""
@@ -45,7 +46,8 @@ def tree(root):
 
 
 def reap(pids, limit):
-    """Waits until these are dead and their ids are free: what CRIU has dumped dies as a child of PID 1, us."""
+    """Waits until these are dead and their ids are free: what CRIU has dumped dies as a child of
+    PID 1, us."""
     end = time.monotonic() + limit
     while any(os.path.exists(f"/proc/{p}") for p in pids):
         try:
@@ -67,18 +69,16 @@ class Plain:
         directory = f"{self.images}/{self.number}"
         os.makedirs(directory, exist_ok=True)
         log = f"{directory}/{verb}.log"
-        argv = [
-            self.plan["criu"], verb, "-D", directory, "-o", log, "-v2", "--network-lock",
-            "nftables", *options
-        ]
+        argv = [self.plan["criu"], verb, "-D", directory, "-o", log, "-v2", "--network-lock",
+                "nftables", *options]
         try:
             done = subprocess.run(argv, cwd=self.plan["where"], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                   timeout=self.plan["limit"])
         except subprocess.TimeoutExpired:
             raise Bad(f"{verb}: no end within {self.plan['limit']} s") from None
-        return None if done.returncode == 0 else errors(
-            log) or f"criu {verb} exited {done.returncode}"
+        return (None if done.returncode == 0
+                else errors(log) or f"criu {verb} exited {done.returncode}")
 
     def pid(self):
         with open(self.pidfile) as f:

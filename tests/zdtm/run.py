@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""CRIU's own tests under plain CRIU, and as jobs that are moved, written down, frozen and thawed in each form of a
-move: both columns, and a table of what differs. A job has memory beside the test's, so that it goes past the image,
-except in the form `small`. Called by scripts/check-zdtm, which builds the tests. Exit 0 if whatever passes plain passes
-as a job."""
+"""CRIU's own tests under plain CRIU, and as jobs that are moved, written down, frozen and thawed in
+each form of a move: both columns, and a table of what differs. A job has memory beside the test's,
+so that it goes past the image, except in the form `small`. Called by scripts/check-zdtm, which
+builds the tests. Exit 0 if whatever passes plain passes as a job."""
 import argparse
 import collections
 import concurrent.futures
@@ -72,25 +72,25 @@ def chosen(options):
     for t in tests:
         if wanted and t.name not in wanted:
             continue
-        why = t.why_not() or ("its own look at this machine leaves it out"
-                              if t.skips_itself() else None)
+        why = t.why_not() or ("its own look at this machine leaves it out" if t.skips_itself()
+                              else None)
         if why:
             left[why] += 1
         else:
             ours.append(t)
     if options.random:
-        ours = sorted(
-            random.Random(options.seed).sample(ours, min(options.random, len(ours))),
-            key=lambda t: t.name)
+        ours = sorted(random.Random(options.seed).sample(ours, min(options.random, len(ours))),
+                      key=lambda t: t.name)
     return ours, left
 
 
 class Columns:
-    """What came of each test in each column: {"result": pass, refused, fail or "no start", "why": ...}"""
+    """What came of each test in each column: {"result": pass, refused, fail or "no start", "why":
+    ...}"""
 
     def __init__(self, total):
-        self.cells, self._lock, self._done, self._total, self._told = {}, threading.Lock(
-        ), 0, total, time.monotonic()
+        self.cells, self._lock, self._done, self._total, self._told = ({}, threading.Lock(), 0,
+                                                                       total, time.monotonic())
 
     def put(self, test, column, cell):
         with self._lock:
@@ -103,16 +103,11 @@ class Columns:
 
 def run_plain(options, test, top):
     where = f"{top}/plain/{test.name}"
-    plan = {
-        "name": test.name, "command": test.prepare(where), "where": where, "environment":
-        suite.ENVIRONMENT, "criu": options.criu, "dump": test.dump_options, "restore":
-        test.restore_options, "moves": options.moves, "limit": options.limit
-    }
-    argv = [
-        "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc",
-        "--uts", "--", sys.executable, f"{HERE}/plain.py",
-        json.dumps(plan)
-    ]
+    plan = {"name": test.name, "command": test.prepare(where), "where": where,
+            "environment": suite.ENVIRONMENT, "criu": options.criu, "dump": test.dump_options,
+            "restore": test.restore_options, "moves": options.moves, "limit": options.limit}
+    argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net",
+            "--ipc", "--uts", "--", sys.executable, f"{HERE}/plain.py", json.dumps(plan)]
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=12 * options.limit)
@@ -121,19 +116,18 @@ def run_plain(options, test, top):
     try:
         came = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        return {
-            "result": "fail", "why":
-            f"the runner exited {done.returncode}: {done.stderr.strip()[-200:]}"
-        }
+        return {"result": "fail",
+                "why": f"the runner exited {done.returncode}: {done.stderr.strip()[-200:]}"}
     return jobs.cell(came.get("failed"), came.get("refused"), suite.verdict(where, test.name))
 
 
 def in_parallel(workers, work):
-    """Calls each; those that must be alone (their first word) one after another, when the others are done."""
+    """Calls each; those that must be alone (their first word) one after another, when the others
+    are done."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         try:
-            for f in concurrent.futures.as_completed(
-                [pool.submit(call) for alone, call in work if not alone]):
+            for f in concurrent.futures.as_completed([pool.submit(call) for alone, call in work
+                                                      if not alone]):
                 f.result()
         except BaseException:  # interrupted, say: those that have begun end, no more begin
             pool.shutdown(cancel_futures=True)
@@ -152,11 +146,11 @@ def run_all(options, tests, top):
     forms = {t.name: forms_of(options, i) for i, t in enumerate(tests)}
     columns = Columns(sum(map(len, forms.values())) + (0 if options.no_plain else len(tests)))
     if not options.no_plain:
-        in_parallel(
-            max(2, PROCESSORS),
-            [(t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top)))
-             for t in tests])
-    # One form after the other: a test binds the same names each time, some of them of the whole node.
+        in_parallel(max(2, PROCESSORS), [
+            (t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top)))
+            for t in tests])
+    # One form after the other: a test binds the same names each time, some of them of the whole
+    # node.
     with jobs.Jobs(options, top) as market:
         in_parallel(options.parallel,
                     [(t.exclusive, lambda t=t, f=f: columns.put(t.name, f, market.run(t, f)))
@@ -186,7 +180,8 @@ def table(options, tests, cells):
 
 
 def reasons(cells, differ):
-    """Why cells are no pass, a line for each reason of a test: of those unlike plain CRIU, or of the others."""
+    """Why cells are no pass, a line for each reason of a test: of those unlike plain CRIU, or of
+    the others."""
     unlike, rows = set(differences(cells)), []
     for name, columns in sorted(cells.items()):
         found = {}
@@ -207,8 +202,8 @@ def main():
         print("\n".join(t.name for t in tests))
         return 0
     begun = time.monotonic()
-    top = tempfile.mkdtemp(prefix="zdtm",
-                           dir="/var/tmp")  # short: the tests bind unix sockets in it
+    # Short: the tests bind unix sockets in it.
+    top = tempfile.mkdtemp(prefix="zdtm", dir="/var/tmp")
     os.chmod(top, 0o755)
     try:
         cells = run_all(options, tests, top)
@@ -218,9 +213,8 @@ def main():
     rows = table(options, tests, cells)
     found = differences(cells)
     rows += ["", "no pass under plain CRIU either:", *reasons(cells, differ=False)]
-    rows += [
-        "", f"passes under plain CRIU and not as a job: {len({name for name, _ in found})} tests"
-    ]
+    rows += ["",
+             f"passes under plain CRIU and not as a job: {len({name for name, _ in found})} tests"]
     rows += [*reasons(cells, differ=True), ""]
     rows += [f"not run: {count} ({why})" for why, count in sorted(left.items())]
     if options.table:
@@ -228,10 +222,8 @@ def main():
             f.write("\n".join(rows) + "\n")
     if options.json:
         with open(options.json, "w") as f:
-            everything = {
-                "moves": options.moves, "ballast_mb": options.ballast, "tests": cells, "not_run":
-                left
-            }
+            everything = {"moves": options.moves, "ballast_mb": options.ballast, "tests": cells,
+                          "not_run": left}
             json.dump(everything, f, indent=1, sort_keys=True)
     print("\n".join(rows))
     runs, took = sum(len(c) for c in cells.values()), time.monotonic() - begun

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What CRIU's test suite says of its tests: programs, arguments, options; and the verdict that a test writes."""
+"""What CRIU's test suite says of its tests: programs, arguments, options; and the verdict that a
+test writes."""
 import ast
 import os
 import platform
 import shutil
 import subprocess
 
-# Of each test. ZDTM_DELTA: seconds that the test `poll` may live; by itself it fails after 5 of the wall clock.
+# Of each test. ZDTM_DELTA: seconds that the test `poll` may live; by itself it fails after 5 of the
+# wall clock.
 ENVIRONMENT = {"TMPDIR": "/tmp", "ZDTM_DELTA": "3600"}
 
 
 class Test:
     def __init__(self, root, name, speaks_ip, arguments):
-        self.name, self.program, self.arguments, self.speaks_ip = name, f"{root}/static/{name}", arguments, speaks_ip
+        self.name, self.program, self.arguments, self.speaks_ip = (name, f"{root}/static/{name}",
+                                                                   arguments, speaks_ip)
         text = open(f"{self.program}.desc").read() if os.path.exists(f"{self.program}.desc") else ""
         try:
             said = ast.literal_eval(text.strip()) if text.strip() else {}
@@ -27,7 +30,8 @@ class Test:
         self.own_network = speaks_ip and "--tcp-close" not in self.restore_options
 
     def why_not(self):
-        """Why it is not run here, or nothing: what the suite itself would leave out, or do with a script of its own."""
+        """Why it is not run here, or nothing: what the suite itself would leave out, or do with a
+        script of its own."""
         if "h" not in self.said.get("flavor", "h").split():
             return "only in namespaces that the suite makes"
         if "noauto" in self.flags:
@@ -74,8 +78,8 @@ def verdict(where, name):
         if os.path.exists(path):
             with open(path, errors="replace") as f:
                 said = f.read()
-            if path.endswith(
-                    ".out") and said.splitlines() and "PASS" in said.splitlines()[-1].split():
+            if (path.endswith(".out") and said.splitlines() and
+                "PASS" in said.splitlines()[-1].split()):
                 return None
             break
     lines = [line.strip() for line in said.splitlines() if line.strip()]
