@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# One non-recursive Makefile. Every .cpp of the rooms below goes into one archive; a program is the objects of its own
-# directory linked against it, so a new file needs no line here. `make help` lists the targets.
+# One non-recursive Makefile. Every .cpp of the rooms below goes into one archive; a program is the
+# objects of its own directory linked against it, so a new file needs no line here. `make help`
+# lists the targets.
 #
-# Variables: BUILD (default build), SAN=address|thread (sanitizers, in a build directory of their own), V=1 (show whole
-# commands in place of one short line each).
+# Variables: BUILD (default build), SAN=address|thread (sanitizers, in a build directory of their
+# own), V=1 (show whole commands in place of one short line each).
 
 SAN       ?=
 BUILD     ?= build$(if $(SAN),-$(SAN))
@@ -13,17 +14,22 @@ BPFTOOL   ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 PYTHON    ?= /usr/bin/python3
 CRIU_ROOT ?= /opt/souk/criu
 
-ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
+ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
+             market/core market/wire market/store market/sim checkpoint agentd/core bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
                $(if $(wildcard $(lastword $(subst =, ,$(p)))/main.cpp),$(p)))
-# $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to show the command.
+# $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to
+# show the command.
 say        = $(if $(filter-out 0,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
 PROG_NAME  = $(firstword $(subst =, ,$(1)))
 PROG_DIR   = $(lastword $(subst =, ,$(1)))
+PROG_OBJS  = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard $(call PROG_DIR,$(1))/*.cpp))
 
-SANFLAGS  := $(if $(filter address,$(SAN)),-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)$(if $(filter thread,$(SAN)),-fsanitize=thread)$(if $(SAN), -fno-omit-frame-pointer)
+SANFLAGS_address := -fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all
+SANFLAGS_thread  := -fsanitize=thread
+SANFLAGS  := $(if $(SAN),$(SANFLAGS_$(SAN)) -fno-omit-frame-pointer)
 WARN      := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS  += -I. -I$(BUILD)/gen -D_GNU_SOURCE -DSOUK_CRIU_ROOT='"$(CRIU_ROOT)"' -DFMT_HEADER_ONLY
 OPTIMIZE  := $(if $(SAN),-O1,-O2) -g1
@@ -35,22 +41,27 @@ LDFLAGS   += -Wl,--as-needed $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
 LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lcrypto
 
-# Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C library.
+# Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C
+# library.
 MUSL      := $(if $(SAN),,$(shell command -v musl-gcc))
 LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard market/wire/*.proto)) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
 SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.bpf.c,$(ROOMS))))
-GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc $(BUILD)/gen/checkpoint/criu_preload.so.h
+GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc \
+             $(BUILD)/gen/checkpoint/criu_preload.so.h
 LIB_OBJS  := $(LIB_SRCS:%.cpp=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
 SIM       := $(BUILD)/bin/clustersim
-SIM_OBJS  := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/sim/test_%,$(wildcard tests/sim/*.cpp)) tests/sim/clustersim/main.cpp)
+SIM_SRCS  := $(filter-out tests/sim/test_%,$(wildcard tests/sim/*.cpp)) \
+             tests/sim/clustersim/main.cpp
+SIM_OBJS  := $(SIM_SRCS:%.cpp=$(BUILD)/obj/%.o)
 
 UNIT_SRCS := $(wildcard tests/unit/*.cpp tests/sim/*.cpp)
 # agentd's effects are tested one by one, its main is not.
-UNIT_OBJS := $(UNIT_SRCS:%.cpp=$(BUILD)/obj/%.o) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/main.cpp,$(wildcard agentd/daemon/*.cpp)))
+UNIT_OBJS := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(UNIT_SRCS) \
+               $(filter-out %/main.cpp,$(wildcard agentd/daemon/*.cpp)))
 UNIT      := $(BUILD)/tests/unit
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
 FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
@@ -62,7 +73,9 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo bench bench-build tidy clean
+.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers \
+        check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
+        bench bench-build tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -98,23 +111,28 @@ check-tools: bins    ## the tools against an agentd of the tests' own
 check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
 
-sim: $(SIM)  ## SEEDS (2000) clusters on virtual time, from seed FROM (1), under faults; SEED=N TRACE=1: that one, with its story
-	@$(if $(SEED),$(SIM) --seed $(SEED) $(if $(TRACE),--trace),$(SIM) --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
+# FROM: the first seed (1).
+sim: $(SIM)          ## SEEDS (2000) clusters on virtual time, under faults; SEED=N TRACE=1: one's story
+	@$(SIM) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),\
+	  --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
 
+# After a change of tests/sim/fault_table.
 fault-table: $(SIM)  ## write the table of faults in docs/move.md anew from the simulator's test
 	@scripts/fault-table $(BUILD)/bin
 
-test:                ## one test: T=NAME of a unit suite, a unit test, a file of tests/tools or tests/cluster, or a test there
+test:                ## T=NAME: a unit suite or test, a file of tests/tools or tests/cluster, a test
 	@scripts/test $(BUILD) "$(T)"
 
-chaos: bins  ## FAULTS (20; 200 each night) moves with a fault in each: dead daemons and CRIUs, cut links, no room, damaged images (root)
-	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
+# Dead daemons and CRIUs, cut links, no room, damaged images.
+chaos: bins          ## FAULTS (20; 200 each night) moves with a fault in each (root)
+	@SOUK_BIN=$(abspath $(BUILD)/bin) SOUK_FAULTS=$(or $(FAULTS),20) \
+	  $(PYTHON) -m pytest -q -s -rfEs tests/cluster/test_faults.py
 
-check-vm: test-deps all        ## two stock Debian kernels in machines of their own, under QEMU's emulation
+check-vm: test-deps all        ## two stock Debian kernels, emulated by QEMU
 	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
 	@scripts/check-vm $(BUILD)
 
-check-zdtm: test-deps all      ## CRIU's own tests under plain CRIU, and as jobs that are moved, in each form; ZDTM="options" (root)
+check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)
 
 demo: all            ## the story: a market of three machines on this host
@@ -135,17 +153,22 @@ clean:               ## remove what make built here
 	rm -rf $(BUILD)
 
 define program
-$(BUILD)/bin/$(call PROG_NAME,$(1)): $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard $(call PROG_DIR,$(1))/*.cpp)) $(LIB)
+$(BUILD)/bin/$(call PROG_NAME,$(1)): $(call PROG_OBJS,$(1)) $(LIB)
 	@mkdir -p $$(@D)
-	$$(call say,LD,$$@)$$(CXX) $$(LDFLAGS) $$(LDFLAGS_$(call PROG_NAME,$(1))) -o $$@ $$^ $$(if $$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS))
+	$$(call say,LD,$$@)$$(CXX) $$(LDFLAGS) $$(LDFLAGS_$(call PROG_NAME,$(1))) -o $$@ $$^ \
+	  $$(or $$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS))
 endef
-$(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)),$(eval $(call program,$(p))))
-# PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the job's file system. With
-# musl, where it is there: glibc asks the processor what it can do first, which costs each job 0.3 ms in a virtual machine.
+$(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)), \
+  $(eval $(call program,$(p))))
+# PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the
+# job's file system. With musl, where it is there: glibc asks the processor what it can do first,
+# which costs each job 0.3 ms in a virtual machine.
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
 ifneq ($(MUSL),)
-INIT_OBJS     := $(patsubst %.cpp,$(BUILD)/obj-init/%.o,$(wildcard agentd/init/*.cpp) kernel/base/version.cpp kernel/sys/process/init_spec.cpp kernel/sys/process/proc_stat.cpp)
+INIT_SRCS     := $(wildcard agentd/init/*.cpp) kernel/base/version.cpp \
+                 kernel/sys/process/init_spec.cpp kernel/sys/process/proc_stat.cpp
+INIT_OBJS     := $(INIT_SRCS:%.cpp=$(BUILD)/obj-init/%.o)
 INIT_CPPFLAGS := -nostdinc -isystem /usr/include/$(subst gnu,musl,$(shell gcc -dumpmachine)) \
                  -isystem $(shell gcc -print-file-name=include) \
                  -idirafter /usr/include -idirafter /usr/include/$(shell gcc -dumpmachine)
@@ -155,9 +178,11 @@ $(BUILD)/bin/souk-init: $(INIT_OBJS)
 
 $(BUILD)/obj-init/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(INIT_CPPFLAGS) $(CXXFLAGS) -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -c -o $@ $<
+	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(INIT_CPPFLAGS) $(CXXFLAGS) -fno-exceptions -fno-rtti \
+	  -fno-threadsafe-statics -MMD -MP -c -o $@ $<
 endif
-# srun, testload and marketctl are started for every job or order: static, they come up in half the time.
+# srun, testload and marketctl are started for every job or order: static, they come up in half the
+# time.
 LDFLAGS_srun      := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_srun       := -lprotobuf-c
 LDFLAGS_testload  := $(if $(SAN),,-static -Wl,--gc-sections)
@@ -186,10 +211,12 @@ $(BUILD)/bench/%.so: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) -std=gnu11 -O2 -Wall -Werror -shared -fPIC -D_GNU_SOURCE -o $@ $<
 
-# Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its FUZZ_SOURCES line.
+# Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its
+# FUZZ_SOURCES line.
 $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
+	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated \
+	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
 	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
@@ -205,30 +232,38 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h &: %.proto
 	$(call say,PROTOC,$<)protoc-c --c_out=$(BUILD)/gen $<
 
 # What every program's --version says. Written anew only when it has changed.
-VERSION_TEXT = $(strip $(file <VERSION)$(shell git describe --always 2>/dev/null | sed 's/.*/ (&)/'))
+GIT_VERSION  = $(shell git describe --always 2>/dev/null | sed 's/.*/ (&)/')
+VERSION_TEXT = $(strip $(file <VERSION)$(GIT_VERSION))
 $(BUILD)/gen/version.inc: FORCE
 	@mkdir -p $(@D)
-	@echo '#define SOUK_VERSION "$(VERSION_TEXT)"' | cmp -s - $@ || echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $@
+	@echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # CRIU's own RPC definition, from whichever CRIU `make deps` settled on.
-RPC_PROTO := $(firstword $(wildcard $(CRIU_ROOT)/usr/include/criu/rpc.proto /usr/include/criu/rpc.proto))
+RPC_PROTO := $(firstword $(wildcard $(CRIU_ROOT)/usr/include/criu/rpc.proto \
+               /usr/include/criu/rpc.proto))
 $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_PROTO)
 	@mkdir -p $(@D)
 	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
-PRELOAD_SRCS := checkpoint/criu_reaper.c checkpoint/criu_ptys.c checkpoint/criu_fifos.c checkpoint/criu_calls.c checkpoint/criu_memory.c checkpoint/criu_sockets.c
+PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets)
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h
 	@mkdir -p $(@D)
-	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s -o $(@:.h=) $(PRELOAD_SRCS)
-	@{ echo 'static const unsigned char criu_preload_so[] = {'; od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
+	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s \
+	  -o $(@:.h=) $(PRELOAD_SRCS)
+	@{ echo 'static const unsigned char criu_preload_so[] = {'; \
+	   od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 
-# Headers of the kernel's own ABI lie where this machine's compiler looks; -target bpf does not look there by itself.
+# Headers of the kernel's own ABI lie where this machine's compiler looks; -target bpf does not look
+# there by itself.
 $(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/net/frame_gate.h)
 	@mkdir -p $(@D)
-	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) -O2 -g -Wall -Werror -I. \
-	  -idirafter /usr/include/$(shell $(CXX) -dumpmachine) -c -o $(@:.skel.h=.bpf.o) $<
+	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) \
+	  -O2 -g -Wall -Werror -I. -idirafter /usr/include/$(shell $(CXX) -dumpmachine) \
+	  -c -o $(@:.skel.h=.bpf.o) $<
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
--include $(INIT_OBJS:.o=.d) $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(SIM_OBJS:.o=.d) \
-         $(foreach p,$(PROGRAMS),$(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard $(call PROG_DIR,$(p))/*.cpp)))
+-include $(INIT_OBJS:.o=.d) $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(SIM_OBJS:.o=.d) \
+         $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) \
+         $(foreach p,$(PROGRAMS),$(patsubst %.o,%.d,$(call PROG_OBJS,$(p))))
