@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // FUZZ_SOURCES: market/sim/market_files.cpp kernel/base/money.cpp kernel/base/result.cpp
-// kernel/base/check.cpp Job and provider files: what is taken can be written and read back the
-// same.
+// FUZZ_SOURCES: kernel/base/check.cpp
+// Job and provider files: what is taken can be written and read back the same.
 #include <cstdint>
 #include <cstdlib>
 
