@@ -49,6 +49,27 @@ uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const Dir
     return std::min(memory_bytes, std::max(static_cast<uint64_t>(left), dirty.left_bytes));
 }
 
+namespace {
+
+// Nothing of its memory goes before it stops: all of it before it runs again, or after.
+MovePlan plan_at_once(const MoveFacts& f, Nanos mapped, Nanos whole) {
+    if (f.policy == MovePolicy::safe)
+        return planned(MoveForm::pages_first, whole, whole, "as its owner wants it");
+    if (!f.post_copy_possible)
+        return planned(MoveForm::pages_first, whole, whole,
+                       "its capsule cannot keep its memory's faults");
+    if (f.policy == MovePolicy::fast)
+        return planned(MoveForm::post_copy, mapped, whole, "as its owner wants it");
+    if (f.own_network)
+        return planned(MoveForm::pages_first, whole, whole,
+                       "what it tells others could not be taken back");
+    if (whole > pause_worth_post_copy)
+        return planned(MoveForm::post_copy, mapped, whole, "its memory would take too long");
+    return planned(MoveForm::pages_first, whole, whole, "its memory comes quickly");
+}
+
+}  // namespace
+
 MovePlan plan_move(const MoveFacts& f) {
     const double link =
         f.link_bytes_per_s > 0 ? f.link_bytes_per_s : move_cost::default_link_bytes_per_s;
@@ -109,19 +130,7 @@ MovePlan plan_move(const MoveFacts& f) {
     if (f.ahead_possible && f.policy != MovePolicy::fast && f.memory_bytes <= ahead_bytes_max &&
         worth)
         return after_rounds(span(sending), true);
-    if (f.policy == MovePolicy::safe)
-        return planned(MoveForm::pages_first, whole, whole, "as its owner wants it");
-    if (!f.post_copy_possible)
-        return planned(MoveForm::pages_first, whole, whole,
-                       "its capsule cannot keep its memory's faults");
-    if (f.policy == MovePolicy::fast)
-        return planned(MoveForm::post_copy, mapped, whole, "as its owner wants it");
-    if (f.own_network)
-        return planned(MoveForm::pages_first, whole, whole,
-                       "what it tells others could not be taken back");
-    if (whole > pause_worth_post_copy)
-        return planned(MoveForm::post_copy, mapped, whole, "its memory would take too long");
-    return planned(MoveForm::pages_first, whole, whole, "its memory comes quickly");
+    return plan_at_once(f, mapped, whole);
 }
 
 uint64_t dump_room_bytes(const MoveFacts& f, MoveForm form) {

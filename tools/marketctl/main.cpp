@@ -154,90 +154,95 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& orde
     return question;
 }
 
+// What the verbs are, for --help.
+constexpr const char* verbs_text =
+    "\n  status              the market, its jobs and what they are worth\n"
+    "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
+    "  list-providers (lp) every provider\n"
+    "  job ID              all about one job; with --story the steps of its life\n"
+    "  dump                what its machine holds right now of each node and unfinished job "
+    "(root)\n"
+    "  cancel ID           end a job\n"
+    "  move ID NODE        move a job to a node\n"
+    "  freeze ID           freeze a job\n"
+    "  thaw ID [NODE]      let a frozen job run (there)\n"
+    "  release ID          the job is the market's again\n"
+    "  node lost NAME      it will not come back: its jobs go on from their checkpoints\n"
+    "  account [NAME]      what a user (or all you may see), a node or the market has "
+    "received, less what it paid\n"
+    "  receipts            what each job ran where, from when to when, and what it paid, the "
+    "newest first\n"
+    "  prices              what a place for a job of one CPU cost, in all and at each speed\n"
+    "  user show [USER]    what users may have at most, and have now\n"
+    "  user limit USER     set what this user may spend a day, and may have at once\n"
+    "  user unlimit USER   all its limits are gone\n"
+    "  set OPTION VALUE [WHY]\n"
+    "                      how the market decides from now on: solver, pricing, horizon, min-stay,\n"
+    "                      moves-max, quantum, ... (root; 'default': as configured)\n"
+    "  ledger verify       add up all receipts, and follow their chain of hashes\n"
+    "  backup FILE         copy the market's records into a new file while it runs\n"
+    "  restore FILE        put such a copy in their place, while marketd does not run; keeps "
+    "what was there\n";
+
+std::vector<Option> options_of(OrderOptions& order, MoneyOptions& money, UserOptions& user,
+                               std::string& last, std::string& step) {
+    return {
+        {0, "hold", nullptr,
+         "with move, freeze, thaw: until 'release', the market does not undo it",
+         set_flag(order.hold)},
+        {0, "story", nullptr,
+         "with job: the steps of its life with times, as its home node keeps them",
+         set_flag(order.story)},
+        {0, "wait", "SPAN",
+         "with move, freeze, thaw: so long at most until it is done (default 60s)",
+         set_text(order.wait)},
+        {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order",
+         set_flag(order.no_wait)},
+        {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
+        {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number",
+         set_text(money.user)},
+        {0, "provider", "NODE", "with receipts: of what ran on this node",
+         set_text(money.provider)},
+        {0, "since", "TIME",
+         "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
+         set_text(money.since)},
+        {0, "limit", "N",
+         "with receipts, list-jobs: only the newest N; of jobs the live ones first, then those "
+         "that are finished",
+         set_text(money.limit)},
+        {0, "state", "STATE",
+         "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
+         set_text(money.state)},
+        {0, "spend-per-day", "AMOUNT",
+         "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",
+         set_text(user.spend)},
+        {0, "jobs", "N", "with user limit: that run at once; none: any number",
+         set_text(user.jobs)},
+        {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number",
+         set_text(user.cpus)},
+        {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
+        {0, "step", "SPAN",
+         "with prices: one row for so long (a minute at least; default: what fits a screen)",
+         set_text(step)},
+        {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running",
+         set_text(money.db)},
+        {0, "seen", "N:HASH",
+         "with ledger verify --db: it must hold this receipt, which an agent has seen (pvdctl "
+         "status)",
+         set_text(money.seen)},
+        {0, "dir", "DIR",
+         "with restore: marketd's state directory (default: /var/lib/souk/marketd)",
+         set_text(money.dir)}};
+}
+
 int run(int argc, char** argv) {
     OrderOptions order;
     MoneyOptions money;
     UserOptions user;
     std::string last, step;
     CtlTool tool{
-        {"marketctl",
-         "[options] VERB [ARGS]",
-         "Shows the market, and gives it orders by hand.",
-         {{0, "hold", nullptr,
-           "with move, freeze, thaw: until 'release', the market does not undo it",
-           set_flag(order.hold)},
-          {0, "story", nullptr,
-           "with job: the steps of its life with times, as its home node keeps them",
-           set_flag(order.story)},
-          {0, "wait", "SPAN",
-           "with move, freeze, thaw: so long at most until it is done (default 60s)",
-           set_text(order.wait)},
-          {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order",
-           set_flag(order.no_wait)},
-          {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
-          {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number",
-           set_text(money.user)},
-          {0, "provider", "NODE", "with receipts: of what ran on this node",
-           set_text(money.provider)},
-          {0, "since", "TIME",
-           "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
-           set_text(money.since)},
-          {0, "limit", "N",
-           "with receipts, list-jobs: only the newest N; of jobs the live ones first, then those "
-           "that are finished",
-           set_text(money.limit)},
-          {0, "state", "STATE",
-           "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
-           set_text(money.state)},
-          {0, "spend-per-day", "AMOUNT",
-           "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",
-           set_text(user.spend)},
-          {0, "jobs", "N", "with user limit: that run at once; none: any number",
-           set_text(user.jobs)},
-          {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number",
-           set_text(user.cpus)},
-          {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)",
-           set_text(last)},
-          {0, "step", "SPAN",
-           "with prices: one row for so long (a minute at least; default: what fits a screen)",
-           set_text(step)},
-          {0, "db", "FILE", "with ledger verify: this state.db, of a market that is not running",
-           set_text(money.db)},
-          {0, "seen", "N:HASH",
-           "with ledger verify --db: it must hold this receipt, which an agent has seen (pvdctl "
-           "status)",
-           set_text(money.seen)},
-          {0, "dir", "DIR",
-           "with restore: marketd's state directory (default: /var/lib/souk/marketd)",
-           set_text(money.dir)}},
-         "\n  status              the market, its jobs and what they are worth\n"
-         "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
-         "  list-providers (lp) every provider\n"
-         "  job ID              all about one job; with --story the steps of its life\n"
-         "  dump                what its machine holds right now of each node and unfinished job "
-         "(root)\n"
-         "  cancel ID           end a job\n"
-         "  move ID NODE        move a job to a node\n"
-         "  freeze ID           freeze a job\n"
-         "  thaw ID [NODE]      let a frozen job run (there)\n"
-         "  release ID          the job is the market's again\n"
-         "  node lost NAME      it will not come back: its jobs go on from their checkpoints\n"
-         "  account [NAME]      what a user (or all you may see), a node or the market has "
-         "received, less what it "
-         "paid\n"
-         "  receipts            what each job ran where, from when to when, and what it paid, the "
-         "newest first\n"
-         "  prices              what a place for a job of one CPU cost, in all and at each speed\n"
-         "  user show [USER]    what users may have at most, and have now\n"
-         "  user limit USER     set what this user may spend a day, and may have at once\n"
-         "  user unlimit USER   all its limits are gone\n"
-         "  set OPTION VALUE [WHY]  how the market decides from now on: solver, pricing, horizon, "
-         "min-stay,\n"
-         "                      moves-max, quantum, ... (root; 'default': as configured)\n"
-         "  ledger verify       add up all receipts, and follow their chain of hashes\n"
-         "  backup FILE         copy the market's records into a new file while it runs\n"
-         "  restore FILE        put such a copy in their place, while marketd does not run; keeps "
-         "what was there\n"},
+        {"marketctl", "[options] VERB [ARGS]", "Shows the market, and gives it orders by hand.",
+         options_of(order, money, user, last, step), verbs_text},
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",

@@ -86,6 +86,28 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
     return o;
 }
 
+void add_up(CLI::App& app, UpArguments& a) {
+    CLI::App* up = app.add_subcommand(
+        "up", "start one marketd and N agentd, each node in its own network namespace");
+    up->add_option("--nodes", a.nodes, "number of nodes (default 3)")
+        ->check(CLI::Range(size_t{1}, nodes_max));
+    up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")
+        ->delimiter(',');
+    up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")
+        ->delimiter(',');
+    up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")
+        ->check(CLI::Range(1, 1024));
+    up->add_option(
+          "--memory", a.memory_mb,
+          "memory that each node offers: MB, or 4G (default: an equal part of the machine's)")
+        ->transform(tools::as_megabytes())
+        ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
+    up->add_option("--solver", a.solver, "the market's algorithm");
+    up->add_option("--pricing", a.pricing, "the market's pricing rule");
+    up->add_flag("--check-ahead", a.check_ahead,
+                 "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
+}
+
 int run(int argc, char** argv) {
     if (version_asked("souk", argc, argv)) return 0;
     std::error_code error;
@@ -108,25 +130,7 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     UpArguments a;
     bool json = false;
-    CLI::App* up = app.add_subcommand(
-        "up", "start one marketd and N agentd, each node in its own network namespace");
-    up->add_option("--nodes", a.nodes, "number of nodes (default 3)")
-        ->check(CLI::Range(size_t{1}, nodes_max));
-    up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")
-        ->delimiter(',');
-    up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")
-        ->delimiter(',');
-    up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")
-        ->check(CLI::Range(1, 1024));
-    up->add_option(
-          "--memory", a.memory_mb,
-          "memory that each node offers: MB, or 4G (default: an equal part of the machine's)")
-        ->transform(tools::as_megabytes())
-        ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
-    up->add_option("--solver", a.solver, "the market's algorithm");
-    up->add_option("--pricing", a.pricing, "the market's pricing rule");
-    up->add_flag("--check-ahead", a.check_ahead,
-                 "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
+    add_up(app, a);
     CLI::App* down = app.add_subcommand(
         "down", "end the market and everything that belongs to it, if all jobs are finished");
     DownOptions down_options;

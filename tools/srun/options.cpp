@@ -33,172 +33,207 @@ Status set_strategy(SrunOptions& o, std::string_view name) {
     return {};
 }
 
-CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
+using Setter = std::function<Status(const char*)>;
+
+// A term that may also change while the job lives: `parse` sets it, and it is marked as given.
+Setter term(SrunOptions& o, wire::Change::Field field, Setter parse) {
+    return [&o, field, parse = std::move(parse)](const char* text) -> Status {
+        o.given |= field;
+        return parse(text);
+    };
+}
+
+template <class Whole>
+Setter whole(Whole& to, int64_t most) {
+    return [&to, most](const char* text) -> Status {
+        TRY_ASSIGN(to, parse_whole(text, 1, most));
+        return {};
+    };
+}
+
+template <class Money>
+Setter positive(Money& to) {
+    return [&to](const char* text) -> Status {
+        TRY_ASSIGN(to, positive_money(text));
+        return {};
+    };
+}
+
+// What it pays, and what it needs for that.
+std::vector<Option> term_options(SrunOptions& o) {
     using wire::Change;
-    const auto term = [&o](Change::Field field, auto parse) {
-        return [&o, field, parse](const char* text) -> Status {
-            o.given |= field;
-            return parse(text);
-        };
-    };
-    const auto whole = [](auto& to, int64_t hi) {
-        return [&to, hi](const char* text) -> Status {
-            TRY_ASSIGN(to, parse_whole(text, 1, hi));
-            return {};
-        };
-    };
     return {
-        srun,
-        "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID [terms]  | "
-        " srun --attach ID",
-        "Runs a program on the market and stays its terminal; or changes, or attaches to, a job "
-        "that runs.",
-        {
-            {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
-             term(Change::max_price,
-                  [&o](const char* t) -> Status {
-                      TRY_ASSIGN(o.terms.max_price, positive_money(t));
-                      return {};
-                  })},
-            {'b', "budget", "AMOUNT", "the most that the job may cost in all",
-             term(Change::budget,
-                  [&o](const char* t) -> Status {
-                      TRY_ASSIGN(o.terms.budget, positive_money(t));
-                      return {};
-                  })},
-            {'f', "finish", "TIME",
-             "the time by which it should be done, from now (a number alone: hours)",
-             term(Change::finish, set_span(o.terms.finish, hour, span_max))},
-            {0, "pace", "[=no]",
-             "bid so that the budget lasts until the finish: needs --budget and --finish",
-             term(Change::pace,
-                  [&o](const char* t) -> Status {
-                      const std::string_view word = t ? t : "yes";
-                      if (word != "yes" && word != "no")
-                          return fail("'" + std::string(word) + "' is neither yes nor no");
-                      o.terms.pace = word == "yes";
-                      return {};
-                  })},
-            {'m', "memory", "SIZE",
-             "memory that it needs, and more it may not have (a number alone: MB)",
-             term(Change::memory_mb,
-                  [&o](const char* t) -> Status {
-                      TRY_ASSIGN(o.terms.memory_mb, parse_size_mb(t, 1, 1 << 30));
-                      return {};
-                  })},
-            {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
-             term(Change::cpus, whole(o.terms.cpus, 65'536))},
-            {'s', "strategy", "NAME",
-             "fixed (the default): it bids its price; or pace: the same as --pace",
-             [&o](const char* t) { return set_strategy(o, t); }},
-            {0, "name", "NAME", "what to call the job in lists",
-             [&o](const char* t) -> Status {
-                 o.name = t;
-                 return check_label(t, 255);
-             }},
-            {0, "move", "FORM",
-             "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
-             "                              or fast (runs as soon as it can)",
-             [&o](const char* t) -> Status {
-                 o.form_given = true;
-                 if (named(t, MovePolicy::fast, o.move)) return {};
-                 return fail("'" + std::string(t) + "' is none of auto, safe and fast");
-             }},
-            {0, "net", "WHICH",
-             "its network: host (the default: that of the node where it is), or own (an address of "
-             "its\n"
-             "                              own that moves with it, and its connections with that)",
-             [&o](const char* t) -> Status {
-                 o.form_given = true;
-                 if (named(t, NetMode::own, o.net)) return {};
-                 return fail("'" + std::string(t) + "' is neither host nor own");
-             }},
-            {0, "tcp", "WHAT",
-             "with --net=host, when it moves, its established TCP connections: close (the "
-             "default), or\n"
-             "                              refuse (as long as it has one it does not move)",
-             [&o](const char* t) -> Status {
-                 o.form_given = o.tcp_given = true;
-                 if (named(t, TcpPolicy::refuse, o.tcp)) return {};
-                 return fail("'" + std::string(t) + "' is neither close nor refuse");
-             }},
-            {0, "quote", nullptr, "say what the job would get and cost now, and submit nothing",
-             [&o](const char*) -> Status {
-                 o.mode = SrunOptions::Mode::quote;
-                 return {};
-             }},
-            {0, "runtime", "TIME",
-             "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a "
-             "number\n"
-             "                              alone: hours)",
-             set_span(o.runtime, hour, span_max)},
-            {0, "checkpoint-every", "TIME",
-             "write down the running job so often (a number alone: seconds): if its node is lost, "
-             "it goes on\n"
-             "                              from there",
-             [&o](const char* t) -> Status {
-                 o.form_given = true;
-                 TRY_ASSIGN(o.checkpoint_every,
-                            parse_span(t, Nanos::from_s(1), Nanos::from_s(1), span_max));
-                 return {};
-             }},
-            {0, "must-migrate", nullptr,
-             "refuse to run it if it is found, as it starts, that it cannot be moved",
-             [&o](const char*) -> Status {
-                 o.form_given = o.must_migrate = true;
-                 return {};
-             }},
-            {0, "restart", nullptr, "if its node is lost and there is no checkpoint, begin anew",
-             [&o](const char*) -> Status {
-                 o.form_given = o.restart = true;
-                 return {};
-             }},
-            {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
-            {'J', "job", "ID", "change the terms of this job", set_text(change)},
-            {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
-            {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)",
-             set_text(o.node)},
-            {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
-            {0, "json", "[=FILE]",
-             "write a summary as JSON into FILE, or as the last line of stderr;\n"
-             "                              with --detach print {\"id\": ID}, with --quote the "
-             "answer",
-             [&o](const char* file) -> Status {
-                 o.json = true;
-                 if (file) o.json_file = file;
-                 return {};
-             }},
-            {0, "log", "FILE",
-             "write what becomes of the job at the end of FILE, each step with its time",
-             set_text(o.log_file)},
-            {0, "patience", "TIME",
-             "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
-             set_span(o.patience, Nanos::from_s(1), span_max)},
-            {0, "hangup", "WHAT",
-             "when the terminal or the connection to it is lost: detach (the default: the job goes "
-             "on,\n"
-             "                              srun --attach ID comes back to it), or kill (the job "
-             "gets SIGHUP)",
-             [&o](const char* t) -> Status {
-                 const std::string_view what = t;
-                 if (what != "detach" && what != "kill")
-                     return fail("'" + std::string(what) + "' is neither detach nor kill");
-                 o.hangup_kills = what == "kill";
-                 return {};
-             }},
-            {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
-            {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
-        },
-        "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such as "
-        "512M or 4G.\n"
-        "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was "
-        "cancelled, or ended by the\n"
-        "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or "
-        "started, its output not\n"
-        "written, or the agentd stayed away; 2: a mistake on the command line.\n"
-        "Signals, the terminal's keys and its size reach the job; a job that waits or is frozen is "
-        "cancelled by "
-        "Ctrl-C.\n"};
+        {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
+         term(o, Change::max_price, positive(o.terms.max_price))},
+        {'b', "budget", "AMOUNT", "the most that the job may cost in all",
+         term(o, Change::budget, positive(o.terms.budget))},
+        {'f', "finish", "TIME",
+         "the time by which it should be done, from now (a number alone: hours)",
+         term(o, Change::finish, set_span(o.terms.finish, hour, span_max))},
+        {0, "pace", "[=no]",
+         "bid so that the budget lasts until the finish: needs --budget and --finish",
+         term(o, Change::pace,
+              [&o](const char* t) -> Status {
+                  const std::string_view word = t ? t : "yes";
+                  if (word != "yes" && word != "no")
+                      return fail("'" + std::string(word) + "' is neither yes nor no");
+                  o.terms.pace = word == "yes";
+                  return {};
+              })},
+        {'m', "memory", "SIZE",
+         "memory that it needs, and more it may not have (a number alone: MB)",
+         term(o, Change::memory_mb,
+              [&o](const char* t) -> Status {
+                  TRY_ASSIGN(o.terms.memory_mb, parse_size_mb(t, 1, 1 << 30));
+                  return {};
+              })},
+        {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
+         term(o, Change::cpus, whole(o.terms.cpus, 65'536))},
+        {'s', "strategy", "NAME",
+         "fixed (the default): it bids its price; or pace: the same as --pace",
+         [&o](const char* t) { return set_strategy(o, t); }},
+    };
+}
+
+// What a new job is called, and how it moves.
+std::vector<Option> form_options(SrunOptions& o) {
+    return {
+        {0, "name", "NAME", "what to call the job in lists",
+         [&o](const char* t) -> Status {
+             o.name = t;
+             return check_label(t, 255);
+         }},
+        {0, "move", "FORM",
+         "how it may move: auto (the default), safe (never runs before its memory is whole),\n"
+         "                              or fast (runs as soon as it can)",
+         [&o](const char* t) -> Status {
+             o.form_given = true;
+             if (named(t, MovePolicy::fast, o.move)) return {};
+             return fail("'" + std::string(t) + "' is none of auto, safe and fast");
+         }},
+        {0, "net", "WHICH",
+         "its network: host (the default: that of the node where it is), or own (an address of "
+         "its\n"
+         "                              own that moves with it, and its connections with that)",
+         [&o](const char* t) -> Status {
+             o.form_given = true;
+             if (named(t, NetMode::own, o.net)) return {};
+             return fail("'" + std::string(t) + "' is neither host nor own");
+         }},
+        {0, "tcp", "WHAT",
+         "with --net=host, when it moves, its established TCP connections: close (the default), "
+         "or\n"
+         "                              refuse (as long as it has one it does not move)",
+         [&o](const char* t) -> Status {
+             o.form_given = o.tcp_given = true;
+             if (named(t, TcpPolicy::refuse, o.tcp)) return {};
+             return fail("'" + std::string(t) + "' is neither close nor refuse");
+         }},
+    };
+}
+
+std::vector<Option> quote_options(SrunOptions& o) {
+    return {
+        {0, "quote", nullptr, "say what the job would get and cost now, and submit nothing",
+         [&o](const char*) -> Status {
+             o.mode = SrunOptions::Mode::quote;
+             return {};
+         }},
+        {0, "runtime", "TIME",
+         "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a "
+         "number\n"
+         "                              alone: hours)",
+         set_span(o.runtime, hour, span_max)},
+    };
+}
+
+// What becomes of a new job that cannot move, or whose node is lost.
+std::vector<Option> loss_options(SrunOptions& o) {
+    return {
+        {0, "checkpoint-every", "TIME",
+         "write down the running job so often (a number alone: seconds): if its node is lost, it "
+         "goes on\n"
+         "                              from there",
+         [&o](const char* t) -> Status {
+             o.form_given = true;
+             TRY_ASSIGN(o.checkpoint_every,
+                        parse_span(t, Nanos::from_s(1), Nanos::from_s(1), span_max));
+             return {};
+         }},
+        {0, "must-migrate", nullptr,
+         "refuse to run it if it is found, as it starts, that it cannot be moved",
+         [&o](const char*) -> Status {
+             o.form_given = o.must_migrate = true;
+             return {};
+         }},
+        {0, "restart", nullptr, "if its node is lost and there is no checkpoint, begin anew",
+         [&o](const char*) -> Status {
+             o.form_given = o.restart = true;
+             return {};
+         }},
+    };
+}
+
+// Which job, through whom, and what srun says itself.
+std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string& attach) {
+    return {
+        {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
+        {'J', "job", "ID", "change the terms of this job", set_text(change)},
+        {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
+        {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)",
+         set_text(o.node)},
+        {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
+        {0, "json", "[=FILE]",
+         "write a summary as JSON into FILE, or as the last line of stderr;\n"
+         "                              with --detach print {\"id\": ID}, with --quote the answer",
+         [&o](const char* file) -> Status {
+             o.json = true;
+             if (file) o.json_file = file;
+             return {};
+         }},
+        {0, "log", "FILE",
+         "write what becomes of the job at the end of FILE, each step with its time",
+         set_text(o.log_file)},
+        {0, "patience", "TIME",
+         "how long to try again when the agentd is gone (default 5m; a number alone: seconds)",
+         set_span(o.patience, Nanos::from_s(1), span_max)},
+        {0, "hangup", "WHAT",
+         "when the terminal or the connection to it is lost: detach (the default: the job goes "
+         "on,\n"
+         "                              srun --attach ID comes back to it), or kill (the job gets "
+         "SIGHUP)",
+         [&o](const char* t) -> Status {
+             const std::string_view what = t;
+             if (what != "detach" && what != "kill")
+                 return fail("'" + std::string(what) + "' is neither detach nor kill");
+             o.hangup_kills = what == "kill";
+             return {};
+         }},
+        {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
+        {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
+    };
+}
+
+CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
+    std::vector<Option> options;
+    for (auto& some : {term_options(o), form_options(o), quote_options(o), loss_options(o),
+                       own_options(o, change, attach)})
+        options.insert(options.end(), some.begin(), some.end());
+    return {srun,
+            "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID "
+            "[terms]  |  srun --attach ID",
+            "Runs a program on the market and stays its terminal; or changes, or attaches to, a "
+            "job that runs.",
+            std::move(options),
+            "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such "
+            "as 512M or 4G.\n"
+            "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was "
+            "cancelled, or ended by the\n"
+            "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or "
+            "started, its output not\n"
+            "written, or the agentd stayed away; 2: a mistake on the command line.\n"
+            "Signals, the terminal's keys and its size reach the job; a job that waits or is "
+            "frozen is cancelled by Ctrl-C.\n"};
 }
 
 Parsed usage(const std::string& why) {
