@@ -11,17 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <filesystem>
 
-#include "kernel/base/check.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk {
 namespace {
 
-constexpr const char* capsule_file = "capsule";
-constexpr Nanos exit_output_limit = Nanos::from_s(5), group_limit = Nanos::from_s(5);
+constexpr Nanos exit_output_limit = Nanos::from_s(5);
 
 LaunchSpec launch_spec(const JobSpec& s) {
     LaunchSpec l;
@@ -167,26 +164,35 @@ void Cell::lost_client(const std::string& why) {
     }
 }
 
+void Cell::welcomed(const CapsuleClient::Event& e) {
+    welcomed_ = true;
+    root_ = e.welcome.root_pid;
+    terminal_ = e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "";
+    input_taken_ = e.welcome.input_taken;
+    input_limit_ = e.welcome.input_limit;
+    if (!filling_) site_.input_taken(key_, input_taken_);
+    feed_input();
+    // Of a daemon that ended when all memory had just come.
+    if (!sink_ && has_job_ && job_.state != GuestState::filling) (void)client_.let_go();
+    if (plan_ <= Plan::asked) {
+        if (has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
+        // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
+        if (e.welcome.state == SOUK_DRAINED_STATE && !group_frozen_) (void)client_.undrain();
+    }
+    if (plan_ == Plan::asked) enter_capsule();
+}
+
+void Cell::leased(const CapsuleClient::Event& e) {
+    if (e.value != 0) return stopped_by_init();
+    if (lease_until_ != Nanos::never()) return;
+    lease_until_ = Nanos{static_cast<int64_t>(e.offset)};
+    watch_lease();
+    tell(guest::LeaseFound{lease_until_});
+}
+
 void Cell::client_event(CapsuleClient::Event& e) {
     switch (e.kind) {
-        case InitEventKind::welcome:
-            welcomed_ = true;
-            root_ = e.welcome.root_pid;
-            terminal_ = e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "";
-            input_taken_ = e.welcome.input_taken;
-            input_limit_ = e.welcome.input_limit;
-            if (!filling_) site_.input_taken(key_, input_taken_);
-            feed_input();
-            // Of a daemon that ended when all memory had just come.
-            if (!sink_ && has_job_ && job_.state != GuestState::filling) (void)client_.let_go();
-            if (plan_ <= Plan::asked) {
-                if (has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
-                // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
-                if (e.welcome.state == SOUK_DRAINED_STATE && !group_frozen_)
-                    (void)client_.undrain();
-            }
-            if (plan_ == Plan::asked) enter_capsule();
-            return;
+        case InitEventKind::welcome: return welcomed(e);
         case InitEventKind::started: {
             root_ = e.value;
             has_job_ = true;
@@ -217,13 +223,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
             return feed_input();
         case InitEventKind::exited: exited_ = e.exit.wait_status; return wait_for_output();
         case InitEventKind::stopped: return tell(guest::Stopped{e.value != 0});
-        case InitEventKind::leased: {
-            if (e.value != 0) return stopped_by_init();
-            if (lease_until_ != Nanos::never()) return;
-            lease_until_ = Nanos{static_cast<int64_t>(e.offset)};
-            watch_lease();
-            return tell(guest::LeaseFound{lease_until_});
-        }
+        case InitEventKind::leased: return leased(e);
         case InitEventKind::helpers_ready:
             // souk-init has found what cannot move
             if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);
@@ -295,130 +295,6 @@ void Cell::find_pid() {
     const auto root = inside.find(root_);
     pid_of_ = root_;
     pid_ = root == inside.end() ? 0 : root->second;
-}
-
-void Cell::kill_capsule() {
-    const bool lives = capsule_ && !gone_;
-    capsule_ending_ = true;
-    lease_timer_.cancel();
-    // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
-    // it dumped speak again.
-    if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
-    if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
-    // On v2 what is frozen dies frozen: nothing of it may run once more.
-    if (lives && group_frozen_ && job_group_->entry().v2 < 0) (void)job_group_->thaw();
-    close_criu();
-    if (lives) return;
-    gone_ = true;
-    tell(guest::CapsuleGone{});
-}
-
-void Cell::capsule_ended() {
-    if (gone_) return;
-    gone_ = true;
-    exit_watch_.close();
-    lease_timer_.cancel();
-    // The last words may still lie in the socket, the job's exit among them.
-    for (int i = 0; i < 64 && client_; ++i) {
-        auto events = client_.on_readable();
-        if (!events || events->empty()) break;
-        for (CapsuleClient::Event& e : *events) {
-            if (e.kind == InitEventKind::closed)
-                client_ = CapsuleClient();
-            else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited ||
-                     e.kind == InitEventKind::output_eof || e.kind == InitEventKind::failed)
-                client_event(e);
-            if (!client_) break;
-        }
-    }
-    client_watch_.close();
-    client_ = CapsuleClient();
-    const bool released = plan_ == Plan::restoring && decided_ == Decided::to_run;
-    close_criu();
-    sink_watch_.close();
-    place_timer_.cancel();
-    sink_.reset();
-    store_.reset();
-    if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
-    // not our child after a restart of the daemon: then its new parent does
-    (void)capsule_->pidfd().reap();
-    if (removing_) return remove_files();
-    if (released) tell(guest::RestoreRunning{});  // it may have run, for a moment
-    tell(guest::CapsuleGone{});
-}
-
-void Cell::remove() {
-    removing_ = true;
-    close_criu();
-    if (!capsule_ || gone_) return remove_files();
-    capsule_ending_ = true;
-    // it ends at once; its exit comes back here
-    if (client_ && exited_ && client_.quit()) return update_watch();
-    (void)capsule_->kill();
-}
-
-void Cell::remove_files() {
-    drop_port();
-    std::error_code ignored;
-    std::filesystem::remove_all(dir_, ignored);
-    drop_image();
-    if (cgroup_) {
-        site_.cgroup_changed(cgroup_->name(), false);
-        if (job_group_) (void)job_group_->remove(group_limit);  // what it holds keeps the one above
-        if (auto removed = cgroup_->remove(group_limit); !removed)
-            site_.log->warning("cannot remove a control group", {{"WHY", removed.error()}});
-        job_group_.reset();
-        cgroup_.reset();
-    }
-    tell(guest::Removed{});
-}
-
-Guest::Found Cell::adopt() {
-    Guest::Found found;
-    auto dir = open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY);
-    if (dir) {
-        dir_fd_ = std::move(*dir);
-        if (const auto record = read_exit_record(dir_fd_.get()))
-            if (const auto exit = decode_exit(*record)) {
-                found.exited = true;
-                found.wait_status = exit->wait_status;
-            }
-        ProcessId id;
-        if (const auto text = read_file(dir_fd_.get(), capsule_file);
-            text && std::sscanf(text->c_str(), "%d %lu", &id.pid, &id.start_ticks) == 2)
-            if (auto capsule = Capsule::reconnect(dir_fd_.get(), id))
-                capsule_ = std::move(*capsule);
-    }
-    if (const auto sealed = open_sealed()) {
-        found.image_complete = read_manifest(sealed->get()).has_value();
-        if (job_.kept) read_ends(sealed->get());
-    }
-    if (!capsule_) return found;
-    found.capsule_alive = true;
-    if (auto made = make_cgroup(); !made)
-        site_.log->warning(
-            "no control group",
-            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", made.error()}});
-    const auto processes = capsule_processes(*capsule_);
-    // The root is a child of PID 1; what came from outside (CRIU) is not.
-    found.job_alive =
-        !found.exited && processes &&
-        std::any_of(processes->begin(), processes->end(),
-                    [](const CapsuleProcess& p) { return p.parent == 1 && p.state != 'Z'; });
-    if (job_group_ && found.job_alive) {
-        const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
-        found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
-        stands_ = found.held_by_dump && job_.in_place;
-        found.lapsed = lapsed_ =
-            found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
-    }
-    // before its image goes: what the job runs with is its own now
-    has_job_ = found.job_alive || found.exited;
-    // A checkpoint that was on its way.
-    if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
-    find_port(found.held_by_dump && !stands_);
-    connect(capsule_->take_connection());
-    return found;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 //
 // Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in
 // RAM/KEY (on its way) or IMAGES/KEY (frozen to disk), whole only once its manifest is there.
+// Long: one class over all that a capsule, its job and its image are; each cell_*.cpp has a part.
 #pragma once
 
 #include <functional>
@@ -161,6 +162,7 @@ class Cell {
     bool has_capsule() const { return capsule_.has_value() && !gone_; }
 
   private:
+    static constexpr const char* capsule_file = "capsule";  // what runs there
     // asked: CRIU is wanted beside the job, and the capsule has not said yet which process is its
     // root.
     enum class Plan : uint8_t { none, asked, coming, dumping, restoring };
@@ -194,6 +196,8 @@ class Cell {
     Status find_page_file();
     Status find_page_file(int directory, const Manifest& manifest);
     Status put_file_pages(const PageRange& range, std::string_view bytes);
+    void welcomed(const CapsuleClient::Event& e);
+    void leased(const CapsuleClient::Event& e);
     void drained(const CapsuleClient::Event& e);
     void look_at_mounts();
     void flush_files();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/replies.hpp"
 
-#include <sys/wait.h>
 #include <time.h>
 
 #include <iterator>
@@ -9,6 +8,7 @@
 
 #include "kernel/base/json.hpp"
 #include "market/daemon/job_list.hpp"
+#include "market/daemon/job_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/daemon/user_replies.hpp"
@@ -32,101 +32,6 @@ struct Context {
     const std::string& after;
     std::string& next;
 };
-
-const char* status_of(const Job& job) {
-    switch (job.phase()) {
-        case JobPhase::waiting: return job.record.order ? "starting" : "wait";
-        case JobPhase::running: return "run";
-        case JobPhase::frozen: return "suspend";
-        case JobPhase::finished: return "finish";
-        default: return to_string(job.phase());
-    }
-}
-
-// As a shell sees it.
-int exit_status(const JobReport& r) {
-    if (r.cancelled && !r.why.empty()) return 255;  // as srun
-    if (WIFEXITED(r.wait_status)) return WEXITSTATUS(r.wait_status);
-    return WIFSIGNALED(r.wait_status) ? 128 + WTERMSIG(r.wait_status) : 255;
-}
-
-std::string hold_of(const Job& job) {
-    switch (job.record.hold) {
-        case Hold::none: return "";
-        case Hold::at_node: return job.record.hold_node;
-        case Hold::frozen:
-        case Hold::stay: return to_string(job.record.hold);
-    }
-    return "";
-}
-
-void write_job(JsonWriter& w, const Job& job, const Context& c) {
-    const JobReport& r = job.record.report;
-    const JobStats& s = r.stats;
-    w.begin_object();
-    w.field("id", r.id.text())
-        .field("user", r.user)
-        .field("uid", r.uid)
-        .field("status", status_of(job));
-    w.field("value", r.terms.max_price).field("budget", r.terms.budget);
-    w.field("memory_mb", r.terms.memory_mb).field("cpus", r.terms.cpus);
-    w.field("runtime_s", std::max(c.market.run_time(job, c.now), s.run_time).seconds());
-    w.field("market_runtime_s", c.market.run_time(job, c.now).seconds());
-    w.field("where", r.where)
-        .field("comment", c.market.comment(job))
-        .field("name", r.name)
-        .field("command", r.command);
-    w.field("cost", c.market.cost(job, c.now)).field("price", job.record.price);
-    w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
-    w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
-    w.field("image_bytes", s.image_bytes);
-    if (s.resumes > 0) w.field("resumes", s.resumes);
-    if (!r.checkpoint_node.empty()) {
-        w.field("checkpoint_node", r.checkpoint_node).field("checkpoint_bytes", r.checkpoint_bytes);
-        w.field("checkpoint_age_s",
-                std::max<int64_t>(0, ::time(nullptr) - r.checkpoint_taken.ns / 1'000'000'000));
-    }
-    if (!r.checkpoint_trouble.empty()) w.field("checkpoint_trouble", r.checkpoint_trouble);
-    if (r.address) w.field("address", r.address.text());
-    if (r.terms.memory_by_default) w.field("memory_by_default", true);
-    const bool stopped = r.phase == JobPhase::frozen && r.in_place;
-    if (stopped) w.field("stopped_in_place", true);
-    if (r.phase == JobPhase::running || stopped) {
-        if (r.pid > 0) w.field("pid", r.pid);
-        w.field("can_move", r.cannot_move.empty());
-        if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);
-    }
-    if (const LastMove& m = s.last_move; m.total.ns > 0) {
-        w.field("last_move", move_name(m.forecast)).field("last_pause_ms", m.pause.ms());
-        w.field("last_total_ms", m.total.ms());
-        w.field("forecast_pause_ms", m.forecast.pause.ms())
-            .field("forecast_total_ms", m.forecast.total.ms());
-        if (m.forecast.dirty_expected_bytes_per_s > 0)
-            w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
-        if (m.forecast.ahead_bytes > 0) {
-            w.field("last_ahead_bytes", m.forecast.ahead_bytes)
-                .field("last_ahead_ms", m.forecast.ahead_time.ms());
-            w.field("last_ahead_rounds", m.forecast.ahead_rounds)
-                .field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
-            w.field("forecast_frozen_bytes", m.forecast.left_bytes)
-                .field("last_frozen_bytes", m.forecast.frozen_bytes);
-        }
-    }
-    w.key("places").begin_array();
-    for (const NodeName& place : r.places) w.value(place);
-    w.end_array().field("hold", hold_of(job));
-    if (r.terms.finish.ns > 0) w.field("finish_s", r.terms.finish.seconds());
-    if (r.terms.pace) w.field("pace", true).field("bid", job.bid);
-    if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
-    if (job.record.order) w.field("going_to", job.record.order->node);
-    if (!job.last_failed.empty()) w.field("last_failed", job.last_failed);
-    if (r.phase == JobPhase::finished) {
-        w.field("exit", exit_status(r)).field("cancelled", r.cancelled);
-        if (!r.why.empty()) w.field("why", r.why);
-        if (job.record.ended.ns > 0) w.field("ended_unix_s", job.record.ended.seconds());
-    }
-    w.end_object();
-}
 
 Result<std::string> status(const Context& c) {
     const market::Totals t = c.market.totals(c.now);
@@ -192,7 +97,7 @@ std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
 Result<std::string> list_jobs(const Context& c) {
     return list_jobs_reply(
         c.market, c.finished, c.args, c.after,
-        [&c](JsonWriter& w, const Job& job) { write_job(w, job, c); }, c.next);
+        [&c](JsonWriter& w, const Job& job) { write_job(w, job, c.market, c.now); }, c.next);
 }
 
 void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Context& c) {
@@ -287,12 +192,12 @@ Result<std::string> job(const Context& c) {
     TRY_ASSIGN(const JobId id, job_argument(c));
     JsonWriter w;
     if (const Job* found = c.market.find(id)) {
-        write_job(w, *found, c);
+        write_job(w, *found, c.market, c.now);
         return w.take();
     }
     TRY_ASSIGN(auto finished, c.finished.find(id));
     if (!finished) return fail("no such job: " + id.text());
-    write_job(w, finished_job(std::move(*finished)), c);
+    write_job(w, finished_job(std::move(*finished)), c.market, c.now);
     return w.take();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Lines of the solver's text protocol, both directions: what is accepted must format to a line that
 // gives the same, and a session must survive any sequence of lines.
-// FUZZ_SOURCES: market/core/allocator.cpp
+// FUZZ_SOURCES: market/core/allocator.cpp market/core/allocator_settle.cpp
 // FUZZ_SOURCES: market/core/allocator_changes.cpp market/core/allocator_events.cpp
 // FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp
 // FUZZ_SOURCES: market/core/pricing_unit.cpp market/core/allocator_limits.cpp

@@ -9,15 +9,13 @@
 #include <atomic>
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "market/sim/estimate.hpp"
 #include "market/sim/files.hpp"
-#include "market/sim/plot.hpp"
 #include "market/sim/value_classes.hpp"
 #include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/compare_report.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
 #include "tools/marketsim/outside_solver.hpp"
@@ -40,15 +38,6 @@ struct Options {
     std::vector<int64_t> networks{100}, disks{100};
     int64_t alpha_s = 10;
     unsigned threads = 0;
-};
-
-struct Variant {
-    std::string name;
-    MarketRunOptions run;
-    RunOutcome outcome;              // of the first seed
-    std::vector<RunReport> reports;  // one for each seed
-    std::string error;
-    const RunReport& report() const { return reports.front(); }
 };
 
 // A parameter of which every value is tried, with the algorithm or pricing that looks at it (none:
@@ -198,134 +187,6 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
         if (!errors[i].empty()) variants[i / workloads.size()].error = errors[i];
 }
 
-// Over several seeds: every figure with the half width of its 95 % confidence interval, a line
-// each.
-std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) {
-    std::string out = fmt::format(
-        "means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
-    for (const Variant& v : variants) {
-        out += "\n" + v.name + "\n";
-        if (!v.error.empty()) {
-            out += "  failed: " + v.error + "\n";
-            continue;
-        }
-        for (const Figure& f : figures()) {
-            const Estimate e = estimate(v.reports, f);
-            out +=
-                fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
-        }
-    }
-    return out;
-}
-
-// A line for each variant: each figure, and the half width of its interval (empty with one seed).
-std::string csv_text(const std::vector<Variant>& variants) {
-    std::string out = "variant,seeds";
-    for (const Figure& f : figures()) out += fmt::format(",{0},{0}_ci95", f.name);
-    out += "\n";
-    for (const Variant& v : variants) {
-        if (!v.error.empty()) continue;
-        std::string name;
-        for (const char c : v.name) name += c == '"' ? std::string("\"\"") : std::string(1, c);
-        out += fmt::format("\"{}\",{}", name, v.reports.size());
-        for (const Figure& f : figures()) {
-            const Estimate e = estimate(v.reports, f);
-            out += fmt::format(",{:.10g},{}", e.mean, e.half ? fmt::format("{:.6g}", *e.half) : "");
-        }
-        out += "\n";
-    }
-    return out;
-}
-
-std::string table(const std::vector<Variant>& variants, const std::vector<ValueClass>& classes) {
-    size_t width = 8;
-    for (const Variant& v : variants) width = std::max(width, v.name.size());
-    std::string out = fmt::format(
-        "{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n",
-        "variant", width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers", "util",
-        "migr", "freezes", "moved MB", "unfinished");
-    for (const Variant& v : variants) {
-        const RunReport& r = v.report();
-        if (!v.error.empty()) {
-            out += fmt::format("{:<{}} failed: {}\n", v.name, width, v.error);
-            continue;
-        }
-        out += fmt::format(
-            "{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} "
-            "{:>10}\n",
-            v.name, width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s,
-            format_money(r.welfare), format_money(r.consumers_surplus),
-            format_money(r.providers_surplus), r.utilisation, r.moves_total, r.freezes_total,
-            r.moved_mb, r.unfinished);
-    }
-    for (const bool bounded : {false, true}) {
-        out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
-        out += fmt::format("{:<{}}", "variant", width);
-        for (const ValueClass& c : classes) out += fmt::format(" {:>12}", c.name());
-        out += '\n';
-        for (const Variant& v : variants) {
-            if (!v.error.empty()) continue;
-            out += fmt::format("{:<{}}", v.name, width);
-            for (const ValueClass& c : classes) {
-                const ClassMeans m = means_in(v.report(), c);
-                out += m.jobs == 0 ? fmt::format(" {:>12}", "-")
-                                   : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
-            }
-            out += '\n';
-        }
-    }
-    return out;
-}
-
-std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
-    nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    for (const Variant& v : variants) {
-        nlohmann::ordered_json one = {{"variant", v.name}};
-        if (v.error.empty())
-            one.update(nlohmann::ordered_json::parse(report_json(v.report(), v.run, alpha_s)));
-        else
-            one["error"] = v.error;
-        if (v.error.empty() && v.reports.size() > 1) {
-            nlohmann::ordered_json over_seeds = {{"seeds", v.reports.size()}};
-            for (const Figure& f : figures()) {
-                const Estimate e = estimate(v.reports, f);
-                over_seeds[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
-            }
-            one["over_seeds"] = over_seeds;
-        }
-        json.push_back(one);
-    }
-    return json.dump(2) + "\n";
-}
-
-Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& jobs,
-            const std::vector<SimProvider>& providers, const std::string& path) {
-    const size_t dot = path.rfind('.');
-    const std::string stem = path.substr(0, dot), kind = path.substr(dot + 1);
-    std::vector<PlotSeries> series;
-    for (const Variant& v : variants)
-        if (v.error.empty()) series.push_back({v.name, &v.report(), &v.outcome});
-    const auto plot = [&](const std::string& name, const auto& script) {
-        return gnuplot(stem + "-" + name + "." + kind,
-                       [&](const std::string& output) { return script(output); });
-    };
-    const std::vector<ValueClass> classes = value_classes_of(jobs);
-    TRY(plot("value", [&](const std::string& output) {
-        return plot_by_value(series, classes, kind, output);
-    }));
-    TRY(plot("utilisation",
-             [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
-    for (size_t i = 0; i < series.size(); ++i) {
-        if (series[i].outcome->stays.size() > gantt_stays_max ||
-            providers.size() > gantt_providers_max)
-            continue;
-        TRY(plot(fmt::format("gantt-{}", i + 1), [&](const std::string& output) {
-            return plot_gantt(series[i], jobs, providers, kind, output);
-        }));
-    }
-    return {};
-}
-
 Status compare(const Options& options, std::vector<Variant>& variants) {
     if (!options.plot.empty()) TRY(find_gnuplot());
     TRY_ASSIGN(const std::vector<Imported> workloads, workloads_of(options));
@@ -348,15 +209,27 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
     return {};
 }
 
-}  // namespace
+// The parameters that are tried, each with a list of values.
+void add_varied(CLI::App& app, Options& options) {
+    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most,
+                          const char* about) {
+        return app.add_option(name, to, about)
+            ->delimiter(',')
+            ->check(CLI::Range(least, most))
+            ->capture_default_str();
+    };
+    const auto table = market::solver_option_table();
+    for (size_t i = 0; i < table.size(); ++i)
+        add_solver_option(
+            app, table[i],
+            [&options, i](int64_t value) { options.solver_options[i].push_back(value); }, true,
+            table[i].text(table[i].get(market::SolverOptions{})));
+    constexpr int64_t rate_most = 1'000'000;
+    list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
+    list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
+}
 
-int marketsim_compare(int argc, char** argv) {
-    Options options;
-    CLI::App app(
-        "Several solvers, pricings and parameters over one workload, side by side. Every "
-        "combination is run; an option that one solver or pricing alone looks at is varied for "
-        "that alone.",
-        "marketsim compare");
+void add_options(CLI::App& app, Options& options) {
     auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
     auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
     app.add_option("-i,--import", options.import,
@@ -375,22 +248,7 @@ int marketsim_compare(int argc, char** argv) {
         ->delimiter(',')
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
-    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most,
-                          const char* about) {
-        return app.add_option(name, to, about)
-            ->delimiter(',')
-            ->check(CLI::Range(least, most))
-            ->capture_default_str();
-    };
-    const auto table = market::solver_option_table();
-    for (size_t i = 0; i < table.size(); ++i)
-        add_solver_option(
-            app, table[i],
-            [&options, i](int64_t value) { options.solver_options[i].push_back(value); }, true,
-            table[i].text(table[i].get(market::SolverOptions{})));
-    constexpr int64_t rate_most = 1'000'000;
-    list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
-    list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
+    add_varied(app, options);
     app.add_option("--alpha", options.alpha_s,
                    "seconds (or 10m) below which a run does not count in bounded slowdown")
         ->transform(as_seconds())
@@ -411,6 +269,18 @@ int marketsim_compare(int argc, char** argv) {
             const bool picture = path.extension() == ".svg" || path.extension() == ".png";
             return picture ? "" : "'" + s + "' is neither NAME.svg nor NAME.png";
         });
+}
+
+}  // namespace
+
+int marketsim_compare(int argc, char** argv) {
+    Options options;
+    CLI::App app(
+        "Several solvers, pricings and parameters over one workload, side by side. Every "
+        "combination is run; an option that one solver or pricing alone looks at is varied for "
+        "that alone.",
+        "marketsim compare");
+    add_options(app, options);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (options.import.empty() && (options.jobs.empty() || options.providers.empty()))
         return usage_error(app, "needs --jobs and --providers, or --import");

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cell: how its capsule ends, and how one that outlived its agentd is found again. See cell.hpp.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "agentd/daemon/cell.hpp"
+#include "kernel/sys/host/log.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos group_limit = Nanos::from_s(5);
+
+}  // namespace
+
+void Cell::kill_capsule() {
+    const bool lives = capsule_ && !gone_;
+    capsule_ending_ = true;
+    lease_timer_.cancel();
+    // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
+    // it dumped speak again.
+    if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
+    if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
+    // On v2 what is frozen dies frozen: nothing of it may run once more.
+    if (lives && group_frozen_ && job_group_->entry().v2 < 0) (void)job_group_->thaw();
+    close_criu();
+    if (lives) return;
+    gone_ = true;
+    tell(guest::CapsuleGone{});
+}
+
+void Cell::capsule_ended() {
+    if (gone_) return;
+    gone_ = true;
+    exit_watch_.close();
+    lease_timer_.cancel();
+    // The last words may still lie in the socket, the job's exit among them.
+    for (int i = 0; i < 64 && client_; ++i) {
+        auto events = client_.on_readable();
+        if (!events || events->empty()) break;
+        for (CapsuleClient::Event& e : *events) {
+            if (e.kind == InitEventKind::closed)
+                client_ = CapsuleClient();
+            else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited ||
+                     e.kind == InitEventKind::output_eof || e.kind == InitEventKind::failed)
+                client_event(e);
+            if (!client_) break;
+        }
+    }
+    client_watch_.close();
+    client_ = CapsuleClient();
+    const bool released = plan_ == Plan::restoring && decided_ == Decided::to_run;
+    close_criu();
+    sink_watch_.close();
+    place_timer_.cancel();
+    sink_.reset();
+    store_.reset();
+    if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
+    // not our child after a restart of the daemon: then its new parent does
+    (void)capsule_->pidfd().reap();
+    if (removing_) return remove_files();
+    if (released) tell(guest::RestoreRunning{});  // it may have run, for a moment
+    tell(guest::CapsuleGone{});
+}
+
+void Cell::remove() {
+    removing_ = true;
+    close_criu();
+    if (!capsule_ || gone_) return remove_files();
+    capsule_ending_ = true;
+    // it ends at once; its exit comes back here
+    if (client_ && exited_ && client_.quit()) return update_watch();
+    (void)capsule_->kill();
+}
+
+void Cell::remove_files() {
+    drop_port();
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+    drop_image();
+    if (cgroup_) {
+        site_.cgroup_changed(cgroup_->name(), false);
+        if (job_group_) (void)job_group_->remove(group_limit);  // what it holds keeps the one above
+        if (auto removed = cgroup_->remove(group_limit); !removed)
+            site_.log->warning("cannot remove a control group", {{"WHY", removed.error()}});
+        job_group_.reset();
+        cgroup_.reset();
+    }
+    tell(guest::Removed{});
+}
+
+Guest::Found Cell::adopt() {
+    Guest::Found found;
+    auto dir = open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY);
+    if (dir) {
+        dir_fd_ = std::move(*dir);
+        if (const auto record = read_exit_record(dir_fd_.get()))
+            if (const auto exit = decode_exit(*record)) {
+                found.exited = true;
+                found.wait_status = exit->wait_status;
+            }
+        ProcessId id;
+        if (const auto text = read_file(dir_fd_.get(), capsule_file);
+            text && std::sscanf(text->c_str(), "%d %lu", &id.pid, &id.start_ticks) == 2)
+            if (auto capsule = Capsule::reconnect(dir_fd_.get(), id))
+                capsule_ = std::move(*capsule);
+    }
+    if (const auto sealed = open_sealed()) {
+        found.image_complete = read_manifest(sealed->get()).has_value();
+        if (job_.kept) read_ends(sealed->get());
+    }
+    if (!capsule_) return found;
+    found.capsule_alive = true;
+    if (auto made = make_cgroup(); !made)
+        site_.log->warning(
+            "no control group",
+            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", made.error()}});
+    const auto processes = capsule_processes(*capsule_);
+    // The root is a child of PID 1; what came from outside (CRIU) is not.
+    found.job_alive =
+        !found.exited && processes &&
+        std::any_of(processes->begin(), processes->end(),
+                    [](const CapsuleProcess& p) { return p.parent == 1 && p.state != 'Z'; });
+    if (job_group_ && found.job_alive) {
+        const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
+        found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
+        stands_ = found.held_by_dump && job_.in_place;
+        found.lapsed = lapsed_ =
+            found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
+    }
+    // before its image goes: what the job runs with is its own now
+    has_job_ = found.job_alive || found.exited;
+    // A checkpoint that was on its way.
+    if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
+    find_port(found.held_by_dump && !stands_);
+    connect(capsule_->take_connection());
+    return found;
+}
+
+}  // namespace souk

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: from the solver's answer to orders. See market.hpp.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "market/core/market.hpp"
+
+namespace souk::market {
+
+// Where the solver has it; null: nowhere.
+const Node* Market::target_of(const Job& job) const {
+    return node_by_key_.find(solver_.place(job.key).n);
+}
+
+void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
+                   Outputs& out) {
+    Order order;
+    order.id = job.id();
+    order.seq = next_seq_++;
+    order.kind = kind;
+    order.node = node;
+    order.reason = std::move(reason);
+    if (kind == Order::Kind::run) {
+        const Node& to = nodes_.at(node);
+        order.address = to.record.address;
+        order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
+        // it does not pay any other now
+        if (job.phase() != JobPhase::running) job.record.price = order.price;
+    }
+    if (next_seq_ > meta_.seq_limit) meta_unsaved_ = true;
+    job.record.order = order;
+    job.ordered_at = now;
+    job.doubt_since = Nanos::never();
+    unsaved_.insert(job);
+    claim(job);
+    touch(job);
+    set_alarm(job);
+    out.send.push_back({job.id().home, std::move(order)});
+}
+
+// Gives the order that brings a job where the solver has it. False: it waits for others to leave.
+bool Market::place_one(Job& job, Nanos now, Outputs& out) {
+    const Node* home = home_of(job);
+    if (!job.reported || !home || !home->connected) return true;
+    if (job.record.cancel) {
+        const bool sent = job.record.order && job.record.order->kind == Order::Kind::abort;
+        if (!sent && !job.stuck.active) issue(job, Order::Kind::abort, {}, "cancelled", now, out);
+        return true;
+    }
+    if (in_transit(job)) return true;
+    if (!job.stuck.active && no_node_is_left(job, now)) {
+        issue(job, Order::Kind::give_up, {}, "no node can execute its program", now, out);
+        return true;
+    }
+    if (!job.in_solver) return true;
+    const Node* const target = target_of(job);
+    const bool running = job.phase() == JobPhase::running;
+    if (!target) {
+        if (running && !cannot_leave(job))
+            issue(job, Order::Kind::suspend, {}, comment(job), now, out);
+        return true;
+    }
+    if ((running && job.record.report.where == target->id()) || !may_run_at(job, *target))
+        return true;
+    if (!has_room(job)) {
+        pending_.insert(job);
+        return true;
+    }
+    if (!fits(job, *target)) return false;
+    issue(job, Order::Kind::run, target->id(), job.comment, now, out);
+    return true;
+}
+
+void Market::place(Nanos now, Outputs& out) {
+    std::vector<Job*> order = pending_.take_any_order();
+    std::erase_if(order, [](const Job* job) { return job->phase() == JobPhase::finished; });
+    std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
+        const JobReport &x = a->record.report, &y = b->record.report;
+        if (a->bid != b->bid) return a->bid > b->bid;
+        return std::tie(x.submitted, x.id) < std::tie(y.submitted, y.id);
+    });
+    std::vector<Job*> blocked;
+    for (Job* job : order)
+        if (!place_one(*job, now, out)) {
+            pending_.insert(*job);
+            blocked.push_back(job);
+        }
+    room_round_ = ++room_search_;
+    for (const Job* job : blocked) break_cycle(*job, now, out);
+}
+
+// Whether somebody is on the way out of `node`, or will be when somebody who is on the way out
+// elsewhere has left. Orders only send more on their way, so a yes holds for the whole round; that
+// a node was seen says no until the search ends with yes, or an order is given.
+bool Market::will_give_room(Node& node) {
+    if (node.gives_room >= room_round_) return true;
+    if (std::exchange(node.seen, room_search_) == room_search_) return false;
+    const NodeName& name = node.id();
+    for (const auto& [id, job] : node.jobs) {
+        if (job->claims[0] != name && job->claims[1] != name) continue;
+        bool leaves;
+        if (in_transit(*job)) {
+            leaves = heading_for(*job) != name;
+        } else {
+            const Node* const target = target_of(*job);
+            leaves = target && target != &node && will_give_room(node_of(target->id()));
+        }
+        if (!leaves) continue;
+        node.gives_room = room_round_;
+        return true;
+    }
+    return false;
+}
+
+// Everybody in the way waits for a place that somebody in the same ring has: the least of those who
+// are to leave is frozen, and thawed at its new place when the others have moved on.
+void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
+    const Node* const wanted = target_of(blocked);
+    if (!wanted) return;
+    if (will_give_room(node_of(wanted->id()))) {
+        ++room_search_;
+        return;
+    }
+    Job* least = nullptr;
+    for (const auto& [id, job] : wanted->jobs) {
+        if (job->phase() != JobPhase::running || in_transit(*job) ||
+            job->record.report.where != wanted->id())
+            continue;
+        const Node* const target = target_of(*job);
+        if (!target || target == wanted || cannot_leave(*job)) continue;
+        if (!least || job->bid < least->bid) least = job;
+    }
+    if (!least) return;
+    least->via = target_of(*least)->id();
+    const std::string reason =
+        "makes room for job " + blocked.id().text() + " on its way to " + least->via;
+    issue(*least, Order::Kind::suspend, {}, reason, now, out);
+    ++room_search_;
+}
+
+}  // namespace souk::market

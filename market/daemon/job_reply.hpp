@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One job as the market's JSON has it: in lists, and by itself.
+#pragma once
+
+#include <string>
+
+#include "kernel/base/json.hpp"
+#include "market/core/market.hpp"
+
+namespace souk {
+
+std::string hold_of(const market::Job& job);
+void write_job(JsonWriter& w, const market::Job& job, const market::Market& market, Nanos now);
+
+}  // namespace souk

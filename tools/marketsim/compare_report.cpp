@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/marketsim/compare_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "market/sim/estimate.hpp"
+#include "market/sim/plot.hpp"
+#include "tools/marketsim/gnuplot.hpp"
+#include "tools/marketsim/market_options.hpp"
+
+namespace souk::tools {
+
+using namespace sim;
+
+std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) {
+    std::string out = fmt::format(
+        "means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
+    for (const Variant& v : variants) {
+        out += "\n" + v.name + "\n";
+        if (!v.error.empty()) {
+            out += "  failed: " + v.error + "\n";
+            continue;
+        }
+        for (const Figure& f : figures()) {
+            const Estimate e = estimate(v.reports, f);
+            out +=
+                fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
+        }
+    }
+    return out;
+}
+
+std::string csv_text(const std::vector<Variant>& variants) {
+    std::string out = "variant,seeds";
+    for (const Figure& f : figures()) out += fmt::format(",{0},{0}_ci95", f.name);
+    out += "\n";
+    for (const Variant& v : variants) {
+        if (!v.error.empty()) continue;
+        std::string name;
+        for (const char c : v.name) name += c == '"' ? std::string("\"\"") : std::string(1, c);
+        out += fmt::format("\"{}\",{}", name, v.reports.size());
+        for (const Figure& f : figures()) {
+            const Estimate e = estimate(v.reports, f);
+            out += fmt::format(",{:.10g},{}", e.mean, e.half ? fmt::format("{:.6g}", *e.half) : "");
+        }
+        out += "\n";
+    }
+    return out;
+}
+
+std::string table(const std::vector<Variant>& variants, const std::vector<ValueClass>& classes) {
+    size_t width = 8;
+    for (const Variant& v : variants) width = std::max(width, v.name.size());
+    std::string out = fmt::format(
+        "{:<{}} {:>9} {:>9} {:>14} {:>13} {:>13} {:>13} {:>7} {:>9} {:>9} {:>11} {:>10}\n",
+        "variant", width, "slowdown", "bounded", "WCT", "welfare", "consumers", "providers", "util",
+        "migr", "freezes", "moved MB", "unfinished");
+    for (const Variant& v : variants) {
+        const RunReport& r = v.report();
+        if (!v.error.empty()) {
+            out += fmt::format("{:<{}} failed: {}\n", v.name, width, v.error);
+            continue;
+        }
+        out += fmt::format(
+            "{:<{}} {:>9.3f} {:>9.3f} {:>14.0f} {:>13} {:>13} {:>13} {:>7.4f} {:>9} {:>9} {:>11} "
+            "{:>10}\n",
+            v.name, width, r.slowdown, r.bounded_slowdown, r.weighted_completion_s,
+            format_money(r.welfare), format_money(r.consumers_surplus),
+            format_money(r.providers_surplus), r.utilisation, r.moves_total, r.freezes_total,
+            r.moved_mb, r.unfinished);
+    }
+    for (const bool bounded : {false, true}) {
+        out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
+        out += fmt::format("{:<{}}", "variant", width);
+        for (const ValueClass& c : classes) out += fmt::format(" {:>12}", c.name());
+        out += '\n';
+        for (const Variant& v : variants) {
+            if (!v.error.empty()) continue;
+            out += fmt::format("{:<{}}", v.name, width);
+            for (const ValueClass& c : classes) {
+                const ClassMeans m = means_in(v.report(), c);
+                out += m.jobs == 0 ? fmt::format(" {:>12}", "-")
+                                   : fmt::format(" {:>12.3f}", bounded ? m.bounded : m.slowdown);
+            }
+            out += '\n';
+        }
+    }
+    return out;
+}
+
+std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Variant& v : variants) {
+        nlohmann::ordered_json one = {{"variant", v.name}};
+        if (v.error.empty())
+            one.update(nlohmann::ordered_json::parse(report_json(v.report(), v.run, alpha_s)));
+        else
+            one["error"] = v.error;
+        if (v.error.empty() && v.reports.size() > 1) {
+            nlohmann::ordered_json over_seeds = {{"seeds", v.reports.size()}};
+            for (const Figure& f : figures()) {
+                const Estimate e = estimate(v.reports, f);
+                over_seeds[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
+            }
+            one["over_seeds"] = over_seeds;
+        }
+        json.push_back(one);
+    }
+    return json.dump(2) + "\n";
+}
+
+Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& jobs,
+            const std::vector<SimProvider>& providers, const std::string& path) {
+    const size_t dot = path.rfind('.');
+    const std::string stem = path.substr(0, dot), kind = path.substr(dot + 1);
+    std::vector<PlotSeries> series;
+    for (const Variant& v : variants)
+        if (v.error.empty()) series.push_back({v.name, &v.report(), &v.outcome});
+    const auto plot = [&](const std::string& name, const auto& script) {
+        return gnuplot(stem + "-" + name + "." + kind,
+                       [&](const std::string& output) { return script(output); });
+    };
+    const std::vector<ValueClass> classes = value_classes_of(jobs);
+    TRY(plot("value", [&](const std::string& output) {
+        return plot_by_value(series, classes, kind, output);
+    }));
+    TRY(plot("utilisation",
+             [&](const std::string& output) { return plot_utilisation(series, kind, output); }));
+    for (size_t i = 0; i < series.size(); ++i) {
+        if (series[i].outcome->stays.size() > gantt_stays_max ||
+            providers.size() > gantt_providers_max)
+            continue;
+        TRY(plot(fmt::format("gantt-{}", i + 1), [&](const std::string& output) {
+            return plot_gantt(series[i], jobs, providers, kind, output);
+        }));
+    }
+    return {};
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a comparison says: as a table, CSV and JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "market/sim/market_run.hpp"
+#include "market/sim/report.hpp"
+#include "market/sim/value_classes.hpp"
+
+namespace souk::tools {
+
+// One combination, and what came of it.
+struct Variant {
+    std::string name;
+    sim::MarketRunOptions run;
+    sim::RunOutcome outcome;              // of the first seed
+    std::vector<sim::RunReport> reports;  // one for each seed
+    std::string error;
+    const sim::RunReport& report() const { return reports.front(); }
+};
+
+// Over several seeds: every figure with the half width of its 95 % confidence interval, a line
+// each.
+std::string estimates_table(const std::vector<Variant>& variants, size_t seeds);
+// A line for each variant: each figure, and the half width of its interval (empty with one seed).
+std::string csv_text(const std::vector<Variant>& variants);
+std::string table(const std::vector<Variant>& variants,
+                  const std::vector<sim::ValueClass>& classes);
+std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s);
+
+// Pictures by gnuplot, named after `path`.
+Status draw(const std::vector<Variant>& variants, const std::vector<sim::SimJob>& jobs,
+            const std::vector<sim::SimProvider>& providers, const std::string& path);
+
+}  // namespace souk::tools
