@@ -345,4 +345,11 @@ struct World {
     Money cost(const JobId& id) const { return market->cost(*market->find(id), now); }
 };
 
+inline void three_nodes(World& w) {
+    w.add_node("n1", 300, 1);
+    w.add_node("n2", 200, 1);
+    w.add_node("n3", 100, 1);
+    w.run_for(Nanos::from_s(4));
+}
+
 }  // namespace souk::market

@@ -10,12 +10,6 @@ namespace {
 constexpr Nanos ms(int64_t v) { return Nanos::from_ms(v); }
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 
-void three_nodes(World& w) {
-    w.add_node("n1", 300, 1);
-    w.add_node("n2", 200, 1);
-    w.add_node("n3", 100, 1);
-    w.run_for(s(4));
-}
 OrderFailed failed(const Order& o, const NodeName& node, const char* why) {
     return {o.id, o.seq, node, why};
 }
@@ -244,202 +238,6 @@ START_TEST(a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_ca
 }
 END_TEST
 
-START_TEST(an_order_that_a_home_swallows_is_given_up_and_made_anew) {
-    World w;
-    w.add_node("n1", 100, 1);
-    w.run_for(s(4));
-    const JobId a = w.submit("n1", 100);
-    Outputs out;
-    w.market->solve(w.now, out);
-    for (const StoreOp& op : out.store)
-        if (const auto* meta = std::get_if<MetaRecord>(&op)) w.stored_meta = *meta;
-    // it took the order, and nothing came of it
-    w.jobs[a].report.order_seq = w.market->find(a)->record.order->seq;
-    w.tell(w.jobs[a]);
-    w.run_for(s(1));
-    ck_assert_text(w.where(a), "waiting");
-    w.run_for(s(5));
-    ck_assert_text(w.where(a), "n1");
-}
-END_TEST
-
-START_TEST(a_market_that_restarts_moves_nothing_and_starts_nothing_twice) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n1", 100), b = w.submit("n2", 90), c = w.submit("n2", 80),
-                d = w.submit("n3", 70);
-    w.run_for(s(1));
-    const size_t given = w.orders.size();
-    const uint64_t seq = w.orders.back().seq;
-    w.restart();
-    w.run_for(ms(500));
-    for (const char* n : {"n3", "n1", "n2"}) {
-        w.connect(n);
-        w.run_for(ms(100));
-    }
-    ck_assert(!w.market->settling());  // before its time: everybody was back
-    w.run_for(s(10));
-    ck_assert_int_eq(w.orders.size(), given);
-    ck_assert_text(w.where(a) + w.where(b) + w.where(c) + w.where(d), "n1n2n3waiting");
-    const JobId e = w.submit("n1", 200);
-    w.run_for(s(1));
-    ck_assert_text(w.where(e), "n1");
-    ck_assert(w.orders.back().seq > seq);
-}
-END_TEST
-
-START_TEST(a_restarted_market_waits_for_missing_nodes_only_so_long) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n1", 100), b = w.submit("n2", 90);
-    w.run_for(s(1));
-    w.restart();
-    w.connect("n2");
-    w.connect("n3");
-    const JobId c = w.submit("n2", 300);
-    w.run_for(s(2));
-    ck_assert(w.market->settling());
-    ck_assert_text(w.where(c), "waiting");
-    w.run_for(s(2));
-    // n1 is not there: its job is left in peace, and its place is not given away
-    ck_assert_text(w.where(c), "n2");
-    ck_assert_text(w.where(b), "n3");
-    ck_assert_text(w.where(a), "n1");
-    ck_assert_text(w.comment(a), "its home node n1 is not connected; it stays on n1");
-}
-END_TEST
-
-START_TEST(a_lost_provider_keeps_its_guest_and_a_lost_home_keeps_its_jobs_running) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n3", 100);
-    w.run_for(s(1));
-    w.disconnect("n1");
-    w.run_for(s(10));
-    ck_assert_text(w.where(a), "n1");
-    ck_assert_text(w.comment(a), "n1 is not connected; it stays there");
-    ck_assert_text(w.market->provider_state(*w.market->find_node("n1"), w.now), "disconnected");
-    w.run_for(s(60));
-    ck_assert_text(w.market->provider_state(*w.market->find_node("n1"), w.now), "lost");
-    w.connect("n1");
-    w.disconnect("n3");
-    const JobId b = w.submit("n2", 300);
-    w.run_for(s(10));
-    ck_assert_text(w.where(a), "n1");
-    ck_assert_text(w.where(b), "n2");
-    w.connect("n3");
-    w.run_for(s(1));
-    ck_assert_text(w.where(b), "n1");
-    ck_assert_text(w.where(a), "n2");
-}
-END_TEST
-
-START_TEST(a_job_that_its_home_has_forgotten_is_finished_after_a_while) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n3", 100);
-    w.run_for(s(1));
-    w.disconnect("n3");
-    auto forgotten = w.jobs.extract(a);
-    w.connect("n3");
-    w.run_for(s(30));
-    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()),
-                     static_cast<int>(JobPhase::running));
-    w.jobs.insert(std::move(forgotten));  // where its settled note goes
-    w.run_for(s(31));
-    ck_assert_int_eq(static_cast<int>(w.market->find(a)->phase()),
-                     static_cast<int>(JobPhase::finished));
-    ck_assert_text(w.comment(a), "its home node n3 no longer knows it");
-}
-END_TEST
-
-START_TEST(cancel_is_for_the_owner_and_root_and_overtakes_an_order) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n3", 100), b = w.submit("n3", 90);
-    w.decide();
-    ck_assert_text(w.market->cancel(a, 1001).error().message, "job n3.1 belongs to another user");
-    ck_assert_text(w.market->cancel({"n3", 77}, 0).error().message, "no such job: n3.77");
-    ck_assert(w.market->cancel(a, 1000).has_value());  // while it starts
-    ck_assert(w.market->cancel(b, 0).has_value());
-    w.run_for(s(1));
-    ck_assert_text(w.where(a) + w.where(b), "finishedfinished");
-    ck_assert_text(w.market->cancel(a, 0).error().message, "job n3.1 is finished");
-}
-END_TEST
-
-START_TEST(a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n3", 100);
-    w.run_for(s(1));
-    w.disconnect("n3");
-    ck_assert_text(*w.market->cancel(a, 0),
-                   "job n3.1 is cancelled as soon as its home node n3 is connected");
-    w.decide();
-    w.restart();
-    for (const char* n : {"n1", "n2", "n3"}) w.connect(n);
-    w.run_for(s(1));
-    ck_assert_text(w.where(a), "finished");
-}
-END_TEST
-
-START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n3", 100);
-    w.run_for(s(1));
-    ck_assert_text(w.market->move(a, "n2", false, 1000).error().message,
-                   "only root may move, freeze, thaw or release a job");
-    ck_assert_text(w.market->move(a, "n9", false, 0).error().message, "no such node: n9");
-    ck_assert(w.market->move(a, "n3", false, 0).has_value());
-    w.run_for(ms(15));
-    // there, and on its way back
-    ck_assert_text(w.where(a) == "n3" ? "n3" : to_string(w.phase(a)), "moving");
-    w.run_for(s(1));
-    ck_assert_text(w.where(a), "n1");
-    ck_assert_int_eq(w.jobs[a].report.stats.migrations, 2);
-    ck_assert(w.market->move(a, "n3", true, 0).has_value());
-    w.run_for(s(100));
-    ck_assert_text(w.where(a), "n3");
-    ck_assert_text(w.comment(a), "held on n3 by the operator");
-    const JobId b = w.submit("n3", 300), c = w.submit("n3", 250), d = w.submit("n3", 240);
-    w.run_for(s(1));
-    // nobody takes a held place
-    ck_assert_text(w.where(a) + w.where(b) + w.where(c) + w.where(d), "n3n1n2waiting");
-    ck_assert(w.market->release(a, 0).has_value());
-    w.run_for(s(1));
-    ck_assert_text(w.where(a) + w.where(d), "frozenn3");
-    ck_assert_text(w.market->release(a, 0).error().message, "job n3.1 is not held");
-}
-END_TEST
-
-START_TEST(a_hold_displaces_who_is_there_and_outlives_the_market) {
-    World w;
-    three_nodes(w);
-    const JobId a = w.submit("n3", 100), b = w.submit("n3", 90);
-    w.run_for(s(1));
-    ck_assert(w.market->move(b, "n1", true, 0).has_value());  // n1 has the better bid
-    w.run_for(s(1));
-    ck_assert_text(w.where(a) + w.where(b), "n2n1");
-    ck_assert(w.market->freeze(a, true, 0).has_value());
-    w.run_for(s(1));
-    ck_assert_text(w.where(a), "frozen");
-    w.restart();
-    for (const char* n : {"n1", "n2", "n3"}) w.connect(n);
-    w.run_for(s(10));
-    ck_assert_text(w.where(a) + w.where(b), "frozenn1");
-    ck_assert_text(w.comment(a), "held frozen by the operator");
-    ck_assert(w.market->thaw(a, "n3", true, 0).has_value());
-    w.run_for(s(1));
-    ck_assert_text(w.where(a), "n3");
-    ck_assert(w.market->freeze(a, false, 0).has_value());  // once: it may go on at once
-    w.run_for(s(1));
-    ck_assert_text(w.where(a), "n2");
-    ck_assert_int_eq(w.jobs[a].report.stats.freezes, 2);
-}
-END_TEST
-
 START_TEST(nobody_is_placed_where_less_memory_is_free) {
     World w;
     w.add_node("n1", 300, 1, 4, 4000);
@@ -452,86 +250,6 @@ START_TEST(nobody_is_placed_where_less_memory_is_free) {
                 b = w.submit("n1", 100, Nanos::never(), 1, 400);
     w.run_for(s(1));
     ck_assert_text(w.where(a) + w.where(b), "n2n1");
-}
-END_TEST
-
-START_TEST(the_newest_finished_jobs_are_known_and_all_are_stored) {
-    MarketOptions options;
-    options.finished_recent = 3;
-    World w(options);
-    w.add_node("n1", 100, 1);
-    w.run_for(s(4));
-    for (int i = 0; i < 8; ++i) {
-        const JobId id = w.submit("n1", 10, s(1));
-        w.run_for(s(2));
-        ck_assert(w.jobs[id].settled);
-    }
-    ck_assert_int_eq(w.market->jobs().size(), 3);
-    ck_assert_int_eq(w.stored_jobs.size(), 8);
-    for (const auto& [id, record] : w.stored_jobs)
-        ck_assert(record.finish_seq == id.seq && record.ended.ns > 0);
-    const Totals t = w.market->totals(w.now);
-    ck_assert_int_eq(t.paid.micro, t.earned.micro);
-    ck_assert(t.paid.micro > 0);
-}
-END_TEST
-
-START_TEST(a_home_that_asks_again_about_a_finished_job_hears_what_it_cost) {
-    MarketOptions options;
-    options.finished_recent = 2;
-    World w(options);
-    w.add_node("n1", 100, 1);
-    w.run_for(s(4));
-    const JobId first = w.submit("n1", 10, s(100));
-    w.run_for(s(110));
-    for (int i = 0; i < 4; ++i) {
-        w.submit("n1", 10, s(1));
-        w.run_for(s(2));
-    }
-    ck_assert(!w.market->find(first) && w.jobs[first].settled);
-    const Money cost = w.jobs[first].note.cost;
-    ck_assert(cost.micro > 0);
-    const Totals before = w.market->totals(w.now);
-    const size_t receipts = w.receipts.size();
-    w.jobs[first].settled = false;
-    w.jobs[first].note = {};
-    w.market->recall(w.stored_jobs.at(first));
-    w.market->recall(w.stored_jobs.at(first));  // twice is as once
-    w.tell(w.jobs[first]);
-    w.run_for(s(1));
-    ck_assert(w.jobs[first].settled && w.jobs[first].note.cost == cost);
-    ck_assert(!w.market->find(first));
-    ck_assert_int_eq(w.market->jobs().size(), 2);
-    const Totals after = w.market->totals(w.now);
-    ck_assert(after.paid == before.paid && after.earned == before.earned &&
-              w.receipts.size() == receipts);
-    // A market that starts knows none of them, and neither sum has changed.
-    auto stored = std::exchange(w.stored_jobs, {});
-    w.restart();
-    ck_assert(w.market->jobs().empty());
-    ck_assert(w.market->totals(w.now).paid == before.paid);
-    ck_assert_text(w.market->audit(), "");
-}
-END_TEST
-
-START_TEST(records_from_before_finished_jobs_were_kept_apart_count_once) {
-    World w;
-    w.add_node("n1", 100, 1);
-    w.run_for(s(4));
-    for (int i = 0; i < 3; ++i) {
-        w.submit("n1", 10, s(50));
-        w.run_for(s(60));
-    }
-    const Money paid = w.market->totals(w.now).paid;
-    w.stored_meta.retired = {};  // of the erased ones alone
-    w.stored_meta.finished_retired = false;
-    w.restart();
-    w.connect("n1");
-    w.run_for(s(5));
-    ck_assert(w.market->totals(w.now).paid == paid);
-    ck_assert(w.stored_meta.finished_retired && w.stored_meta.retired == paid);
-    w.restart();
-    ck_assert(w.market->totals(w.now).paid == paid);
 }
 END_TEST
 
@@ -609,9 +327,7 @@ START_TEST(an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute)
 }
 END_TEST
 
-UNIT_SUITE(market, a_home_that_asks_again_about_a_finished_job_hears_what_it_cost,
-           records_from_before_finished_jobs_were_kept_apart_count_once,
-           a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
+UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            a_better_bid_moves_the_others_down_and_its_end_moves_them_up,
            a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave,
            two_jobs_that_want_each_others_places_go_by_way_of_a_freeze,
@@ -621,17 +337,7 @@ UNIT_SUITE(market, a_home_that_asks_again_about_a_finished_job_hears_what_it_cos
            a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place,
            a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely,
            a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_can_run_is_given_up,
-           an_order_that_a_home_swallows_is_given_up_and_made_anew,
-           a_market_that_restarts_moves_nothing_and_starts_nothing_twice,
-           a_restarted_market_waits_for_missing_nodes_only_so_long,
-           a_lost_provider_keeps_its_guest_and_a_lost_home_keeps_its_jobs_running,
-           a_job_that_its_home_has_forgotten_is_finished_after_a_while,
-           cancel_is_for_the_owner_and_root_and_overtakes_an_order,
-           a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart,
-           an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
-           a_hold_displaces_who_is_there_and_outlives_the_market,
            nobody_is_placed_where_less_memory_is_free,
-           the_newest_finished_jobs_are_known_and_all_are_stored,
            an_agent_that_speaks_for_others_is_refused_and_changes_nothing,
            an_answer_from_outside_says_nothing_about_what_came_after_the_question,
            an_idle_market_asks_for_nothing_but_a_look_at_its_prices_each_minute);

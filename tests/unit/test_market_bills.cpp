@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: what is billed when the market, a home, a node or the clock was away.
+#include "kernel/base/rng.hpp"
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
+}  // namespace
+
+START_TEST(what_ran_while_the_market_was_away_is_billed_at_the_last_price) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100, s(1'000));
+    w.run_for(s(100));
+    w.disconnect("n1");
+    w.market->agent_lost("n1", w.now);
+    w.decide();
+    const Nanos gone = w.now;
+    for (auto& [id, job] : w.jobs)
+        if (job.run_since != Nanos::never()) w.now = job.run_since + s(1'000);
+    w.end(w.jobs[a]);  // it ended while nobody listened
+    ck_assert(w.now - gone > s(800));
+    w.restart();
+    w.connect("n1");
+    w.run_for(s(1));
+    ck_assert(w.jobs[a].settled);
+    ck_assert_text(format_money(w.jobs[a].note.cost), "10");
+}
+END_TEST
+
+START_TEST(a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.decide();  // the order leaves, and its answer finds nobody
+    w.restart();
+    w.now = w.jobs[a].done_at;
+    w.done(w.jobs[a]);
+    w.now += s(100);
+    World::stop_clock(w.jobs[a], w.now);  // a report has the sum until now
+    w.jobs[a].run_since = w.now;
+    w.connect("n1");
+    w.run_for(s(100));
+    ck_assert_text(format_money(w.cost(a)), "2");
+    // and what runs since
+    ck_assert_text(format_money(w.market->find_node("n1")->record.earned), "1");
+}
+END_TEST
+
+// The order of a move left, and its end finds nobody: 100 s at n1, 200 s at n2 until contact
+// returns, 100 s more.
+START_TEST(
+    a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.add_node("n2", 50, 18);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert(w.market->move(a, "n2", true, 0).has_value());
+    w.decide();
+    const Nanos at_n1 = w.run_time(w.jobs[a]);
+    w.restart();
+    w.now = w.jobs[a].done_at;
+    w.done(w.jobs[a]);
+    w.now += s(200);
+    w.connect("n1");
+    w.connect("n2");
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert(w.market->cancel(a, 0).has_value());
+    w.run_for(s(1));
+    std::map<NodeName, Nanos> ran;
+    std::map<NodeName, Money> paid;
+    for (const Receipt& r : w.receipts) {
+        ran[r.node] += r.run;
+        paid[r.node] += r.paid;
+    }
+    ck_assert(ran["n1"] == at_n1 && ran["n2"] == s(300));
+    ck_assert(paid["n1"] == cost_of(Money::units(36), 1, at_n1));
+    ck_assert_text(format_money(paid["n2"]), "1.5");
+}
+END_TEST
+
+// Method: the wall clock is set back and forth at random, by seconds to months, while jobs run,
+// move and end.
+START_TEST(a_wall_clock_that_is_set_charges_nothing_and_loses_nothing) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        Rng rng(seed);
+        World w;
+        w.calendar = Nanos::from_s(1'700'000'000);
+        w.restart();
+        w.add_node("n1", 100, 36);
+        w.add_node("n2", 90, 36);
+        w.run_for(s(4));
+        std::vector<JobId> ids;
+        for (int i = 0; i < 40; ++i) {
+            const int64_t most = rng.chance(0.3) ? 10'000'000 : 1'000;
+            w.calendar =
+                std::max(Nanos::from_s(1'000'000'000), w.calendar + s(rng.between(-most, most)));
+            w.market->set_calendar(w.calendar);
+            if (rng.chance(0.5)) ids.push_back(w.submit("n1", 100, s(rng.between(1, 200))));
+            if (rng.chance(0.2) && !ids.empty())
+                (void)w.market->move(ids[rng.below(ids.size())], rng.chance(0.5) ? "n1" : "n2",
+                                     false, 0);
+            w.run_for(s(rng.between(1, 60)));
+        }
+        w.run_for(s(20'000));
+        for (const JobId& id : ids) {
+            ck_assert_text(w.where(id), "finished");
+            Nanos ran;
+            Money paid;
+            for (const Receipt& r : w.receipts)
+                if (r.job == id) {
+                    ck_assert(r.to >= r.from);
+                    ran += r.run;
+                    paid += r.paid;
+                }
+            ck_assert(ran == w.jobs[id].report.stats.run_time);
+            ck_assert_int_eq(paid.micro, w.jobs[id].note.cost.micro);
+            // To the micro-unit, whatever the prices were: both nodes ask 36, a contest up to the
+            // bid of 100.
+            ck_assert(paid >= cost_of(Money::units(36), 1, ran) &&
+                      paid <= cost_of(Money::units(100), 1, ran));
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100, Nanos::never());
+    w.run_for(s(500));
+    w.disconnect("n1");
+    w.jobs[a].run_since = w.now;  // the stretch until now is forgotten
+    w.connect("n1");
+    w.run_for(s(500));
+    ProviderReport p = w.providers["n1"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(10));
+    ck_assert_text(w.where(a), "frozen");
+    const double units = static_cast<double>(w.cost(a).micro) / 1e6;
+    ck_assert_msg(units > 9.99 && units < 10.01, "it cost %f", units);
+}
+END_TEST
+
+// What a job of n2's costs that has run on n1 for 100 s when that node is lost for good. One unit
+// is 100 s.
+static double units_without(const char* lost, Nanos alone) {
+    World w;
+    w.add_node("n1", 200, 36);
+    w.add_node("n2", 100, 36);
+    w.run_for(s(4));
+    const JobId a = w.submit("n2", 100);
+    w.jobs[a].report.alone = alone;
+    w.run_for(s(100));
+    ck_assert_text(w.where(a), "n1");
+    w.disconnect(lost);
+    w.run_for(s(10'000));
+    return static_cast<double>(w.cost(a).micro) / 1e6;
+}
+
+START_TEST(a_job_of_a_lost_provider_is_billed_during_the_grace_time_only) {
+    const double units = units_without("n1", {});
+    ck_assert_msg(units > 1.59 && units < 1.61, "it cost %f", units);
+}
+END_TEST
+
+START_TEST(a_job_whose_home_is_away_is_billed_no_longer_than_its_node_lets_it_run_alone) {
+    const double units = units_without("n2", s(200));
+    ck_assert_msg(units > 2.99 && units < 3.03, "it cost %f", units);
+}
+END_TEST
+
+UNIT_SUITE(market_bills, what_ran_while_the_market_was_away_is_billed_at_the_last_price,
+           a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it,
+           a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there,
+           a_wall_clock_that_is_set_charges_nothing_and_loses_nothing,
+           a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer,
+           a_job_of_a_lost_provider_is_billed_during_the_grace_time_only,
+           a_job_whose_home_is_away_is_billed_no_longer_than_its_node_lets_it_run_alone);
