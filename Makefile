@@ -73,7 +73,7 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers \
+.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
         bench bench-build tidy clean
 .DELETE_ON_ERROR:
@@ -102,6 +102,9 @@ check-unit: $(UNIT) $(filter %/souk-init,$(BINS))  ## the unit tests alone
 check-layers:        ## no include that points up, no effect in a core
 	@scripts/check-layers
 
+check-style:         ## formatting, columns, lengths, linters; clang-tidy on what changed
+	@scripts/check-style $(BUILD)
+
 check-cluster: bins  ## real daemons in network namespaces (root)
 	SOUK_BIN=$(abspath $(BUILD)/bin) $(PYTHON) -m pytest -q tests/cluster
 
@@ -112,7 +115,7 @@ check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
 	@scripts/check-fuzz $(BUILD)
 
 # FROM: the first seed (1).
-sim: $(SIM)          ## SEEDS (2000) clusters on virtual time, under faults; SEED=N TRACE=1: one's story
+sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: one's story
 	@$(SIM) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),\
 	  --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
 

@@ -25,6 +25,7 @@
 // step, so the sums are equal at any time (see audit()). What a job was charged becomes a receipt
 // of the ledger when its run at a place ends, when its price changes and after an hour; prices that
 // change within seconds share one, so that their number is bounded.
+// Long: one class, with the records and messages that are its interface.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one class, the run of a market over virtual time.
 #include "market/sim/market_run.hpp"
 
 #include <algorithm>

@@ -48,6 +48,7 @@ double argument(int argc, char** argv, int at, double otherwise) {
 
 }  // namespace
 
+// Long: one run in its order; each figure is of the step that it stands in.
 int main(int argc, char** argv) {
     FleetOptions options;
     options.agents = static_cast<size_t>(argument(argc, argv, 1, 5'000));

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: every figure of a cluster, measured on one market.
 """What a market of three machines costs on this host, each figure beside its peer in the same run:
 a round trip of srun, many jobs at once, freezes and moves, idle daemons. Prints one JSON object:
   {"figures": [{part, figure, unit, ours, peer, peer_name, ratio, goal, met}], "problems", "notes",

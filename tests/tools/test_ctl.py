@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: the cases of two tools that speak one protocol.
 """pvdctl and marketctl: what they ask, and how they show the answer."""
 import json
 import os

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: the cases of one program.
 import gzip
 import json
 import os

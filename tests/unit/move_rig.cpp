@@ -186,6 +186,7 @@ const char* pages_impossible() {
     return possible ? nullptr : why.c_str();
 }
 
+// Long: the steps of a move in their order, both ends.
 uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
     const TempDir images;
     rig->helpers_ready = false;

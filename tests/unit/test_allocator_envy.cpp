@@ -68,6 +68,7 @@ END_TEST
 // What the rules of migration still allow of envy: nobody who waits envies anybody but those who
 // were placed within the minimum stay, and who runs forgoes less than a move would cost over the
 // horizon.
+// Long: one search, with what it counts.
 START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
     int excused_by_stay = 0, excused_by_cost = 0;
     for (const int rule : {1, 2, 3})

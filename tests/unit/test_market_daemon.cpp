@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A real marketd, spoken to over its sockets (market_rig.hpp).
+// Long: the cases of one program, marketd, and the peers that speak to it.
 #include <unistd.h>
 
 #include <filesystem>
@@ -414,6 +415,7 @@ START_TEST(a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one) {
 }
 END_TEST
 
+// Long: one story, over two lives of a daemon.
 START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
     UNIT_SKIP_IF(impossible());
     constexpr uint64_t jobs = 700;  // more than the machine keeps, and than one look takes

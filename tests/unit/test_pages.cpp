@@ -61,6 +61,7 @@ END_TEST
 
 // While pages are missing: forks, mremap, madvise, munmap, mprotect, threads that touch the same
 // pages, and many processes.
+// Long: the two ends of one exchange, side by side.
 START_TEST(memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right) {
     UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output;
@@ -293,6 +294,7 @@ START_TEST(a_damaged_pagemap_is_refused_whatever_is_wrong) {
 }
 END_TEST
 
+// Long: a table of cases.
 START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     MoveFacts facts;
     facts.pages_possible = facts.post_copy_possible = true;
