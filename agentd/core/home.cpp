@@ -13,7 +13,7 @@ namespace souk {
 
 using namespace home;
 
-Home::Home(NodeName node, Limits limits) : node_(std::move(node)), limits_(limits) {
+Home::Home(NodeName node, Limits limits) : node_(std::move(node)), limits_(std::move(limits)) {
     MUST(valid_node_name(node_));
 }
 

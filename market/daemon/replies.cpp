@@ -16,7 +16,6 @@
 namespace souk {
 namespace {
 
-using market::Hold;
 using market::Job;
 using market::Market;
 using market::Node;

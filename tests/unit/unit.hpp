@@ -32,11 +32,11 @@ struct Registration {
 
 // Equal texts. (Check's own ck_assert_str_eq keeps pointers into temporaries that are gone when it
 // compares.)
-#define ck_assert_text(actual, expected)                                                         \
-    do {                                                                                         \
-        /* NOLINTNEXTLINE(performance-unnecessary-copy-initialization): may be a temporary, or a \
-         * literal */                                                                            \
-        const std::string actual_text_(actual), expected_text_(expected);                        \
-        ck_assert_msg(actual_text_ == expected_text_, "%s is '%s', not '%s'", #actual,           \
-                      actual_text_.c_str(), expected_text_.c_str());                             \
+#define ck_assert_text(actual, expected)                                               \
+    do {                                                                               \
+        /* Copies: either may be a temporary, or a literal. */                         \
+        /* NOLINTNEXTLINE(performance-unnecessary-copy-initialization) */              \
+        const std::string actual_text_(actual), expected_text_(expected);              \
+        ck_assert_msg(actual_text_ == expected_text_, "%s is '%s', not '%s'", #actual, \
+                      actual_text_.c_str(), expected_text_.c_str());                   \
     } while (0)
