@@ -92,7 +92,7 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
         else
             r->motion = motion::Steady{};
         e.job.in_place = false;
-        out.push_back(Persist{e.job, Durable::later});
+        out.push_back(Persist{e.job, Durable::now});
         if (wanted != Want::freeze) return drive(e, out);
         r->want = Want::run;
         e.why = std::move(x.why);
@@ -110,12 +110,13 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
     drive(e, out);
 }
 
-// It stood, and is let go on.
+// It stood, and is let go on. That is durable before it goes on: an old record that says that it
+// stands would let a source go on whose home has decided for the destination.
 void Guest::go_off_stand(Entry& e, const Running& r, Outputs& out) {
     e.job.in_place = false;
     GuestJob running = e.job;
     running.state = GuestState::running;
-    out.push_back(Persist{std::move(running), Durable::later});
+    out.push_back(Persist{std::move(running), Durable::now});
     if (r.want == Want::freeze) return;  // one more try
     e.leaving.stood_at = {};
     e.leaving.stand_tries = 0;

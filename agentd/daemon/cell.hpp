@@ -6,7 +6,6 @@
 //
 // Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in
 // RAM/KEY (on its way) or IMAGES/KEY (frozen to disk), whole only once its manifest is there.
-// Long: one class over all that a capsule, its job and its image are; each cell_*.cpp has a part.
 #pragma once
 
 #include <functional>

@@ -52,6 +52,7 @@ void SolverSession::list_providers(std::string& out) const {
     }
 }
 
+// Long: one case for each command of the protocol.
 Status SolverSession::carry_out(const Command& command, std::string& out) {
     using namespace command;
     const Visitor visitor{

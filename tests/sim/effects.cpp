@@ -2,6 +2,7 @@
 // The fake capsules and the fake CRIU: see cluster.hpp. Each effect changes the world at one moment
 // and says so at a later one; a crash of the daemon may fall between. Killing a capsule calls off
 // whatever else goes on in it.
+// Long: one case for each effect of a guest.
 #include <csignal>
 
 #include "kernel/base/check.hpp"
@@ -28,6 +29,7 @@ void Cluster::tell_guest(const NodeName& name, const GuestKey& key, uint64_t tok
     });
 }
 
+// Long: one case for each effect.
 void Cluster::effect(Node& n, const guest::Do& d) {
     const NodeName name = n.name;
     const GuestKey key = d.key;

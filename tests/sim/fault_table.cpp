@@ -129,6 +129,7 @@ void Cluster::strike(Victim victim, const JobId& id) {
     }
 }
 
+// Long: one play, from its beginning to what it shows.
 char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm,
                             std::string& failure) {
     faults_ = false;

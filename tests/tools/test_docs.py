@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The documents: the generated table is the test's, links lead somewhere, and what must stay short is short."""
+"""The documents: the generated table is the test's, links lead somewhere, and what must stay short
+is short."""
 import os
 import pathlib
 import re
