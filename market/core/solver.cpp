@@ -60,6 +60,7 @@ struct InForce {
     InForce() = default;
     InForce(const InForce& other) : entry(other.entry), algorithm(other.algorithm->copy()) {}
     InForce& operator=(const InForce& other) {
+        if (this == &other) return *this;
         entry = other.entry;
         algorithm = other.algorithm->copy();
         return *this;

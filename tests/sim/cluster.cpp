@@ -421,7 +421,9 @@ void Cluster::lift_budgets(Node& n) {
             jobs.emplace_back(job.id, job.terms);
     for (auto& [id, terms] : jobs) {
         terms.budget = {};
-        home_step(n, [&](Home& h, home::Outputs& out) { (void)h.change(id, terms, now_, out); });
+        home_step(n, [&, id = id, terms = terms](Home& h, home::Outputs& out) {
+            (void)h.change(id, terms, now_, out);
+        });
     }
 }
 
