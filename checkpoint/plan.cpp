@@ -7,13 +7,13 @@
 namespace souk {
 namespace {
 Nanos span(double ns) { return Nanos{static_cast<int64_t>(ns)}; }
-MovePlan planned(MoveForm form, Nanos pause, Nanos total, const char* why, bool ahead = false) {
+MovePlan planned(MoveForm form, Nanos pause, Nanos total, const char* why, bool precopy = false) {
     MovePlan plan;
     plan.forecast.form = form;
     plan.forecast.pause = pause;
     plan.forecast.total = total;
     plan.why = why;
-    plan.ahead = ahead;
+    plan.precopy = precopy;
     return plan;
 }
 }  // namespace
@@ -21,14 +21,14 @@ MovePlan planned(MoveForm form, Nanos pause, Nanos total, const char* why, bool 
 bool another_round(const RoundFacts& f) {
     if (f.left_bytes == 0) return false;
     if (f.rounds == 0) return true;
-    if (f.rounds >= ahead_rounds_max || f.took >= ahead_time_max) return false;
-    if (f.sent_bytes + f.left_bytes > ahead_sends_max * f.memory_bytes) return false;
-    if (static_cast<double>(f.left_bytes) > static_cast<double>(f.left_before) * ahead_falls_to)
+    if (f.rounds >= precopy_rounds_max || f.took >= precopy_time_max) return false;
+    if (f.sent_bytes + f.left_bytes > precopy_sends_max * f.memory_bytes) return false;
+    if (static_cast<double>(f.left_bytes) > static_cast<double>(f.left_before) * precopy_falls_to)
         return false;
     // At the rate that the rounds had.
     const double ns = static_cast<double>(f.took.ns) * static_cast<double>(f.left_bytes) /
                       static_cast<double>(std::max<uint64_t>(f.sent_bytes, 1));
-    return span(ns) > ahead_left_goal;
+    return span(ns) > precopy_left_goal;
 }
 
 uint64_t dirty_rate(uint64_t bytes, Nanos within) {
@@ -40,11 +40,11 @@ uint64_t dirty_rate(uint64_t bytes, Nanos within) {
 uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const DirtyFacts& dirty) {
     const auto memory = static_cast<double>(memory_bytes);
     const double falls = static_cast<double>(dirty.bytes_per_s) / link_bytes_per_s;
-    const double goal = link_bytes_per_s * ahead_left_goal.seconds();
+    const double goal = link_bytes_per_s * precopy_left_goal.seconds();
     double left = memory;
-    for (int round = 0; round < ahead_rounds_max; ++round) {
+    for (int round = 0; round < precopy_rounds_max; ++round) {
         const double before = std::exchange(left, std::min(memory, left * falls));
-        if (left <= goal || left > before * ahead_falls_to) break;
+        if (left <= goal || left > before * precopy_falls_to) break;
     }
     return std::min(memory_bytes, std::max(static_cast<uint64_t>(left), dirty.left_bytes));
 }
@@ -92,14 +92,14 @@ MovePlan plan_move(const MoveFacts& f) {
                        table * move_cost::lazy_ns_per_table_byte);
     const Nanos whole = mapped + span(sending);
     // With its memory sent ahead: looked at, the rest brought, all put in place.
-    const double left = f.ahead   ? static_cast<double>(f.ahead->left_bytes)
+    const double left = f.precopy ? static_cast<double>(f.precopy->left_bytes)
                         : f.dirty ? static_cast<double>(expected_left(lazy_bytes, link, *f.dirty))
-                                  : bytes * ahead_left_share;
-    const double ahead_link =
-        f.ahead && f.ahead->link_bytes_per_s > 0 ? f.ahead->link_bytes_per_s : link;
+                                  : bytes * precopy_left_share;
+    const double precopy_link =
+        f.precopy && f.precopy->link_bytes_per_s > 0 ? f.precopy->link_bytes_per_s : link;
     const Nanos looked = mapped + span(bytes * move_cost::look_ns_per_byte);
     const Nanos placed =
-        looked + span(bytes * move_cost::place_ns_per_byte + left / ahead_link * 1e9);
+        looked + span(bytes * move_cost::place_ns_per_byte + left / precopy_link * 1e9);
     const bool early = f.post_copy_possible && f.policy != MovePolicy::safe && !f.own_network;
     const auto after_rounds = [&](Nanos took, bool to_come) -> MovePlan {
         if (early && placed > pause_worth_post_copy)
@@ -113,21 +113,21 @@ MovePlan plan_move(const MoveFacts& f) {
                        "pages cannot be sent by themselves here");
     if (image_bytes < pages_from_bytes)
         return planned(MoveForm::stop_and_copy, copied, copied, "it is small");
-    if (f.ahead) {
-        MovePlan plan = after_rounds(f.ahead->took, false);
-        plan.forecast.ahead_bytes = f.ahead->bytes;
-        plan.forecast.ahead_time = f.ahead->took;
-        plan.forecast.ahead_rounds = static_cast<uint32_t>(f.ahead->rounds);
-        plan.forecast.left_bytes = f.ahead->left_bytes;
-        plan.forecast.dirty_bytes_per_s = f.ahead->dirty_bytes_per_s;
+    if (f.precopy) {
+        MovePlan plan = after_rounds(f.precopy->took, false);
+        plan.forecast.precopy_bytes = f.precopy->bytes;
+        plan.forecast.precopy_time = f.precopy->took;
+        plan.forecast.precopy_rounds = static_cast<uint32_t>(f.precopy->rounds);
+        plan.forecast.left_bytes = f.precopy->left_bytes;
+        plan.forecast.dirty_bytes_per_s = f.precopy->dirty_bytes_per_s;
         return plan;
     }
     const bool may_run_early = f.post_copy_possible && f.policy != MovePolicy::safe;
     if (copied <= (may_run_early ? mapped : whole))
         return planned(MoveForm::stop_and_copy, copied, copied,
                        "it reserves much more than it uses");
-    const bool worth = placed + ahead_saves_min <= whole && span(sending) <= ahead_time_max;
-    if (f.ahead_possible && f.policy != MovePolicy::fast && f.memory_bytes <= ahead_bytes_max &&
+    const bool worth = placed + precopy_saves_min <= whole && span(sending) <= precopy_time_max;
+    if (f.precopy_possible && f.policy != MovePolicy::fast && f.memory_bytes <= precopy_bytes_max &&
         worth)
         return after_rounds(span(sending), true);
     return plan_at_once(f, mapped, whole);

@@ -23,7 +23,7 @@
 namespace souk {
 
 // What was sent while the job ran.
-struct AheadFacts {
+struct PrecopyFacts {
     uint64_t bytes = 0;       // in all rounds
     Nanos took;               // for all
     uint64_t left_bytes = 0;  // by the last look
@@ -50,18 +50,18 @@ struct MoveFacts {
     double link_bytes_per_s = 0;      // what the last transfers to that node made; 0: not known
     bool pages_possible = false;      // userfaultfd, big pipes and a freezer on both ends
     bool post_copy_possible = false;  // and its capsule keeps the userfaultfds if its daemon ends
-    bool ahead_possible = false;      // and the kernel here tells what is written to
+    bool precopy_possible = false;    // and the kernel here tells what is written to
     bool own_network = false;         // others talk to it
     MovePolicy policy = MovePolicy::automatic;
     std::optional<DirtyFacts> dirty;  // of an earlier move of this job
-    std::optional<AheadFacts> ahead;
+    std::optional<PrecopyFacts> precopy;
 };
 
 struct MovePlan {
     MoveForecast forecast;
     std::string why;  // of the form, in a few words
     // memory is worth sending while it runs, before this form; false once that is over
-    bool ahead = false;
+    bool precopy = false;
 };
 
 // Costs of a step on an idle machine of 2025 with CRIU 4.2, measured; the link is what differs
@@ -87,25 +87,25 @@ inline constexpr double default_link_bytes_per_s = 1.5e9;  // loopback
 inline constexpr uint64_t pages_from_bytes = 6 << 20;  // less goes with the image
 inline constexpr Nanos pause_worth_post_copy = Nanos::from_ms(100);
 // of a pause; less is not worth sending pages twice
-inline constexpr Nanos ahead_saves_min = Nanos::from_ms(10);
-inline constexpr uint64_t ahead_bytes_max = uint64_t{64} << 30;  // 16 bytes of account a page
+inline constexpr Nanos precopy_saves_min = Nanos::from_ms(10);
+inline constexpr uint64_t precopy_bytes_max = uint64_t{64} << 30;  // 16 bytes of account a page
 // of its memory, that rounds are expected to leave
-inline constexpr double ahead_left_share = 1.0 / 16;
+inline constexpr double precopy_left_share = 1.0 / 16;
 // what takes no longer may wait for the stop
-inline constexpr Nanos ahead_left_goal = Nanos::from_ms(5);
+inline constexpr Nanos precopy_left_goal = Nanos::from_ms(5);
 // of what was left before, else rounds do not help
-inline constexpr double ahead_falls_to = 0.75;
-inline constexpr int ahead_rounds_max = 10;
-inline constexpr uint64_t ahead_sends_max = 4;  // times its memory
+inline constexpr double precopy_falls_to = 0.75;
+inline constexpr int precopy_rounds_max = 10;
+inline constexpr uint64_t precopy_sends_max = 4;  // times its memory
 // for all rounds; for the first, by the link's rate
-inline constexpr Nanos ahead_time_max = Nanos::from_s(120);
+inline constexpr Nanos precopy_time_max = Nanos::from_s(120);
 inline constexpr Nanos dirty_rate_age_max = Nanos::from_s(600);  // a job changes what it does
 
 MovePlan plan_move(const MoveFacts& facts);
 
 // Address space that is not memory has to be looked at as well, so more than this is no job for
 // rounds.
-constexpr uint64_t ahead_reserved_max(uint64_t memory_bytes) {
+constexpr uint64_t precopy_reserved_max(uint64_t memory_bytes) {
     return 16 * memory_bytes + (uint64_t{1} << 30);
 }
 // After a look at the job: is another round worth it?

@@ -126,7 +126,7 @@ uint64_t bytes_of(const std::vector<PageRange>& ranges) {
     return bytes;
 }
 
-std::string encode_ahead(const AheadList& list) {
+std::string encode_precopy(const PrecopyList& list) {
     std::string file(magic);
     file += static_cast<char>(list.digest.size());
     file += list.digest;
@@ -141,15 +141,15 @@ std::string encode_ahead(const AheadList& list) {
     return file;
 }
 
-Result<AheadList> decode_ahead(std::string_view file) {
-    const auto bad = [] { return fail(std::string(ahead_file_name) + ": damaged"); };
+Result<PrecopyList> decode_precopy(std::string_view file) {
+    const auto bad = [] { return fail(std::string(precopy_file_name) + ": damaged"); };
     if (!file.starts_with(magic) || file.size() <= magic.size()) return bad();
     const auto digest = static_cast<size_t>(static_cast<unsigned char>(file[magic.size()]));
     file.remove_prefix(magic.size() + 1);
     if (digest > digest_bytes_max || file.size() < digest ||
         (file.size() - digest) % range_bytes != 0)
         return bad();
-    AheadList list;
+    PrecopyList list;
     list.digest = file.substr(0, digest);
     file.remove_prefix(digest);
     for (; !file.empty(); file.remove_prefix(range_bytes)) {

@@ -80,14 +80,14 @@ uint64_t bytes_of(const std::vector<PageRange>& ranges);
 
 // The file of an image that says which of its pages were sent ahead, and, if that is to be checked,
 // the digest of their bytes in this order. 16 bytes a range.
-inline constexpr const char* ahead_file_name = "sent-ahead.img";
-inline constexpr size_t ahead_file_bytes_max = 64 << 20;
-struct AheadList {
+inline constexpr const char* precopy_file_name = "sent-ahead.img";
+inline constexpr size_t precopy_file_bytes_max = 64 << 20;
+struct PrecopyList {
     std::vector<PageRange> ranges;  // by pid and address
     std::string digest;             // hexadecimal; empty: not to be checked
-    bool operator==(const AheadList&) const = default;
+    bool operator==(const PrecopyList&) const = default;
 };
-std::string encode_ahead(const AheadList& list);
-Result<AheadList> decode_ahead(std::string_view file);
+std::string encode_precopy(const PrecopyList& list);
+Result<PrecopyList> decode_precopy(std::string_view file);
 
 }  // namespace souk

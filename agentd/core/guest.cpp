@@ -46,7 +46,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
         event.program_error = failed->program_error;
     }
     event.leased = leased(e);
-    if (held && held->firm && r->want == Want::ship) event.held_for = e.shipment.epoch;
+    if (held && held->fenced && r->want == Want::ship) event.held_for = e.shipment.epoch;
     event.lapsed =
         (held && held->by_lease()) || (event.state == GuestState::frozen && e.job.lapsed);
     // Stopped in the middle of a dump: as what stands.
@@ -129,7 +129,7 @@ void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
 
 void Guest::home_up(const NodeName& home, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_home(Input::home_up, home); });
-    need_beat(home);
+    need_heartbeat(home);
     for (const auto& [key, e] : jobs_) {
         if (key.id.home != home || e.in<state::Closing>()) continue;
         tell(e, out);
@@ -198,7 +198,7 @@ void Guest::on_start(const GuestCommand& c, Outputs& out) {
     e.job.from_image = c.verb != GuestVerb::start;
     e.job.kept = kept;
     const Entry& entry = jobs_.emplace(key, std::move(e)).first->second;
-    if (leased(entry)) need_beat(key.id.home);
+    if (leased(entry)) need_heartbeat(key.id.home);
     // A capsule without a record is ended at the next start, and the home node asks again.
     out.push_back(Persist{entry.job, Durable::later});
     effect(entry, kept ? What::make_place : What::create_capsule, out);
@@ -279,7 +279,7 @@ void Guest::on_release(Entry& e, Outputs& out) {
     if (!h) return tell(e, out);
     if (h->release == Release::under_way) return still_over(e, out) ? void() : tell(e, out);
     h->release = may_begin(e) ? Release::under_way : Release::waits;
-    if (h->release == Release::waits) return need_beat(e.job.key.id.home);
+    if (h->release == Release::waits) return need_heartbeat(e.job.key.id.home);
     keep_lease(e, out);
     GuestJob told = e.job;  // `held` on disk means: was told to run
     if (!h->whole) told.state = GuestState::filling;

@@ -39,12 +39,12 @@
 // found of each
 // (`recovered`); a dump or restore that was under way is undone, one that was decided is finished.
 //
-// A job of another home's has a lease (lease.hpp). tick() sends a beat to each such home in time;
-// each answer gives every job of it a new deadline (keep_lease), which the capsule's PID 1 keeps,
-// whatever becomes of the daemon. Shortly before it the job is frozen to disk, like one that its
-// home wants frozen; at it (`lapsed`) what still runs is stopped and stands, as if found so after a
-// crash. Then it goes on only by a word that its home sends after it has answered a beat: an older
-// one, long on its way, may be of before the home let the job go on elsewhere.
+// A job of another home's has a lease (lease.hpp). tick() sends a heartbeat to each such home in
+// time; each answer gives every job of it a new deadline (keep_lease), which the capsule's PID 1
+// keeps, whatever becomes of the daemon. Shortly before it the job is frozen to disk, like one that
+// its home wants frozen; at it (`lapsed`) what still runs is stopped and stands, as if found so
+// after a crash. Then it goes on only by a word that its home sends after it has answered a
+// heartbeat: an older one, long on its way, may be of before the home let the job go on elsewhere.
 //
 // A job that cannot be dumped (its dump failed twice for the same reason, or a look at it says so)
 // is known as immovable, and its home hears why. A freeze that may end so (`or_stand`) stops it
@@ -116,9 +116,11 @@ class Guest {
     // The owner's word: while off, nothing new starts, and every running guest is told to leave.
     void set_accepting(bool accepting, std::string why, guest::Outputs& out);
 
-    // Leases. Beats that are due, and jobs to be frozen; returns when it wants to be called again.
+    // Leases. Heartbeats that are due, and jobs to be frozen; returns when it wants to be called
+    // again.
     Nanos tick(Nanos now, guest::Outputs& out);
-    void beat_answered(const NodeName& home, const Beat& beat, Nanos now, guest::Outputs& out);
+    void heartbeat_answered(const NodeName& home, const Heartbeat& heartbeat, Nanos now,
+                            guest::Outputs& out);
 
     // The end of an effect, or what its capsule did by itself.
     void ended(const GuestKey& key, guest::Event event, guest::Outputs& out);
@@ -214,7 +216,7 @@ class Guest {
               guest::Do::What how = guest::Do::What::undo_dump) const;
     void drop_checkpoint(Entry& e, guest::Outputs& out) const;
     void on_checkpoint(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
-    void take_back_shipped(Entry& e, Running& r, guest::Outputs& out) const;
+    void roll_back_shipped(Entry& e, Running& r, guest::Outputs& out) const;
     void ship_now(Entry& e, guest::Outputs& out) const;
     bool ship_ended(Entry& e, guest::Outputs& out) const;
     void now_running(Entry& e, Running& r, guest::Outputs& out) const;
@@ -235,7 +237,7 @@ class Guest {
     void answered(Entry& e, guest::Outputs& out);
     static bool may_run(const Entry& e);
     bool still_over(Entry& e, guest::Outputs& out) const;
-    void need_beat(const NodeName& home);
+    void need_heartbeat(const NodeName& home);
 
     // guest_owner.cpp: guests that cannot move, and the owner's policy
     static bool immovable(const Entry& e) {
@@ -282,7 +284,7 @@ class Guest {
     void on(Entry& e, guest::JobNotStarted x, guest::Outputs& out);
     void on(Entry& e, guest::CriuReady, guest::Outputs& out);
     void on(Entry& e, guest::CriuFailed x, guest::Outputs& out);
-    void on(Entry& e, guest::SentAhead, guest::Outputs& out);
+    void on(Entry& e, guest::SentPrecopy, guest::Outputs& out);
     void on(Entry& e, guest::DumpFroze x, guest::Outputs& out);
     void on(Entry& e, guest::DumpHeld x, guest::Outputs& out);
     void on(Entry& e, guest::DumpFailed x, guest::Outputs& out);
@@ -312,9 +314,9 @@ class Guest {
     size_t jobs_max_;
     // Of a home whose jobs here have leases.
     struct Tie {
-        // when the newest beat that it answered was sent; never: none
+        // when the newest heartbeat that it answered was sent; never: none
         Nanos answered = Nanos::never();
-        Nanos next_beat;
+        Nanos next_heartbeat;
     };
     bool can_stop_;
     std::map<NodeName, Tie> ties_;

@@ -27,7 +27,7 @@ bool Guest::as_its_image(const Running& r) {
 
 bool Guest::spare(const Running& r) {
     const auto* held = r.in<motion::Held>();
-    return r.retained || (held && held->firm);
+    return r.retained || (held && held->fenced);
 }
 
 // One step from where the job is towards what is wanted of it. Does nothing while an effect is
@@ -45,8 +45,8 @@ void Guest::drive(Entry& e, Outputs& out) const {
         return tell(e, out);
     }
     // called off if something else is wanted by now
-    if (const auto* ahead = r->in<motion::Ahead>()) {
-        if (r->want != Want::ship || ahead->to != e.shipment.epoch) undo(e, *r, out);
+    if (const auto* precopy = r->in<motion::Precopy>()) {
+        if (r->want != Want::ship || precopy->to != e.shipment.epoch) undo(e, *r, out);
         return;
     }
     if (!held) return drive_on(e, *r, out);
@@ -77,8 +77,8 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
         r.motion = motion::Making{aim};
         return effect(e, aim == Aim::disk ? What::dump_to_disk : What::dump_to_keep, out);
     }
-    r.motion = motion::Ahead{e.shipment.epoch};
-    out.push_back(Do{What::send_ahead, e.job.key, e.shipment.epoch, e.shipment.dest, 0, false});
+    r.motion = motion::Precopy{e.shipment.epoch};
+    out.push_back(Do{What::send_precopy, e.job.key, e.shipment.epoch, e.shipment.dest, 0, false});
 }
 
 void Guest::ask_criu(const Entry& e, Aim aim, Outputs& out) const {
@@ -99,7 +99,7 @@ void Guest::want(Entry& e, Want want, Outputs& out) const {
 // What was wanted cannot be: the job goes on, and the home node hears why.
 void Guest::want_failed(Entry& e, Running& r, std::string why, bool of_job, Outputs& out) const {
     r.motion = motion::Steady{};
-    take_back_shipped(e, r, out);
+    roll_back_shipped(e, r, out);
     e.job.state = GuestState::running;
     if (r.want == Want::kill) return drive(e, out);
     const Want wanted = std::exchange(r.want, Want::run);
@@ -115,7 +115,7 @@ void Guest::want_failed(Entry& e, Running& r, std::string why, bool of_job, Outp
 }
 
 // The job goes on, so its image is not the job.
-void Guest::take_back_shipped(Entry& e, Running& r, Outputs& out) const {
+void Guest::roll_back_shipped(Entry& e, Running& r, Outputs& out) const {
     if (!std::exchange(r.shipped_kept, false)) return;
     GuestJob running = e.job;
     running.state = GuestState::running;
@@ -135,7 +135,7 @@ void Guest::undo(Entry& e, Running& r, Outputs& out, What how) const {
     e.shipment.way = Shipment::Way::none;
     e.shipment.live = false;
     if (stood) go_off_stand(e, r, out);
-    take_back_shipped(e, r, out);
+    roll_back_shipped(e, r, out);
     effect(e, how, out);
 }
 

@@ -25,7 +25,7 @@ void Guest::on(Entry& e, CriuReady, Outputs& out) {
 void Guest::on(Entry& e, CriuFailed x, Outputs& out) {
     if (auto* r = e.in<Running>()) {
         const bool beside_it =
-            r->in<motion::CriuComing>() || r->in<motion::CriuReady>() || r->in<motion::Ahead>();
+            r->in<motion::CriuComing>() || r->in<motion::CriuReady>() || r->in<motion::Precopy>();
         return beside_it ? want_failed(e, *r, std::move(x.why), x.of_job, out) : void();
     }
     const auto* s = e.in<state::Starting>();
@@ -38,8 +38,8 @@ void Guest::on(Entry& e, CriuFailed x, Outputs& out) {
     end_capsule(e, Ending::to_failed, What::kill_capsule, out);
 }
 
-void Guest::on(Entry& e, SentAhead, Outputs& out) {
-    if (!e.moves<motion::Ahead>()) return;
+void Guest::on(Entry& e, SentPrecopy, Outputs& out) {
+    if (!e.moves<motion::Precopy>()) return;
     e.in<Running>()->motion = motion::Making{Aim::move};
     out.push_back(Do{What::dump_for_move, e.job.key, {}, e.shipment.dest, 0, false});
 }
@@ -57,7 +57,7 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
     if (!making) return;
     using Held = motion::Held;
     const Aim aim = making->aim;
-    r->motion = Held{Held::By::dump, x.live ? Held::Image::live : Held::Image::whole, x.firm};
+    r->motion = Held{Held::By::dump, x.live ? Held::Image::live : Held::Image::whole, x.fenced};
     e.leaving.troubles = {};
     e.job.state = GuestState::dumping;
     e.job.image_bytes = x.image_bytes;
@@ -76,7 +76,7 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
     }
     if (aim == Aim::move && r->want == Want::ship) {
         ship_now(e, out);
-        return x.firm ? tell(e, out) : void();
+        return x.fenced ? tell(e, out) : void();
     }
     if (r->want == Want::ship) return undo(e, *r, out);  // to the wrong place: again
     drive(e, out);
@@ -84,11 +84,12 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
 
 void Guest::on(Entry& e, DumpFailed x, Outputs& out) {
     auto* r = e.in<Running>();
-    if (!r || !(r->in<motion::Ahead>() || r->in<motion::Making>() || r->in<motion::Held>())) return;
+    if (!r || !(r->in<motion::Precopy>() || r->in<motion::Making>() || r->in<motion::Held>()))
+        return;
     const bool given_up = r->want == Want::ready || r->want == Want::keep;
     if (!given_up) return want_failed(e, *r, std::move(x.why), x.of_job, out);
     r->motion = motion::Steady{};  // and something else is wanted
-    take_back_shipped(e, *r, out);
+    roll_back_shipped(e, *r, out);
     e.job.state = GuestState::running;
     drive(e, out);
 }

@@ -87,15 +87,15 @@ void Guest::recovered_job(Entry& e, const Found& found, Outputs& out) {
     const bool shipped_kept = e.job.state == GuestState::shipped;
     Running& r = e.become(Running{}, GuestState::running);
     r.shipped_kept = shipped_kept;
-    if (found.exited) return take_back_shipped(e, r, out);
+    if (found.exited) return roll_back_shipped(e, r, out);
     if (!found.held_by_dump) {
         e.job.in_place = false;  // on disk as well with what is written next
-        return take_back_shipped(e, r, out);
+        return roll_back_shipped(e, r, out);
     }
     // nothing goes on before its home has answered
     if (leased(e)) e.lease.stage = Lease::Stage::over;
     if (found.lapsed) {
-        take_back_shipped(e, r, out);
+        roll_back_shipped(e, r, out);
         return stand(e, r);
     }
     if (e.job.in_place) return stands_in_place(e, r);
@@ -120,7 +120,7 @@ void Guest::on(Entry& e, CapsuleReady, Outputs& out) {
     }
     if (may_begin(e)) return start_now(e, *s, out);
     s->step = Step::answer;
-    need_beat(e.job.key.id.home);
+    need_heartbeat(e.job.key.id.home);
 }
 
 // On disk first: a capsule that is found dead later may have run the job.

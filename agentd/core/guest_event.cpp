@@ -15,7 +15,7 @@ namespace {
 // What is told of it beside its name.
 std::string words_of(const Event& event) {
     if (const auto* froze = std::get_if<DumpFroze>(&event)) return move_name(froze->forecast);
-    if (const auto* held = std::get_if<DumpHeld>(&event)) return held->firm ? "firm" : "";
+    if (const auto* held = std::get_if<DumpHeld>(&event)) return held->fenced ? "fenced" : "";
     if (const auto* image = std::get_if<ImageReceived>(&event)) return to_string(image->form);
     if (const auto* job = std::get_if<Stopped>(&event)) return job->is_stopped ? "" : "it goes on";
     if (const auto* look = std::get_if<Movable>(&event)) return look->why_not;

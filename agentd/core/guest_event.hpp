@@ -38,8 +38,8 @@ struct CriuFailed {
     std::string why;
     bool of_job = false;
 };
-struct SentAhead {
-    static constexpr Input input = Input::sent_ahead;
+struct SentPrecopy {
+    static constexpr Input input = Input::sent_precopy;
 };
 struct DumpFroze {
     static constexpr Input input = Input::dump_froze;
@@ -50,7 +50,7 @@ struct DumpHeld {
     int64_t image_bytes = 0;
     bool live = false;  // the memory is not in the image
     // its control group stands frozen, and nothing of it can go on by itself
-    bool firm = false;
+    bool fenced = false;
 };
 struct DumpFailed {
     static constexpr Input input = Input::dump_failed;
@@ -140,10 +140,10 @@ struct LeaseFound {
 
 using Event =
     std::variant<CapsuleReady, CapsuleFailed, JobStarted, JobNotStarted, CriuReady, CriuFailed,
-                 SentAhead, DumpFroze, DumpHeld, DumpFailed, DumpUndone, Stood, Shipped, ShipFailed,
-                 ImageReceived, ImageFailed, CheckpointSent, CheckpointFailed, PagesWhole,
-                 PagesLost, RestoreHeld, RestoreFailed, RestoreRunning, CapsuleGone, Removed,
-                 Exited, Stopped, Movable, Lapsed, LeaseFound>;
+                 SentPrecopy, DumpFroze, DumpHeld, DumpFailed, DumpUndone, Stood, Shipped,
+                 ShipFailed, ImageReceived, ImageFailed, CheckpointSent, CheckpointFailed,
+                 PagesWhole, PagesLost, RestoreHeld, RestoreFailed, RestoreRunning, CapsuleGone,
+                 Removed, Exited, Stopped, Movable, Lapsed, LeaseFound>;
 Input input_of(const Event& event);
 // The reason of what failed or died; empty where there is none.
 std::string why_of(const Event& event);

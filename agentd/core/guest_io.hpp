@@ -46,7 +46,7 @@ struct Erase {
 };  // durable `later`
 // after_erase: not before every Erase until then is durable. The home node forgets what it has been
 // told is unknown, and would never ask again for a record that a crash has brought back.
-using HomeWord = std::variant<GuestEvent, Expel, Beat>;
+using HomeWord = std::variant<GuestEvent, Expel, Heartbeat>;
 struct ToHome {
     NodeName home;
     HomeWord message;
@@ -61,7 +61,7 @@ struct Do {
         ready_criu,  // beside the job or in the empty capsule -> criu_ready | criu_failed
         // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
         // dump_failed; undo_dump calls it off at once
-        send_ahead,
+        send_precopy,
         // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
         dump_for_move,
         dump_to_disk,  // the same, to disk, synced
@@ -111,7 +111,7 @@ enum class Input : uint8_t {
     accept,
     leave,
     tick,
-    beat_answered,
+    heartbeat_answered,
     lease_found,
     lapsed,
     capsule_ready,
@@ -120,7 +120,7 @@ enum class Input : uint8_t {
     job_not_started,
     criu_ready,
     criu_failed,
-    sent_ahead,
+    sent_precopy,
     dump_froze,
     dump_held,
     dump_failed,

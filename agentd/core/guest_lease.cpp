@@ -20,7 +20,7 @@ bool Guest::in_lease(const Entry& e) const {
                          (h && h->release == state::Held::Release::under_way));
 }
 
-// What runs, or may yet: its home is sent beats.
+// What runs, or may yet: its home is sent heartbeats.
 bool Guest::may_run(const Entry& e) {
     if (const auto* closing = e.in<state::Closing>()) return closing->ending != Ending::to_frozen;
     return !e.in<state::Frozen>() && !e.in<state::Ended>() && !e.in<state::Failed>();
@@ -42,8 +42,9 @@ void Guest::keep_lease(Entry& e, Outputs& out) const {
     out.push_back(Do{What::keep_lease, e.job.key, {}, {}, 0, false, false, e.lease.until, stands});
 }
 
-void Guest::need_beat(const NodeName& home) {
-    if (const auto [tie, is_new] = ties_.try_emplace(home); !is_new) tie->second.next_beat = {};
+void Guest::need_heartbeat(const NodeName& home) {
+    if (const auto [tie, is_new] = ties_.try_emplace(home); !is_new)
+        tie->second.next_heartbeat = {};
     lease_due_ = {};
 }
 
@@ -70,11 +71,11 @@ Nanos Guest::tick(Nanos now, Outputs& out) {
     std::erase_if(ties_, [&](const auto& tie) { return !shortest.contains(tie.first); });
     for (const auto& [home, lease] : shortest) {
         Tie& tie = ties_[home];
-        if (now >= tie.next_beat) {
-            out.push_back(ToHome{home, Beat{now}, false});
-            tie.next_beat = now + beat_every(lease);
+        if (now >= tie.next_heartbeat) {
+            out.push_back(ToHome{home, Heartbeat{now}, false});
+            tie.next_heartbeat = now + heartbeat_every(lease);
         }
-        lease_due_ = std::min(lease_due_, tie.next_beat);
+        lease_due_ = std::min(lease_due_, tie.next_heartbeat);
     }
     return std::min(lease_due_, owner_due_);
 }
@@ -122,14 +123,15 @@ void Guest::on(Entry& e, LeaseFound x, Outputs&) {
     lease_due_ = {};
 }
 
-void Guest::beat_answered(const NodeName& home, const Beat& beat, Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_home(Input::beat_answered, home); });
+void Guest::heartbeat_answered(const NodeName& home, const Heartbeat& heartbeat, Nanos now,
+                               Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_home(Input::heartbeat_answered, home); });
     const auto tie = ties_.find(home);
     clock_ = std::max(clock_, now);
-    if (tie == ties_.end() || beat.sent > now) return;
+    if (tie == ties_.end() || heartbeat.sent > now) return;
     Nanos& last = tie->second.answered;
-    if (last != Nanos::never() && beat.sent <= last) return;
-    last = beat.sent;
+    if (last != Nanos::never() && heartbeat.sent <= last) return;
+    last = heartbeat.sent;
     lease_due_ = {};
     for (auto& [key, e] : jobs_)
         if (key.id.home == home && leased(e) && !e.in<state::Closing>() && may_begin(e))

@@ -42,7 +42,7 @@ struct CriuReady {
     Aim aim = Aim::move;
 };
 // Its memory goes to the destination of that epoch, and it runs.
-struct Ahead {
+struct Precopy {
     Epoch to;
 };
 // Its dump, until it stands.
@@ -58,7 +58,7 @@ struct Held {
     enum class Image : uint8_t { whole, live, lost };
     By by = By::dump;
     Image image = Image::whole;
-    bool firm = false;  // only its home lets it go on: it need not die before another copy runs
+    bool fenced = false;  // only its home lets it go on: it need not die before another copy runs
     Nanos dump_again = Nanos::never();  // stopped in place: when that is tried once more
     bool by_lease() const {
         return by == By::lease || by == By::lease_midway || by == By::lease_in_place;
@@ -70,7 +70,7 @@ struct Undoing {};
 // It is being stopped where it is.
 struct Standing {};
 }  // namespace motion
-using Motion = std::variant<motion::Steady, motion::CriuComing, motion::CriuReady, motion::Ahead,
+using Motion = std::variant<motion::Steady, motion::CriuComing, motion::CriuReady, motion::Precopy,
                             motion::Making, motion::Held, motion::Undoing, motion::Standing>;
 const char* to_string(const Motion& motion);
 
@@ -86,7 +86,7 @@ enum class Ending : uint8_t { to_frozen, to_killed, to_failed, to_dropped };
 const char* to_string(Ending ending);
 
 namespace state {
-// Nothing has run. answer: waits for its home's next answer to a beat; job: was told to start;
+// Nothing has run. answer: waits for its home's next answer to a heartbeat; job: was told to start;
 // criu: it comes into the empty capsule.
 struct Starting {
     enum class Step : uint8_t { capsule, answer, job, criu } step = Step::capsule;
@@ -98,7 +98,7 @@ struct Prepared {};
 struct Restoring {
     bool whole = true;
 };
-// Restored, and has not run. waits: released, for its home's next answer to a beat.
+// Restored, and has not run. waits: released, for its home's next answer to a heartbeat.
 struct Held {
     enum class Release : uint8_t { none, waits, under_way } release = Release::none;
     bool whole = true;

@@ -20,7 +20,7 @@ const char* to_string(Input input) {
         case Input::accept: return "accept";
         case Input::leave: return "leave";
         case Input::tick: return "tick";
-        case Input::beat_answered: return "beat_answered";
+        case Input::heartbeat_answered: return "heartbeat_answered";
         case Input::lease_found: return "lease_found";
         case Input::lapsed: return "lapsed";
         case Input::capsule_ready: return "capsule_ready";
@@ -29,7 +29,7 @@ const char* to_string(Input input) {
         case Input::job_not_started: return "job_not_started";
         case Input::criu_ready: return "criu_ready";
         case Input::criu_failed: return "criu_failed";
-        case Input::sent_ahead: return "sent_ahead";
+        case Input::sent_precopy: return "sent_ahead";
         case Input::dump_froze: return "dump_froze";
         case Input::dump_held: return "dump_held";
         case Input::dump_failed: return "dump_failed";
@@ -112,7 +112,7 @@ TraceLine Guest::trace_of(const Output& output) {
                        {e->id, e->epoch}, told.home, e->why);
     if (const auto* x = std::get_if<Expel>(&told.message))
         return line_of(TraceKind::output, "expel", {x->id, x->epoch}, told.home);
-    return line_of(TraceKind::output, "beat", {}, told.home);
+    return line_of(TraceKind::output, "heartbeat", {}, told.home);
 }
 
 // Its state; while it runs also what is wanted of it and how far a dump is; and why its capsule is
@@ -126,7 +126,7 @@ void Guest::trace_state(const JobId& id, Epoch epoch) {
         line.step = to_string(e.job.state);
         const auto* r = e.in<Running>();
         if (r && r->want != Want::run) line.step += std::string(".") + to_string(r->want);
-        if (r && (r->in<motion::Ahead>() || r->in<motion::Making>() || r->in<motion::Held>()))
+        if (r && (r->in<motion::Precopy>() || r->in<motion::Making>() || r->in<motion::Held>()))
             line.step += std::string(".") + to_string(r->motion);
         if (const auto* closing = e.in<state::Closing>())
             line.step += std::string(".") + to_string(closing->ending);

@@ -32,7 +32,7 @@ const char* criu_of(const State& state, bool kept) {
         if (r->in<motion::CriuComing>()) return "coming";
         const auto* held = r->in<motion::Held>();
         const bool found = r->want == Want::keep;  // after a crash
-        const bool ready = r->in<motion::CriuReady>() || r->in<motion::Ahead>() ||
+        const bool ready = r->in<motion::CriuReady>() || r->in<motion::Precopy>() ||
                            r->in<motion::Making>() ||
                            (held && held->by == motion::Held::By::dump && !found);
         return ready ? "ready" : nullptr;
@@ -60,7 +60,7 @@ const Aim* aim_of(const state::Running& r) {
 
 // How far a dump is.
 const char* dump_of(const state::Running& r) {
-    const bool dump = r.in<motion::Ahead>() || r.in<motion::Making>() || r.in<motion::Held>();
+    const bool dump = r.in<motion::Precopy>() || r.in<motion::Making>() || r.in<motion::Held>();
     return dump ? to_string(r.motion) : nullptr;
 }
 
@@ -77,7 +77,7 @@ std::vector<std::pair<const char*, bool>> flags_of(const state::Running& r) {
             {"image_lost", held && held->image == Image::lost},
             {"shipped_kept", r.shipped_kept},
             {"live", held && held->image == Image::live},
-            {"firm", held && held->firm},
+            {"fenced", held && held->fenced},
             {"retained", r.retained},
             {"stands", held && held->by_lease()},
             {"or_stand", r.or_stand},

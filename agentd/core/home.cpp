@@ -213,7 +213,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     stop_clock(job, now);
     if (job.step != MoveStep::none) {
         const Peer candidate_peer = std::exchange(job.to, Peer{});
-        add_remnant(job, candidate_peer, job.to_epoch);
+        add_orphan(job, candidate_peer, job.to_epoch);
         send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
         job.step = MoveStep::none;
     }
@@ -229,7 +229,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, Nan
     job.wait_status = wait_status;
     job.why = why;
     job.story.add(step_of(StoryStep::What::finished, at.node, why));
-    if (!at.node.empty()) add_remnant(job, at, job.epoch);
+    if (!at.node.empty()) add_orphan(job, at, job.epoch);
     persist(job, out);
     if (!at.node.empty()) send(at, job.id, job.epoch, GuestVerb::drop, out);
     out.push_back(Tell{job.id, Tell::What::finished, why});
@@ -263,12 +263,12 @@ void Home::add_place(HomeJob& job) const {
     job.places.push_back(job.at.node);
 }
 
-void Home::add_remnant(HomeJob& job, const Peer& peer, Epoch epoch) {
-    constexpr size_t remnants_max = 64;
-    const Remnant r{peer, epoch};
-    if (std::find(job.remnants.begin(), job.remnants.end(), r) != job.remnants.end()) return;
-    if (job.remnants.size() == remnants_max) job.remnants.erase(job.remnants.begin());
-    job.remnants.push_back(r);
+void Home::add_orphan(HomeJob& job, const Peer& peer, Epoch epoch) {
+    constexpr size_t orphans_max = 64;
+    const Orphan r{peer, epoch};
+    if (std::find(job.orphans.begin(), job.orphans.end(), r) != job.orphans.end()) return;
+    if (job.orphans.size() == orphans_max) job.orphans.erase(job.orphans.begin());
+    job.orphans.push_back(r);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ void Home::reindex(uint64_t seq) {
         if (job.step != MoveStep::none) need(job.to.node);
         if (job.saving.epoch.n > 0) need(job.saving.peer.node);
         if (job.checkpoint.epoch.n > 0) need(job.checkpoint.at.node);
-        for (const Remnant& r : job.remnants) need(r.peer.node);
+        for (const Orphan& r : job.orphans) need(r.peer.node);
     }
     index_.put(seq, due, std::move(guests));
 }
@@ -306,7 +306,7 @@ std::optional<Peer> Home::peer_of(const NodeName& node) const {
         const HomeJob& job = jobs_.at(seq);
         if (job.at.node == node) return job.at;
         if (job.to.node == node) return job.to;
-        for (const Remnant& r : job.remnants)
+        for (const Orphan& r : job.orphans)
             if (r.peer.node == node) return r.peer;
     }
     return std::nullopt;

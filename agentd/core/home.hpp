@@ -44,7 +44,7 @@ class Home {
   public:
     struct Limits {
         size_t jobs_max = 100'000;
-        // finished and settled jobs kept for srun --attach; those with remnants on
+        // finished and settled jobs kept for srun --attach; those with orphans on
         // nodes that do not answer come on top, at most three times as many
         size_t finished_max = 500;
         // how long an expelled job waits for a market order; after each
@@ -101,7 +101,7 @@ class Home {
     void undelivered(const NodeName& node, const GuestCommand& command, Nanos now,
                      home::Outputs& out);
     void expel(const NodeName& node, const Expel& expel, Nanos now, home::Outputs& out);
-    void beat(const NodeName& node, const Beat& beat, Nanos now, home::Outputs& out);
+    void heartbeat(const NodeName& node, const Heartbeat& heartbeat, Nanos now, home::Outputs& out);
 
     // It will not come back, or not with what it had: an operator's word. Nothing that ran there
     // may run any more.
@@ -173,7 +173,7 @@ class Home {
         Nanos save_at = Nanos::never();     // the next checkpoint is due
         Nanos save_limit = Nanos::never();  // of the one that is being made
         std::string save_trouble;           // why the last one failed
-        // its lease is over, and nothing could be done: counted from that beat
+        // its lease is over, and nothing could be done: counted from that heartbeat
         Nanos lease_told = Nanos::never();
     };
 
@@ -240,7 +240,7 @@ class Home {
     void commit_move(HomeJob& job, Nanos now, home::Outputs& out);
     void source_is_off(HomeJob& job, Nanos now, home::Outputs& out);
     void arrived(HomeJob& job, Nanos now, home::Outputs& out);
-    void take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now,
+    void roll_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now,
                    home::Outputs& out);
     bool source_died(const HomeJob& job) {
         return job.step == MoveStep::release && !vol(job).source_stands;
@@ -299,7 +299,7 @@ class Home {
     void add_place(HomeJob& job) const;
     void arm_expel(const HomeJob& job, Nanos now);
     void send_signals(const HomeJob& job, home::Outputs& out);
-    static void add_remnant(HomeJob& job, const Peer& peer, Epoch epoch);
+    static void add_orphan(HomeJob& job, const Peer& peer, Epoch epoch);
 
     void owner_starting(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
     void owner_running(HomeJob& job, const GuestEvent& event, Nanos now, home::Outputs& out);
@@ -323,7 +323,7 @@ class Home {
     std::map<uint64_t, Volatile> volatile_;
     HomeIndex index_;
     std::vector<uint64_t> finished_;  // settled, oldest first
-    // when its last beat was answered, or from when on it counts
+    // when its last heartbeat was answered, or from when on it counts
     std::map<NodeName, Nanos> heard_;
     Nanos began_;                // this process
     std::set<NodeName> silent_;  // not heard from since a lease there was over

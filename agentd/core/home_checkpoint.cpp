@@ -50,9 +50,9 @@ void Home::begin_checkpoint(HomeJob& job, Nanos now, Outputs& out) {
 // Something else is made of the job now, or it failed: what there is of it goes.
 void Home::end_saving(HomeJob& job, Outputs& out) {
     if (job.saving.epoch.n == 0) return;
-    const Remnant was = std::exchange(job.saving, {});
+    const Orphan was = std::exchange(job.saving, {});
     vol(job).save_limit = Nanos::never();
-    add_remnant(job, was.peer, was.epoch);
+    add_orphan(job, was.peer, was.epoch);
     send(was.peer, job.id, was.epoch, GuestVerb::kill, out);
 }
 
@@ -72,7 +72,7 @@ void Home::saving_failed(HomeJob& job, const std::string& why, Nanos now, Output
 void Home::drop_checkpoint(HomeJob& job, Outputs& out) {
     const Checkpoint old = std::exchange(job.checkpoint, {});
     if (old.epoch.n == 0) return;
-    add_remnant(job, old.at, old.epoch);
+    add_orphan(job, old.at, old.epoch);
     send(old.at, job.id, old.epoch, GuestVerb::drop, out);
 }
 
@@ -131,13 +131,13 @@ void Home::go_back(HomeJob& job, const std::string& why, Nanos now, Outputs& out
     end_saving(job, out);
     if (job.step != MoveStep::none) {
         const Peer candidate_peer = std::exchange(job.to, Peer{});
-        add_remnant(job, candidate_peer, job.to_epoch);
+        add_orphan(job, candidate_peer, job.to_epoch);
         send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
         job.step = MoveStep::none;
     }
     const Peer old = std::exchange(job.at, job.checkpoint.at);
     job.stay_run = job.stats.run_time;
-    add_remnant(job, old, job.epoch);
+    add_orphan(job, old, job.epoch);
     send(old, job.id, job.epoch, GuestVerb::kill, out);
     if (from_checkpoint) job.epoch = job.checkpoint.epoch;
     job.leased = job.in_place = false;
@@ -202,7 +202,7 @@ void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
             if (job.step == MoveStep::prepare || job.step == MoveStep::transfer)
                 abort_move(job, node, why, now, out);
             else
-                take_back(job, why, source_died(job), now, out);
+                roll_back(job, why, source_died(job), now, out);
         }
         if (job.at.node == node) node_gone(job, why, now, out);
     }

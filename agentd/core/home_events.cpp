@@ -28,7 +28,7 @@ void Home::guest_up(const NodeName& node, Nanos, Outputs& out) {
             send(job.saving.peer, job.id, job.saving.epoch, GuestVerb::query, out);
         if (job.checkpoint.at.node == node)
             send(job.checkpoint.at, job.id, job.checkpoint.epoch, GuestVerb::query, out);
-        for (const Remnant& r : job.remnants)
+        for (const Orphan& r : job.orphans)
             if (r.peer.node == node) send(r.peer, job.id, r.epoch, GuestVerb::query, out);
     }
 }
@@ -113,16 +113,16 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
 void Home::stranger(HomeJob* job, const NodeName& node, const GuestEvent& event, Outputs& out) {
     Peer peer = peer_of(node).value_or(Peer{node, {}});
     if (job) {
-        const auto is_it = [&](const Remnant& r) {
+        const auto is_it = [&](const Orphan& r) {
             return r.peer.node == node && r.epoch == event.epoch;
         };
-        const auto it = std::find_if(job->remnants.begin(), job->remnants.end(), is_it);
-        if (it != job->remnants.end()) peer = it->peer;
+        const auto it = std::find_if(job->orphans.begin(), job->orphans.end(), is_it);
+        if (it != job->orphans.end()) peer = it->peer;
         if (event.state != GuestState::unknown)
             // until it is gone, the node is asked again after every break
-            add_remnant(*job, peer, event.epoch);
-        else if (it != job->remnants.end())
-            job->remnants.erase(it);
+            add_orphan(*job, peer, event.epoch);
+        else if (it != job->orphans.end())
+            job->orphans.erase(it);
     }
     switch (event.state) {
         case GuestState::unknown:
@@ -141,7 +141,7 @@ void Home::back_to_waiting(HomeJob& job, const std::string& why, Nanos now, Outp
     const Peer at = std::exchange(job.at, Peer{});
     job.phase = JobPhase::waiting;
     fail_order(job, at.node, why, out);
-    add_remnant(job, at, job.epoch);
+    add_orphan(job, at, job.epoch);
     persist(job, out);
     send(at, job.id, job.epoch, GuestVerb::drop, out);
     steady(job, now, out);
@@ -246,7 +246,7 @@ void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Out
         case GuestState::frozen:
             // Not by the decision: it had gone on since, and its image is newer than what was
             // moved.
-            if (e.lapsed) return take_back(job, "the source was not held", true, now, out);
+            if (e.lapsed) return roll_back(job, "the source was not held", true, now, out);
             [[fallthrough]];
         case GuestState::retained:
         case GuestState::killed:
@@ -258,12 +258,12 @@ void Home::source_when_decided(HomeJob& job, const GuestEvent& e, Nanos now, Out
             return source_is_off(job, now, out);
         case GuestState::dumping:
             if (e.lapsed || e.in_place)
-                return take_back(job, "the source was not held", false, now, out);
+                return roll_back(job, "the source was not held", false, now, out);
             return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
             start_clock(job, now);
-            return take_back(job, "the source was not held", false, now, out);
+            return roll_back(job, "the source was not held", false, now, out);
         default: return send(job.at, job.id, job.epoch, GuestVerb::commit, out);
     }
 }
@@ -290,7 +290,7 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
             if (gone) abort_move(job, job.to.node, why, now, out);
             return;
         case MoveStep::kill_old:
-            if (gone) take_back(job, why, false, now, out);
+            if (gone) roll_back(job, why, false, now, out);
             return;
         case MoveStep::release:
             switch (e.state) {
@@ -309,7 +309,7 @@ void Home::candidate(HomeJob& job, const GuestEvent& e, Nanos now, Outputs& out)
                     arrived(job, now, out);  // and it may be under way elsewhere by now
                     return guest_event(NodeName(job.at.node), e, now, out);
                 case GuestState::failed:
-                case GuestState::unknown: return take_back(job, why, source_died(job), now, out);
+                case GuestState::unknown: return roll_back(job, why, source_died(job), now, out);
                 default: return;
             }
     }

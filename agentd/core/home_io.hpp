@@ -28,10 +28,10 @@ const char* to_string(MoveStep step);
 
 // Something of a job that may still lie on a node that does not own it: asked after until the node
 // says `unknown`.
-struct Remnant {
+struct Orphan {
     Peer peer;
     Epoch epoch;
-    bool operator==(const Remnant&) const = default;
+    bool operator==(const Orphan&) const = default;
 };
 
 // A copy of the job as it once stood, kept by a node (this one) under an epoch of its own.
@@ -85,13 +85,13 @@ struct HomeJob {
     bool settled = false;  // the market has closed its account
     // of the request that submitted it, so that the same request sent again finds it
     uint64_t token = 0;
-    std::vector<Remnant> remnants;
+    std::vector<Orphan> orphans;
     Nanos cpu_here;  // the part of stats.cpu_time that the present epoch has used
     bool leased = false,
          // the owner's node, the candidate's, is another, and keeps to the job's lease
         to_leased = false;
     Checkpoint checkpoint;  // the last whole one
-    Remnant saving;         // the one that is being made; epoch 0: none
+    Orphan saving;          // the one that is being made; epoch 0: none
     Splice splice;
     Nanos cost_run;      // its run time when it had cost `cost`; below 0: not known
     Nanos stay_run{-1};  // when it came to where it is, likewise
@@ -137,7 +137,7 @@ struct ToGuest {
 };
 struct Answer {
     NodeName node;
-    Beat beat;
+    Heartbeat heartbeat;
 };  // on the connection that it came on
 // For whoever is attached to the job, and for the log.
 struct Tell {
@@ -180,7 +180,7 @@ enum class Input : uint8_t {
     guest_event,
     undelivered,
     expel,
-    beat,
+    heartbeat,
     node_lost,
     spliced,
     tick,

@@ -21,14 +21,14 @@ void Home::end_stretch(HomeJob& job, Nanos now) const {
         stop_clock(job, std::max(end, job.running_since));
 }
 
-void Home::beat(const NodeName& node, const Beat& beat, Nanos now, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::beat, {}, {}, node); });
+void Home::heartbeat(const NodeName& node, const Heartbeat& heartbeat, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::heartbeat, {}, {}, node); });
     for (const uint64_t seq : index_.of_guest(node))
         if (HomeJob& job = jobs_.at(seq); job.at.node == node) end_stretch(job, now);
     Nanos& heard = heard_[node];
     heard = std::max(heard, now);
     silent_.erase(node);
-    out.push_back(Answer{node, beat});
+    out.push_back(Answer{node, heartbeat});
 }
 
 // What this process has answered, or one before it may have until it ended.
@@ -75,7 +75,7 @@ void Home::lease_over(HomeJob& job, Nanos now, Outputs& out) {
     end_stretch(job, now);
     const std::string why = "node " + node + " was not heard from for " +
                             std::to_string((now - heard).ns / 1'000'000'000) + " s";
-    if (job.step == MoveStep::release) return take_back(job, why, source_died(job), now, out);
+    if (job.step == MoveStep::release) return roll_back(job, why, source_died(job), now, out);
     const bool other_copy =
         job.step == MoveStep::kill_old || job.checkpoint.epoch.n > 0 || job.spec.restart;
     if (other_copy || job.cancelled) return node_gone(job, why, now, out);

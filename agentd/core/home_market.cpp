@@ -153,9 +153,9 @@ void Home::trim_finished(Outputs& out) {
     std::erase_if(finished_, [&](uint64_t seq) {
         if (excess == 0) return false;
         const auto it = jobs_.find(seq);
-        // A remnant that is forgotten is told by its node when that comes back, and dropped then.
+        // An orphan that is forgotten is told by its node when that comes back, and dropped then.
         const bool too_many = excess > 3 * limits_.finished_max;
-        if (it == jobs_.end() || (!it->second.remnants.empty() && !too_many)) return false;
+        if (it == jobs_.end() || (!it->second.orphans.empty() && !too_many)) return false;
         --excess;
         out.push_back(Erase{it->second.id});
         jobs_.erase(it);

@@ -161,7 +161,7 @@ void Home::abort_move(HomeJob& job, NodeName blame, const std::string& why, Nano
     const Epoch candidate_epoch = job.to_epoch;
     job.step = MoveStep::none;
     job.phase = job.from_frozen ? JobPhase::frozen : JobPhase::running;
-    add_remnant(job, candidate_peer, candidate_epoch);
+    add_orphan(job, candidate_peer, candidate_epoch);
     if (!blame.empty()) {
         ++job.stats.failed_moves;
         fail_order(job, blame, why, out);
@@ -175,7 +175,7 @@ void Home::abort_move(HomeJob& job, NodeName blame, const std::string& why, Nano
 // Instead of moving it was frozen, by an order of before: so be it.
 void Home::frozen_instead(HomeJob& job, int64_t image_bytes, Nanos now, Outputs& out) {
     const Peer candidate_peer = std::exchange(job.to, Peer{});
-    add_remnant(job, candidate_peer, job.to_epoch);
+    add_orphan(job, candidate_peer, job.to_epoch);
     job.step = MoveStep::none;
     send(candidate_peer, job.id, job.to_epoch, GuestVerb::kill, out);
     became_frozen(job, image_bytes, now, out);
@@ -221,7 +221,8 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
         if (v.frozen_since != Nanos::never()) {
             pause = std::min(v.running_at, now) - v.frozen_since;
             job.stats.longest_pause = std::max(job.stats.longest_pause, pause);
-            job.stats.last_move = {v.forecast, pause, now - v.frozen_since + v.forecast.ahead_time};
+            job.stats.last_move = {v.forecast, pause,
+                                   now - v.frozen_since + v.forecast.precopy_time};
             const int64_t tenths = (pause.ns + 50'000) / 100'000;
             text += ", pause " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
                     " ms";
@@ -235,7 +236,7 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
     add_place(job);
     job.stay_run = job.stats.run_time;
     const bool keep = same(old, old_epoch, job.checkpoint);  // it stays what there is to go back to
-    if (!keep) add_remnant(job, old, old_epoch);
+    if (!keep) add_orphan(job, old, old_epoch);
     start_clock(job, now);
     persist(job, out);
     if (!keep) send(old, job.id, old_epoch, GuestVerb::drop, out);
@@ -246,10 +247,10 @@ void Home::arrived(HomeJob& job, Nanos now, Outputs& out) {
 // After the decision and before the candidate was let run: it is gone, or the source was not held.
 // The source is the job again, as it stands: running, held (told to go on), or, if it has died
 // already, its image. Whether it stands in memory or in its image is for it to say (owner_frozen).
-void Home::take_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now,
+void Home::roll_back(HomeJob& job, const std::string& why, bool source_dead, Nanos now,
                      Outputs& out) {
     const Peer candidate_peer = std::exchange(job.to, Peer{});
-    add_remnant(job, candidate_peer, job.to_epoch);
+    add_orphan(job, candidate_peer, job.to_epoch);
     job.step = MoveStep::none;
     ++job.stats.failed_moves;
     fail_order(job, candidate_peer.node, why, out);

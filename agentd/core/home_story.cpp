@@ -29,13 +29,13 @@ StoryStep Home::moved_step(const HomeJob& job, const NodeName& from, Nanos pause
         return at == Nanos::never() ? Nanos{-1} : std::max(Nanos{}, at - v.frozen_since);
     };
     s.form = v.forecast.form;
-    s.ahead_bytes = v.forecast.ahead_bytes;
+    s.precopy_bytes = v.forecast.precopy_bytes;
     s.bytes = v.forecast.frozen_bytes;
     s.pause = pause;
     s.sent = since(v.sent_at);
     s.held = since(v.held_at);
     s.released = since(v.released_at);
-    s.total = now - v.frozen_since + v.forecast.ahead_time;
+    s.total = now - v.frozen_since + v.forecast.precopy_time;
     return s;
 }
 

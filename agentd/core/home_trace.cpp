@@ -26,7 +26,7 @@ const char* to_string(Input input) {
         case Input::guest_event: return "guest_event";
         case Input::undelivered: return "undelivered";
         case Input::expel: return "expel";
-        case Input::beat: return "beat";
+        case Input::heartbeat: return "heartbeat";
         case Input::node_lost: return "node_lost";
         case Input::spliced: return "spliced";
         case Input::tick: return "tick";

@@ -39,8 +39,8 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
     if (job->checkpoint.epoch.n > 0)
         j.field("checkpoint", place(job->checkpoint.at, job->checkpoint.epoch));
     if (job->saving.epoch.n > 0) j.field("saving", place(job->saving.peer, job->saving.epoch));
-    j.key("remnants").begin_array();
-    for (const Remnant& r : job->remnants) j.value(place(r.peer, r.epoch));
+    j.key("orphans").begin_array();
+    for (const Orphan& r : job->orphans) j.value(place(r.peer, r.epoch));
     j.end_array();
     if (const auto it = volatile_.find(id.seq); it != volatile_.end()) {
         const Volatile& v = it->second;

@@ -150,9 +150,9 @@ struct Expel {
 
 // Guest to home, and back as its answer: of the leases of all jobs of that home there (lease.hpp).
 // `sent` is of the guest's clock, which runs on while the machine sleeps.
-struct Beat {
+struct Heartbeat {
     Nanos sent;
-    bool operator==(const Beat&) const = default;
+    bool operator==(const Heartbeat&) const = default;
 };
 
 }  // namespace souk

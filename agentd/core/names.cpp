@@ -43,7 +43,7 @@ const char* to_string(Do::What what) {
         case Do::What::create_capsule: return "create_capsule";
         case Do::What::start_job: return "start_job";
         case Do::What::ready_criu: return "ready_criu";
-        case Do::What::send_ahead: return "send_ahead";
+        case Do::What::send_precopy: return "send_ahead";
         case Do::What::dump_for_move: return "dump_for_move";
         case Do::What::dump_to_disk: return "dump_to_disk";
         case Do::What::ship: return "ship";

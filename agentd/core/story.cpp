@@ -70,13 +70,13 @@ std::string megabytes(uint64_t bytes) {
 const char* form_of(const StoryStep& s) {
     MoveForecast f;
     f.form = s.form;
-    f.ahead_bytes = s.ahead_bytes;
+    f.precopy_bytes = s.precopy_bytes;
     return move_name(f);
 }
 
 void write_move(JsonWriter& j, const StoryStep& s) {
     j.field("form", form_of(s));
-    if (s.ahead_bytes > 0) j.field("ahead_bytes", s.ahead_bytes);
+    if (s.precopy_bytes > 0) j.field("ahead_bytes", s.precopy_bytes);
     if (s.pause.ns < 0) return;
     j.field("pause_ms", s.pause.ms());
     for (const Part& p : parts_of(s)) j.field(std::string(p.name) + "_ms", p.span.ms());
@@ -132,9 +132,9 @@ void write_story(JsonWriter& j, const Story& story) {
 std::string move_parts(const StoryStep& s) {
     if (s.pause.ns < 0) return {};
     std::string text = std::string(" (") + form_of(s);
-    if (s.ahead_bytes > 0) text += ", " + megabytes(s.ahead_bytes) + " ahead";
+    if (s.precopy_bytes > 0) text += ", " + megabytes(s.precopy_bytes) + " ahead";
     if (s.bytes > 0)
-        text += ", " + megabytes(s.bytes) + (s.ahead_bytes > 0 ? " while it stood" : "");
+        text += ", " + megabytes(s.bytes) + (s.precopy_bytes > 0 ? " while it stood" : "");
     const char* between = "; ";
     for (const Part& p : parts_of(s)) {
         text += std::string(between) + p.name + " " + tenths(p.span);

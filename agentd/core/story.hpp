@@ -44,7 +44,7 @@ struct StoryStep {
     MoveForm form = MoveForm::stop_and_copy;  // moved
     // frozen, checkpoint: of the image; moved: that went while it stood still
     uint64_t bytes = 0;
-    uint64_t ahead_bytes = 0;  // moved: that went before
+    uint64_t precopy_bytes = 0;  // moved: that went before
     // moved: from when it stood still until it ran, and the parts of that, each counted from the
     // same beginning: until its source had sent it, until it was restored, until it was told to
     // run. Below 0: not known.

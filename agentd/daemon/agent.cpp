@@ -129,7 +129,7 @@ void Agent::apply(home::Output& output) {
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
     if (auto* a = std::get_if<home::Answer>(&output))
-        return (void)peers_->to_guest(a->node, a->beat);
+        return (void)peers_->to_guest(a->node, a->heartbeat);
     if (auto* b = std::get_if<home::GoneBack>(&output))
         return after_commit([this, id = b->id] { gone_back(id); });
     tell(std::get<home::Tell>(output));

@@ -20,11 +20,11 @@
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
-#include "agentd/daemon/ahead.hpp"
 #include "agentd/daemon/cell.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
+#include "agentd/daemon/precopy.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "agentd/daemon/transfer.hpp"
@@ -116,10 +116,10 @@ class Agent final : private ToolHost {
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
     Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to) const;
-    void open_ahead();
-    void send_ahead(Cell& cell, const guest::Do& effect);
-    void ahead_round(const GuestKey& key);
-    void ahead_broken(const GuestKey& key, const std::string& why);
+    void open_precopy();
+    void send_precopy(Cell& cell, const guest::Do& effect);
+    void precopy_round(const GuestKey& key);
+    void precopy_broken(const GuestKey& key, const std::string& why);
     void send_checkpoint(const guest::Do& effect, const Cell& cell);
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);
     void cell_event(const GuestKey& key, const guest::Event& event);
@@ -183,7 +183,7 @@ class Agent final : private ToolHost {
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<Transfers> transfers_;
-    std::unique_ptr<AheadLinks> ahead_;
+    std::unique_ptr<PrecopyLinks> precopy_;
     std::unique_ptr<Cgroups> cgroups_;
     // the node's part of the machine; below it what holds all jobs
     std::optional<Cgroup> share_, jobs_group_;

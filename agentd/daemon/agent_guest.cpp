@@ -36,10 +36,10 @@ Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
             if (winch.id.home == node) stdio_winch(winch);
             return {};
         }
-        case wire::FrameType::beat: {
-            TRY_ASSIGN(const Beat beat, wire::unpack<Beat>(f.body));
+        case wire::FrameType::heartbeat: {
+            TRY_ASSIGN(const Heartbeat heartbeat, wire::unpack<Heartbeat>(f.body));
             guest_step([&](Guest& g, guest::Outputs& out) {
-                g.beat_answered(node, beat, Loop::now(), out);
+                g.heartbeat_answered(node, heartbeat, Loop::now(), out);
             });
             return {};
         }
@@ -56,7 +56,8 @@ void Agent::guest_command(const NodeName& from, const GuestCommand& command) {
 }
 
 void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
-    if (const auto* beat = std::get_if<Beat>(&message)) return (void)peers_->to_home(home, *beat);
+    if (const auto* heartbeat = std::get_if<Heartbeat>(&message))
+        return (void)peers_->to_home(home, *heartbeat);
     if (const auto* expel = std::get_if<Expel>(&message)) {
         if (home != config_.node) return (void)peers_->to_home(home, *expel);
         return after_commit([this, e = *expel] {
@@ -114,7 +115,7 @@ void Agent::carry_out(const guest::Do& effect) {
         case What::make_place: return;
         case What::start_job: return c->start_job();
         case What::ready_criu: return c->ready_criu(effect.to_disk, effect.to_keep);
-        case What::send_ahead: return send_ahead(*c, effect);
+        case What::send_precopy: return send_precopy(*c, effect);
         case What::dump_for_move: transfers_->reach(effect.key, effect.dest); [[fallthrough]];
         case What::dump_to_keep:
         case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
@@ -140,26 +141,26 @@ void Agent::carry_out(const guest::Do& effect) {
     }
 }
 
-void Agent::open_ahead() {
-    AheadLinks::Handlers h;
-    h.round = [this](const GuestKey& key) { ahead_round(key); };
+void Agent::open_precopy() {
+    PrecopyLinks::Handlers h;
+    h.round = [this](const GuestKey& key) { precopy_round(key); };
     h.refused = [this](const GuestKey& key, const std::string& why) {
         log_.info("memory is not sent ahead",
                   {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
-        if (Cell* c = cell(key)) c->drop_ahead();
-        guest_ended(key, guest::SentAhead{});
+        if (Cell* c = cell(key)) c->drop_precopy();
+        guest_ended(key, guest::SentPrecopy{});
     };
-    h.broken = [this](const GuestKey& key, const std::string& why) { ahead_broken(key, why); };
+    h.broken = [this](const GuestKey& key, const std::string& why) { precopy_broken(key, why); };
     h.begin = [this](const GuestKey& key, uint64_t bytes) -> Status {
         Cell* c = guest_.expects_image(key) ? cell(key) : nullptr;
-        return c ? c->expect_ahead(bytes) : fail("no memory is expected for " + key.text());
+        return c ? c->expect_precopy(bytes) : fail("no memory is expected for " + key.text());
     };
     h.take = [this](const GuestKey& key, const PageRange& range, std::string_view bytes) -> Status {
         Cell* c = cell(key);
-        return c ? c->take_ahead(range, bytes) : fail("no capsule waits for it");
+        return c ? c->take_precopy(range, bytes) : fail("no capsule waits for it");
     };
     h.lost = [this](const GuestKey& key) {
-        if (Cell* c = cell(key)) c->ahead_lost();
+        if (Cell* c = cell(key)) c->precopy_lost();
     };
     h.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
         peers_->receive_raw(number, std::move(on_bytes));
@@ -170,42 +171,42 @@ void Agent::open_ahead() {
     h.answer = [this](uint64_t number, const wire::ImageResult& r) {
         peers_->answer_image(number, r);
     };
-    ahead_ = std::make_unique<AheadLinks>(loop_, BulkIdentity{config_.node, config_.address},
-                                          std::move(h));
+    precopy_ = std::make_unique<PrecopyLinks>(loop_, BulkIdentity{config_.node, config_.address},
+                                              std::move(h));
 }
 
 // To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in
 // another form; only a destination that had taken memory and is lost ends the move.
-void Agent::send_ahead(Cell& c, const guest::Do& effect) {
+void Agent::send_precopy(Cell& c, const guest::Do& effect) {
     const uint64_t bytes =
-        c.worth_ahead(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
-    if (bytes == 0) return guest_ended(effect.key, guest::SentAhead{});
+        c.worth_precopy(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
+    if (bytes == 0) return guest_ended(effect.key, guest::SentPrecopy{});
     const GuestKey to{effect.key.id, effect.other_epoch};
     log_.info("memory goes ahead", {{"JOB", effect.key.id.text()},
                                     {"EPOCH", effect.key.epoch.n},
                                     {"bytes", std::to_string(bytes)},
                                     {"to", effect.dest.node}});
-    ahead_->open(effect.key, to, effect.dest, bytes);
+    precopy_->open(effect.key, to, effect.dest, bytes);
 }
 
-void Agent::ahead_round(const GuestKey& key) {
+void Agent::precopy_round(const GuestKey& key) {
     Cell* c = cell(key);
-    if (!c) return ahead_->close(key);
-    const auto more = c->ahead_round();
-    if (more && *more) return ahead_->send(key, **more);
+    if (!c) return precopy_->close(key);
+    const auto more = c->precopy_round();
+    if (more && *more) return precopy_->send(key, **more);
     if (!more) {
         log_.warning("memory is not sent ahead",
                      {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", more.error()}});
-        c->drop_ahead();
+        c->drop_precopy();
     }
-    guest_ended(key, guest::SentAhead{});
+    guest_ended(key, guest::SentPrecopy{});
 }
 
-void Agent::ahead_broken(const GuestKey& key, const std::string& why) {
+void Agent::precopy_broken(const GuestKey& key, const std::string& why) {
     Cell* c = cell(key);
     if (!c || c->dumping()) return;  // its image will not be taken, and that tells
-    const bool sending = c->sending_ahead();
-    c->drop_ahead();
+    const bool sending = c->sending_precopy();
+    c->drop_precopy();
     if (!sending) return;  // the dump that is about to begin takes all
     log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
     guest_ended(key, guest::DumpFailed{"send memory ahead: " + why, false});
@@ -240,7 +241,7 @@ void Agent::send_checkpoint(const guest::Do& effect, const Cell& c) {
 }
 
 void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
-    ahead_->close(key);
+    precopy_->close(key);
     Status done = sent ? Status{} : Status(tl::unexpected(sent.error()));
     // The source's own copy counts from here on: it is what is left if the destination is lost.
     Cell* c = cell(key);

@@ -37,9 +37,11 @@ Status Agent::from_guest(const NodeName& node, const wire::Frame& f) {
             home_step([&](Home& h, home::Outputs& out) { h.expel(node, expel, Loop::now(), out); });
             return {};
         }
-        case wire::FrameType::beat: {
-            TRY_ASSIGN(const Beat beat, wire::unpack<Beat>(f.body));
-            home_step([&](Home& h, home::Outputs& out) { h.beat(node, beat, Loop::now(), out); });
+        case wire::FrameType::heartbeat: {
+            TRY_ASSIGN(const Heartbeat heartbeat, wire::unpack<Heartbeat>(f.body));
+            home_step([&](Home& h, home::Outputs& out) {
+                h.heartbeat(node, heartbeat, Loop::now(), out);
+            });
             return {};
         }
         case wire::FrameType::stdio_data: {

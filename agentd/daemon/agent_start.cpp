@@ -86,7 +86,7 @@ Status Agent::begin(std::function<void()> on_ready) {
         loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
     wire_peers();
     wire_transfers();
-    open_ahead();
+    open_precopy();
     wire_market();
     TRY(open_load());
     TRY(open_provider());
@@ -125,8 +125,8 @@ void Agent::examine_node() {
     else
         site_.pages_possible = true;
     const Need marks = examine_soft_dirty();
-    site_.ahead_possible = marks.met;
-    site_.check_ahead = config_.check_ahead;
+    site_.precopy_possible = marks.met;
+    site_.check_precopy = config_.check_precopy;
     log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves",
               {{"WHY", marks.found}});
 }

@@ -253,7 +253,7 @@ std::string Agent::node_json() const {
         .field("guests", cells_.size())
         .field("load_source", r.load_source)
         .field("criu", r.machine.criu)
-        .field("sends_ahead", site_.ahead_possible);
+        .field("sends_ahead", site_.precopy_possible);
     return j.end_object().take();
 }
 

@@ -66,7 +66,7 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
          ++it) {
         const HomeJob& job = it->second;
         if (!id.empty() ? job.id.text() != id
-                        : job.phase == JobPhase::finished && job.remnants.empty())
+                        : job.phase == JobPhase::finished && job.orphans.empty())
             continue;
         j.begin_object().field("kind", "job");
         home_.describe(job.id, now, j);

@@ -14,7 +14,7 @@ void Agent::wire_cells() {
     site_.loop = &loop_;
     site_.log = &log_;
     site_.criu = &criu_;
-    site_.ahead_dropped = [this](const GuestKey& key) { ahead_->close(key); };
+    site_.precopy_dropped = [this](const GuestKey& key) { precopy_->close(key); };
     site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put,
                               const std::vector<PageRange>& wishes) {
         wire::PagesState state{put, restored, {}};
@@ -74,12 +74,12 @@ void Agent::wire_peers() {
             if (key.id.home == node) c->resync();
     };
     peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) {
-        return AheadLinks::takes(f) ? ahead_->frame(number, node, f)
-                                    : transfers_->frame(number, node, f);
+        return PrecopyLinks::takes(f) ? precopy_->frame(number, node, f)
+                                      : transfers_->frame(number, node, f);
     };
     peers.image_closed = [this](uint64_t number) {
         transfers_->closed(number);
-        ahead_->closed(number);
+        precopy_->closed(number);
     };
     peers_ = std::make_unique<Peers>(loop_, log_, config_.node, config_.address, std::move(peers));
 }

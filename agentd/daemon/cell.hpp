@@ -15,14 +15,14 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/daemon/output_acks.hpp"
-#include "checkpoint/ahead_source.hpp"
-#include "checkpoint/ahead_store.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/page_file.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/plan.hpp"
+#include "checkpoint/precopy_source.hpp"
+#include "checkpoint/precopy_store.hpp"
 #include "checkpoint/shared_image.hpp"
 #include "kernel/sys/host/cpu_awake.hpp"
 #include "kernel/sys/host/log.hpp"
@@ -56,12 +56,12 @@ struct CellSite {
     std::optional<JobNetwork>
         network;  // for jobs with a network of their own; none: they are refused
     bool (*is_network)(std::string_view) = is_network_filesystem;
-    bool pages_possible = false;  // memory may be sent past the image
-    bool ahead_possible = false;  // the kernel tells which pages are written to
+    bool pages_possible = false;    // memory may be sent past the image
+    bool precopy_possible = false;  // the kernel tells which pages are written to
     // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
     std::string restriction;
     // memory that was sent ahead is compared with the frozen job's before it is used
-    bool check_ahead = false;
+    bool check_precopy = false;
     std::function<void(const GuestKey&, guest::Event)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
         output;
@@ -72,7 +72,7 @@ struct CellSite {
     std::function<void(const GuestKey&, bool restored, uint64_t bytes_put,
                        const std::vector<PageRange>& wishes)>
         want_pages;
-    std::function<void(const GuestKey&)> ahead_dropped;  // nothing of it is read any more
+    std::function<void(const GuestKey&)> precopy_dropped;  // nothing of it is read any more
     std::function<void(const GuestKey&)> pages_whole;
     std::function<void(const GuestKey&, const std::string& why)> pages_refused;
 };
@@ -97,10 +97,10 @@ class Cell {
     // Memory ahead of a dump, to that destination. worth_ahead: how much the job has, if some of it
     // is to go before it is stopped; else 0. ahead_round: what to send next, the job running; null
     // when it is time to stop it. Without success, or after drop_ahead(), all goes after the stop.
-    uint64_t worth_ahead(double link_bytes_per_s, Epoch to);
-    Result<AheadSource*> ahead_round();
-    void drop_ahead();
-    bool sending_ahead() const { return ahead_ && !ahead_->over; }
+    uint64_t worth_precopy(double link_bytes_per_s, Epoch to);
+    Result<PrecopySource*> precopy_round();
+    void drop_precopy();
+    bool sending_precopy() const { return precopy_ && !precopy_->over; }
     bool dumping() const { return plan_ == Plan::dumping; }
     // What the last transfers to its destination made; 0: not known, or no move.
     void dump(double link_bytes_per_s);
@@ -145,9 +145,9 @@ class Cell {
     MoveForm form() const { return form_; }
     Result<std::unique_ptr<PageSource>> pages(Epoch to) const;
     // Destination: memory ahead of the image. lost: its source is gone, or wants none of it.
-    Status expect_ahead(uint64_t bytes);
-    Status take_ahead(const PageRange& range, std::string_view bytes);
-    void ahead_lost();
+    Status expect_precopy(uint64_t bytes);
+    Status take_precopy(const PageRange& range, std::string_view bytes);
+    void precopy_lost();
     // Destination: how it comes, told before restore(); and pages.
     void expect_pages(MoveForm form) { form_ = form; }
     Status put_pages(const PageRange& range, std::string_view bytes);
@@ -234,8 +234,8 @@ class Cell {
     void share_more();
     void pages_are_shared();
     void end_sharing();
-    std::optional<AheadFacts> ahead_facts() const;
-    Status list_ahead();
+    std::optional<PrecopyFacts> precopy_facts() const;
+    Status list_precopy();
     void tell_froze();
     void save_dirty() const;
     void load_dirty();
@@ -314,17 +314,17 @@ class Cell {
     bool group_holds() const { return group_frozen_ && job_group_->entry().v2 >= 0; }
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
 
-    struct Ahead {
+    struct Precopy {
         Epoch to;  // for whom
-        AheadSource source;
+        PrecopySource source;
         RoundFacts round;
         Nanos began, longest_stop;
         bool over = false;            // there will be no more rounds
         bool listed = false;          // the image says what of it is true
         std::vector<PageRange> rest;  // what it does not have
     };
-    std::unique_ptr<Ahead> ahead_;       // source: from the first round to the end of the move
-    std::unique_ptr<AheadStore> store_;  // destination: until all is in place
+    std::unique_ptr<Precopy> precopy_;     // source: from the first round to the end of the move
+    std::unique_ptr<PrecopyStore> store_;  // destination: until all is in place
     Timer place_timer_;
     uint64_t store_put_ = 0;
     struct Dirty {

@@ -145,7 +145,7 @@ void Cell::close_criu() {
     end_sharing();
     page_write_.reset();
     flush_.reset();
-    drop_ahead();
+    drop_precopy();
     image_fd_.reset();
     job_ends_.clear();
     awaited_ = false;

@@ -50,13 +50,13 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
                            job_group_ && job_group_->entry().v2 >= 0;
     const bool all_here = to_disk_ || to_keep_;  // nothing stays in the job
     facts.post_copy_possible = facts.pages_possible && !all_here;
-    facts.ahead_possible = facts.post_copy_possible && site_.ahead_possible &&
-                           facts.reserved_bytes <= ahead_reserved_max(facts.memory_bytes);
+    facts.precopy_possible = facts.post_copy_possible && site_.precopy_possible &&
+                             facts.reserved_bytes <= precopy_reserved_max(facts.memory_bytes);
     facts.own_network = job_.spec.net == NetMode::own;
     facts.policy = all_here ? MovePolicy::safe : job_.spec.move;
     facts.link_bytes_per_s = link_bytes_per_s;
     facts.dirty = dirty();
-    facts.ahead = facts.pages_possible ? ahead_facts() : std::nullopt;
+    facts.precopy = facts.pages_possible ? precopy_facts() : std::nullopt;
     return facts;
 }
 
@@ -133,7 +133,7 @@ void Cell::held_after_dump() {
 
 void Cell::pages_are_shared() {
     sharing_.reset();
-    if (auto listed = list_ahead(); !listed) {
+    if (auto listed = list_precopy(); !listed) {
         dump_trouble_ = listed.error().message;
         return undo_dump();
     }
@@ -173,8 +173,8 @@ void Cell::files_are_flushed() {
 
 void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
     // (Locks of files would block a copy that is to have them.)
-    const bool firm = group_holds() && !image_has_locks(image_fd_.get());
-    tell(guest::DumpHeld{static_cast<int64_t>(bytes), pages_stay, firm});
+    const bool fenced = group_holds() && !image_has_locks(image_fd_.get());
+    tell(guest::DumpHeld{static_cast<int64_t>(bytes), pages_stay, fenced});
 }
 
 void Cell::finish_dump() {

@@ -138,7 +138,7 @@ Result<Config> load_config(const std::string& path) {
         {"criu", text(c.criu)},
         {"pids_max", number(c.pids_max, 0, 1 << 22)},
         {"ram_mb", megabytes(c.ram_mb, 1, int64_t{1} << 30)},
-        {"check_ahead", boolean(c.check_ahead)},
+        {"check_ahead", boolean(c.check_precopy)},
         {"awake_for_moves", boolean(c.awake_for_moves)},
         {"output_mb", megabytes(c.output_mb, 1, int64_t{1} << 30)},
         {"job_network", text(network.network)},

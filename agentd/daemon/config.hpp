@@ -34,7 +34,7 @@ struct Config {
     // idle processors do not sleep for some milliseconds of a move (kernel/sys/host/cpu_awake.hpp)
     bool awake_for_moves = true;
     // memory sent ahead of a move is compared with the frozen job's before it is used; costs pause
-    bool check_ahead = false;
+    bool check_precopy = false;
     // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
     OwnerPolicy policy;
     int64_t output_mb = 1024;  // of one job's stream that no terminal has written

@@ -8,7 +8,7 @@ namespace {
 
 // some answers of the longest kind, and the output ahead
 constexpr size_t queue_bytes_max = 8 << 20;
-constexpr size_t output_ahead_bytes = 1 << 20;  // a slow terminal's output waits in the spool
+constexpr size_t output_precopy_bytes = 1 << 20;  // a slow terminal's output waits in the spool
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void ToolSession::end() {
 }
 
 bool ToolSession::send(const wire::Output& output) {
-    if (!channel_ || channel_->queued() > output_ahead_bytes) return false;
+    if (!channel_ || channel_->queued() > output_precopy_bytes) return false;
     return channel_->send(wire::FrameType::output, wire::pack(output)).has_value();
 }
 

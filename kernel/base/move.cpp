@@ -41,7 +41,7 @@ const char* to_string(TcpPolicy policy) {
 }
 
 const char* move_name(const MoveForecast& forecast) {
-    if (forecast.ahead_bytes == 0) return to_string(forecast.form);
+    if (forecast.precopy_bytes == 0) return to_string(forecast.form);
     return forecast.form == MoveForm::post_copy ? "pre-copy, post-copy" : "pre-copy";
 }
 

@@ -47,9 +47,9 @@ struct MoveForecast {
     Nanos pause;  // it stands still
     // from frozen at the source, or the first page sent ahead, until whole at the destination
     Nanos total;
-    uint64_t ahead_bytes = 0;  // sent while it ran (pre-copy), as it was; 0: nothing
-    Nanos ahead_time;          // how long that took
-    uint32_t ahead_rounds = 0;
+    uint64_t precopy_bytes = 0;  // sent while it ran (pre-copy), as it was; 0: nothing
+    Nanos precopy_time;          // how long that took
+    uint32_t precopy_rounds = 0;
     // that the last of these left for the stop, when the move was planned
     uint64_t left_bytes = 0;
     uint64_t frozen_bytes = 0;  // that went after it stood still, as it was

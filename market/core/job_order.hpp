@@ -88,12 +88,12 @@ class JobOrder {
     // soon(entry) points to is fetched into the cache some entries ahead.
     template <class Take, class Soon>
     void take_each(Take&& take, Soon&& soon) {
-        constexpr size_t ahead = 6;
+        constexpr size_t precopy = 6;
         for (size_t b = 0; b < list_.blocks(); ++b) {
             auto& block = list_.block(b);
             bool more = true;
             for (size_t i = 0; more && i < block.size(); ++i) {
-                if (i + ahead < block.size()) __builtin_prefetch(soon(block[i + ahead]), 1);
+                if (i + precopy < block.size()) __builtin_prefetch(soon(block[i + precopy]), 1);
                 more = take(block[i]);
             }
             list_.summarise(b);

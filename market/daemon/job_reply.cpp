@@ -85,10 +85,10 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now) {
             .field("forecast_total_ms", m.forecast.total.ms());
         if (m.forecast.dirty_expected_bytes_per_s > 0)
             w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
-        if (m.forecast.ahead_bytes > 0) {
-            w.field("last_ahead_bytes", m.forecast.ahead_bytes)
-                .field("last_ahead_ms", m.forecast.ahead_time.ms());
-            w.field("last_ahead_rounds", m.forecast.ahead_rounds)
+        if (m.forecast.precopy_bytes > 0) {
+            w.field("last_ahead_bytes", m.forecast.precopy_bytes)
+                .field("last_ahead_ms", m.forecast.precopy_time.ms());
+            w.field("last_ahead_rounds", m.forecast.precopy_rounds)
                 .field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
             w.field("forecast_frozen_bytes", m.forecast.left_bytes)
                 .field("last_frozen_bytes", m.forecast.frozen_bytes);

@@ -35,8 +35,8 @@ std::string done_json(const market::Job& job, const std::string& text, bool free
         w.field("last_move", move_name(m.forecast))
             .field("pause_ms", m.pause.ms())
             .field("total_ms", m.total.ms());
-        if (m.forecast.frozen_bytes + m.forecast.ahead_bytes > 0)
-            w.field("bytes", m.forecast.frozen_bytes + m.forecast.ahead_bytes);
+        if (m.forecast.frozen_bytes + m.forecast.precopy_bytes > 0)
+            w.field("bytes", m.forecast.frozen_bytes + m.forecast.precopy_bytes);
     }
     w.end_object();
     return w.take();

@@ -32,10 +32,10 @@ inline constexpr FrameType frame_type = FrameType{};
     X(ProviderReport, provider_report) X(OrderFailed, order_failed) X(Order, order)              \
     X(JobNote, job_note) X(ProviderNote, provider_note) X(Directory, directory)                  \
     X(NodeLost, node_lost) X(GuestCommand, guest_command) X(GuestEvent, guest_event)             \
-    X(Expel, expel) X(Beat, beat) X(StdioData, stdio_data) X(StdioAck, stdio_ack)                \
+    X(Expel, expel) X(Heartbeat, heartbeat) X(StdioData, stdio_data) X(StdioAck, stdio_ack)      \
     X(StdioInput, stdio_input) X(StdioInputAck, stdio_input_ack) X(StdioWinch, stdio_winch)      \
     X(ImageBegin, image_begin) X(ImageResult, image_result) X(PagesState, pages_state)           \
-    X(AheadBegin, ahead_begin) X(Submit, submit) X(Submitted, submitted) X(Attach, attach)       \
+    X(PrecopyBegin, precopy_begin) X(Submit, submit) X(Submitted, submitted) X(Attach, attach)   \
     X(Attached, attached) X(Change, change) X(Output, output) X(OutputAck, output_ack)           \
     X(Input, input) X(InputAck, input_ack) X(Winch, winch) X(Signal, signal) X(Notice, notice)   \
     X(Exit, exit)

@@ -96,9 +96,9 @@ void fill(const Expel& v, Pb__Expel& m, Arena& a) {
 
 Expel take(const Pb__Expel& m, Check& c) { return {c.job(m.id), c.epoch("epoch", m.epoch)}; }
 
-void fill(const Beat& v, Pb__Beat& m, Arena&) { m.sent = v.sent.ns; }
+void fill(const Heartbeat& v, Pb__Heartbeat& m, Arena&) { m.sent = v.sent.ns; }
 
-Beat take(const Pb__Beat& m, Check& c) { return {c.span("sent", m.sent)}; }
+Heartbeat take(const Pb__Heartbeat& m, Check& c) { return {c.span("sent", m.sent)}; }
 
 void fill(const StdioData& v, Pb__StdioData& m, Arena& a) {
     m.id = fill_id(v.id, a);
@@ -179,14 +179,14 @@ ImageBegin take(const Pb__ImageBegin& m, Check& c) {
     return v;
 }
 
-void fill(const AheadBegin& v, Pb__AheadBegin& m, Arena& a) {
+void fill(const PrecopyBegin& v, Pb__PrecopyBegin& m, Arena& a) {
     m.id = fill_id(v.id, a);
     m.new_epoch = v.new_epoch.n;
     m.sender = fill_string(v.sender, a);
     m.bytes = v.bytes;
 }
 
-AheadBegin take(const Pb__AheadBegin& m, Check& c) {
+PrecopyBegin take(const Pb__PrecopyBegin& m, Check& c) {
     return {c.job(m.id), c.epoch("new_epoch", m.new_epoch), c.node("sender", m.sender),
             c.count("bytes", m.bytes)};
 }
@@ -233,7 +233,7 @@ ImageResult take(const Pb__ImageResult& m, Check& c) {
 SOUK_WIRE_CODEC(GuestCommand, Pb__GuestCommand, pb__guest_command)
 SOUK_WIRE_CODEC(GuestEvent, Pb__GuestEvent, pb__guest_event)
 SOUK_WIRE_CODEC(Expel, Pb__Expel, pb__expel)
-SOUK_WIRE_CODEC(Beat, Pb__Beat, pb__beat)
+SOUK_WIRE_CODEC(Heartbeat, Pb__Heartbeat, pb__heartbeat)
 SOUK_WIRE_CODEC(StdioData, Pb__StdioData, pb__stdio_data)
 SOUK_WIRE_CODEC(StdioAck, Pb__StdioAck, pb__stdio_ack)
 SOUK_WIRE_CODEC(StdioInput, Pb__StdioInput, pb__stdio_input)
@@ -242,6 +242,6 @@ SOUK_WIRE_CODEC(StdioWinch, Pb__StdioWinch, pb__stdio_winch)
 SOUK_WIRE_CODEC(ImageBegin, Pb__ImageBegin, pb__image_begin)
 SOUK_WIRE_CODEC(ImageResult, Pb__ImageResult, pb__image_result)
 SOUK_WIRE_CODEC(PagesState, Pb__PagesState, pb__pages_state)
-SOUK_WIRE_CODEC(AheadBegin, Pb__AheadBegin, pb__ahead_begin)
+SOUK_WIRE_CODEC(PrecopyBegin, Pb__PrecopyBegin, pb__precopy_begin)
 
 }  // namespace souk::wire

@@ -161,9 +161,9 @@ Pb__MoveForecast* fill_forecast(const MoveForecast& forecast, Arena& arena) {
     m->form = static_cast<uint32_t>(forecast.form);
     m->pause = forecast.pause.ns;
     m->total = forecast.total.ns;
-    m->ahead_bytes = forecast.ahead_bytes;
-    m->ahead_time = forecast.ahead_time.ns;
-    m->ahead_rounds = forecast.ahead_rounds;
+    m->precopy_bytes = forecast.precopy_bytes;
+    m->precopy_time = forecast.precopy_time.ns;
+    m->precopy_rounds = forecast.precopy_rounds;
     m->left_bytes = forecast.left_bytes;
     m->frozen_bytes = forecast.frozen_bytes;
     m->dirty_bytes_per_s = forecast.dirty_bytes_per_s;
@@ -176,9 +176,9 @@ MoveForecast take_forecast(const Pb__MoveForecast* m, Check& c) {
     return {c.one_of("form", m->form, MoveForm::stop_and_copy, MoveForm::post_copy),
             c.span("pause", m->pause),
             c.span("total", m->total),
-            c.count("ahead_bytes", m->ahead_bytes),
-            c.span("ahead_time", m->ahead_time),
-            m->ahead_rounds,
+            c.count("ahead_bytes", m->precopy_bytes),
+            c.span("ahead_time", m->precopy_time),
+            m->precopy_rounds,
             c.count("left_bytes", m->left_bytes),
             c.count("frozen_bytes", m->frozen_bytes),
             c.count("dirty_bytes_per_s", m->dirty_bytes_per_s),

@@ -5,14 +5,14 @@
 namespace souk::wire {
 namespace {
 
-Pb__Remnant* fill_remnant(const Remnant& r, Arena& a) {
-    auto* m = make(a, pb__remnant__init);
+Pb__Orphan* fill_orphan(const Orphan& r, Arena& a) {
+    auto* m = make(a, pb__orphan__init);
     m->peer = fill_peer(r.peer, a);
     m->epoch = r.epoch.n;
     return m;
 }
 
-Remnant take_remnant(const char* field, const Pb__Remnant& m, Check& c) {
+Orphan take_orphan(const char* field, const Pb__Orphan& m, Check& c) {
     return {take_peer_or_none(field, m.peer, c), c.epoch(field, m.epoch)};
 }
 
@@ -65,7 +65,7 @@ Pb__StoryStep* fill_step(const StoryStep& v, Arena& a) {
     m->price = v.price.micro;
     m->form = static_cast<uint32_t>(v.form);
     m->bytes = v.bytes;
-    m->ahead_bytes = v.ahead_bytes;
+    m->precopy_bytes = v.precopy_bytes;
     m->pause = v.pause.ns + 1;
     m->sent = v.sent.ns + 1;
     m->held = v.held.ns + 1;
@@ -88,7 +88,7 @@ StoryStep take_step(const Pb__StoryStep& m, Check& c) {
     v.price = c.price("story price", m.price);
     v.form = c.one_of("story form", m.form, MoveForm::stop_and_copy, MoveForm::post_copy);
     v.bytes = c.count("story bytes", m.bytes);
-    v.ahead_bytes = c.count("story ahead_bytes", m.ahead_bytes);
+    v.precopy_bytes = c.count("story ahead_bytes", m.precopy_bytes);
     v.pause = span("story pause", m.pause);
     v.sent = span("story sent", m.sent);
     v.held = span("story held", m.held);
@@ -129,13 +129,13 @@ void fill(const HomeJob& v, Pb__HomeJob& m, Arena& a) {
     m.cpu_here = v.cpu_here.ns;
     m.settled = v.settled;
     m.token = v.token;
-    m.n_remnants = v.remnants.size();
-    m.remnants = a.array<Pb__Remnant*>(v.remnants.size());
-    for (size_t i = 0; i < v.remnants.size(); ++i) {
-        m.remnants[i] = fill_remnant(v.remnants[i], a);
+    m.n_orphans = v.orphans.size();
+    m.orphans = a.array<Pb__Orphan*>(v.orphans.size());
+    for (size_t i = 0; i < v.orphans.size(); ++i) {
+        m.orphans[i] = fill_orphan(v.orphans[i], a);
     }
     if (v.checkpoint != Checkpoint{}) m.checkpoint = fill_checkpoint(v.checkpoint, a);
-    if (v.saving != Remnant{}) m.saving = fill_remnant(v.saving, a);
+    if (v.saving != Orphan{}) m.saving = fill_orphan(v.saving, a);
     m.leased = v.leased;
     m.to_leased = v.to_leased;
     m.in_place = v.in_place;
@@ -185,13 +185,13 @@ HomeJob take(const Pb__HomeJob& m, Check& c) {
     v.cpu_here = c.span("cpu_here", m.cpu_here);
     v.settled = m.settled;
     v.token = m.token;
-    for (size_t i = 0; i < m.n_remnants; ++i)
-        v.remnants.push_back(take_remnant("remnants", *m.remnants[i], c));
+    for (size_t i = 0; i < m.n_orphans; ++i)
+        v.orphans.push_back(take_orphan("orphans", *m.orphans[i], c));
     v.leased = m.leased;
     v.to_leased = m.to_leased;
     v.in_place = m.in_place;
     if (m.checkpoint) v.checkpoint = take_checkpoint(*m.checkpoint, c);
-    if (m.saving) v.saving = take_remnant("saving", *m.saving, c);
+    if (m.saving) v.saving = take_orphan("saving", *m.saving, c);
     if (m.splice) v.splice = take_splice(*m.splice, c);
     v.cost_run = Nanos{c.span("cost_run", m.cost_run).ns - 1};
     v.stay_run = Nanos{c.span("stay_run", m.stay_run).ns - 1};

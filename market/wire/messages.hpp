@@ -112,12 +112,12 @@ struct ImageBegin {
 };
 // Of a job that still runs: memory follows, in rounds. Each end of one is answered by pages_state
 // (put: all bytes so far).
-struct AheadBegin {
+struct PrecopyBegin {
     JobId id;
     Epoch new_epoch;  // whom it is for
     NodeName sender;
     uint64_t bytes = 0;  // that the job has now
-    bool operator==(const AheadBegin&) const = default;
+    bool operator==(const PrecopyBegin&) const = default;
 };
 inline constexpr size_t page_wishes_max = 256;  // in one frame
 // From the destination: it takes pages, has put so many bytes in place, and waits for these first.

@@ -45,7 +45,7 @@ enum class FrameType : uint16_t {
     stdio_input = 53,      // home to guest: what the job is to read
     stdio_input_ack = 54,  // guest to home
     stdio_winch = 55,      // home to guest: the terminal's size
-    beat = 56,             // guest to home, and its answer
+    heartbeat = 56,        // guest to home, and its answer
 
     // agentd to agentd on a connection of its own (role image): source to destination, then the
     // image, unframed, and
@@ -53,7 +53,7 @@ enum class FrameType : uint16_t {
     image_begin = 64,
     image_result = 65,
     pages_state = 66,
-    ahead_begin = 67,  // instead of image_begin: memory ahead of the job's image, unframed
+    precopy_begin = 67,  // instead of image_begin: memory ahead of the job's image, unframed
 
     // srun and its home agentd, over a unix socket (the caller's identity is the kernel's word,
     // SO_PEERCRED)
@@ -99,14 +99,14 @@ constexpr uint32_t frame_bytes_max(FrameType type) {
         case FrameType::node_lost:
         case FrameType::guest_event:
         case FrameType::expel:
-        case FrameType::beat:
+        case FrameType::heartbeat:
         case FrameType::stdio_ack:
         case FrameType::stdio_input_ack:
         case FrameType::stdio_winch:
         case FrameType::image_begin:
         case FrameType::image_result:
         case FrameType::pages_state:
-        case FrameType::ahead_begin:
+        case FrameType::precopy_begin:
         case FrameType::submitted:
         case FrameType::attach:
         case FrameType::attached:

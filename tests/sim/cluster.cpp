@@ -42,8 +42,8 @@ const char* mutation_name(Mutation m) {
                                         "deadline_unwatched",
                                         "longer_lease",
                                         "thaw_past_lease",
-                                        "firm_goes_on",
-                                        "any_source_is_firm",
+                                        "fenced_goes_on",
+                                        "any_source_is_fenced",
                                         "told_before_it_runs",
                                         "stands_untrue",
                                         "full_disk_lies",
@@ -435,10 +435,10 @@ bool Cluster::all_finished() {
         if (n.for_good) continue;
         if (!n.up) return false;
         for (const auto& [seq, job] : n.home->jobs()) {
-            const bool remnants =
-                std::any_of(job.remnants.begin(), job.remnants.end(),
-                            [&](const Remnant& r) { return !node(r.peer.node).for_good; });
-            if (job.phase != JobPhase::finished || remnants || !job.settled) return false;
+            const bool orphans =
+                std::any_of(job.orphans.begin(), job.orphans.end(),
+                            [&](const Orphan& r) { return !node(r.peer.node).for_good; });
+            if (job.phase != JobPhase::finished || orphans || !job.settled) return false;
         }
     }
     return true;
@@ -457,16 +457,16 @@ std::string Cluster::what_is_left() {
                         std::to_string(static_cast<int>(job.step)) + "; ";
             else if (!job.settled)
                 left += "job " + job.id.text() + " is not settled; ";
-            for (const Remnant& r : job.remnants)
+            for (const Orphan& r : job.orphans)
                 if (!node(r.peer.node).for_good)
-                    left += "a remnant of " + job.id.text() + "." + std::to_string(r.epoch.n) +
+                    left += "an orphan of " + job.id.text() + "." + std::to_string(r.epoch.n) +
                             " on " + r.peer.node + "; ";
         }
         for (const auto& [key, job] : n.guest->all())
             left += name + " keeps " + key.text() + " " + to_string(job.job.state) + "; ";
         for (const auto& [key, job] : guest_records(n))
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
-        // with remnants on what is gone
+        // with orphans on what is gone
         const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;
         if (n.home->jobs().size() > limits_.finished_max + more)
             left += name + " remembers too many finished jobs; ";

@@ -18,7 +18,7 @@
 //            connection; the real one keeps the books (book.hpp)
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing
-// may be left over: no capsule, image, record or remnant. The invariants of world.hpp hold at every
+// may be left over: no capsule, image, record or orphan. The invariants of world.hpp hold at every
 // step, and more are checked here: an epoch names one (node, verb) for ever, what a home reports as
 // a job's end is what the world saw.
 //
@@ -70,12 +70,12 @@ enum class Mutation : uint8_t {
     deadline_unwatched,        // PID 1 lets a job run past its lease
     longer_lease,              // a guest is told a longer lease than its home counts
     thaw_past_lease,           // what is thawed after its deadline runs
-    firm_goes_on,         // a source that only its home lets go on goes on when its daemon dies
-    any_source_is_firm,   // its home takes each held source for such a one
-    told_before_it_runs,  // that a restored job runs is told, and CRIU fails then
-    stands_untrue,        // a job is said to be stopped where it is, and runs
-    full_disk_lies,       // a full disk says that it has taken a commit
-    disk_forgets,         // a crash takes the newest commit back
+    fenced_goes_on,        // a source that only its home lets go on goes on when its daemon dies
+    any_source_is_fenced,  // its home takes each held source for such a one
+    told_before_it_runs,   // that a restored job runs is told, and CRIU fails then
+    stands_untrue,         // a job is said to be stopped where it is, and runs
+    full_disk_lies,        // a full disk says that it has taken a commit
+    disk_forgets,          // a crash takes the newest commit back
     count_
 };
 const char* mutation_name(Mutation m);
@@ -121,7 +121,7 @@ class Cluster {
     // again: 'S' runs at the source, 'D' at the destination, 'F' is frozen at the source (and then
     // thaws), 'E' has ended with its PID 1; '-': the step was over. Else what is wrong is in
     // `failure`.
-    char run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm,
+    char run_one_fault(Moment moment, Victim victim, MoveForm form, bool fenced,
                        std::string& failure);
     const std::deque<std::string>& trace() const { return trace_; }
 
@@ -284,7 +284,7 @@ class Cluster {
     Link& link(const NodeName& home, const NodeName& guest) { return link(node(home), guest); }
     static Link& link(Node& home, const NodeName& guest) { return home.links[guest]; }
     void to_guest(Node& home, const Peer& peer, const GuestCommand& command);
-    using ToGuest = std::variant<GuestCommand, Beat>;
+    using ToGuest = std::variant<GuestCommand, Heartbeat>;
     void to_home(Node& guest, const NodeName& home, const guest::HomeWord& message);
     void transmit(Node& home, const NodeName& guest, const ToGuest& message);
     void connect(const NodeName& home, const NodeName& guest);
@@ -335,7 +335,7 @@ class Cluster {
     // cannot be made, what fails next, and what looks at each step.
     std::optional<MoveForm> form_;
     // what is dumped stands by its control group, and its home is told so
-    std::optional<bool> firm_;
+    std::optional<bool> fenced_;
     std::optional<Nanos> outage_;
     std::set<std::pair<NodeName, NodeName>> cut_;
     NodeName criu_dies_on_;

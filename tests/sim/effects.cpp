@@ -56,14 +56,14 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 if (fails(name)) return tell_guest(name, key, t, guest::CriuFailed{"no CRIU"});
                 tell_guest(name, key, t, guest::CriuReady{});
             });
-        case What::send_ahead: {  // the job runs meanwhile; often there is nothing to send
+        case What::send_precopy: {  // the job runs meanwhile; often there is nothing to send
             const Nanos rounds = fault(slow_chance_) ? ms(1000, 90'000)
                                  : rng_.chance(0.5)  ? ms(0, 2)
                                                      : ms(1, 300);
             return stage(name, key, t, rounds, [=, this] {
                 if (fails(name))
                     return tell_guest(name, key, t, guest::DumpFailed{"no memory goes"});
-                tell_guest(name, key, t, guest::SentAhead{});
+                tell_guest(name, key, t, guest::SentPrecopy{});
             });
         }
         case What::dump_for_move:
@@ -72,10 +72,11 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             const bool live = d.what == What::dump_for_move &&
                               (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
             const bool in_ram = d.what != What::dump_to_disk;
-            const bool firm = d.what == What::dump_for_move && (firm_ ? *firm_ : rng_.chance(0.7));
+            const bool fenced =
+                d.what == What::dump_for_move && (fenced_ ? *fenced_ : rng_.chance(0.7));
             const bool stays = d.what != What::dump_for_move;
             return stage(name, key, t, delay, [=, this] {
-                do_dump(name, key, t, {1 << 20, live, firm}, in_ram, stays);
+                do_dump(name, key, t, {1 << 20, live, fenced}, in_ram, stays);
             });
         }
         case What::ship: return do_ship(name, d, t);
@@ -186,8 +187,8 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
         if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;
         // What is neither frozen to stay nor said to be: it may go on, or not.
-        now->stays = held.firm ? mutation_ != Mutation::firm_goes_on
-                               : stays || held.live || firm_ || rng_.chance(0.5);
+        now->stays = held.fenced ? mutation_ != Mutation::fenced_goes_on
+                                 : stays || held.live || fenced_ || rng_.chance(0.5);
         tell_guest(name, key, t, held);
     });
 }

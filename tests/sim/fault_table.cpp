@@ -130,11 +130,11 @@ void Cluster::strike(Victim victim, const JobId& id) {
 }
 
 // Long: one play, from its beginning to what it shows.
-char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool firm,
+char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool fenced,
                             std::string& failure) {
     faults_ = false;
     form_ = form;
-    firm_ = firm;
+    fenced_ = fenced;
     limits_.checkpoint_every = {};
     limits_.lease = {};  // an outage here is shorter than that
     // longer than transfer_patience

@@ -37,7 +37,7 @@ void Cluster::to_guest(Node& home, const Peer& peer, const GuestCommand& c) {
 void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message) {
     const auto* command = std::get_if<GuestCommand>(&message);
     const GuestCommand c = command ? *command : GuestCommand{};
-    const char* const name = command ? to_string(c.verb) : "beat";
+    const char* const name = command ? to_string(c.verb) : "heartbeat";
     Link& l = link(home, guest);
     const uint64_t gen = l.home_gen;
     // of an answer, which is older the longer it takes
@@ -55,15 +55,15 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
         const auto arrive = [this, h, guest, message, c] {
             Node& there = node(guest);
             guest_step(there, [&](Guest& m, guest::Outputs& out) {
-                const auto* beat = std::get_if<Beat>(&message);
-                if (!beat) return m.command(h, c, out);
-                m.beat_answered(h, *beat, local(there), out);
+                const auto* heartbeat = std::get_if<Heartbeat>(&message);
+                if (!heartbeat) return m.command(h, c, out);
+                m.heartbeat_answered(h, *heartbeat, local(there), out);
             });
         };
         if (lost) return after(ms(0, 3000), arrive);
         arrive();
         if (mutation_ != Mutation::undelivered_after_send ||
-            std::holds_alternative<Beat>(message) || !rng_.chance(0.02))
+            std::holds_alternative<Heartbeat>(message) || !rng_.chance(0.02))
             return;
         home_step(node(h),
                   [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
@@ -86,10 +86,11 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
             GuestEvent heard = *e;
             const HomeJob* job = h.home->find(e->id);
-            if (mutation_ == Mutation::any_source_is_firm && job) heard.held_for = job->to_epoch;
+            if (mutation_ == Mutation::any_source_is_fenced && job) heard.held_for = job->to_epoch;
             home_step(h, [&](Home& m, home::Outputs& out) { m.guest_event(g, heard, now_, out); });
-        } else if (const auto* beat = std::get_if<Beat>(&message)) {
-            home_step(h, [&](Home& m, home::Outputs& out) { m.beat(g, *beat, now_, out); });
+        } else if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
+            home_step(h,
+                      [&](Home& m, home::Outputs& out) { m.heartbeat(g, *heartbeat, now_, out); });
         } else {
             const Expel& x = std::get<Expel>(message);
             home_step(h, [&](Home& m, home::Outputs& out) { m.expel(g, x, now_, out); });

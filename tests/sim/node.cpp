@@ -256,7 +256,7 @@ void Cluster::say_home(Node& n, const home::Output& o) {
     if (const auto* a = std::get_if<home::Answer>(&o))
         let_go(n, [this, &n, a = *a, gen = link(n, a->node).home_gen] {
             const Link& l = link(n, a.node);
-            if (l.state == Link::State::up && l.home_gen == gen) transmit(n, a.node, a.beat);
+            if (l.state == Link::State::up && l.home_gen == gen) transmit(n, a.node, a.heartbeat);
         });
     if (const auto* back = std::get_if<home::GoneBack>(&o))
         let_go(n, [this, &n, id = back->id] { gone_back(n, id); });

@@ -170,11 +170,11 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
 
 
 GUEST = {"kind": "guest", "job": "n1.7", "epoch": 2, "state": "dumping", "want": "ship",
-         "criu": "ready", "dump": "held", "flags": ["shipping", "firm"], "ship_to": "n3.3",
+         "criu": "ready", "dump": "held", "flags": ["shipping", "fenced"], "ship_to": "n3.3",
          "lease_left_s": 42.5, "memory_mb": 64, "cpus": 1, "why": ""}
 HELD = {"kind": "job", "job": "n1.7", "phase": "moving", "step": "transfer", "at": "n2.2",
         "to": "n3.3", "from_frozen": False, "last_epoch": 3, "order_seq": 5, "flags": ["leased"],
-        "remnants": ["n1.1"], "limit_s": 850, "comment": "a better bid"}
+        "orphans": ["n1.1"], "limit_s": 850, "comment": "a better bid"}
 
 
 def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
@@ -183,14 +183,14 @@ def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
                   parts={"": ([GUEST], "gn1.7.2"), "gn1.7.2": ([HELD], "")}) == ["guests"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
         "Guest   State    Wanted, done     To    MB  Lease  Notes\n"
-        "n1.7.2  dumping  ship ready held  n3.3  64  42.5s  shipping, firm\n\n"
-        "Home of  Phase            At    To     Limit  Remnants  Notes\n"
-        "n1.7     moving transfer  n2.2  n3.3  14m10s  n1.1      leased a better bid\n")
+        "n1.7.2  dumping  ship ready held  n3.3  64  42.5s  shipping, fenced\n\n"
+        "Home of  Phase            At    To     Limit  Orphans  Notes\n"
+        "n1.7     moving transfer  n2.2  n3.3  14m10s  n1.1     leased a better bid\n")
     process = start("pvdctl", "guests", "n1.7")
     assert answer(agentd, process, [GUEST, HELD]) == ["guests", "n1.7"]
     told = process.communicate(timeout=LIMIT)[0].decode()
-    assert ("state:         dumping\n" in told and "flags:         shipping, firm\n" in told and
-            "remnants:     n1.1" in told)
+    assert ("state:         dumping\n" in told and "flags:         shipping, fenced\n" in told and
+            "orphans:     n1.1" in told)
     for args, said in (([], "no guest is here, and no job has its home here\n"),
                        (["n1.7"], "this node holds nothing of that job\n")):
         process = start("pvdctl", "guests", *args)

@@ -47,8 +47,8 @@ struct Bench {
         return ended(guest::JobStarted{});
     }
     Bench& criu_ready() { return ended(guest::CriuReady{}); }
-    Bench& sent_ahead() { return ended(guest::SentAhead{}); }
-    Bench& dump_held(bool firm = false) { return ended(guest::DumpHeld{100, false, firm}); }
+    Bench& sent_precopy() { return ended(guest::SentPrecopy{}); }
+    Bench& dump_held(bool fenced = false) { return ended(guest::DumpHeld{100, false, fenced}); }
     Bench& undone() { return ended(guest::DumpUndone{}); }
     Bench& gone() { return ended(guest::CapsuleGone{}); }
     Bench& exited(int32_t status, const char* why = "") {

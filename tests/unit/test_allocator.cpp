@@ -86,7 +86,7 @@ struct Naive {
                          [&](uint64_t a, uint64_t b) { return bytes(a) > bytes(b); });
         for (const bool frozen : {false, true})
             for (const uint64_t k : order)
-                if ((jobs.at(k).s.state == JobState::frozen) == frozen) take_back(k);
+                if ((jobs.at(k).s.state == JobState::frozen) == frozen) roll_back(k);
     }
 
     int64_t bytes(uint64_t k) const {
@@ -109,7 +109,7 @@ struct Naive {
                 return true;
         return false;
     }
-    void take_back(uint64_t d) {
+    void roll_back(uint64_t d) {
         J& j = jobs.at(d);
         const bool frozen = j.s.state == JobState::frozen;
         const uint64_t p = frozen ? j.s.place.n : j.place;

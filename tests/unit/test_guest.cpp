@@ -165,7 +165,7 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "ready_criu");
     ck_assert_text(b.criu_ready().text(), ">dump_ready");
     ck_assert_text(b.command(GuestVerb::ship).text(), "send_ahead");
-    ck_assert_text(b.sent_ahead().text(), "dump_for_move");
+    ck_assert_text(b.sent_precopy().text(), "dump_for_move");
     ck_assert_text(b.dump_held().text(), "ship");
     b.ended(guest::Shipped{});
     ck_assert_text(b.text(), "p:shipped >shipped");
@@ -176,10 +176,10 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
 }
 END_TEST
 
-START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped) {
+START_TEST(a_source_that_stands_fenced_says_for_which_move_and_dies_when_it_is_dropped) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
     ck_assert_text(b.dump_held(true).text(), "ship >dumping");
     const auto held_for = [&b] {
         return std::get<GuestEvent>(std::get<guest::ToHome>(b.out.back()).message).held_for.n;
@@ -192,7 +192,7 @@ START_TEST(a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dro
     ck_assert_text(b.gone().text(), "remove E >unknown");
     Bench c;  // or goes on
     c.running().command(GuestVerb::prepare_dump);
-    c.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
+    c.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
     c.dump_held(true);
     ck_assert_text(c.command(GuestVerb::resume).text(), "undo_dump");
     ck_assert_text(c.undone().text(), ">running");
@@ -205,7 +205,7 @@ END_TEST
 START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
     b.dump_held(true);
     Bench half = b;
     ck_assert_text(half.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
@@ -220,7 +220,7 @@ START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_
     // Else a restart that finds the job gone would take the old image for it.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship).sent_precopy();
     b.dump_held();
     b.ended(guest::Shipped{});
     ck_assert_text(b.command(GuestVerb::resume).text(), "P:running undo_dump");
@@ -228,7 +228,7 @@ START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_
     // A commit before the transfer's end was heard of has nothing to rely on.
     Bench c;
     c.running().command(GuestVerb::prepare_dump);
-    c.criu_ready().command(GuestVerb::ship).sent_ahead();
+    c.criu_ready().command(GuestVerb::ship).sent_precopy();
     c.dump_held();
     ck_assert_text(c.command(GuestVerb::commit).text(), "P:frozen finish_dump");
 }
@@ -273,7 +273,7 @@ START_TEST(a_freeze_that_finds_a_move_given_up_undoes_it_first) {
     // The `resume` was lost with its connection; before, the freeze was ignored for ever.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship).sent_precopy();
     b.dump_held();
     ck_assert_text(b.command(GuestVerb::freeze).text(), "undo_dump");
     ck_assert_text(b.undone().text(), "ready_criu/disk");
@@ -298,7 +298,7 @@ START_TEST(a_new_move_right_after_a_given_up_one_is_silent_until_ready) {
     // up as well.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship).sent_precopy();
     b.dump_held();
     b.ended(guest::ShipFailed{"cut"});
     ck_assert_text(b.text(), ">dumping(cut)");
@@ -312,7 +312,7 @@ END_TEST
 START_TEST(a_resume_in_the_middle_of_a_dump_waits_for_its_end) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship).sent_precopy();
     ck_assert_text(b.command(GuestVerb::resume).text(), "");
     ck_assert_text(b.dump_held().text(), "undo_dump");
     ck_assert_text(b.undone().text(), ">running");
@@ -321,7 +321,7 @@ END_TEST
 
 // The job runs as long as its memory is only sent ahead, so nothing waits for the end of that.
 START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_was) {
-    const auto ahead = [](Bench& b) -> Bench& {
+    const auto precopy = [](Bench& b) -> Bench& {
         b.running().command(GuestVerb::prepare_dump);
         b.criu_ready().command(GuestVerb::ship);
         ck_assert_text(b.text(), "send_ahead");
@@ -329,26 +329,26 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
         return b;
     };
     Bench resumed, killed, newer, failed, ended, frozen, criu;
-    ck_assert_text(ahead(resumed).command(GuestVerb::resume).text(), "undo_dump");
-    ck_assert_text(resumed.sent_ahead().text(), "");
+    ck_assert_text(precopy(resumed).command(GuestVerb::resume).text(), "undo_dump");
+    ck_assert_text(resumed.sent_precopy().text(), "");
     ck_assert_text(resumed.undone().text(), ">running");
-    ck_assert_text(ahead(killed).command(GuestVerb::kill).text(), "kill_capsule");
-    ck_assert_text(killed.sent_ahead().text(), "");
+    ck_assert_text(precopy(killed).command(GuestVerb::kill).text(), "kill_capsule");
+    ck_assert_text(killed.sent_precopy().text(), "");
     ck_assert_text(killed.gone().text(), "P:killed >killed");
     // What went to another destination is of no use to this one; the same order twice is one.
-    ck_assert_text(ahead(newer).command(GuestVerb::ship).text(), "");
+    ck_assert_text(precopy(newer).command(GuestVerb::ship).text(), "");
     ck_assert_text(newer.command(GuestVerb::ship, 1, 3).text(), "undo_dump");
     ck_assert_text(newer.undone().text(), "ready_criu");
     ck_assert_text(newer.criu_ready().text(), "send_ahead");
-    ck_assert_text(newer.sent_ahead().text(), "dump_for_move");
-    ahead(failed).ended(guest::DumpFailed{"cut"});
+    ck_assert_text(newer.sent_precopy().text(), "dump_for_move");
+    precopy(failed).ended(guest::DumpFailed{"cut"});
     ck_assert_text(failed.text(), ">running(cut)");
-    ahead(criu).ended(guest::CriuFailed{"it died"});
+    precopy(criu).ended(guest::CriuFailed{"it died"});
     ck_assert_text(criu.text(), ">running(it died)");
-    ck_assert_text(ahead(ended).exited(3 << 8).text(), ">exited");
-    ck_assert_text(ended.sent_ahead().text(), "");
+    ck_assert_text(precopy(ended).exited(3 << 8).text(), ">exited");
+    ck_assert_text(ended.sent_precopy().text(), "");
     ck_assert_text(ended.command(GuestVerb::drop).text(), "remove E >unknown");
-    ck_assert_text(ahead(frozen).command(GuestVerb::freeze).text(), "undo_dump");
+    ck_assert_text(precopy(frozen).command(GuestVerb::freeze).text(), "undo_dump");
     ck_assert_text(frozen.undone().text(), "ready_criu/disk");
 }
 END_TEST
@@ -382,7 +382,7 @@ START_TEST(a_dump_that_ends_after_its_job_changes_nothing) {
     // Before: `shipped` and `dump_failed` brought a job back that had exited or been killed.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship).sent_ahead();
+    b.criu_ready().command(GuestVerb::ship).sent_precopy();
     b.exited(3 << 8);
     b.ended(guest::DumpFailed{"no process"});
     ck_assert_text(b.text(), "");
@@ -489,7 +489,7 @@ START_TEST(a_dump_found_after_a_crash_waits_for_the_home_node) {
     Bench e;
     e.recovered(GuestState::running, false, found).command(GuestVerb::resume);
     e.undone().command(GuestVerb::prepare_dump);
-    e.criu_ready().command(GuestVerb::ship).sent_ahead();
+    e.criu_ready().command(GuestVerb::ship).sent_precopy();
     e.dump_held();
     ck_assert_text(e.command(GuestVerb::commit).text(), "P:frozen finish_dump");
 }
@@ -585,7 +585,7 @@ UNIT_SUITE(
     a_job_killed_before_its_start_came_does_not_start,
     a_refusal_by_the_owner_is_remembered_until_dropped, refusals_are_bounded,
     only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
-    a_source_that_stands_firm_says_for_which_move_and_dies_when_it_is_dropped,
+    a_source_that_stands_fenced_says_for_which_move_and_dies_when_it_is_dropped,
     a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
     a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
     a_shipped_job_that_is_dead_after_a_restart_is_its_image,

@@ -11,10 +11,10 @@ START_TEST(a_failed_start_waits_again_and_is_dropped) {
     b.submit().run_on("n2");
     ck_assert_text(b.event("n2", 1, GuestState::failed, "off the market").text(),
                    "!n2 P drop n2.1");
-    ck_assert(b.job().phase == JobPhase::waiting && b.job().remnants.size() == 1);
+    ck_assert(b.job().phase == JobPhase::waiting && b.job().orphans.size() == 1);
     ck_assert_text(b.run_on("n3").text(), "P start n3.2");
     b.event("n2", 1, GuestState::unknown);
-    ck_assert(b.job().remnants.empty());
+    ck_assert(b.job().orphans.empty());
 }
 END_TEST
 

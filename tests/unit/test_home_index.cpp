@@ -43,7 +43,7 @@ std::set<NodeName> needed_by_any(const Home& home) {
     for (const auto& [seq, job] : home.jobs()) {
         if (job.phase != JobPhase::finished && !job.at.node.empty()) nodes.insert(job.at.node);
         if (job.step != MoveStep::none) nodes.insert(job.to.node);
-        for (const Remnant& r : job.remnants) nodes.insert(r.peer.node);
+        for (const Orphan& r : job.orphans) nodes.insert(r.peer.node);
     }
     return nodes;
 }

@@ -21,7 +21,7 @@ START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
     ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n3" &&
               b.job().stats.migrations == 1);
     ck_assert_text(b.event("n2", 1, GuestState::unknown).text(), "");
-    ck_assert(b.job().remnants.empty());
+    ck_assert(b.job().orphans.empty());
 }
 END_TEST
 

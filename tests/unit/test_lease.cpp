@@ -10,7 +10,7 @@ using namespace souk;
 namespace {
 
 const GuestKey key{{"n1", 1}, {1}};
-constexpr Nanos lease = Nanos::from_s(80);  // a beat each 10 s, 20 s to freeze it to disk
+constexpr Nanos lease = Nanos::from_s(80);  // a heartbeat each 10 s, 20 s to freeze it to disk
 using What = guest::Do::What;
 
 JobSpec spec_of(Nanos its_lease) {
@@ -51,7 +51,7 @@ struct Host {
     }
     Host& answer(int64_t sent_s) {
         return step([&](Guest& m, guest::Outputs& o) {
-            m.beat_answered("n1", {Nanos::from_s(1000 + sent_s)}, now, o);
+            m.heartbeat_answered("n1", {Nanos::from_s(1000 + sent_s)}, now, o);
         });
     }
     Host& ended(guest::Event event) {
@@ -73,10 +73,10 @@ struct Host {
                 if (const auto* e = std::get_if<GuestEvent>(&h->message)) last = e;
         return last;
     }
-    bool beats() const {
+    bool heartbeats() const {
         for (const auto& o : out)
             if (const auto* h = std::get_if<guest::ToHome>(&o);
-                h && std::holds_alternative<Beat>(h->message))
+                h && std::holds_alternative<Heartbeat>(h->message))
                 return true;
         return false;
     }
@@ -144,10 +144,10 @@ struct Owner {
 
 }  // namespace
 
-START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent) {
+START_TEST(a_job_starts_when_its_home_has_answered_a_heartbeat_and_counts_from_when_that_was_sent) {
     Host b;
     b.command(GuestVerb::start);
-    ck_assert(b.beats());
+    ck_assert(b.heartbeats());
     b.ended(guest::CapsuleReady{});
     ck_assert(!b.done(What::start_job));
     b.now = Nanos::from_s(1005);
@@ -157,7 +157,7 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_t
     ck_assert(b.done(What::keep_lease) < b.done(What::start_job));
     // Each further answer moves the deadline; one that overtook it does not move it back.
     b.ended(guest::JobStarted{});
-    ck_assert(b.at(10).beats() && !b.at(11).beats());
+    ck_assert(b.at(10).heartbeats() && !b.at(11).heartbeats());
     ck_assert_int_eq(b.answer(10).done(What::keep_lease)->until.ns,
                      (Nanos::from_s(1010) + lease).ns);
     ck_assert(!b.answer(3).done(What::keep_lease));
@@ -167,7 +167,7 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_t
 END_TEST
 
 // What was killed before its start was known keeps nothing of it.
-START_TEST(a_job_that_was_killed_before_it_ran_neither_starts_nor_beats) {
+START_TEST(a_job_that_was_killed_before_it_ran_neither_starts_nor_heartbeats) {
     Host waits;
     waits.command(GuestVerb::start).ended(guest::CapsuleReady{}).command(GuestVerb::kill);
     waits.ended(guest::CapsuleGone{});
@@ -179,22 +179,23 @@ START_TEST(a_job_that_was_killed_before_it_ran_neither_starts_nor_beats) {
     ck_assert(told.done(What::start_job));
     told.command(GuestVerb::kill).ended(guest::CapsuleGone{});
     ck_assert(told.told()->state == GuestState::killed);
-    ck_assert(!told.at(100).beats() && told.next == Nanos::never());
+    ck_assert(!told.at(100).heartbeats() && told.next == Nanos::never());
 }
 END_TEST
 
 START_TEST(
-    a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once) {
+    a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_heartbeats_never_and_starts_at_once) {
     Host b;
     b.g = Guest(16, false);
     b.command(GuestVerb::start).ended(guest::CapsuleReady{});
-    ck_assert(b.done(What::start_job) && !b.done(What::keep_lease) && !b.beats());
+    ck_assert(b.done(What::start_job) && !b.done(What::keep_lease) && !b.heartbeats());
     b.ended(guest::JobStarted{});
     ck_assert(!b.told()->leased && b.next == Nanos::never());
 }
 END_TEST
 
-START_TEST(a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second) {
+START_TEST(
+    a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_heartbeats_a_second) {
     Host b;
     GuestCommand c;
     c.id = key.id;
@@ -202,7 +203,7 @@ START_TEST(a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten
     c.verb = GuestVerb::start;
     c.spec = spec_of(Nanos{1});
     b.step([&](Guest& m, guest::Outputs& o) { m.command("n1", c, o); });
-    ck_assert(b.beats() && b.next == b.now + Nanos::from_ms(100));
+    ck_assert(b.heartbeats() && b.next == b.now + Nanos::from_ms(100));
 }
 END_TEST
 
@@ -211,7 +212,7 @@ START_TEST(what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing)
     b.command(GuestVerb::start).answer(0);
     b.now += lease;
     b.ended(guest::CapsuleReady{});
-    ck_assert(!b.done(What::start_job) && b.beats());
+    ck_assert(!b.done(What::start_job) && b.heartbeats());
     ck_assert(b.answer(lease.ns / 1'000'000'000).done(What::start_job));
 }
 END_TEST
@@ -226,7 +227,8 @@ START_TEST(a_job_whose_lease_ends_is_frozen_to_disk_and_says_so) {
     ck_assert(b.g.find(key)->state == GuestState::frozen && b.g.find(key)->lapsed);
     b.ended(guest::CapsuleGone{});
     ck_assert(b.told()->state == GuestState::frozen && b.told()->lapsed);
-    ck_assert(!b.at(100).beats() && b.next == Nanos::never());  // nothing runs, and no beat is due
+    ck_assert(!b.at(100).heartbeats() &&
+              b.next == Nanos::never());  // nothing runs, and no heartbeat is due
 }
 END_TEST
 
@@ -261,7 +263,7 @@ START_TEST(a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_it
     b.step([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
     ck_assert(!b.command(GuestVerb::resume).done(What::undo_dump));
     b.step([](Guest& m, guest::Outputs& o) { m.home_up("n1", o); });
-    ck_assert(b.told()->lapsed && b.beats());
+    ck_assert(b.told()->lapsed && b.heartbeats());
     ck_assert(!b.answer(0).done(What::undo_dump));
     ck_assert(b.command(GuestVerb::resume).done(What::undo_dump));
 }
@@ -269,7 +271,9 @@ END_TEST
 
 START_TEST(a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before) {
     Owner b(true);
-    b.after(Nanos::from_s(30)).step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); });
+    b.after(Nanos::from_s(30)).step([&](Home& m, home::Outputs& o) {
+        m.heartbeat("n2", {}, b.now, o);
+    });
     ck_assert(std::holds_alternative<home::Answer>(b.out.front()));
     b.after(lease);
     ck_assert(b.phase() == JobPhase::running);
@@ -279,7 +283,7 @@ START_TEST(a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_
     // Its orders to that node fail at once, until it is heard from.
     b.order("n2", 2);
     ck_assert(b.phase() == JobPhase::waiting && !b.sent(GuestVerb::start));
-    b.step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); }).order("n2", 3);
+    b.step([&](Home& m, home::Outputs& o) { m.heartbeat("n2", {}, b.now, o); }).order("n2", 3);
     ck_assert(b.sent(GuestVerb::start));
 }
 END_TEST
@@ -299,11 +303,12 @@ START_TEST(a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why)
 END_TEST
 
 START_TEST(a_home_that_slept_charges_a_job_no_longer_than_its_lease) {
-    for (const char* first : {"time", "beat", "word"}) {
+    for (const char* first : {"time", "heartbeat", "word"}) {
         Owner b(false);
         b.now += Nanos::from_s(100'000);
         if (*first == 't') b.after({});
-        if (*first == 'b') b.step([&](Home& m, home::Outputs& o) { m.beat("n2", {}, b.now, o); });
+        if (*first == 'h')
+            b.step([&](Home& m, home::Outputs& o) { m.heartbeat("n2", {}, b.now, o); });
         if (*first != 't') b.event(GuestState::dumping, true, true);
         const HomeJob& job = *b.h.find(b.id);
         ck_assert_msg(
@@ -356,17 +361,18 @@ START_TEST(what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy
 }
 END_TEST
 
-UNIT_SUITE(lease, a_job_starts_when_its_home_has_answered_a_beat_and_counts_from_when_that_was_sent,
-           a_job_that_was_killed_before_it_ran_neither_starts_nor_beats,
-           a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_beats_never_and_starts_at_once,
-           a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_beats_a_second,
-           what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,
-           a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
-           a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_deadline_on,
-           a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
-           a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
-           a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,
-           a_home_that_slept_charges_a_job_no_longer_than_its_lease,
-           a_node_that_keeps_no_leases_is_never_gone_on_without,
-           a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended,
-           what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than);
+UNIT_SUITE(
+    lease, a_job_starts_when_its_home_has_answered_a_heartbeat_and_counts_from_when_that_was_sent,
+    a_job_that_was_killed_before_it_ran_neither_starts_nor_heartbeats,
+    a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_heartbeats_never_and_starts_at_once,
+    a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_heartbeats_a_second,
+    what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,
+    a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
+    a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_deadline_on,
+    a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
+    a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
+    a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,
+    a_home_that_slept_charges_a_job_no_longer_than_its_lease,
+    a_node_that_keeps_no_leases_is_never_gone_on_without,
+    a_home_that_was_started_again_counts_from_then_as_it_may_have_answered_until_it_ended,
+    what_a_job_has_run_is_not_called_frozen_by_the_decision_that_its_copy_is_older_than);

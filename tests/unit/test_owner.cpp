@@ -57,7 +57,7 @@ struct Host : unit::guests::Bench {
         command(GuestVerb::prepare_dump);
         criu_ready();
         command(GuestVerb::ship);
-        sent_ahead();
+        sent_precopy();
         return *this;
     }
     const GuestEvent& told() const {

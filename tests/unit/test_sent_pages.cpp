@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "checkpoint/ahead_store.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/pages.hpp"
 #include "checkpoint/plan.hpp"
+#include "checkpoint/precopy_store.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -164,25 +164,25 @@ START_TEST(ranges_are_split_by_what_was_sent_and_written_down_so) {
         for (const auto& page : in) ck_assert(of_pages.contains(page));
         for (const auto& page : out) ck_assert(!of_pages.contains(page));
         ck_assert_uint_eq(bytes_of(split.in), in.size() * P);
-        const AheadList list{split.in, rng.chance(0.5) ? "0123456789abcdef" : ""};
-        const std::string file = encode_ahead(list);
-        ck_assert(decode_ahead(file) == list);
+        const PrecopyList list{split.in, rng.chance(0.5) ? "0123456789abcdef" : ""};
+        const std::string file = encode_precopy(list);
+        ck_assert(decode_precopy(file) == list);
         std::string bad = file;
         bad[rng.below(bad.size())] = static_cast<char>(rng.next());
-        (void)decode_ahead(bad);  // refused or another list, never worse
-        ck_assert(!decode_ahead(file.substr(0, file.size() - 1)).has_value());
+        (void)decode_precopy(bad);  // refused or another list, never worse
+        ck_assert(!decode_precopy(file.substr(0, file.size() - 1)).has_value());
     }
-    ck_assert(!decode_ahead("").has_value());
+    ck_assert(!decode_precopy("").has_value());
     // overlap
-    ck_assert(!decode_ahead(encode_ahead({{{1, 2 * P, 4}, {1, 3 * P, 1}}, ""})).has_value());
-    ck_assert(!decode_ahead(encode_ahead({{{2, P, 1}, {1, P, 1}}, ""})).has_value());
+    ck_assert(!decode_precopy(encode_precopy({{{1, 2 * P, 4}, {1, 3 * P, 1}}, ""})).has_value());
+    ck_assert(!decode_precopy(encode_precopy({{{2, P, 1}, {1, P, 1}}, ""})).has_value());
 }
 END_TEST
 
 START_TEST(the_store_gives_the_newest_of_each_page_and_only_what_it_has) {
     const std::string a(2 * P, 'a'), b(P, 'b'), c(3 * P, 'c');
     const uint64_t high = uint64_t{0x7ffff0000000};
-    AheadStore store(6 * P);
+    PrecopyStore store(6 * P);
     ck_assert(store.put({5, high, 2}, a).has_value() &&
               store.put({5, high + P, 1}, b).has_value() && store.put({6, high, 3}, c).has_value());
     ck_assert(!store.put({5, high, 1}, a).has_value());  // not that many bytes
@@ -191,7 +191,7 @@ START_TEST(the_store_gives_the_newest_of_each_page_and_only_what_it_has) {
     ck_assert(!store.use({{{9, high, 1}}, ""}).has_value());
     Digest digest;
     digest.add(std::string(P, 'a') + b + c);
-    const AheadList list{{{5, high, 2}, {6, high, 3}}, digest.hex()};
+    const PrecopyList list{{{5, high, 2}, {6, high, 3}}, digest.hex()};
     ck_assert(store.use(list).has_value());
     ck_assert_uint_eq(store.bytes_to_use(), 5 * P);
     const auto wish = store.at({5, high + P, 16});
@@ -207,12 +207,12 @@ START_TEST(the_store_gives_the_newest_of_each_page_and_only_what_it_has) {
     }
     ck_assert(all == std::string(P, 'a') + b + c);
     // Never more than was announced; and a digest that is not the job's is found.
-    AheadStore small(2 * P), wrong(2 * P);
+    PrecopyStore small(2 * P), wrong(2 * P);
     ck_assert(small.put({5, 0x1000, 2}, a).has_value() && small.put({5, 0x2000, 1}, b).has_value());
     ck_assert(!small.put({5, 0x9000, 1}, b).has_value());
     ck_assert(wrong.put({5, 0x1000, 2}, a).has_value());
     ck_assert(!wrong.use({{{5, 0x1000, 2}}, digest.hex()}).has_value());
-    ck_assert(!room_ahead(uint64_t{1} << 60).has_value() && room_ahead(1 << 20).has_value());
+    ck_assert(!room_precopy(uint64_t{1} << 60).has_value() && room_precopy(1 << 20).has_value());
 }
 END_TEST
 
@@ -232,14 +232,14 @@ START_TEST(rounds_go_on_as_long_as_each_leaves_clearly_less) {
     f.left_bytes = 0;
     ck_assert(!another_round(f));
     f.left_bytes = 50 << 20;
-    f.rounds = ahead_rounds_max;
+    f.rounds = precopy_rounds_max;
     ck_assert(!another_round(f));
     f.rounds = 3;
     f.sent_bytes = uint64_t{390} << 20;
     ck_assert(!another_round(f));
     f.sent_bytes = uint64_t{200} << 20;
     ck_assert(another_round(f));
-    f.took = ahead_time_max;
+    f.took = precopy_time_max;
     ck_assert(!another_round(f));
 }
 END_TEST
@@ -263,22 +263,22 @@ START_TEST(what_an_earlier_move_measured_decides_whether_memory_goes_ahead) {
     // it had more then
     ck_assert_uint_eq(expected_left(memory, link, {0, 700 * mb}), memory);
     MoveFacts f;
-    f.pages_possible = f.post_copy_possible = f.ahead_possible = true;
+    f.pages_possible = f.post_copy_possible = f.precopy_possible = true;
     f.memory_bytes = memory;
     f.link_bytes_per_s = link;
     f.policy = MovePolicy::safe;
-    ck_assert(plan_move(f).ahead);
+    ck_assert(plan_move(f).precopy);
     const Nanos unknown = plan_move(f).forecast.pause;
     f.dirty = DirtyFacts{102 * mb, 10 * mb};
-    ck_assert(plan_move(f).ahead && plan_move(f).forecast.pause < unknown);
+    ck_assert(plan_move(f).precopy && plan_move(f).forecast.pause < unknown);
     f.dirty = DirtyFacts{4096 * mb, memory};
-    ck_assert(!plan_move(f).ahead);
+    ck_assert(!plan_move(f).precopy);
     f.policy = MovePolicy::automatic;
-    ck_assert(!plan_move(f).ahead && plan_move(f).forecast.form == MoveForm::post_copy);
+    ck_assert(!plan_move(f).precopy && plan_move(f).forecast.form == MoveForm::post_copy);
     // After the rounds of this move only what they show counts.
-    f.ahead = AheadFacts{600 * mb, Nanos::from_s(1), 8 * mb, link, 3, 50 * mb};
+    f.precopy = PrecopyFacts{600 * mb, Nanos::from_s(1), 8 * mb, link, 3, 50 * mb};
     const MoveForecast after = plan_move(f).forecast;
-    ck_assert(after.left_bytes == 8 * mb && after.ahead_rounds == 3 &&
+    ck_assert(after.left_bytes == 8 * mb && after.precopy_rounds == 3 &&
               after.dirty_bytes_per_s == 50 * mb);
     ck_assert(after.pause < unknown);
 }
@@ -286,43 +286,43 @@ END_TEST
 
 START_TEST(memory_goes_ahead_where_that_saves_a_pause) {
     MoveFacts f;
-    f.pages_possible = f.post_copy_possible = f.ahead_possible = true;
+    f.pages_possible = f.post_copy_possible = f.precopy_possible = true;
     f.memory_bytes = 512 << 20;
     const auto plan = [&](MovePolicy policy) {
         f.policy = policy;
         return plan_move(f);
     };
-    ck_assert(plan(MovePolicy::automatic).ahead && plan(MovePolicy::safe).ahead);
-    ck_assert(!plan(MovePolicy::fast).ahead &&
+    ck_assert(plan(MovePolicy::automatic).precopy && plan(MovePolicy::safe).precopy);
+    ck_assert(!plan(MovePolicy::fast).precopy &&
               plan(MovePolicy::fast).forecast.form == MoveForm::post_copy);
     f.memory_bytes = 8 << 20;
-    ck_assert(!plan(MovePolicy::automatic).ahead && !plan(MovePolicy::safe).ahead);
+    ck_assert(!plan(MovePolicy::automatic).precopy && !plan(MovePolicy::safe).precopy);
     f.link_bytes_per_s = 10e6;  // a slow link makes less memory worth it
-    ck_assert(plan(MovePolicy::automatic).ahead);
+    ck_assert(plan(MovePolicy::automatic).precopy);
     f.memory_bytes = uint64_t{2} << 30;  // and so slow a one, that rounds would never end
-    ck_assert(!plan(MovePolicy::automatic).ahead);
+    ck_assert(!plan(MovePolicy::automatic).precopy);
     f.link_bytes_per_s = 0;
     f.memory_bytes = 512 << 20;
-    f.ahead_possible = false;  // here the kernel does not track it
+    f.precopy_possible = false;  // here the kernel does not track it
     for (const MovePolicy policy : {MovePolicy::automatic, MovePolicy::safe, MovePolicy::fast})
-        ck_assert(!plan(policy).ahead);
-    f.ahead_possible = true;
+        ck_assert(!plan(policy).precopy);
+    f.precopy_possible = true;
     const Nanos before = [&] {
         MoveFacts without = f;
-        without.ahead_possible = false;
+        without.precopy_possible = false;
         without.policy = MovePolicy::safe;
         return plan_move(without).forecast.pause;
     }();
     // Once it has gone: the rest and the placing is what it stands still for, or only the rest's
     // faults.
-    f.ahead = AheadFacts{600 << 20, Nanos::from_s(1), 8 << 20, 600e6, 2, 0};
+    f.precopy = PrecopyFacts{600 << 20, Nanos::from_s(1), 8 << 20, 600e6, 2, 0};
     const MovePlan safe = plan(MovePolicy::safe), any = plan(MovePolicy::automatic);
-    ck_assert(!safe.ahead && safe.forecast.form == MoveForm::pages_first &&
+    ck_assert(!safe.precopy && safe.forecast.form == MoveForm::pages_first &&
               safe.forecast.pause < before);
-    ck_assert(!any.ahead && any.forecast.form == MoveForm::post_copy &&
+    ck_assert(!any.precopy && any.forecast.form == MoveForm::post_copy &&
               any.forecast.pause < safe.forecast.pause);
-    ck_assert(any.forecast.total > Nanos::from_s(1) && any.forecast.ahead_bytes == 600 << 20 &&
-              any.forecast.ahead_time == Nanos::from_s(1));
+    ck_assert(any.forecast.total > Nanos::from_s(1) && any.forecast.precopy_bytes == 600 << 20 &&
+              any.forecast.precopy_time == Nanos::from_s(1));
     ck_assert_text(move_name(safe.forecast), "pre-copy");
     ck_assert_text(move_name(any.forecast), "pre-copy, post-copy");
     f.own_network = true;

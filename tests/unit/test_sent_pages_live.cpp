@@ -10,10 +10,10 @@
 #include <cstring>
 #include <functional>
 
-#include "checkpoint/ahead_source.hpp"
-#include "checkpoint/ahead_store.hpp"
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/pages.hpp"
+#include "checkpoint/precopy_source.hpp"
+#include "checkpoint/precopy_store.hpp"
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/host/probe.hpp"
 #include "tests/unit/unit.hpp"
@@ -73,8 +73,8 @@ struct Worker {
 // process's own. Returns {bytes that count, bytes that do not}.
 std::pair<uint64_t, uint64_t> rounds(const Worker& worker, int count,
                                      const std::function<void(int)>& between) {
-    AheadSource source;
-    AheadStore store(uint64_t{1} << 30);
+    PrecopySource source;
+    PrecopyStore store(uint64_t{1} << 30);
     PageSections sections([&](const PageRange& r, std::string_view bytes) {
         return r.pages > 0 ? store.put(r, bytes) : Status{};
     });

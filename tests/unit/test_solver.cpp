@@ -176,10 +176,10 @@ START_TEST(users_get_machine_time_in_proportion_to_their_values_within_the_bound
                     got[s.job(g)->user] += 10, ++busy;
             ck_assert_int_eq(busy, machines);
             for (uint32_t u = 0; u < users; ++u) {  // at every moment since the beginning
-                const double ahead =
+                const double precopy =
                     got[u] - weight[u] / all * 10.0 * static_cast<double>(machines) * (t + 1);
-                worst = std::max(worst, std::fabs(ahead));
-                range[u] = {std::min(range[u].first, ahead), std::max(range[u].second, ahead)};
+                worst = std::max(worst, std::fabs(precopy));
+                range[u] = {std::min(range[u].first, precopy), std::max(range[u].second, precopy)};
             }
         }
         const double bound = (2 + std::log(users)) * 10;  // one CPU, speed 100 = 1

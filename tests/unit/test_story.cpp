@@ -98,8 +98,8 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     froze.epoch = {1};
     froze.state = GuestState::dumping;
     froze.forecast.form = MoveForm::post_copy;
-    froze.forecast.ahead_bytes = 45 << 20;
-    froze.forecast.ahead_time = Nanos::from_ms(100);
+    froze.forecast.precopy_bytes = 45 << 20;
+    froze.forecast.precopy_time = Nanos::from_ms(100);
     froze.forecast.frozen_bytes = 1 << 20;
     b.now = Nanos::from_s(10);
     b.h.guest_event("n2", froze, b.now, b.out);

@@ -82,11 +82,11 @@ START_TEST(a_guest_tells_what_is_wanted_of_a_job_and_how_far_it_is) {
     b.criu_ready();
     ck_assert(lines.has("guest output event.dump_ready JOB=n1.1 EPOCH=1 NODE=n1"));
     b.command(GuestVerb::ship);
-    b.sent_ahead();
+    b.sent_precopy();
     lines.take();
     b.dump_held(true);
     ck_assert_text(lines.take(),
-                   "guest input dump_held JOB=n1.1 EPOCH=1 WHY=\"firm\"\n"
+                   "guest input dump_held JOB=n1.1 EPOCH=1 WHY=\"fenced\"\n"
                    "guest state dumping.ship.held JOB=n1.1 EPOCH=1\n"
                    "guest output do.ship JOB=n1.1 EPOCH=1 TO=n2.2\n"
                    "guest output event.dumping JOB=n1.1 EPOCH=1 NODE=n1\n");

@@ -231,7 +231,7 @@ END SAMPLE(GuestEvent) GuestEvent v{d.id(),
 if (v.state == GuestState::dumping) v.forecast = d.forecast();
 return v;
 END SAMPLE(Expel) return {d.id(), d.epoch()};
-END SAMPLE(Beat) return {{d.up_to(INT64_MAX / 10)}};
+END SAMPLE(Heartbeat) return {{d.up_to(INT64_MAX / 10)}};
 END SAMPLE(StdioData) return {d.id(), d.epoch(), d.stream(), d.counter(), d.bytes(stdio_bytes_max)};
 END SAMPLE(StdioAck) return {d.id(), d.epoch(), d.stream(), d.counter(), d.flag()};
 END SAMPLE(StdioInput) return {d.id(), d.epoch(), d.counter(), d.bytes(500), d.flag()};
@@ -245,7 +245,7 @@ for (uint64_t i = r.below(4); i > 0; --i)
     v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * page_bytes,
                         1 + r.below(99)});
 return v;
-END SAMPLE(AheadBegin) return {d.id(), d.epoch(), d.node(), d.counter()};
+END SAMPLE(PrecopyBegin) return {d.id(), d.epoch(), d.node(), d.counter()};
 END SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()};
 END SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()};
 END SAMPLE(Submitted) return {d.id(), d.line()};
@@ -316,7 +316,7 @@ END SAMPLE(HomeJob) HomeJob v{
     d.i32(),
     d.line(),
     d.flag()};
-for (uint64_t n = r.below(5); n > 0; --n) v.remnants.push_back({d.peer(), d.epoch()});
+for (uint64_t n = r.below(5); n > 0; --n) v.orphans.push_back({d.peer(), d.epoch()});
 if (d.flag()) v.running_since = {1 + d.up_to(1'000'000)};
 const auto part = [&] { return Nanos{d.up_to(INT64_MAX / 10) - 1}; };
 std::vector<StoryStep> story;

@@ -22,7 +22,7 @@ std::vector<std::string> job_row(const Json& j) {
             field(j, "at"),
             field(j, "to"),
             duration(j, "limit_s"),
-            field(j, "remnants"),
+            field(j, "orphans"),
             words({field(j, "flags"), field(j, "comment")})};
 }
 
@@ -31,7 +31,7 @@ std::vector<std::string> job_row(const Json& j) {
 Result<std::string> guests_text(const Answer& answer) {
     Table guests(
         {{"Guest"}, {"State"}, {"Wanted, done"}, {"To"}, {"MB", true}, {"Lease", true}, {"Notes"}});
-    Table jobs({{"Home of"}, {"Phase"}, {"At"}, {"To"}, {"Limit", true}, {"Remnants"}, {"Notes"}});
+    Table jobs({{"Home of"}, {"Phase"}, {"At"}, {"To"}, {"Limit", true}, {"Orphans"}, {"Notes"}});
     bool any_guest = false, any_job = false;
     TRY(for_each_entry(answer, [&](const Json& e) {
         const bool guest = field(e, "kind") == "guest";

@@ -27,7 +27,7 @@ struct UpArguments {
     std::vector<std::string> prices;
     std::optional<int32_t> cpus;
     int64_t memory_mb = 0;
-    bool check_ahead = false;
+    bool check_precopy = false;
     std::string solver, pricing;
 };
 
@@ -59,7 +59,7 @@ Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
         o.shape.memory_mb = a.memory_mb;
     else if (nodes != before.size())
         o.shape.memory_mb = equal_part;
-    o.check_ahead = a.check_ahead;
+    o.check_precopy = a.check_precopy;
     if (!a.solver.empty())
         if (const auto name = market::Solver::algorithm_named(a.solver); !name)
             return wrap("--solver", name.error());
@@ -104,7 +104,7 @@ void add_up(CLI::App& app, UpArguments& a) {
         ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");
-    up->add_flag("--check-ahead", a.check_ahead,
+    up->add_flag("--check-ahead", a.check_precopy,
                  "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
 }
 

@@ -168,7 +168,7 @@ Status Supervisor::write_configs() {
                 "\"\njob_gateway = \"" + job_gateway() + "\"\njob_addresses = \"" +
                 job_addresses(i) + "\"\n";
         if (shape.memory_mb > 0) text += "memory_mb = " + std::to_string(shape.memory_mb) + "\n";
-        if (options_.check_ahead) text += "check_ahead = true\n";
+        if (options_.check_precopy) text += "check_ahead = true\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }
     return {};

@@ -20,9 +20,9 @@
 
 namespace souk {
 
-class AheadSource;
+class PrecopySource;
 
-class AheadLinks {
+class PrecopyLinks {
   public:
     struct Handlers {
         // As a source. round: the destination is ready for the first, or has all of the one before.
@@ -39,25 +39,25 @@ class AheadLinks {
         std::function<void(uint64_t connection, const wire::PagesState&)> state;
         std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
     };
-    AheadLinks(Loop& loop, BulkIdentity own, Handlers handlers);
+    PrecopyLinks(Loop& loop, BulkIdentity own, Handlers handlers);
 
     // Connects; `round` or `refused` follows. bytes: what the job has now.
     void open(const GuestKey& from, const GuestKey& to, const Peer& dest, uint64_t bytes);
     // In `round`: sends what `source` has for it; it must live until the round or the link ends.
-    void send(const GuestKey& from, AheadSource& source);
+    void send(const GuestKey& from, PrecopySource& source);
     // No word about it any more; over there what came is dropped, unless its image is there.
     void close(const GuestKey& from) { sending_.erase(from); }
 
     // A connection of role `image`, after its hello. takes: this is for here.
     static bool takes(const wire::Frame& frame) {
-        return frame.type == wire::FrameType::ahead_begin;
+        return frame.type == wire::FrameType::precopy_begin;
     }
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
 
   private:
     struct Sending {
-        AheadSource* source = nullptr;  // while a round is sent
+        PrecopySource* source = nullptr;  // while a round is sent
         bool accepted = false;
         Timer limit;  // of a round
         std::unique_ptr<BulkSender> link;

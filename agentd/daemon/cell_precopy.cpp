@@ -40,22 +40,23 @@ Result<std::string> digest_of(const std::vector<PageRange>& ranges,
 // -------------------------------------------------------------------------------------------------
 // source
 
-uint64_t Cell::worth_ahead(double link_bytes_per_s, Epoch to) {
-    drop_ahead();
+uint64_t Cell::worth_precopy(double link_bytes_per_s, Epoch to) {
+    drop_precopy();
     const auto known = dirty();
     dirty_expected_ = known ? known->bytes_per_s : 0;
     if (!criu_) return 0;  // dump() says so
     const auto facts = move_facts(link_bytes_per_s);
-    if (!facts || !plan_move(*facts).ahead) return 0;  // dump() looks again, and says what is wrong
-    ahead_ = std::make_unique<Ahead>();
-    ahead_->to = to;
-    ahead_->round.memory_bytes = facts->memory_bytes;
+    if (!facts || !plan_move(*facts).precopy)
+        return 0;  // dump() looks again, and says what is wrong
+    precopy_ = std::make_unique<Precopy>();
+    precopy_->to = to;
+    precopy_->round.memory_bytes = facts->memory_bytes;
     return facts->memory_bytes;
 }
 
-Result<AheadSource*> Cell::ahead_round() {
-    if (!ahead_ || !job_group_) return nullptr;
-    Ahead& a = *ahead_;
+Result<PrecopySource*> Cell::precopy_round() {
+    if (!precopy_ || !job_group_) return nullptr;
+    Precopy& a = *precopy_;
     const Nanos stopped = Loop::now();
     if (a.began.ns == 0) a.began = stopped;
     TRY(job_group_->freeze(still_limit));
@@ -88,13 +89,13 @@ Result<AheadSource*> Cell::ahead_round() {
     return &a.source;
 }
 
-std::optional<AheadFacts> Cell::ahead_facts() const {
-    if (!ahead_ || again_ != Again::no) return std::nullopt;
-    const RoundFacts& r = ahead_->round;
+std::optional<PrecopyFacts> Cell::precopy_facts() const {
+    if (!precopy_ || again_ != Again::no) return std::nullopt;
+    const RoundFacts& r = precopy_->round;
     const double link =
         r.took.ns > 0 ? static_cast<double>(r.sent_bytes) / static_cast<double>(r.took.ns) * 1e9
                       : 0;
-    return AheadFacts{r.sent_bytes, r.took, r.left_bytes, link, r.rounds, r.dirty_bytes_per_s};
+    return PrecopyFacts{r.sent_bytes, r.took, r.left_bytes, link, r.rounds, r.dirty_bytes_per_s};
 }
 
 // What the job has shown goes along, with its age: clocks differ.
@@ -124,67 +125,67 @@ std::optional<DirtyFacts> Cell::dirty() const {
 }
 
 // The job stands frozen, its image is there but for the list.
-Status Cell::list_ahead() {
-    if (!ahead_ || form_ == MoveForm::stop_and_copy) return {};
+Status Cell::list_precopy() {
+    if (!precopy_ || form_ == MoveForm::stop_and_copy) return {};
     TRY_ASSIGN(const auto pids, job_group_->pids());
-    TRY(ahead_->source.look(pids));
+    TRY(precopy_->source.look(pids));
     TRY_ASSIGN(const auto ranges, lazy_ranges(image_fd_.get()));
-    SplitRanges split = split_ranges(ranges, ahead_->source.valid());
-    AheadList list{std::move(split.in), ""};
-    if (site_.check_ahead) {
+    SplitRanges split = split_ranges(ranges, precopy_->source.valid());
+    PrecopyList list{std::move(split.in), ""};
+    if (site_.check_precopy) {
         TRY_ASSIGN(list.digest, digest_of(list.ranges, pids_inside(pids)));
     }
-    const std::string file = encode_ahead(list);
-    if (file.size() > ahead_file_bytes_max)
+    const std::string file = encode_precopy(list);
+    if (file.size() > precopy_file_bytes_max)
         return fail("what was sent ahead lies in too many places");
-    TRY(create_file(image_fd_.get(), ahead_file_name, file, O_EXCL));
-    ahead_->rest = std::move(split.out);
-    ahead_->listed = true;
-    forecast_.frozen_bytes = bytes_of(ahead_->rest);
+    TRY(create_file(image_fd_.get(), precopy_file_name, file, O_EXCL));
+    precopy_->rest = std::move(split.out);
+    precopy_->listed = true;
+    forecast_.frozen_bytes = bytes_of(precopy_->rest);
     tell_froze();  // again, with what is known now
-    const RoundFacts& r = ahead_->round;
+    const RoundFacts& r = precopy_->round;
     site_.log->info("its memory went ahead",
                     {{"JOB", key_.id.text()},
                      {"EPOCH", key_.epoch.n},
                      {"rounds", std::to_string(r.rounds)},
                      {"sent_bytes", std::to_string(r.sent_bytes)},
                      {"used_bytes", std::to_string(bytes_of(list.ranges))},
-                     {"left_bytes", std::to_string(bytes_of(ahead_->rest))},
+                     {"left_bytes", std::to_string(bytes_of(precopy_->rest))},
                      {"ms", std::to_string(r.took.ns / 1'000'000)},
-                     {"longest_stop_us", std::to_string(ahead_->longest_stop.ns / 1'000)}});
+                     {"longest_stop_us", std::to_string(precopy_->longest_stop.ns / 1'000)}});
     return {};
 }
 
 // What a destination does not get from its own store.
 Result<std::vector<PageRange>> Cell::ranges_for(Epoch to) const {
-    if (ahead_ && ahead_->listed && ahead_->to == to) return ahead_->rest;
-    (void)::unlinkat(image_fd_.get(), ahead_file_name, 0);  // it was for another
+    if (precopy_ && precopy_->listed && precopy_->to == to) return precopy_->rest;
+    (void)::unlinkat(image_fd_.get(), precopy_file_name, 0);  // it was for another
     return lazy_ranges(image_fd_.get());
 }
 
-void Cell::drop_ahead() {
-    if (!ahead_) return;
-    site_.ahead_dropped(key_);
-    ahead_.reset();
+void Cell::drop_precopy() {
+    if (!precopy_) return;
+    site_.precopy_dropped(key_);
+    precopy_.reset();
 }
 
 // -------------------------------------------------------------------------------------------------
 // destination
 
-Status Cell::expect_ahead(uint64_t bytes) {
+Status Cell::expect_precopy(uint64_t bytes) {
     if (!site_.pages_possible) return fail("this node cannot take memory past an image");
-    TRY(room_ahead(bytes));
+    TRY(room_precopy(bytes));
     // it may grow meanwhile
-    store_ = std::make_unique<AheadStore>(bytes + bytes / 2 + store_slack_bytes);
+    store_ = std::make_unique<PrecopyStore>(bytes + bytes / 2 + store_slack_bytes);
     return {};
 }
 
-Status Cell::take_ahead(const PageRange& range, std::string_view bytes) {
+Status Cell::take_precopy(const PageRange& range, std::string_view bytes) {
     return store_ && plan_ != Plan::restoring ? store_->put(range, bytes)
                                               : fail("no memory is expected any more");
 }
 
-void Cell::ahead_lost() {
+void Cell::precopy_lost() {
     if (plan_ != Plan::restoring) store_.reset();
 }
 
@@ -193,10 +194,10 @@ Status Cell::use_store() {
     load_dirty();
     const auto file = form_ == MoveForm::stop_and_copy
                           ? Result<std::string>(fail(""))
-                          : read_file(image_fd_.get(), ahead_file_name, ahead_file_bytes_max);
+                          : read_file(image_fd_.get(), precopy_file_name, precopy_file_bytes_max);
     if (!file) return store_.reset(), Status{};
     if (!store_) return fail("the memory that was sent ahead is not here any more");
-    TRY_ASSIGN(AheadList list, decode_ahead(*file));
+    TRY_ASSIGN(PrecopyList list, decode_precopy(*file));
     return store_->use(std::move(list));
 }
 
@@ -220,7 +221,7 @@ void Cell::place_store() {
 Result<std::vector<PageRange>> Cell::serve_from_store(const std::vector<PageRange>& wishes) {
     std::vector<PageRange> others;
     for (const PageRange& wish : wishes) {
-        TRY_ASSIGN(const AheadStore::Piece piece, store_->at(wish));
+        TRY_ASSIGN(const PrecopyStore::Piece piece, store_->at(wish));
         if (piece.range.pages == 0) {
             others.push_back(wish);
             continue;

@@ -20,18 +20,18 @@ namespace souk {
 
 // Whether this machine has room for so much and a job of that size at once; the error says how much
 // is free.
-Status room_ahead(uint64_t bytes);
+Status room_precopy(uint64_t bytes);
 
-class AheadStore {
+class PrecopyStore {
   public:
     // At most as many bytes of distinct pages.
-    explicit AheadStore(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+    explicit PrecopyStore(uint64_t bytes_max) : bytes_max_(bytes_max) {}
     Status put(const PageRange& range, std::string_view bytes);
     uint64_t bytes_taken() const { return bytes_taken_; }  // in all puts
 
     // What of it is to be used: every range must be here, and if the list has a digest their bytes
     // must have it.
-    Status use(AheadList list);
+    Status use(PrecopyList list);
     uint64_t bytes_to_use() const { return bytes_to_use_; }
     // The next of these, at most some hundred kilobytes; an empty one: that was all. Gives back the
     // room of the one before.
@@ -54,7 +54,7 @@ class AheadStore {
 
     std::map<pid_t, Process> processes_;  // by pid of the image
     uint64_t bytes_max_, bytes_held_ = 0, bytes_taken_ = 0, bytes_to_use_ = 0;
-    AheadList list_;
+    PrecopyList list_;
     PageRange last_;           // that next() gave
     size_t index_ = 0;         // of the range that it is in
     uint64_t index_done_ = 0;  // pages of it

@@ -19,9 +19,9 @@
 
 namespace souk {
 
-class AheadSource {
+class PrecopySource {
   public:
-    AheadSource();
+    PrecopySource();
     // While the job stands still: looks at all of these processes, by their pids here. About 20 ns
     // a page.
     Status look(const std::vector<pid_t>& pids);

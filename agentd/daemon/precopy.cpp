@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "agentd/daemon/ahead.hpp"
+#include "agentd/daemon/precopy.hpp"
 
-#include "checkpoint/ahead_source.hpp"
+#include "checkpoint/precopy_source.hpp"
 
 namespace souk {
 namespace {
 constexpr Nanos round_limit = Nanos::from_s(240);
 }  // namespace
 
-AheadLinks::AheadLinks(Loop& loop, BulkIdentity own, Handlers handlers)
+PrecopyLinks::PrecopyLinks(Loop& loop, BulkIdentity own, Handlers handlers)
     : loop_(loop), own_(std::move(own)), handlers_(std::move(handlers)) {}
 
 // -------------------------------------------------------------------------------------------------
 // source
 
-void AheadLinks::open(const GuestKey& from, const GuestKey& to, const Peer& dest, uint64_t bytes) {
+void PrecopyLinks::open(const GuestKey& from, const GuestKey& to, const Peer& dest,
+                        uint64_t bytes) {
     Sending& s = sending_[from] = Sending{};
     BulkSender::Handlers handlers;
     handlers.frame = [this, from](const wire::Frame& f) { heard(from, f); };
     handlers.piece = [this, from]() -> Result<std::string_view> {
-        AheadSource* const source = sending_.at(from).source;
+        PrecopySource* const source = sending_.at(from).source;
         return source ? source->piece() : std::string_view{};
     };
     handlers.sent = [this, from](size_t n) { sending_.at(from).source->sent(n); };
@@ -27,13 +28,13 @@ void AheadLinks::open(const GuestKey& from, const GuestKey& to, const Peer& dest
         if (const Sending& idle = sending_.at(from); !idle.source) idle.link->not_waiting();
     };
     handlers.ended = [this, from](const std::string& why) { end(from, why); };
-    const wire::AheadBegin first{to.id, to.epoch, own_.node, bytes};
+    const wire::PrecopyBegin first{to.id, to.epoch, own_.node, bytes};
     s.link = std::make_unique<BulkSender>(loop_, own_, dest, std::move(handlers));
-    s.link->begin(wire::FrameType::ahead_begin, wire::pack(first));
+    s.link->begin(wire::FrameType::precopy_begin, wire::pack(first));
 }
 
 // An older agentd refuses the frame that it does not know, with an error.
-void AheadLinks::heard(const GuestKey& from, const wire::Frame& f) {
+void PrecopyLinks::heard(const GuestKey& from, const wire::Frame& f) {
     const auto it = sending_.find(from);
     if (it == sending_.end() || f.type == wire::FrameType::welcome) return;
     if (f.type == wire::FrameType::image_result) {
@@ -54,7 +55,7 @@ void AheadLinks::heard(const GuestKey& from, const wire::Frame& f) {
     handlers_.round(from);
 }
 
-void AheadLinks::send(const GuestKey& from, AheadSource& source) {
+void PrecopyLinks::send(const GuestKey& from, PrecopySource& source) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
     it->second.source = &source;
@@ -63,7 +64,7 @@ void AheadLinks::send(const GuestKey& from, AheadSource& source) {
     it->second.link->pump_soon();
 }
 
-void AheadLinks::end(const GuestKey& from, const std::string& why) {
+void PrecopyLinks::end(const GuestKey& from, const std::string& why) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
     const bool accepted = it->second.accepted;
@@ -74,8 +75,8 @@ void AheadLinks::end(const GuestKey& from, const std::string& why) {
 // -------------------------------------------------------------------------------------------------
 // destination
 
-Status AheadLinks::frame(uint64_t connection, const NodeName& sender, const wire::Frame& f) {
-    TRY_ASSIGN(const wire::AheadBegin begin, wire::unpack<wire::AheadBegin>(f.body));
+Status PrecopyLinks::frame(uint64_t connection, const NodeName& sender, const wire::Frame& f) {
+    TRY_ASSIGN(const wire::PrecopyBegin begin, wire::unpack<wire::PrecopyBegin>(f.body));
     const GuestKey key{begin.id, begin.new_epoch};
     if (begin.sender != sender) return fail("memory of another sender");
     if (receiving_.contains(connection)) return fail("memory of one job a connection");
@@ -99,7 +100,7 @@ Status AheadLinks::frame(uint64_t connection, const NodeName& sender, const wire
     return {};
 }
 
-Status AheadLinks::section(uint64_t connection, const PageRange& range, std::string_view bytes) {
+Status PrecopyLinks::section(uint64_t connection, const PageRange& range, std::string_view bytes) {
     Receiving& r = receiving_.at(connection);
     if (range.pages == 0) {
         handlers_.state(connection, {r.taken, false, {}});
@@ -110,7 +111,7 @@ Status AheadLinks::section(uint64_t connection, const PageRange& range, std::str
 }
 
 // How long it may be silent is the home's patience: between two rounds nothing comes.
-void AheadLinks::receive(uint64_t connection, ByteView bytes) {
+void PrecopyLinks::receive(uint64_t connection, ByteView bytes) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end() || it->second.failed) return;
     const auto taken =
@@ -123,7 +124,7 @@ void AheadLinks::receive(uint64_t connection, ByteView bytes) {
     });
 }
 
-void AheadLinks::closed(uint64_t connection) {
+void PrecopyLinks::closed(uint64_t connection) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end()) return;
     const GuestKey key = it->second.key;

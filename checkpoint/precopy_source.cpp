@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "checkpoint/ahead_source.hpp"
+#include "checkpoint/precopy_source.hpp"
 
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -33,14 +33,16 @@ size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
 
 // What several processes share goes with the image, each page once; to pin it for reading would
 // make a copy of it. The like of a page in swap, of which the kernel does not tell.
-bool goes_ahead(uint64_t entry) { return pagemap::has_page(entry) && pagemap::is_exclusive(entry); }
+bool goes_precopy(uint64_t entry) {
+    return pagemap::has_page(entry) && pagemap::is_exclusive(entry);
+}
 }  // namespace
 
-AheadSource::AheadSource() : piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
+PrecopySource::PrecopySource() : piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
 
 // A program that reads or clears the marks itself (a garbage collector may) would be disturbed, and
 // disturb.
-Result<bool> AheadSource::tracks_itself(pid_t pid) {
+Result<bool> PrecopySource::tracks_itself(pid_t pid) {
     constexpr size_t files_max = 4096;
     const std::string directory = proc(pid, "fd");
     TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, directory));
@@ -57,7 +59,7 @@ Result<bool> AheadSource::tracks_itself(pid_t pid) {
     return false;
 }
 
-Status AheadSource::look(const std::vector<pid_t>& pids) {
+Status PrecopySource::look(const std::vector<pid_t>& pids) {
     std::map<pid_t, Process> now;
     left_bytes_ = 0;
     for (const auto& [inside, pid] : pids_inside(pids)) {
@@ -76,7 +78,7 @@ Status AheadSource::look(const std::vector<pid_t>& pids) {
     return {};
 }
 
-Status AheadSource::look_at(Process& process) const {
+Status PrecopySource::look_at(Process& process) const {
     process.next = 0;
     process.left.clear();
     TRY_ASSIGN(process.pagemap, open_at(AT_FDCWD, proc(process.pid, "pagemap"), O_RDONLY));
@@ -96,7 +98,7 @@ Status AheadSource::look_at(Process& process) const {
             const size_t got = read_entries(process.pagemap.get(), at, entries.data(), want);
             if (got == 0) break;
             for (size_t i = 0; i < got; ++i)
-                if (goes_ahead(entries[i])) pages.push_back({at + i * page_bytes, entries[i]});
+                if (goes_precopy(entries[i])) pages.push_back({at + i * page_bytes, entries[i]});
             at += got * page_bytes;
         }
     }
@@ -104,7 +106,7 @@ Status AheadSource::look_at(Process& process) const {
     return {};
 }
 
-Status AheadSource::mark() {
+Status PrecopySource::mark() {
     for (const auto& [inside, process] : processes_)
         TRY(write_file(AT_FDCWD, proc(process.pid, "clear_refs"), "4"));
     ended_ = false;
@@ -112,12 +114,12 @@ Status AheadSource::mark() {
     return {};
 }
 
-Result<std::string_view> AheadSource::piece() {
+Result<std::string_view> PrecopySource::piece() {
     if (piece_at_ == piece_end_) fill();
     return std::string_view(piece_.get() + piece_at_, piece_end_ - piece_at_);
 }
 
-void AheadSource::fill() {
+void PrecopySource::fill() {
     piece_at_ = piece_end_ = 0;
     for (auto& [inside, process] : processes_) {
         while (process.next < process.left.size()) {
@@ -133,14 +135,14 @@ void AheadSource::fill() {
 
 // The next pages in a row that are as the last look found them, before they are read and after.
 // What is not is left out: the next look finds it changed.
-void AheadSource::add(pid_t inside, Process& process, uint64_t pages_max) {
+void PrecopySource::add(pid_t inside, Process& process, uint64_t pages_max) {
     uint64_t entries[section_pages_max];
     const uint64_t start = process.left[process.next];
     size_t run = 0;
     const auto unchanged = [&](size_t count) {
         const size_t got = read_entries(process.pagemap.get(), start, entries, count);
         for (size_t i = 0; i < got; ++i)
-            if (!goes_ahead(entries[i]) ||
+            if (!goes_precopy(entries[i]) ||
                 !process.pages.unchanged(start + i * page_bytes, entries[i]))
                 return i;
         return got;
@@ -164,7 +166,7 @@ void AheadSource::add(pid_t inside, Process& process, uint64_t pages_max) {
     bytes_sent_ += good * page_bytes;
 }
 
-std::vector<PageRange> AheadSource::valid() const {
+std::vector<PageRange> PrecopySource::valid() const {
     std::vector<PageRange> all;
     for (const auto& [inside, process] : processes_) {
         const auto ranges = process.pages.valid(inside);

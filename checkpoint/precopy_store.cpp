@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "checkpoint/ahead_store.hpp"
+#include "checkpoint/precopy_store.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ constexpr size_t processes_max = 4096;
 constexpr uint64_t slack_bytes = 64 << 20;
 }  // namespace
 
-Status room_ahead(uint64_t bytes) {
+Status room_precopy(uint64_t bytes) {
     TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/meminfo"));
     constexpr std::string_view key = "MemAvailable:";
     size_t at = text.find(key);
@@ -36,7 +36,7 @@ Status room_ahead(uint64_t bytes) {
                 std::to_string(*kb >> 10) + " MB are available");
 }
 
-Status AheadStore::put(const PageRange& range, std::string_view bytes) {
+Status PrecopyStore::put(const PageRange& range, std::string_view bytes) {
     if (bytes.size() != range.pages * page_bytes || range.pid <= 0)
         return fail("pages sent ahead that are none");
     if (processes_.size() >= processes_max && !processes_.contains(range.pid))
@@ -74,7 +74,7 @@ Status AheadStore::put(const PageRange& range, std::string_view bytes) {
     return {};
 }
 
-bool AheadStore::has(const PageRange& range) const {
+bool PrecopyStore::has(const PageRange& range) const {
     const auto process = processes_.find(range.pid);
     if (process == processes_.end()) return false;
     auto it = process->second.have.upper_bound(range.start);
@@ -82,7 +82,7 @@ bool AheadStore::has(const PageRange& range) const {
            std::prev(it)->second >= range.start + range.pages * page_bytes;
 }
 
-Status AheadStore::read(const PageRange& range, char* to) const {
+Status PrecopyStore::read(const PageRange& range, char* to) const {
     const Process& process = processes_.at(range.pid);
     const size_t bytes = range.pages * page_bytes;
     for (size_t got = 0; got < bytes;) {
@@ -95,7 +95,7 @@ Status AheadStore::read(const PageRange& range, char* to) const {
     return {};
 }
 
-Status AheadStore::use(AheadList list) {
+Status PrecopyStore::use(PrecopyList list) {
     for (const PageRange& r : list.ranges)
         if (!has(r))
             return fail("memory of process " + std::to_string(r.pid) + " was not sent ahead");
@@ -106,7 +106,7 @@ Status AheadStore::use(AheadList list) {
 }
 
 // All of it in one go: this is for tests and for whoever doubts.
-Status AheadStore::check_digest() const {
+Status PrecopyStore::check_digest() const {
     Digest digest;
     for (const PageRange& r : list_.ranges)
         for (uint64_t done = 0; done < r.pages;) {
@@ -120,7 +120,7 @@ Status AheadStore::check_digest() const {
     return {};
 }
 
-Result<AheadStore::Piece> AheadStore::next() {
+Result<PrecopyStore::Piece> PrecopyStore::next() {
     // Of the piece before, which is in place by now. A failure costs memory alone, for a while.
     if (last_.pages > 0)
         (void)::fallocate(
@@ -140,7 +140,7 @@ Result<AheadStore::Piece> AheadStore::next() {
     return Piece{part, {buffer_.get(), part.pages * page_bytes}};
 }
 
-Result<AheadStore::Piece> AheadStore::at(const PageRange& wish) {
+Result<PrecopyStore::Piece> PrecopyStore::at(const PageRange& wish) {
     const auto after = std::upper_bound(
         list_.ranges.begin(), list_.ranges.end(), wish, [](const PageRange& a, const PageRange& b) {
             return std::tie(a.pid, a.start) < std::tie(b.pid, b.start);
