@@ -109,7 +109,7 @@ START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_
     ck_assert_text(h.freeze().text(), std::string(">dumping(") + queue + ")");  // it is so already
     // it is no copy of anything
     ck_assert_text(h.command(GuestVerb::commit).text(), std::string(">dumping(") + queue + ")");
-    ck_assert_text(h.command(GuestVerb::resume).text(), "p:running undo_dump");
+    ck_assert_text(h.command(GuestVerb::resume).text(), "P:running undo_dump");
     ck_assert_text(h.undone().text(), ">running");
     // By the second failure it is known, and stopped without a dump.
     h.freeze();
@@ -143,7 +143,7 @@ START_TEST(what_a_look_finds_is_stopped_at_once_and_tried_again_when_the_reason_
     h.stood();
     ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "");
     h.looked("");
-    ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "p:running undo_dump");
+    ck_assert_text(h.wait(Nanos::from_s(3'600)).text(), "P:running undo_dump");
     ck_assert_text(h.undone().text(), "ready_criu/disk");
     h.criu_ready();
     ck_assert_text(h.dump_held().text(), "P:frozen finish_dump");
@@ -160,7 +160,7 @@ START_TEST(what_stands_after_one_failed_dump_is_tried_once_more_and_no_more_afte
     h.dump_fails();
     h.stood();
     ck_assert_text(h.wait(Nanos::from_s(9)).text(), "");
-    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "p:running undo_dump");
+    ck_assert_text(h.wait(Nanos::from_s(2)).text(), "P:running undo_dump");
     ck_assert_text(h.undone().text(), "ready_criu/disk");
     h.criu_ready();
     ck_assert_text(h.dump_fails().text(), "P:running stand");
@@ -175,7 +175,7 @@ START_TEST(a_word_in_the_middle_of_being_stopped_counts_when_it_stands) {
     h.looked(queue);
     h.freeze();
     ck_assert_text(h.command(GuestVerb::resume).text(), "");
-    ck_assert_text(h.stood().text(), "p:running undo_dump");
+    ck_assert_text(h.stood().text(), "P:running undo_dump");
     ck_assert_text(h.undone().text(), ">running");
     h.freeze();
     ck_assert_text(h.command(GuestVerb::kill).text(), "");
@@ -184,7 +184,7 @@ START_TEST(a_word_in_the_middle_of_being_stopped_counts_when_it_stands) {
     not_stopped.running();
     not_stopped.looked(queue);
     not_stopped.freeze();
-    ck_assert_text(not_stopped.stood("no group").text(), "p:running >running(no group)");
+    ck_assert_text(not_stopped.stood("no group").text(), "P:running >running(no group)");
 }
 END_TEST
 
