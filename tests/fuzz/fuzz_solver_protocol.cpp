@@ -10,7 +10,8 @@
 // FUZZ_SOURCES: market/core/messages.cpp market/core/least_bids.cpp market/core/share.cpp
 // FUZZ_SOURCES: market/core/solver.cpp market/core/solver_protocol.cpp
 // FUZZ_SOURCES: market/core/solver_session.cpp kernel/base/check.cpp kernel/base/money.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp
+// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/units.cpp market/core/solver_options.cpp
+// FUZZ_SOURCES: market/core/balance.cpp
 #include <cstdlib>
 #include <string>
 #include <string_view>
