@@ -190,7 +190,7 @@ def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
     assert answer(agentd, process, [GUEST, HELD]) == ["guests", "n1.7"]
     told = process.communicate(timeout=LIMIT)[0].decode()
     assert ("state:         dumping\n" in told and "flags:         shipping, fenced\n" in told and
-            "orphans:     n1.1" in told)
+            "orphans:      n1.1" in told)
     for args, said in (([], "no guest is here, and no job has its home here\n"),
                        (["n1.7"], "this node holds nothing of that job\n")):
         process = start("pvdctl", "guests", *args)
