@@ -23,7 +23,8 @@ class Arena {
     void* allocate(size_t bytes);
     template <class T>
     T* array(size_t n) {
-        // NOLINT(bugprone-sizeof-expression): T may be a pointer
+        // T may be a pointer.
+        // NOLINTNEXTLINE(bugprone-sizeof-expression)
         return static_cast<T*>(allocate(n * sizeof(T) + 1));
     }
 
