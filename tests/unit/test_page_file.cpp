@@ -111,7 +111,7 @@ START_TEST(memory_goes_to_a_file_and_comes_back_page_by_page) {
     ck_assert_text(read_back(loop, dir.fd.get(), file.digest, pages), "");
     size_t at = 0;
     for (const auto& [start, bytes] : pages) {
-        // NOLINT(performance-no-int-to-ptr)
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
         ck_assert(std::memcmp(reinterpret_cast<const char*>(start), bytes.data(), bytes.size()) ==
                   0);
         at += bytes.size();
@@ -136,7 +136,7 @@ START_TEST(pages_that_are_waited_for_come_at_once_and_only_where_the_image_has_t
         const auto got =
             read->read({inside, start, wanted}, [&](const PageRange& r, std::string_view bytes) {
                 ck_assert_uint_eq(r.start, next);  // without a gap from the first on
-                // NOLINT(performance-no-int-to-ptr)
+                // NOLINTNEXTLINE(performance-no-int-to-ptr)
                 ck_assert(std::memcmp(reinterpret_cast<const char*>(next), bytes.data(),
                                       bytes.size()) == 0);
                 next += bytes.size();

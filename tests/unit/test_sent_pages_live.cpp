@@ -154,7 +154,7 @@ START_TEST(memory_that_is_moved_dropped_and_mapped_anew_is_never_what_was_sent) 
     int n = 0;
     const auto aligned = [&](char with) {
         const auto at = reinterpret_cast<uintptr_t>(fresh(size + table, with));
-        // NOLINT(performance-no-int-to-ptr)
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
         return reinterpret_cast<char*>((at + table - 1) / table * table);
     };
     const auto step = [&](char c) {
