@@ -21,6 +21,21 @@ def test_the_same_steps_give_the_same_digest_and_lines(tool):
     assert len(digests) == 4 and first.splitlines()[-1] + "\n" in digests
 
 
+def test_it_waits_before_its_last_step(tmp_path):
+    args = [BIN / "testload", "-n", "300", "-e", "299", "-d"]
+    whole = subprocess.run(args, capture_output=True, timeout=LIMIT, check=True).stdout
+    process = subprocess.Popen([*args, "-u", tmp_path / "go"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"line 1 step 299\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        (tmp_path / "go").touch()
+        assert b"line 1 step 299\n" + process.communicate(timeout=LIMIT)[0] == whole
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_time_is_cpu_time(tool):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert tool("testload", "-t", "0.3") == (0, "", "")

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct Options {
     Nanos cpu = Nanos::from_s(10);
     int64_t memory_mb = 0, steps = 0, seed = 1, print_every = 0;
     bool digest = false;
-    std::string trace;
+    std::string trace, until;
 };
 
 // CPU time of this process that only grows: after a restore the kernel's count begins again at
@@ -125,6 +126,12 @@ int damaged(int64_t page, uint64_t step) {
     return 1;
 }
 
+// Before the last step: whoever moves this process must not lose a race against its end.
+void wait_for(const std::string& file) {
+    constexpr timespec pause{0, 50'000'000};
+    while (!file.empty() && access(file.c_str(), F_OK) < 0) nanosleep(&pause, nullptr);
+}
+
 int burn(const Options& options) {
     const auto seed = static_cast<uint64_t>(options.seed);
     Memory memory(options.memory_mb, seed);
@@ -148,6 +155,7 @@ int burn(const Options& options) {
                                  : clock.spent() < wanted;
     };
     while (goes_on()) {
+        if (step + 1 == static_cast<uint64_t>(options.steps)) wait_for(options.until);
         for (int round = 0; round < rounds_per_step; ++round)
             mixed = (mixed << 5 | mixed >> 59) ^ rng.next();
         if (const int64_t page = memory.step(step); page >= 0) return damaged(page, step);
@@ -195,6 +203,8 @@ int run(int argc, char** argv) {
          {'a', "append", "FILE",
           "append the number of each step to a file: what ran twice stands there twice",
           [&](const char* s) { return o.trace = s, Status{}; }},
+         {'u', "until", "FILE", "with --steps: waits before the last step until FILE is there",
+          [&](const char* s) { return o.until = s, Status{}; }},
          {'d', "digest", nullptr, "print a digest of the whole work at the end",
           set_flag(o.digest)}},
         "\nA step takes about half a millisecond. With --steps, all that is printed is the same in "
