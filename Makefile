@@ -75,7 +75,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
-        bench bench-build tidy clean
+        bench bench-build mutants tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -148,6 +148,11 @@ bench-build: bins $(BENCHES) $(BUILD)/bench/count_sync.so
 bench: test-deps all           ## every figure, with its peer: table and JSON
 	@$(MAKE) --no-print-directory bench-build
 	@scripts/bench $(BUILD)
+
+# SEED: which ones are drawn (1). ONLY: an expression for the files.
+mutants: all         ## N (40) small changes of the pure code; which of them no test notices
+	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
+	@scripts/mutants $(BUILD) -n $(or $(N),40) --seed $(or $(SEED),1) $(if $(ONLY),--only '$(ONLY)')
 
 tidy: $(GEN_HDRS)    ## clang-tidy over the tree
 	@scripts/tidy $(BUILD)

@@ -23,15 +23,24 @@
 namespace souk::unit {
 namespace {
 
-std::vector<Suite*>& suites() {
+struct Named {
+    const char* name;
+    Suite* suite;
+};
+
+std::vector<Named>& suites() {
     // never destroyed: it holds what Check has allocated to the very end
-    static auto& all = *new std::vector<Suite*>;
+    static auto& all = *new std::vector<Named>;
     return all;
+}
+
+void list_suites() {
+    for (const Named& suite : suites()) std::puts(suite.name);
 }
 
 int run_all() {
     SRunner* runner = srunner_create(nullptr);
-    for (Suite* suite : suites()) srunner_add_suite(runner, suite);
+    for (const Named& named : suites()) srunner_add_suite(runner, named.suite);
     srunner_run_all(runner, CK_ENV);
     const int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
@@ -117,13 +126,18 @@ Registration::Registration(const char* name, std::initializer_list<const TTest*>
     for (const TTest* test : tests)
         if (!only || std::string_view(only) == test->name) tcase_add_test(tcase, test);
     suite_add_tcase(suite, tcase);
-    suites().push_back(suite);
+    suites().push_back({name, suite});
 }
 
 }  // namespace souk::unit
 
-int main() {
+// --list prints the names of the suites, for who runs several at once (scripts/check-unit).
+int main(int argc, char** argv) {
     using namespace souk::unit;
+    if (argc > 1 && std::string_view(argv[1]) == "--list") {
+        list_suites();
+        return EXIT_SUCCESS;
+    }
     const char* fork = std::getenv("CK_FORK");
     if (!fork || std::string_view(fork) != "no") return run_and_clean_up();
     make_temp_root();  // under a debugger: all in this process
