@@ -10,7 +10,6 @@ namespace souk::market {
 
 namespace {
 using Wide = __int128;
-constexpr Rank rank_last{INT64_MAX, INT64_MAX, UINT64_MAX};
 
 bool guest_before(const Allocator::Guest& g, const Rank& r) { return g.rank < r; }
 

@@ -12,7 +12,6 @@ namespace souk::market {
 
 namespace {
 using Wide = __int128;
-constexpr Rank rank_last{INT64_MAX, INT64_MAX, UINT64_MAX};
 }  // namespace
 
 bool Allocator::admits(ClassKey cls, const Rank& rank) const {

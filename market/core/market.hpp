@@ -54,6 +54,8 @@ class JsonWriter;
 
 namespace souk::market {
 
+inline constexpr uint32_t root_uid = 0;
+
 // What an operator fixed by --hold, until `release`.
 // stay: at_node of wherever it runs next
 enum class Hold : uint8_t { none = 0, at_node, frozen, stay };

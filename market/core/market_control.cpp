@@ -5,10 +5,6 @@
 #include "market/core/market.hpp"
 
 namespace souk::market {
-namespace {
-constexpr uint32_t root_uid = 0;
-}
-
 // A job that an operator may act upon.
 Result<Job*> Market::operated(const JobId& id, uint32_t uid) {
     if (uid != root_uid) return fail("only root may move, freeze, thaw or release a job");

@@ -29,7 +29,6 @@
 
 namespace souk::market {
 namespace {
-constexpr uint32_t root_uid = 0;
 constexpr Nanos admit_pace = Nanos::from_s(1);
 
 std::string called(const User& u) {

@@ -25,6 +25,8 @@ struct Rank {
     static constexpr Rank top() { return {INT64_MIN, 0, 0}; }
     constexpr bool is_top() const { return first == INT64_MIN; }
 };
+// Behind every job.
+inline constexpr Rank rank_last{INT64_MAX, INT64_MAX, UINT64_MAX};
 
 // Speed (descending), then reserve: machines of one class are interchangeable, a job gains nothing
 // by moving between them. The reserve (money_max = 1e15 < 2^50 micro-units) is in the lower 50

@@ -13,8 +13,6 @@
 namespace souk::market {
 namespace {
 
-constexpr Rank rank_last{INT64_MAX, INT64_MAX, UINT64_MAX};
-
 // A class that has room takes nobody after its cut: who comes after gains more elsewhere, or
 // nothing anywhere. A full one needs no limit: who is first in rank has it.
 std::vector<ClassLimit> limits_by_rank(const ClassMarket& market) {

@@ -39,6 +39,10 @@
 
 namespace souk {
 
+// A question that waits is answered at least so often with "ask again": nobody need take a long
+// silence for an end.
+inline constexpr Nanos answer_within = Nanos::from_s(5);
+
 class Marketd {
   public:
     // Reads the records, then listens. Errors: the state directory or an address is in use or

@@ -10,9 +10,6 @@ namespace souk {
 namespace {
 
 constexpr Nanos breath = Nanos::from_ms(1);
-// A question that waits is answered at least so often with "ask again": nobody need take a long
-// silence for an end.
-constexpr Nanos answer_within = Nanos::from_s(5);
 
 wire::CtlReply refusal(const wire::CtlRequest& request, std::string why) {
     wire::CtlReply reply;

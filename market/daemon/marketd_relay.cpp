@@ -7,7 +7,6 @@
 namespace souk {
 namespace {
 
-constexpr Nanos answer_within = Nanos::from_s(5);
 constexpr size_t relays_max = 1'024;
 
 wire::CtlReply no_answer(std::string why) {

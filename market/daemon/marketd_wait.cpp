@@ -9,8 +9,6 @@
 namespace souk {
 namespace {
 
-// So that no question is long without an answer: "ask again".
-constexpr Nanos answer_within = Nanos::from_s(5);
 constexpr int64_t limit_ms_max = 86'400'000;
 constexpr size_t waiters_max = 1'024;
 

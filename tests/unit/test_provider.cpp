@@ -329,6 +329,22 @@ START_TEST(frames_that_were_set_go_back_to_those_of_the_configuration) {
 }
 END_TEST
 
+START_TEST(under_frames_whether_the_market_is_on_is_no_setting_and_the_rest_is) {
+    Provider p = make("daily 08:00-22:00");
+    provider::Outputs out;
+    p.started(at(0, 12), out);
+    p.market(false, at(0, 12), out);
+    ck_assert(p.set_speed(50, out));
+    const std::vector<Provider::Override> speed = {{"speed", "50", "100"}};
+    ck_assert(p.overrides() == speed);
+    Provider free = make();
+    free.started(at(0, 12), out);
+    free.market(false, at(0, 12), out);
+    ck_assert_uint_eq(free.overrides().size(), 1);
+    ck_assert_text(free.overrides()[0].name, "market");
+}
+END_TEST
+
 START_TEST(load_is_reported_when_it_is_worth_it) {
     Provider p = make();
     provider::Outputs out;
@@ -370,7 +386,8 @@ START_TEST(a_node_that_cannot_take_jobs_says_so_and_takes_none) {
 END_TEST
 
 UNIT_SUITE(
-    provider, the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves,
+    provider, under_frames_whether_the_market_is_on_is_no_setting_and_the_rest_is,
+    the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves,
     frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
     frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
     an_hour_may_have_one_digit, bad_frames_are_refused_with_the_part_that_is_wrong,
