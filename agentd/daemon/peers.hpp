@@ -17,7 +17,7 @@
 #include "agentd/core/messages.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {

@@ -15,7 +15,7 @@
 #include "agentd/daemon/bulk_sender.hpp"
 #include "checkpoint/pages.hpp"
 #include "kernel/sys/loop/loop.hpp"
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {

@@ -17,8 +17,8 @@
 
 #include "agentd/core/home.hpp"
 #include "agentd/daemon/spool.hpp"
+#include "agentd/wire/messages.hpp"
 #include "kernel/sys/loop/loop.hpp"
-#include "market/wire/messages.hpp"
 
 namespace souk {
 

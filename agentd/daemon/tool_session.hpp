@@ -12,7 +12,7 @@
 #include "agentd/daemon/terminals.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/net/user_share.hpp"
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {

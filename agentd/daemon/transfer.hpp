@@ -17,7 +17,7 @@
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/stream.hpp"
 #include "kernel/sys/loop/loop.hpp"
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {

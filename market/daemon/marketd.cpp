@@ -9,8 +9,8 @@
 #include "kernel/sys/host/clock.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
+#include "market/store/market_records.hpp"
 #include "market/wire/codec.hpp"
-#include "market/wire/market_records.hpp"
 
 namespace souk {
 namespace {

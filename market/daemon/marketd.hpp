@@ -28,6 +28,7 @@
 #include "kernel/sys/net/user_share.hpp"
 #include "kernel/sys/store/journal_db.hpp"
 #include "kernel/sys/store/statecopy.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_times.hpp"
@@ -35,7 +36,6 @@
 #include "market/daemon/solver_program.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
-#include "market/wire/channel.hpp"
 
 namespace souk {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "agentd/wire/messages.hpp"
 #include "market/core/market.hpp"
-#include "market/wire/messages.hpp"
 
 namespace souk {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "agentd/wire/messages.hpp"
 #include "market/core/market.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
-#include "market/wire/messages.hpp"
 
 namespace souk {
 

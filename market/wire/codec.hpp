@@ -13,8 +13,8 @@
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
+#include "agentd/wire/messages.hpp"
 #include "kernel/base/result.hpp"
-#include "market/wire/messages.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk::wire {

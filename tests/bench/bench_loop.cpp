@@ -21,7 +21,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/sys/store/statedb.hpp"
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 
 using namespace souk;
 using namespace souk::wire;

@@ -22,7 +22,7 @@
 #include "kernel/base/retry.hpp"
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/loop/loop.hpp"
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk::bench {

@@ -2,7 +2,7 @@
 // Every message after unpack: the first byte says which. What is accepted must pack to bytes that
 // are accepted again and pack to the same bytes.
 // FUZZ_SOURCES: market/wire/codec_parts.cpp market/wire/codec_market.cpp
-// FUZZ_SOURCES: market/wire/codec_agent.cpp market/wire/codec_tool.cpp market/wire/codec_record.cpp
+// FUZZ_SOURCES: agentd/wire/codec_agent.cpp agentd/wire/codec_tool.cpp agentd/store/records.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp agentd/core/story.cpp
 // FUZZ_SOURCES: agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp
 // FUZZ_SOURCES: kernel/base/money.cpp kernel/base/result.cpp kernel/base/text.cpp

@@ -2,12 +2,12 @@
 // The frame decoder: whatever the bytes and however they are split, the same frames and the same
 // error come out, no body passes its type's limit, and what was decoded encodes to the bytes that
 // it came from.
-// FUZZ_SOURCES: market/wire/frame.cpp kernel/base/check.cpp kernel/base/result.cpp
+// FUZZ_SOURCES: kernel/wire/frame.cpp kernel/base/check.cpp kernel/base/result.cpp
 #include <algorithm>
 #include <cstdlib>
 #include <string>
 
-#include "market/wire/frame.hpp"
+#include "kernel/wire/frame.hpp"
 
 namespace {
 

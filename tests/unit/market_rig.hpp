@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/wire/frame.hpp"
 #include "market/wire/codec.hpp"
-#include "market/wire/frame.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 

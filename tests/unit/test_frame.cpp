@@ -4,13 +4,13 @@
 // Long: the cases of one format.
 #include <sys/socket.h>
 
-#include "market/wire/frame.hpp"
+#include "kernel/wire/frame.hpp"
 
 #include <memory>
 #include <tuple>
 #include <vector>
 
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
 #include "tests/unit/loop_fixture.hpp"
 

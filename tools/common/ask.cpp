@@ -10,8 +10,8 @@
 
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
-#include "market/wire/paths.hpp"
 #include "tools/common/link.hpp"
+#include "tools/common/paths.hpp"
 
 namespace souk::tools {
 

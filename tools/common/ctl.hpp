@@ -31,7 +31,7 @@ struct CtlTool {
     const char *node_help, *socket_help, *json_help;
     // What is not an option. Errors: wrong usage.
     std::function<Result<CtlQuestion>(std::span<char*> words)> parse;
-    // The daemon's socket, from --socket and --node (market/wire/paths.hpp).
+    // The daemon's socket, from --socket and --node (tools/common/paths.hpp).
     Result<std::string> (*find)(const std::string& socket, const std::string& node);
 };
 

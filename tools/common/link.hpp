@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/wire/frame.hpp"
 #include "market/wire/codec.hpp"
-#include "market/wire/frame.hpp"
 
 namespace souk::tools {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "kernel/base/ids.hpp"
-#include "market/wire/paths.hpp"
 #include "tools/common/ctl.hpp"
+#include "tools/common/paths.hpp"
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"

@@ -5,8 +5,8 @@
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/units.hpp"
-#include "market/wire/paths.hpp"
 #include "tools/common/ctl.hpp"
+#include "tools/common/paths.hpp"
 #include "tools/pvdctl/guests.hpp"
 #include "tools/pvdctl/status.hpp"
 

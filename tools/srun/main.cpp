@@ -4,8 +4,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "market/wire/paths.hpp"
 #include "tools/common/link.hpp"
+#include "tools/common/paths.hpp"
 #include "tools/srun/options.hpp"
 #include "tools/srun/quote.hpp"
 #include "tools/srun/session.hpp"

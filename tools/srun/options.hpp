@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "agentd/wire/messages.hpp"
 #include "kernel/base/time.hpp"
-#include "market/wire/messages.hpp"
 #include "tools/common/args.hpp"
 
 namespace souk::tools {

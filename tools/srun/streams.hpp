@@ -9,8 +9,8 @@
 #include <deque>
 #include <string>
 
+#include "agentd/wire/messages.hpp"
 #include "kernel/base/result.hpp"
-#include "market/wire/messages.hpp"
 #include "market/wire/types.hpp"
 
 namespace souk::tools {

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "agentd/wire/messages.hpp"
 #include "kernel/base/result.hpp"
-#include "market/wire/messages.hpp"
 
 namespace souk::tools {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/wire/frame.hpp"
+#include "kernel/wire/frame.hpp"
 
 #include <algorithm>
 #include <utility>

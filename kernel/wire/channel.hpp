@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "kernel/sys/loop/loop.hpp"
-#include "market/wire/frame.hpp"
-#include "market/wire/transport.hpp"
+#include "kernel/wire/frame.hpp"
+#include "kernel/wire/transport.hpp"
 
 namespace souk::wire {
 

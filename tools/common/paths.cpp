@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/wire/paths.hpp"
+#include "tools/common/paths.hpp"
 
 #include <unistd.h>
 

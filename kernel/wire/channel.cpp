@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/wire/channel.hpp"
+#include "kernel/wire/channel.hpp"
 
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/store/market_records.hpp"
 #include "market/wire/codec_parts.hpp"
-#include "market/wire/market_records.hpp"
 
 namespace souk::wire {
 namespace {
