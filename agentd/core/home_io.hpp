@@ -141,21 +141,11 @@ struct Answer {
 };  // on the connection that it came on
 // For whoever is attached to the job, and for the log.
 struct Tell {
-    enum class What : uint8_t {
-        started,
-        frozen,
-        moved,
-        comment,
-        stopped,
-        continued,
-        finished,
-        warning
-    };
+    using What = TellWhat;
     JobId id;
     What what;
     std::string text;
 };
-const char* to_string(Tell::What what);
 // The job has gone back: the shell says how long its streams are (`spliced`), now and after each
 // restart that finds it due.
 struct GoneBack {

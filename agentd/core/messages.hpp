@@ -155,4 +155,17 @@ struct Heartbeat {
     bool operator==(const Heartbeat&) const = default;
 };
 
+// What whoever is attached to a job, and the log, is told of it.
+enum class TellWhat : uint8_t {
+    started,
+    frozen,
+    moved,
+    comment,
+    stopped,
+    continued,
+    finished,
+    warning
+};
+const char* to_string(TellWhat what);
+
 }  // namespace souk

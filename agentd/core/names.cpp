@@ -18,23 +18,19 @@ const char* to_string(MoveStep step) {
     MUST(false);
 }
 
-namespace home {
-
-const char* to_string(Tell::What what) {
+const char* to_string(TellWhat what) {
     switch (what) {
-        case Tell::What::started: return "started";
-        case Tell::What::frozen: return "frozen";
-        case Tell::What::moved: return "moved";
-        case Tell::What::comment: return "comment";
-        case Tell::What::stopped: return "stopped";
-        case Tell::What::continued: return "continued";
-        case Tell::What::finished: return "finished";
-        case Tell::What::warning: return "warning";
+        case TellWhat::started: return "started";
+        case TellWhat::frozen: return "frozen";
+        case TellWhat::moved: return "moved";
+        case TellWhat::comment: return "comment";
+        case TellWhat::stopped: return "stopped";
+        case TellWhat::continued: return "continued";
+        case TellWhat::finished: return "finished";
+        case TellWhat::warning: return "warning";
     }
     MUST(false);
 }
-
-}  // namespace home
 
 namespace guest {
 

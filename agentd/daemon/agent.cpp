@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/agent.hpp"
+#include "agentd/store/records.hpp"
 
 #include <time.h>
 

@@ -16,27 +16,27 @@ void Agent::home_up(const NodeName& node) {
 
 Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
     switch (f.type) {
-        case wire::FrameType::guest_command: {
+        case wire::frame::guest_command: {
             TRY_ASSIGN(const GuestCommand command, wire::unpack<GuestCommand>(f.body));
             guest_command(node, command);
             return {};
         }
-        case wire::FrameType::stdio_ack: {
+        case wire::frame::stdio_ack: {
             TRY_ASSIGN(const wire::StdioAck ack, wire::unpack<wire::StdioAck>(f.body));
             if (ack.id.home == node) stdio_ack(ack);
             return {};
         }
-        case wire::FrameType::stdio_input: {
+        case wire::frame::stdio_input: {
             TRY_ASSIGN(const wire::StdioInput input, wire::unpack<wire::StdioInput>(f.body));
             if (input.id.home == node) stdio_input(input);
             return {};
         }
-        case wire::FrameType::stdio_winch: {
+        case wire::frame::stdio_winch: {
             TRY_ASSIGN(const wire::StdioWinch winch, wire::unpack<wire::StdioWinch>(f.body));
             if (winch.id.home == node) stdio_winch(winch);
             return {};
         }
-        case wire::FrameType::heartbeat: {
+        case wire::frame::heartbeat: {
             TRY_ASSIGN(const Heartbeat heartbeat, wire::unpack<Heartbeat>(f.body));
             guest_step([&](Guest& g, guest::Outputs& out) {
                 g.heartbeat_answered(node, heartbeat, Loop::now(), out);

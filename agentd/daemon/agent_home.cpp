@@ -27,29 +27,29 @@ void Agent::command_guest(const Peer& peer, const GuestCommand& command) {
 
 Status Agent::from_guest(const NodeName& node, const wire::Frame& f) {
     switch (f.type) {
-        case wire::FrameType::guest_event: {
+        case wire::frame::guest_event: {
             TRY_ASSIGN(const GuestEvent event, wire::unpack<GuestEvent>(f.body));
             guest_event(node, event);
             return {};
         }
-        case wire::FrameType::expel: {
+        case wire::frame::expel: {
             TRY_ASSIGN(const Expel expel, wire::unpack<Expel>(f.body));
             home_step([&](Home& h, home::Outputs& out) { h.expel(node, expel, Loop::now(), out); });
             return {};
         }
-        case wire::FrameType::heartbeat: {
+        case wire::frame::heartbeat: {
             TRY_ASSIGN(const Heartbeat heartbeat, wire::unpack<Heartbeat>(f.body));
             home_step([&](Home& h, home::Outputs& out) {
                 h.heartbeat(node, heartbeat, Loop::now(), out);
             });
             return {};
         }
-        case wire::FrameType::stdio_data: {
+        case wire::frame::stdio_data: {
             TRY_ASSIGN(const wire::StdioData data, wire::unpack<wire::StdioData>(f.body));
             stdio_data(node, data);
             return {};
         }
-        case wire::FrameType::stdio_input_ack: {
+        case wire::frame::stdio_input_ack: {
             TRY_ASSIGN(const wire::StdioInputAck ack, wire::unpack<wire::StdioInputAck>(f.body));
             stdio_input_ack(node, ack);
             return {};

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
+#include "agentd/store/records.hpp"
 #include "kernel/base/number.hpp"
 
 namespace souk {

@@ -18,6 +18,7 @@
 #include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
+#include "agentd/store/records.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
 

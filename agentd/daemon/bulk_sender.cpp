@@ -56,11 +56,12 @@ void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello) {
     };
     handlers.on_closed = [this](const Error& e) { end(e.message); };
     wire::ChannelOptions options;
+    options.words = wire::agent_words;
     options.side = wire::Side::connector;
     auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
     if (!channel) return end(channel.error().message);
     channel_ = std::move(*channel);
-    (void)channel_->send(wire::FrameType::hello, wire::pack(hello));
+    (void)channel_->send(wire::frame::hello, wire::pack(hello));
     if (first_) (void)channel_->send(first_->first, first_->second);
     expect("the destination does not answer");
 }
@@ -109,7 +110,7 @@ void BulkSender::pump_soon() {
 }
 
 std::string BulkSender::refusal(const wire::Frame& f) {
-    if (f.type != wire::FrameType::error) return "an unexpected frame";
+    if (f.type != wire::frame::error) return "an unexpected frame";
     const auto text = wire::unpack<wire::ErrorText>(f.body);
     return text ? text->text : text.error().message;
 }

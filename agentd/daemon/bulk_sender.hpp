@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "agentd/core/messages.hpp"
+#include "agentd/wire/codec.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk {
 

@@ -12,8 +12,8 @@
 #include <array>
 #include <cerrno>
 
+#include "agentd/wire/types.hpp"
 #include "kernel/sys/host/log.hpp"
-#include "market/wire/types.hpp"
 
 namespace souk {
 namespace {

@@ -62,6 +62,7 @@ void MarketLink::connected(Result<Fd> socket) {
     };
     handlers.on_closed = [this](const Error& e) { lost(e.message); };
     wire::ChannelOptions options;
+    options.words = wire::market_words;
     options.side = wire::Side::connector;
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
@@ -73,11 +74,11 @@ void MarketLink::connected(Result<Fd> socket) {
     hello.node = node_;
     hello.address = own_address_;
     hello.answers = true;
-    (void)channel_->send(wire::FrameType::hello, wire::pack(hello));
+    (void)channel_->send(wire::frame::hello, wire::pack(hello));
 }
 
 Status MarketLink::frame(const wire::Frame& f) {
-    if (f.type == wire::FrameType::error) {
+    if (f.type == wire::frame::error) {
         TRY_ASSIGN(const wire::ErrorText text, wire::unpack<wire::ErrorText>(f.body));
         return fail("the market says: " + text.text);
     }
@@ -92,15 +93,15 @@ Status MarketLink::frame(const wire::Frame& f) {
         handlers_.tried();
         return {};
     }
-    if (f.type == wire::FrameType::ctl_reply) {
+    if (f.type == wire::frame::ctl_reply) {
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
         const uint64_t number = reply.request;
         answer(number, std::move(reply));
         return {};
     }
-    if (f.type == wire::FrameType::ctl_request) {
+    if (f.type == wire::frame::ctl_request) {
         TRY_ASSIGN(const wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
-        return channel_->send(wire::FrameType::ctl_reply, wire::pack(handlers_.question(request)));
+        return channel_->send(wire::frame::ctl_reply, wire::pack(handlers_.question(request)));
     }
     TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));
     handlers_.message(message);
@@ -145,7 +146,7 @@ void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply
         answer(number, refusal("the market did not answer within 10 s"));
     });
     questions_.emplace(number, Question{std::move(done), std::move(limit)});
-    if (auto sent = channel_->send(wire::FrameType::ctl_request, wire::pack(request)); !sent)
+    if (auto sent = channel_->send(wire::frame::ctl_request, wire::pack(request)); !sent)
         answer(number, refusal(sent.error().message));
 }
 

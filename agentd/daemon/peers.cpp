@@ -66,6 +66,7 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
     handlers.on_closed = [this, node](const Error& e) { lost(node, e.message); };
     handlers.on_drain = [this, node] { handlers_.guest_drained(node); };
     wire::ChannelOptions options;
+    options.words = wire::agent_words;
     options.side = wire::Side::connector;
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
@@ -76,7 +77,7 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
     hello.role = wire::Role::agent;
     hello.node = node_;
     hello.address = address_;
-    (void)o.channel->send(wire::FrameType::hello, wire::pack(hello));
+    (void)o.channel->send(wire::frame::hello, wire::pack(hello));
 }
 
 void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
@@ -86,7 +87,7 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
             lost(node, taken.error().message);
         return;
     }
-    if (frame.type == wire::FrameType::error) {
+    if (frame.type == wire::frame::error) {
         const auto text = wire::unpack<wire::ErrorText>(frame.body);
         return lost(node, text ? text->text : text.error().message);
     }
@@ -137,6 +138,7 @@ void Peers::accepted(Fd socket) {
         if (raw->role == wire::Role::agent && !raw->node.empty()) handlers_.home_drained(raw->node);
     };
     wire::ChannelOptions options;
+    options.words = wire::agent_words;
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
@@ -162,7 +164,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     if (!valid_node_name(hello->node)) return refuse("hello without a node name");
     in.role = hello->role;
     in.node = hello->node;
-    (void)in.channel->send(wire::FrameType::welcome,
+    (void)in.channel->send(wire::frame::welcome,
                            wire::pack(wire::Welcome{wire::protocol_version, node_}));
     if (in.role != wire::Role::agent) return;
     // The newest connection of a home counts: an older one is dead or about to be found so.
@@ -207,13 +209,13 @@ void Peers::receive_raw(uint64_t connection, std::function<void(ByteView)> on_by
 
 void Peers::want_pages(uint64_t connection, const wire::PagesState& state) {
     if (const auto it = connections_.find(connection); it != connections_.end())
-        (void)it->second->channel->send(wire::FrameType::pages_state, wire::pack(state));
+        (void)it->second->channel->send(wire::frame::pages_state, wire::pack(state));
 }
 
 void Peers::answer_image(uint64_t connection, const wire::ImageResult& result) {
     const auto it = connections_.find(connection);
     if (it == connections_.end()) return;
-    (void)it->second->channel->send(wire::FrameType::image_result, wire::pack(result));
+    (void)it->second->channel->send(wire::frame::image_result, wire::pack(result));
     it->second->channel->finish();
     incoming_closed(connection);
 }

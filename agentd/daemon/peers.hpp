@@ -15,10 +15,10 @@
 #include <string>
 
 #include "agentd/core/messages.hpp"
+#include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk {
 

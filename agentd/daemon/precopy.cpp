@@ -30,18 +30,18 @@ void PrecopyLinks::open(const GuestKey& from, const GuestKey& to, const Peer& de
     handlers.ended = [this, from](const std::string& why) { end(from, why); };
     const wire::PrecopyBegin first{to.id, to.epoch, own_.node, bytes};
     s.link = std::make_unique<BulkSender>(loop_, own_, dest, std::move(handlers));
-    s.link->begin(wire::FrameType::precopy_begin, wire::pack(first));
+    s.link->begin(wire::frame::precopy_begin, wire::pack(first));
 }
 
 // An older agentd refuses the frame that it does not know, with an error.
 void PrecopyLinks::heard(const GuestKey& from, const wire::Frame& f) {
     const auto it = sending_.find(from);
-    if (it == sending_.end() || f.type == wire::FrameType::welcome) return;
-    if (f.type == wire::FrameType::image_result) {
+    if (it == sending_.end() || f.type == wire::frame::welcome) return;
+    if (f.type == wire::frame::image_result) {
         const auto result = wire::unpack<wire::ImageResult>(f.body);
         return end(from, result ? result->why : result.error().message);
     }
-    if (f.type != wire::FrameType::pages_state) return end(from, BulkSender::refusal(f));
+    if (f.type != wire::frame::pages_state) return end(from, BulkSender::refusal(f));
     const auto state = wire::unpack<wire::PagesState>(f.body);
     if (!state) return end(from, state.error().message);
     Sending& s = it->second;

@@ -13,10 +13,10 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/daemon/bulk_sender.hpp"
+#include "agentd/wire/codec.hpp"
 #include "checkpoint/pages.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk {
 
@@ -49,9 +49,7 @@ class PrecopyLinks {
     void close(const GuestKey& from) { sending_.erase(from); }
 
     // A connection of role `image`, after its hello. takes: this is for here.
-    static bool takes(const wire::Frame& frame) {
-        return frame.type == wire::FrameType::precopy_begin;
-    }
+    static bool takes(const wire::Frame& frame) { return frame.type == wire::frame::precopy_begin; }
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
 

@@ -23,6 +23,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
         if (attached_) host_.terminals().pump(*attached_);
     };
     wire::ChannelOptions options;
+    options.words = wire::agent_words;
     options.send_queue_bytes_max = queue_bytes_max;
     TRY_ASSIGN(channel_,
                wire::Channel::open(loop, std::move(socket), std::move(handlers), options));
@@ -37,7 +38,7 @@ void ToolSession::end() {
 
 bool ToolSession::send(const wire::Output& output) {
     if (!channel_ || channel_->queued() > output_precopy_bytes) return false;
-    return channel_->send(wire::FrameType::output, wire::pack(output)).has_value();
+    return channel_->send(wire::frame::output, wire::pack(output)).has_value();
 }
 
 void ToolSession::send(const wire::Exit& exit) {
@@ -46,7 +47,7 @@ void ToolSession::send(const wire::Exit& exit) {
 }
 
 Status ToolSession::frame(const wire::Frame& f) {
-    using wire::FrameType;
+    namespace frame = wire::frame;
     if (!welcomed_) {
         TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
         TRY(wire::check_version(hello.version));
@@ -55,19 +56,19 @@ Status ToolSession::frame(const wire::Frame& f) {
         return {};
     }
     switch (f.type) {
-        case FrameType::submit: {
+        case frame::submit: {
             TRY_ASSIGN(wire::Submit request, wire::unpack<wire::Submit>(f.body));
             return submit(std::move(request));
         }
-        case FrameType::attach: {
+        case frame::attach: {
             TRY_ASSIGN(const wire::Attach request, wire::unpack<wire::Attach>(f.body));
             return attach(request);
         }
-        case FrameType::change: {
+        case frame::change: {
             TRY_ASSIGN(const wire::Change request, wire::unpack<wire::Change>(f.body));
             return change(request);
         }
-        case FrameType::ctl_request: {
+        case frame::ctl_request: {
             TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
             return question(std::move(request));
         }
@@ -77,22 +78,22 @@ Status ToolSession::frame(const wire::Frame& f) {
     const HomeJob* job = host_.job(*attached_);
     if (!job) return fail("job " + attached_->text() + " is gone");
     switch (f.type) {
-        case FrameType::output_ack: {
+        case frame::output_ack: {
             TRY_ASSIGN(const wire::OutputAck ack, wire::unpack<wire::OutputAck>(f.body));
             host_.terminals().output_written(*attached_, this, ack);
             return {};
         }
-        case FrameType::input: {
+        case frame::input: {
             TRY_ASSIGN(const wire::Input input, wire::unpack<wire::Input>(f.body));
             host_.terminals().input(*job, input);
             return {};
         }
-        case FrameType::winch: {
+        case frame::winch: {
             TRY_ASSIGN(const wire::Winch winch, wire::unpack<wire::Winch>(f.body));
             host_.terminals().winch(*job, winch);
             return {};
         }
-        case FrameType::signal: {
+        case frame::signal: {
             TRY_ASSIGN(const wire::Signal number, wire::unpack<wire::Signal>(f.body));
             return signal(number);
         }

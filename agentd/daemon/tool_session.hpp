@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "agentd/daemon/terminals.hpp"
+#include "agentd/wire/codec.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/net/user_share.hpp"
 #include "kernel/wire/channel.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk {
 

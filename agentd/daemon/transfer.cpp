@@ -58,7 +58,7 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
         s.reader = std::make_unique<ImageReader>(std::move(reader));
         const wire::ImageBegin first{to.id, to.epoch, from.epoch, own_.node, s.cargo.form};
         if (!s.link) s.link = connect(from, dest);
-        s.link->begin(wire::FrameType::image_begin, wire::pack(first));
+        s.link->begin(wire::frame::image_begin, wire::pack(first));
         if (!s.welcomed) return {};
         s.began = Loop::now();
         s.link->pump_soon();
@@ -90,19 +90,19 @@ void Transfers::piece_left(Sending& s, size_t bytes) {
 void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
-    if (f.type == wire::FrameType::welcome) {
+    if (f.type == wire::frame::welcome) {
         Sending& s = it->second;
         s.welcomed = true;
         s.began = Loop::now();
         return s.begun ? s.link->pump() : s.link->not_waiting();
     }
     if (!it->second.begun) return end_sending(from, BulkSender::refusal(f));
-    if (f.type == wire::FrameType::image_result) {
+    if (f.type == wire::frame::image_result) {
         const auto result = wire::unpack<wire::ImageResult>(f.body);
         if (result && result->ok) return sent(from);
         return end_sending(from, result ? result->why : result.error().message);
     }
-    if (f.type == wire::FrameType::pages_state) {
+    if (f.type == wire::frame::pages_state) {
         const auto state = wire::unpack<wire::PagesState>(f.body);
         return state ? wanted(from, *state) : end_sending(from, state.error().message);
     }
@@ -151,7 +151,7 @@ void Transfers::cancel_sending(const GuestKey& from) { sending_.erase(from); }
 // destination
 
 Status Transfers::frame(uint64_t connection, const NodeName& sender, const wire::Frame& f) {
-    if (f.type == wire::FrameType::image_begin) {
+    if (f.type == wire::frame::image_begin) {
         TRY_ASSIGN(const wire::ImageBegin begin, wire::unpack<wire::ImageBegin>(f.body));
         return begin_receiving(connection, sender, begin);
     }

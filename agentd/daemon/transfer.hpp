@@ -14,11 +14,11 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/daemon/bulk_sender.hpp"
+#include "agentd/wire/codec.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/stream.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The records that an agentd keeps on disk: one for each job, one for what the node offers.
-#include "market/wire/codec_parts.hpp"
+#include "agentd/store/records.hpp"
+
+#include "agentd/store/records.pb-c.h"
+#include "agentd/wire/codec_parts.hpp"
 
 namespace souk::wire {
 namespace {

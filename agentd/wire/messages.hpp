@@ -1,67 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The messages that only connections know, as plain values; those of the machines are in
-// market/core/messages.hpp and agentd/core/messages.hpp. Offsets count the bytes of one stream from
-// its beginning.
+// What agents and srun say to each other that no machine knows, as plain values; the messages of
+// the machines are in agentd/core/messages.hpp. Offsets count the bytes of one stream from its
+// beginning.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "agentd/core/home.hpp"
 #include "agentd/core/messages.hpp"
+#include "agentd/wire/types.hpp"
 #include "kernel/base/pages.hpp"
 #include "market/core/messages.hpp"
-#include "market/wire/types.hpp"
 
 namespace souk::wire {
-
-enum class Role : uint8_t { agent = 1, tool, image };
-
-struct Hello {
-    uint32_t magic = hello_magic;
-    uint32_t version = protocol_version;
-    Role role = Role::tool;
-    NodeName node;         // agent, image: who it is
-    std::string address;   // agent: where its own agentd listens, host:port
-    bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
-                           // the connection
-    bool operator==(const Hello&) const = default;
-};
-struct Welcome {
-    uint32_t version = protocol_version;
-    std::string name;  // the node's or the market's
-    // the market to an agent: where it tells others that this agent is reached
-    std::string address = {};
-    bool operator==(const Welcome&) const = default;
-};
-struct ErrorText {
-    std::string text;
-    bool operator==(const ErrorText&) const = default;
-};
-struct Ok {
-    bool operator==(const Ok&) const = default;
-};
-// One question of pvdctl or marketctl. `request` pairs it with its reply; `uid` is set by the
-// agentd that relays it.
-struct CtlRequest {
-    uint64_t request = 0;
-    uint32_t uid = 0;
-    std::string verb;
-    std::vector<std::string> args;
-    // of a list: what comes after this one, which is the `next` of the answer before
-    std::string after;
-    bool operator==(const CtlRequest&) const = default;
-};
-struct CtlReply {
-    uint64_t request = 0;
-    bool ok = false;
-    std::string error;  // one line
-    std::string json;   // tools/common/replies.md says which keys
-    std::string next;   // the list goes on after this one; empty: that was all
-    bool away = false;  // not asked: there is no connection to the market now
-    bool operator==(const CtlReply&) const = default;
-};
 
 enum class Stream : uint8_t { out = 1, err = 2 };
 
@@ -169,7 +121,7 @@ struct Attached {
     uint64_t offset[2] = {0, 0};
     bool operator==(const Attached&) const = default;
 };
-// Which of the terms change; bit N-1 is field N of JobTerms in souk.proto.
+// Which of the terms change; bit N-1 is field N of JobTerms in market.proto.
 struct Change {
     enum Field : uint32_t {
         max_price = 1,
@@ -219,7 +171,7 @@ struct Signal {
     bool operator==(const Signal&) const = default;
 };
 struct Notice {
-    home::Tell::What kind = home::Tell::What::comment;
+    TellWhat kind = TellWhat::comment;
     std::string text;
     bool operator==(const Notice&) const = default;
 };

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "kernel/base/check.hpp"
-#include "market/wire/codec.hpp"
+#include "kernel/wire/codec.hpp"
 
 namespace souk::wire {
 namespace {
@@ -32,8 +32,8 @@ Channel::Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options,
       handlers_(std::make_shared<ChannelHandlers>(std::move(handlers))),
       options_(options),
       transport_(std::move(transport)),
-      decoder_(options.side) {
-    MUST(handlers_->on_frame && handlers_->on_closed);
+      decoder_(options.words, options.side) {
+    MUST(options_.words && handlers_->on_frame && handlers_->on_closed);
 }
 
 Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHandlers handlers,
@@ -74,7 +74,7 @@ size_t Channel::room() const {
 
 Status Channel::may_send(FrameType type, size_t body_bytes) {
     if (closed()) return fail("the connection is closed");
-    if (body_bytes > frame_bytes_max(type))
+    if (body_bytes > options_.words(type))
         return fail("a message of " + std::to_string(body_bytes) +
                     " bytes is longer than its type may be");
     return stream_.may_send(frame_header_bytes + body_bytes);
@@ -82,7 +82,7 @@ Status Channel::may_send(FrameType type, size_t body_bytes) {
 
 Status Channel::send(FrameType type, std::string_view body) {
     TRY(may_send(type, body.size()));
-    TRY_ASSIGN(Bytes wire, transport_->seal(encode_frame(type, body)));
+    TRY_ASSIGN(Bytes wire, transport_->seal(encode_frame(options_.words, type, body)));
     given_ += wire.size();
     return stream_.send(std::move(wire));
 }
@@ -197,13 +197,13 @@ void Channel::finish() {
 }
 
 void Channel::refuse(std::string_view line) {
-    (void)send(FrameType::error, pack(ErrorText{std::string(line)}));  // closing is what counts
+    (void)send(frame::error, pack(ErrorText{std::string(line)}));  // closing is what counts
     finish();
 }
 
 void send_last_word(int socket, std::string_view line) {
     const std::string body = pack(ErrorText{std::string(line)});
-    const auto header = frame_header(FrameType::error, body.size());
+    const auto header = frame_header(common_words, frame::error, body.size());
     std::string frame(reinterpret_cast<const char*>(header.data()), header.size());
     frame += body;
     // whoever reads it knows; closing is what counts
@@ -218,7 +218,7 @@ void Channel::end(const Error& error) {
 
 void Channel::end_telling(const Error& error) {
     const Error copy = error;
-    (void)send(FrameType::error, pack(ErrorText{copy.message}));
+    (void)send(frame::error, pack(ErrorText{copy.message}));
     end(copy);
 }
 

@@ -25,6 +25,7 @@ struct ChannelHandlers {
 };
 
 struct ChannelOptions {
+    Words words = nullptr;  // that this connection knows; must be given
     Side side = Side::acceptor;
     Nanos first_frame_limit = Nanos::from_s(5);
     // Ping a peer of which nothing came for that long, give it up after three pings without answer,

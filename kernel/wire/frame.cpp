@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernel/base/check.hpp"
+#include "kernel/wire/codec.hpp"
 
 namespace souk::wire {
 namespace {
@@ -12,13 +13,13 @@ namespace {
 // a decoder between frames holds no more memory than this
 constexpr size_t keep_bytes_max = 64 * 1024;
 
-bool is_known(FrameType type) {
-    return frame_bytes_max(type) > 0 || type == frame_ping || type == frame_pong;
+bool is_known(Words words, FrameType type) {
+    return words(type) > 0 || type == frame_ping || type == frame_pong;
 }
 
 bool may_open(Side side, FrameType type) {
-    if (side == Side::acceptor) return type == FrameType::hello;
-    return type == FrameType::welcome || type == FrameType::error;
+    if (side == Side::acceptor) return type == frame::hello;
+    return type == frame::welcome || type == frame::error;
 }
 
 std::string number(FrameType type) { return std::to_string(static_cast<unsigned>(type)); }
@@ -31,18 +32,18 @@ Status FrameDecoder::check_header() {
     type_ = static_cast<FrameType>(head_[4] | head_[5] << 8);
     const unsigned flags = static_cast<unsigned>(head_[6] | head_[7] << 8);
     if (!opened_ && !may_open(side_, type_)) {
-        if (is_known(type_))
+        if (is_known(words_, type_))
             return fail("the connection begins with a frame of type " + number(type_) +
                         ", not with a hello");
         return fail("this is not souk's protocol");
     }
-    if (!is_known(type_)) return fail("a frame of unknown type " + number(type_));
+    if (!is_known(words_, type_)) return fail("a frame of unknown type " + number(type_));
     if (flags != 0)
         return fail("a frame of type " + number(type_) + " with unknown flags " +
                     std::to_string(flags));
-    if (length_ > frame_bytes_max(type_))
+    if (length_ > words_(type_))
         return fail("a frame of type " + number(type_) + " with " + std::to_string(length_) +
-                    " bytes, over its limit of " + std::to_string(frame_bytes_max(type_)));
+                    " bytes, over its limit of " + std::to_string(words_(type_)));
     return {};
 }
 
@@ -82,8 +83,9 @@ Result<std::optional<Frame>> FrameDecoder::next(ByteView& input) {
     return Frame{type_, text_of(body_)};
 }
 
-std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body_bytes) {
-    MUST(is_known(type) && body_bytes <= frame_bytes_max(type));
+std::array<uint8_t, frame_header_bytes> frame_header(Words words, FrameType type,
+                                                     size_t body_bytes) {
+    MUST(is_known(words, type) && body_bytes <= words(type));
     const auto byte = [](size_t value, int shift) {
         return static_cast<uint8_t>(value >> shift & 0xff);
     };
@@ -98,19 +100,12 @@ std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body
             0};
 }
 
-Bytes encode_frame(FrameType type, std::string_view body) {
-    const auto head = frame_header(type, body.size());
+Bytes encode_frame(Words words, FrameType type, std::string_view body) {
+    const auto head = frame_header(words, type, body.size());
     Bytes out(head.size() + body.size());
     std::copy(head.begin(), head.end(), out.begin());
     std::copy(body.begin(), body.end(), out.begin() + head.size());
     return out;
-}
-
-Status check_version(uint32_t version) {
-    if (version == protocol_version) return {};
-    return fail("the peer speaks version " + std::to_string(version) +
-                " of souk's protocol, this program version " + std::to_string(protocol_version) +
-                ": install the same release on both");
 }
 
 }  // namespace souk::wire

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames over a byte stream: a header of 8 bytes {u32 length of the body, u16 type, u16 flags = 0},
 // little-endian, then the body (a packed message). FrameDecoder is pure: bytes in, frames or one
-// error out. Nothing of a body is kept before its header has passed: a known type, no longer than
-// that type may be (types.hpp), flags 0, and as the first frame of a connection only what may open
-// one.
+// error out. Nothing of a body is kept before its header has passed: a type that is among the
+// connection's words, no longer than that may be, flags 0, and as the first frame of a connection
+// only what may open one.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/bytes.hpp"
-#include "market/wire/types.hpp"
 
 namespace souk::wire {
 
 inline constexpr size_t frame_header_bytes = 8;
+
+// A kind of frame. Which there are, the tables of words say (codec.hpp).
+enum class FrameType : uint16_t {};
+
+// The words that one connection knows: the longest body of a frame of this type, in bytes; 0: there
+// is no such type.
+using Words = uint32_t (*)(FrameType);
 
 // The channel's own frames (channel.hpp), without a body: whoever gets a ping answers with a pong.
 inline constexpr FrameType frame_ping{0xff00};
@@ -33,7 +40,7 @@ enum class Side : uint8_t { acceptor, connector };
 
 class FrameDecoder {
   public:
-    explicit FrameDecoder(Side side) : side_(side) {}
+    FrameDecoder(Words words, Side side) : words_(words), side_(side) {}
 
     // Takes bytes from the front of `input` until a frame is whole; nothing if `input` ended
     // before. The frame's body lies in `input` or in the decoder, and is valid until the next call.
@@ -46,6 +53,7 @@ class FrameDecoder {
 
   private:
     Status check_header();
+    Words words_;
     Side side_;
     bool opened_ = false;
     bool in_body_ = false;
@@ -60,12 +68,9 @@ class FrameDecoder {
 
 // The header of a frame whose body has that many bytes; more than the type may have is a bug of the
 // caller.
-std::array<uint8_t, frame_header_bytes> frame_header(FrameType type, size_t body_bytes);
+std::array<uint8_t, frame_header_bytes> frame_header(Words words, FrameType type,
+                                                     size_t body_bytes);
 // Header and body in one.
-Bytes encode_frame(FrameType type, std::string_view body);
-
-// Whether this program can talk with a peer of that version (hello and welcome carry it); the error
-// names both.
-Status check_version(uint32_t version);
+Bytes encode_frame(Words words, FrameType type, std::string_view body);
 
 }  // namespace souk::wire

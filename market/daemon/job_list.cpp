@@ -5,7 +5,7 @@
 #include <array>
 
 #include "kernel/base/number.hpp"
-#include "market/wire/types.hpp"
+#include "kernel/wire/messages.hpp"
 
 namespace souk {
 namespace {

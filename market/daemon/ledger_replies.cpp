@@ -3,8 +3,8 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/wire/messages.hpp"
 #include "market/daemon/user_replies.hpp"
-#include "market/wire/types.hpp"
 
 namespace souk {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernel/sys/host/clock.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {
@@ -160,6 +160,7 @@ void Marketd::accept(Fd socket, bool local) {
     handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
     handlers.on_closed = [this, number](const Error& e) { closed(number, e); };
     wire::ChannelOptions options;
+    options.words = wire::market_words;
     options.side = wire::Side::acceptor;
     options.first_frame_limit = config_.hello_patience;
     options.keepalive = local ? Nanos{0} : config_.keepalive;
@@ -190,7 +191,7 @@ void Marketd::frame(uint64_t number, const wire::Frame& f) {
 }
 
 Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
-    if (f.type != wire::FrameType::hello) return fail("the connection does not begin with a hello");
+    if (f.type != wire::frame::hello) return fail("the connection does not begin with a hello");
     TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
     TRY(wire::check_version(hello.version));
     if (c.local) {
@@ -229,8 +230,8 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
 }
 
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
-    if (f.type == wire::FrameType::ctl_request) return question(number, c, f);
-    if (f.type == wire::FrameType::ctl_reply) return home_answers(c.node, f);
+    if (f.type == wire::frame::ctl_request) return question(number, c, f);
+    if (f.type == wire::frame::ctl_reply) return home_answers(c.node, f);
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
     if (const auto* job = std::get_if<JobReport>(&message)) TRY(recall(job->id));
     TRY(market_.report(c.node, message, Loop::now()));
@@ -265,7 +266,7 @@ void Marketd::trim_finished() {
 }
 
 Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame& f) {
-    if (f.type != wire::FrameType::ctl_request)
+    if (f.type != wire::frame::ctl_request)
         return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) +
                     " is not for the market");
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));

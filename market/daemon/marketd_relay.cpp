@@ -36,7 +36,7 @@ Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
         end_relay(number, no_answer("its home node did not answer within 5 s"));
     });
     Status sent = connections_.at(agent->second)
-                      .channel->send(wire::FrameType::ctl_request, wire::pack(question));
+                      .channel->send(wire::frame::ctl_request, wire::pack(question));
     if (!sent) relays_.erase(number);
     return sent;
 }

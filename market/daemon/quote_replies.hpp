@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "agentd/wire/messages.hpp"
+#include "kernel/wire/messages.hpp"
 #include "market/core/market.hpp"
 
 namespace souk {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agentd/wire/messages.hpp"
+#include "kernel/wire/messages.hpp"
 #include "market/core/market.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"

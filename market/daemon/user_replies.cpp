@@ -3,7 +3,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
-#include "market/wire/types.hpp"
+#include "kernel/wire/messages.hpp"
 
 namespace souk {
 namespace {

@@ -2,8 +2,8 @@
 #include "market/store/finished.hpp"
 
 #include "kernel/base/number.hpp"
-#include "market/store/market_records.hpp"
 #include "market/store/receipts.hpp"
+#include "market/store/records.hpp"
 
 namespace souk {
 namespace {

@@ -4,7 +4,7 @@
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/store/sha256.hpp"
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 
 namespace souk {
 namespace {

@@ -22,6 +22,7 @@
 #include "kernel/base/check.hpp"
 #include "kernel/sys/store/statedb.hpp"
 #include "kernel/wire/channel.hpp"
+#include "market/wire/codec.hpp"
 
 using namespace souk;
 using namespace souk::wire;
@@ -90,7 +91,8 @@ void serve(Fd fd, const std::function<void(Channel&, const Frame&)>& on_frame) {
     ChannelHandlers handlers{[&](const Frame& frame) { on_frame(*channel, frame); },
                              [&](const Error&) { loop.stop(); },
                              {}};
-    channel = value(Channel::open(loop, std::move(fd), std::move(handlers), {}));
+    channel =
+        value(Channel::open(loop, std::move(fd), std::move(handlers), {.words = market_words}));
     MUST(loop.run());
 }
 
@@ -98,7 +100,7 @@ Spread channel_round_trip(bool tcp) {
     auto [client, server] = connected(tcp);
     std::thread echo([fd = std::move(server)]() mutable {
         serve(std::move(fd), [first = true](Channel& channel, const Frame& frame) mutable {
-            MUST(channel.send(std::exchange(first, false) ? FrameType::welcome : frame.type,
+            MUST(channel.send(std::exchange(first, false) ? frame::welcome : frame.type,
                               frame.body));
         });
     });
@@ -114,13 +116,13 @@ Spread channel_round_trip(bool tcp) {
                                      spans.push_back((now - start).ns);
                                      start = now;
                                      if (now > end) return loop.stop();
-                                     MUST(channel->send(FrameType::order, body));
+                                     MUST(channel->send(frame::order, body));
                                  },
                                  [&](const Error&) { loop.stop(); },
                                  {}};
-        channel = value(
-            Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
-        MUST(channel->send(FrameType::hello, body));
+        channel = value(Channel::open(loop, std::move(client), std::move(handlers),
+                                      {.words = market_words, .side = Side::connector}));
+        MUST(channel->send(frame::hello, body));
         MUST(loop.run());
     }
     echo.join();
@@ -145,9 +147,9 @@ double channel_rate(bool tcp, FrameType type, size_t body_bytes) {
             }
         };
         ChannelHandlers handlers{[](const Frame&) {}, [&](const Error&) { loop.stop(); }, fill};
-        channel = value(
-            Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
-        MUST(channel->send(FrameType::hello, std::string_view("x")));
+        channel = value(Channel::open(loop, std::move(client), std::move(handlers),
+                                      {.words = market_words, .side = Side::connector}));
+        MUST(channel->send(frame::hello, std::string_view("x")));
         fill();
         MUST(loop.run());
     }
@@ -162,7 +164,7 @@ double raw_rate(bool tcp) {
     std::thread sink([&bytes, fd = std::move(server)]() mutable {
         serve(std::move(fd), [&bytes](Channel& channel, const Frame&) {
             channel.receive_raw([&bytes](ByteView part) { bytes += part.size(); });
-            MUST(channel.send(FrameType::welcome, std::string_view("x")));
+            MUST(channel.send(frame::welcome, std::string_view("x")));
         });
     });
     const Bytes piece(256 << 10, 'x');
@@ -181,9 +183,9 @@ double raw_rate(bool tcp) {
             [&](const Frame&) { writable = value(loop.watch(channel->fd(), POLLOUT, fill)); },
             [&](const Error&) { loop.stop(); },
             {}};
-        channel = value(
-            Channel::open(loop, std::move(client), std::move(handlers), {.side = Side::connector}));
-        MUST(channel->send(FrameType::hello, std::string_view("x")));
+        channel = value(Channel::open(loop, std::move(client), std::move(handlers),
+                                      {.words = market_words, .side = Side::connector}));
+        MUST(channel->send(frame::hello, std::string_view("x")));
         MUST(loop.run());
     }
     sink.join();
@@ -230,11 +232,11 @@ void print_memory() {
     size_t greeted = 0;
     for (size_t i = 0; i < count; ++i) {
         auto [ours, theirs] = connected(false);
-        const Bytes hello = encode_frame(FrameType::hello, std::string(100, 'x'));
+        const Bytes hello = encode_frame(market_words, frame::hello, std::string(100, 'x'));
         MUST(send(theirs.get(), hello.data(), hello.size(), 0) > 0);
         channels.push_back(value(Channel::open(
             loop, std::move(ours), {[&](const Frame&) { ++greeted; }, [](const Error&) {}, {}},
-            {.keepalive = Nanos::from_s(30)})));
+            {.words = market_words, .keepalive = Nanos::from_s(30)})));
         peers.push_back(std::move(theirs));
     }
     MUST(value(loop.run_until([&] { return greeted == count; }, Nanos::from_s(30))));
@@ -309,7 +311,7 @@ int main(int argc, char** argv) {
     print_memory();
     for (const bool tcp : {false, true}) {
         const Spread plain = plain_round_trip(tcp), channel = channel_round_trip(tcp);
-        const double small = channel_rate(tcp, FrameType::order, 256), bulk = raw_rate(tcp);
+        const double small = channel_rate(tcp, frame::order, 256), bulk = raw_rate(tcp);
         const double plain_bytes = plain_bytes_rate(tcp);
         printf(
             "  \"%s\": {\"round_trip_us\": %.1f, \"round_trip_p99_us\": %.1f, "

@@ -10,8 +10,8 @@
 #include "kernel/base/json.hpp"
 #include "kernel/sys/store/statedb.hpp"
 #include "market/store/finished.hpp"
-#include "market/store/market_records.hpp"
 #include "market/store/receipts.hpp"
+#include "market/store/records.hpp"
 #include "tests/bench/fleet.hpp"
 #include "tests/bench/market_process.hpp"
 

@@ -146,6 +146,7 @@ class Fleet {
         handlers.on_frame = [this, &a](const wire::Frame& f) { frame(a, f); };
         handlers.on_closed = [this, &a](const Error& e) { lost(a, e.message); };
         wire::ChannelOptions options;
+        options.words = wire::market_words;
         options.side = wire::Side::connector;
         options.send_queue_bytes_max = 64 << 20;
         auto channel = wire::Channel::open(loop_, std::move(*fd), std::move(handlers), options);
@@ -155,7 +156,7 @@ class Fleet {
         hello.role = wire::Role::agent;
         hello.node = a.node;
         hello.address = "127.0.0.1:7071";
-        (void)a.channel->send(wire::FrameType::hello, wire::pack(hello));
+        (void)a.channel->send(wire::frame::hello, wire::pack(hello));
     }
     void lost(Agent& a, const std::string& why) {
         a.channel.reset();
@@ -172,7 +173,7 @@ class Fleet {
         if (!sent) fatal(sent.error().message);
     }
     void frame(Agent& a, const wire::Frame& f) {
-        if (f.type == wire::FrameType::error) {
+        if (f.type == wire::frame::error) {
             last_refusal_ = value(wire::unpack<wire::ErrorText>(f.body)).text;
             return;  // it closes
         }

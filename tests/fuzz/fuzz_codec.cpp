@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Every message after unpack: the first byte says which. What is accepted must pack to bytes that
 // are accepted again and pack to the same bytes.
-// FUZZ_SOURCES: market/wire/codec_parts.cpp market/wire/codec_market.cpp
-// FUZZ_SOURCES: agentd/wire/codec_agent.cpp agentd/wire/codec_tool.cpp agentd/store/records.cpp
+// FUZZ_SOURCES: kernel/wire/codec.cpp kernel/wire/codec_parts.cpp market/wire/codec.cpp
+// FUZZ_SOURCES: market/wire/codec_parts.cpp agentd/wire/codec_guest.cpp agentd/wire/codec_parts.cpp
+// FUZZ_SOURCES: agentd/wire/codec_tool.cpp agentd/store/records.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp agentd/core/story.cpp
 // FUZZ_SOURCES: agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp
 // FUZZ_SOURCES: kernel/base/money.cpp kernel/base/result.cpp kernel/base/text.cpp
-// FUZZ_SOURCES: @GEN@/market/wire/souk.pb-c.c
+// FUZZ_SOURCES: @GEN@/kernel/wire/wire.pb-c.c @GEN@/market/wire/market.pb-c.c
+// FUZZ_SOURCES: @GEN@/agentd/wire/agentd.pb-c.c @GEN@/agentd/store/records.pb-c.c
 #include <cstdlib>
 #include <string_view>
 
-#include "market/wire/codec.hpp"
+#include "agentd/store/records.hpp"
 
 namespace {
 
@@ -30,8 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace souk::wire;
     if (size == 0) return 0;
     constexpr void (*messages[])(std::string_view) = {
-#define X(T, type) one<T>,
-        SOUK_WIRE_MESSAGES(X)
+#define X(T, ...) one<T>,
+        SOUK_COMMON_WORDS(X) SOUK_MARKET_WORDS(X) SOUK_AGENT_WORDS(X)
 #undef X
             one<HomeJob>,
         one<GuestJob>};

@@ -20,7 +20,7 @@ using namespace souk::wire;
 // The encoded frames, then the error. `step`: bytes fed at a time, in a buffer of their own that
 // goes at once.
 std::string decoded(Side side, ByteView bytes, size_t step) {
-    FrameDecoder decoder(side);
+    FrameDecoder decoder(agent_words, side);
     std::string out;
     bool first = true;
     while (!bytes.empty()) {
@@ -39,16 +39,15 @@ std::string decoded(Side side, ByteView bytes, size_t step) {
             }
             if (!*frame) break;
             const auto& [type, body] = **frame;
-            REQUIRE(body.size() <= frame_bytes_max(type));
+            REQUIRE(body.size() <= agent_words(type));
             if (first)
-                REQUIRE(side == Side::acceptor
-                            ? type == FrameType::hello
-                            : type == FrameType::welcome || type == FrameType::error);
+                REQUIRE(side == Side::acceptor ? type == frame::hello
+                                               : type == frame::welcome || type == frame::error);
             first = false;
-            out += text_of(encode_frame(type, body));
+            out += text_of(encode_frame(agent_words, type, body));
         }
         REQUIRE(input.empty());
-        REQUIRE(decoder.held() <= frame_header_bytes + frame_bytes_max(FrameType::submit));
+        REQUIRE(decoder.held() <= frame_header_bytes + agent_words(frame::submit));
     }
     return out;
 }
@@ -68,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t common = std::min(whole.size(), in.size());
     size_t same = 0;
     while (same < common && whole[same] == in[same]) ++same;
-    FrameDecoder again(side);
+    FrameDecoder again(agent_words, side);
     ByteView rest = bytes;
     for (auto frame = again.next(rest); frame && *frame; frame = again.next(rest))
         REQUIRE(bytes.size() - rest.size() <= same);

@@ -2,7 +2,7 @@
 #include "tests/sim/book.hpp"
 
 #include "kernel/base/check.hpp"
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 
 namespace souk::sim {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The journal of a simulated daemon, which is the real one, and what falls on it: see cluster.hpp.
+#include "agentd/store/records.hpp"
 #include "kernel/base/check.hpp"
-#include "market/wire/codec.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {

@@ -3,8 +3,8 @@
 // written here.
 #include <array>
 
+#include "agentd/store/records.hpp"
 #include "kernel/base/check.hpp"
-#include "market/wire/codec.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {

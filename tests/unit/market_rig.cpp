@@ -59,7 +59,7 @@ std::optional<std::pair<wire::FrameType, std::string>> MarketPeer::next() {
         taken_ += before - input.size();
         if (*frame) {
             if ((*frame)->type == wire::frame_ping) {
-                send_raw(text_of(wire::encode_frame(wire::frame_pong, {})));
+                send_raw(text_of(wire::encode_frame(wire::market_words, wire::frame_pong, {})));
                 continue;
             }
             return std::pair{(*frame)->type, std::string((*frame)->body)};
@@ -78,7 +78,7 @@ std::optional<std::pair<wire::FrameType, std::string>> MarketPeer::next() {
 std::string MarketPeer::refusal() {
     std::string text;
     while (const auto frame = next())
-        if (frame->first == wire::FrameType::error)
+        if (frame->first == wire::frame::error)
             text = wire::unpack<wire::ErrorText>(frame->second)->text;
     return text;
 }

@@ -28,13 +28,15 @@ class MarketPeer {
     void send_raw(std::string_view bytes);
     template <class T>
     void send(const T& message) {
-        const Bytes frame = wire::encode_frame(wire::frame_type<T>, wire::pack(message));
+        const Bytes frame =
+            wire::encode_frame(wire::market_words, wire::frame_type<T>, wire::pack(message));
         send_raw(text_of(frame));
     }
     // The same, unless the market has closed the connection.
     template <class T>
     void send_if_open(const T& message) {
-        const Bytes frame = wire::encode_frame(wire::frame_type<T>, wire::pack(message));
+        const Bytes frame =
+            wire::encode_frame(wire::market_words, wire::frame_type<T>, wire::pack(message));
         (void)::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
     }
     // The next frame, with its body; nothing when the market has closed the connection. Fails the
@@ -59,7 +61,7 @@ class MarketPeer {
 
   private:
     Fd socket_;
-    wire::FrameDecoder decoder_{wire::Side::connector};
+    wire::FrameDecoder decoder_{wire::market_words, wire::Side::connector};
     std::string bytes_;
     size_t taken_ = 0;
 };

@@ -18,9 +18,8 @@ void round_trip(const char* name, Rng& rng) {
         const auto back = unpack<T>(bytes);
         ck_assert_msg(back.has_value(), "%s: %s", name, back ? "" : back.error().message.c_str());
         ck_assert_msg(*back == message, "%s came back different", name);
-        ck_assert_msg(
-            frame_bytes_max(frame_type<T>) == 0 || bytes.size() <= frame_bytes_max(frame_type<T>),
-            "%s is longer than its frame may be", name);
+        ck_assert_msg(agent_words(frame_type<T>) == 0 || bytes.size() <= agent_words(frame_type<T>),
+                      "%s is longer than its frame may be", name);
     }
 }
 
@@ -68,8 +67,10 @@ Submit tiny_submit() {
 
 START_TEST(every_message_comes_back_as_it_was) {
     Rng rng(1);
-#define X(T, type) round_trip<T>(#T, rng);
-    SOUK_WIRE_MESSAGES(X)
+#define X(T, ...) round_trip<T>(#T, rng);
+    SOUK_COMMON_WORDS(X)
+    SOUK_MARKET_WORDS(X)
+    SOUK_AGENT_WORDS(X)
 #undef X
     round_trip<HomeJob>("HomeJob", rng);
     round_trip<GuestJob>("GuestJob", rng);
@@ -78,8 +79,10 @@ END_TEST
 
 START_TEST(damaged_bytes_are_refused_or_stay_what_they_became) {
     Rng rng(2);
-#define X(T, type) damage<T>(#T, rng);
-    SOUK_WIRE_MESSAGES(X)
+#define X(T, ...) damage<T>(#T, rng);
+    SOUK_COMMON_WORDS(X)
+    SOUK_MARKET_WORDS(X)
+    SOUK_AGENT_WORDS(X)
 #undef X
     damage<HomeJob>("HomeJob", rng);
     damage<GuestJob>("GuestJob", rng);
@@ -222,13 +225,13 @@ END_TEST
 START_TEST(unions_go_by_their_frame_type) {
     Rng rng(3);
     const ToMarket up = unit::sample<OrderFailed>(rng);
-    ck_assert(type_of(up) == FrameType::order_failed);
+    ck_assert(type_of(up) == frame::order_failed);
     const auto up_back = unpack_to_market(type_of(up), pack(up));
     ck_assert(up_back.has_value() && *up_back == up);
     const FromMarket down = unit::sample<Order>(rng);
     const auto down_back = unpack_from_market(type_of(down), pack(down));
     ck_assert(down_back.has_value() && *down_back == down);
-    ck_assert(!unpack_from_market(FrameType::hello, "").has_value());
+    ck_assert(!unpack_from_market(frame::hello, "").has_value());
 }
 END_TEST
 

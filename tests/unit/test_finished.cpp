@@ -3,8 +3,8 @@
 // oldest on.
 #include "market/store/finished.hpp"
 
-#include "market/store/market_records.hpp"
 #include "market/store/receipts.hpp"
+#include "market/store/records.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 

@@ -21,7 +21,7 @@ using namespace souk::wire;
 namespace {
 
 std::string wire_of(FrameType type, std::string_view body) {
-    const Bytes bytes = encode_frame(type, body);
+    const Bytes bytes = encode_frame(market_words, type, body);
     return std::string(text_of(bytes));
 }
 
@@ -34,7 +34,7 @@ std::string raw_header(uint32_t bytes, unsigned type, unsigned flags) {
 }
 
 std::string error_of(Side side, std::string_view bytes) {
-    FrameDecoder decoder(side);
+    FrameDecoder decoder(market_words, side);
     ByteView input = bytes_of(bytes);
     while (true) {
         auto frame = decoder.next(input);
@@ -64,6 +64,7 @@ struct End {
                 [this](const Error& e) { closed = e.message; }, [this] { ++drains; }};
     }
     void open(Loop& loop, Fd fd, ChannelOptions options) {
+        options.words = market_words;
         auto opened = Channel::open(loop, std::move(fd), handlers(), options);
         OK(opened);
         channel = std::move(*opened);
@@ -80,8 +81,8 @@ struct Ends {
         client.open(loop, std::move(b), client_options);
     }
     void greet() {
-        OK(client.channel->send(FrameType::hello, "h"));
-        OK(server.channel->send(FrameType::welcome, "w"));
+        OK(client.channel->send(frame::hello, "h"));
+        OK(server.channel->send(frame::welcome, "w"));
         UNTIL(loop, server.frames.size() == 1 && client.frames.size() == 1);
         server.frames.clear();
         client.frames.clear();
@@ -92,12 +93,12 @@ struct Ends {
 
 START_TEST(any_split_of_the_bytes_gives_the_same_frames) {
     const std::string big = pattern(200'000, 5);
-    const std::string all = wire_of(FrameType::hello, "hello") + wire_of(FrameType::ok, "") +
-                            wire_of(FrameType::directory, big) +
-                            wire_of(FrameType::order, pattern(300, 6)) + wire_of(frame_ping, "");
+    const std::string all = wire_of(frame::hello, "hello") + wire_of(frame::ok, "") +
+                            wire_of(frame::directory, big) +
+                            wire_of(frame::order, pattern(300, 6)) + wire_of(frame_ping, "");
     Rng rng(8);
     for (int round = 0; round < 60; ++round) {
-        FrameDecoder decoder(Side::acceptor);
+        FrameDecoder decoder(market_words, Side::acceptor);
         std::string seen;
         const size_t step_max = round < 20 ? 12 : 1 + rng.below(100'000);
         size_t given = 0;
@@ -123,7 +124,7 @@ START_TEST(any_split_of_the_bytes_gives_the_same_frames) {
 END_TEST
 
 START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
-    const std::string hello = wire_of(FrameType::hello, "x");
+    const std::string hello = wire_of(frame::hello, "x");
     ck_assert_text(error_of(Side::acceptor, "GET / HTTP/1.1\r\n"), "this is not souk's protocol");
     ck_assert_text(error_of(Side::acceptor, std::string(64, '\0')), "this is not souk's protocol");
     ck_assert_text(error_of(Side::acceptor, raw_header(1, 32, 0)),
@@ -142,7 +143,7 @@ START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
                    "a frame of type 65280 with 1 bytes, over its limit of 0");
     ck_assert_text(error_of(Side::acceptor, hello + hello), "");
     // An announced megabyte of which nothing has come costs nothing.
-    FrameDecoder decoder(Side::acceptor);
+    FrameDecoder decoder(market_words, Side::acceptor);
     const std::string announced = hello + raw_header(1 << 20, 35, 0);
     ByteView input = bytes_of(announced);
     OK(decoder.next(input));
@@ -164,22 +165,22 @@ START_TEST(frames_pass_between_two_channels_in_order_the_big_ones_too) {
     Ends ends;
     ends.greet();
     const std::string big = pattern(1 << 20, 9);
-    OK(ends.client.channel->send(FrameType::order, "first"));
-    OK(ends.client.channel->send(FrameType::directory, big));
-    OK(ends.client.channel->send(FrameType::order, "last"));
+    OK(ends.client.channel->send(frame::order, "first"));
+    OK(ends.client.channel->send(frame::directory, big));
+    OK(ends.client.channel->send(frame::order, "last"));
     UNTIL(ends.loop, ends.server.frames.size() == 3);
     ck_assert_text(ends.server.frames[0], "32:first");
     ck_assert(ends.server.frames[1] == "35:" + big);
     ck_assert_text(ends.server.frames[2], "32:last");
-    Status longer = ends.client.channel->send(
-        FrameType::directory, std::string(frame_bytes_max(FrameType::directory) + 1, 'x'));
+    Status longer = ends.client.channel->send(frame::directory,
+                                              std::string(market_words(frame::directory) + 1, 'x'));
     ck_assert_text(longer.error().message,
                    "a message of 2097153 bytes is longer than its type may be");
     ends.client.channel->finish();
     UNTIL(ends.loop, !ends.server.closed.empty());
     ck_assert_text(ends.server.closed, "the peer closed the connection");
     ck_assert(ends.server.channel->closed());
-    ck_assert(!ends.server.channel->send(FrameType::ok, std::string_view()));
+    ck_assert(!ends.server.channel->send(frame::ok, std::string_view()));
 }
 END_TEST
 
@@ -193,7 +194,7 @@ START_TEST(bytes_that_follow_a_frame_unframed_come_as_they_were_sent) {
         ends.server.channel->receive_raw(
             [&](ByteView bytes) { got.append(bytes.begin(), bytes.end()); });
     };
-    OK(ends.client.channel->send(FrameType::order, "image"));
+    OK(ends.client.channel->send(frame::order, "image"));
     UNTIL(ends.loop, ends.client.channel->queued() == 0);
     size_t sent = 0;
     const size_t part = 100'000;
@@ -205,7 +206,7 @@ START_TEST(bytes_that_follow_a_frame_unframed_come_as_they_were_sent) {
         return !taken || got.size() == big.size();
     }());
     ck_assert(got == big);
-    OK(ends.server.channel->send(FrameType::ok, "taken"));  // frames go on the other way
+    OK(ends.server.channel->send(frame::ok, "taken"));  // frames go on the other way
     UNTIL(ends.loop, ends.client.frames.size() == 1);
     ends.client.channel->finish();
     UNTIL(ends.loop, !ends.server.closed.empty());
@@ -221,7 +222,7 @@ START_TEST(a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on) {
     UNTIL_PEER(ends.loop, [&] {
         for (;;) {
             Status status = ends.client.channel->send(
-                FrameType::directory, std::string(500'000, static_cast<char>(sent)));
+                frame::directory, std::string(500'000, static_cast<char>(sent)));
             if (!status) {
                 ck_assert_int_eq(status.error().code, ENOBUFS);
                 full = ends.client.channel->queued() > 1'500'000;
@@ -253,11 +254,11 @@ START_TEST(a_channel_paused_in_the_middle_of_a_batch_hands_out_the_rest_when_res
                                  },
                                  [&](const Error& e) { closed = e.message; },
                                  {}},
-                                {});
+                                {.words = market_words});
     OK(opened);
     channel = std::move(*opened);
-    std::string all = wire_of(FrameType::hello, "0");
-    for (int i = 1; i < 5; ++i) all += wire_of(FrameType::order, std::to_string(i));
+    std::string all = wire_of(frame::hello, "0");
+    for (int i = 1; i < 5; ++i) all += wire_of(frame::order, std::to_string(i));
     write_all(theirs.get(), all);
     theirs.reset();
     for (size_t n = 1; n <= 5; ++n) {
@@ -287,10 +288,10 @@ START_TEST(garbage_is_answered_with_one_line_and_the_end) {
         bool eof = false;
         UNTIL_PEER(loop, (answer += read_some(theirs.get(), &eof), eof));
         ck_assert_uint_eq(server.frames.size(), 0);
-        FrameDecoder decoder(Side::connector);
+        FrameDecoder decoder(market_words, Side::connector);
         ByteView input = bytes_of(answer);
         auto frame = decoder.next(input);
-        ck_assert(frame && *frame && (*frame)->type == FrameType::error);
+        ck_assert(frame && *frame && (*frame)->type == frame::error);
         ck_assert_text(unpack<ErrorText>((*frame)->body)->text, server.closed);
     }
     UNTIL(loop, loop.objects() == 0);
@@ -306,7 +307,7 @@ START_TEST(a_silent_opening_and_a_torn_frame_end_the_connection) {
     auto [b, torn] = pair_of_sockets();
     End other;
     other.open(loop, std::move(b), {});
-    write_all(torn.get(), wire_of(FrameType::hello, "hello").substr(0, 10));
+    write_all(torn.get(), wire_of(frame::hello, "hello").substr(0, 10));
     torn.reset();
     UNTIL(loop, other.closed == "the peer closed the connection in the middle of a message");
 }
@@ -323,7 +324,7 @@ START_TEST(a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up) {
     auto [ours, dead] = pair_of_sockets();
     End server;
     server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
-    write_all(dead.get(), wire_of(FrameType::hello, "h"));
+    write_all(dead.get(), wire_of(frame::hello, "h"));
     UNTIL(loop, !server.closed.empty());
     ck_assert_text(server.closed, "the peer has been silent for 0 s");
 }
@@ -336,10 +337,10 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
         auto [ours, peer] = pair_of_sockets();
         End server;
         server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
-        write_all(peer.get(), wire_of(FrameType::hello, "h"));
+        write_all(peer.get(), wire_of(frame::hello, "h"));
         UNTIL(loop, server.frames.size() == 1);
         for (int i = 0; i < 48; ++i)
-            OK(server.channel->send(FrameType::ctl_reply, std::string(64 * 1024, 'x')));
+            OK(server.channel->send(frame::ctl_reply, std::string(64 * 1024, 'x')));
         std::string taken(32 * 1024, 0);
         Timer talk;
         std::function<void()> turn = [&] {
@@ -375,20 +376,20 @@ START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
                                      },
                                      [&](const Error&) { ++calls, channel.reset(); },
                                      {}},
-                                    {});
+                                    {.words = market_words});
         OK(opened);
         channel = std::move(*opened);
         if (when == 2)
             write_all(theirs.get(), "this is garbage");
         else
-            write_all(theirs.get(), wire_of(FrameType::hello, "0") + wire_of(FrameType::ok, "") +
-                                        wire_of(FrameType::ok, ""));
+            write_all(theirs.get(),
+                      wire_of(frame::hello, "0") + wire_of(frame::ok, "") + wire_of(frame::ok, ""));
         bool eof = false;
         std::string seen;
         UNTIL_PEER(loop, (seen += read_some(theirs.get(), &eof), eof));
         ck_assert_int_eq(calls, 1);
         ck_assert_int_eq(channel != nullptr, when == 1);
-        if (when == 1) ck_assert(seen == wire_of(FrameType::error, pack(ErrorText{"no"})));
+        if (when == 1) ck_assert(seen == wire_of(frame::error, pack(ErrorText{"no"})));
     }
     UNTIL(loop, loop.objects() <= 1);
 }

@@ -4,8 +4,8 @@
 
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/store/sha256.hpp"
-#include "market/store/market_records.hpp"
 #include "market/store/receipts.hpp"
+#include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"
 #include "tests/unit/temp_dir.hpp"
 

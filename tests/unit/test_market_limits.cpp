@@ -2,7 +2,7 @@
 // What users may have at most: jobs and CPUs at once, money a day. (market_chaos.hpp has the limits
 // on random markets with faults.)
 #include "kernel/base/rng.hpp"
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;

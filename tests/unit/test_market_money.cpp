@@ -2,7 +2,7 @@
 // What jobs pay: the exact account, and the market's billing by the time that homes report.
 #include "kernel/base/rng.hpp"
 #include "market/core/pace.hpp"
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The market machine on random markets (market_chaos.hpp). In the end everything heals, and every
 // job must end.
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 #include "tests/unit/market_chaos.hpp"
 
 using namespace souk;

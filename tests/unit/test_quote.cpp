@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Quotes: what the market says of a job is what becomes of it when it is submitted in the same
 // instant, and saying it changes nothing.
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
 #include "tests/unit/market_chaos.hpp"
 
 using namespace souk;

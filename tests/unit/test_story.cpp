@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The story of a job's life: what its home writes into its record, and its bounds.
 #include "agentd/core/story.hpp"
+#include "agentd/store/records.hpp"
 #include "kernel/base/json.hpp"
-#include "market/wire/codec.hpp"
 #include "tests/unit/home_bench.hpp"
 
 using namespace souk;

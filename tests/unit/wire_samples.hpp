@@ -3,8 +3,8 @@
 // carries.
 #pragma once
 
+#include "agentd/store/records.hpp"
 #include "kernel/base/rng.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk::unit {
 

@@ -40,7 +40,7 @@ Result<Link> Link::open(const std::string& path) {
 }
 
 void Link::queue(wire::FrameType type, std::string_view body) {
-    const auto header = wire::frame_header(type, body.size());
+    const auto header = wire::frame_header(wire::agent_words, type, body.size());
     out_.append(reinterpret_cast<const char*>(header.data()), header.size()).append(body);
 }
 
@@ -74,7 +74,7 @@ Result<bool> Link::receive() {
 
 Result<bool> Link::own(const Frame& frame) {
     if (frame.type == wire::frame_ping) queue(wire::frame_pong, {});
-    if (frame.type != wire::FrameType::welcome) return frame.type == wire::frame_ping;
+    if (frame.type != wire::frame::welcome) return frame.type == wire::frame_ping;
     TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(frame.body));
     TRY(wire::check_version(welcome.version));
     name_ = welcome.name;
@@ -109,7 +109,7 @@ Result<Link::Frame> Link::await(Nanos limit) {
     const int64_t until_ms = monotonic_ms() + limit.ns / 1'000'000;
     for (;;) {
         TRY_ASSIGN(const auto frame, next());
-        if (frame && frame->type == wire::FrameType::error) {
+        if (frame && frame->type == wire::frame::error) {
             TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
             return fail(error.text);
         }
@@ -122,7 +122,7 @@ Result<std::string> Link::peer_name(Nanos limit) {
     const int64_t until_ms = monotonic_ms() + limit.ns / 1'000'000;
     while (!name_) {
         TRY_ASSIGN(const auto frame, next());
-        if (frame && frame->type == wire::FrameType::error) {
+        if (frame && frame->type == wire::frame::error) {
             TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
             return fail(error.text);
         }

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/wire/frame.hpp"
-#include "market/wire/codec.hpp"
 
 namespace souk::tools {
 
@@ -59,7 +59,7 @@ class Link {
     std::optional<std::string> name_;
     std::string out_;
     size_t sent_ = 0;
-    wire::FrameDecoder decoder_{wire::Side::connector};
+    wire::FrameDecoder decoder_{wire::agent_words, wire::Side::connector};
     Bytes buffer_;
     ByteView unread_;  // in buffer_
 };

@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "agentd/store/records.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/loop/backoff.hpp"
 #include "kernel/sys/store/statedb.hpp"
-#include "market/wire/codec.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/souk/verbs.hpp"
 

@@ -12,7 +12,7 @@
 
 namespace souk::tools {
 
-using wire::FrameType;
+namespace frame = wire::frame;
 
 namespace {
 constexpr size_t signals_max = 16;  // that wait for the agentd; more of them say nothing new
@@ -42,25 +42,25 @@ void Session::on_frame(const Link::Frame& frame) {
             give_up(1, message.error().message);
     };
     switch (frame.type) {
-        case FrameType::submitted: return with(&Session::on_submitted);
-        case FrameType::attached: return with(&Session::on_attached);
-        case FrameType::notice: return with(&Session::on_notice);
-        case FrameType::error:
+        case frame::submitted: return with(&Session::on_submitted);
+        case frame::attached: return with(&Session::on_attached);
+        case frame::notice: return with(&Session::on_notice);
+        case frame::error:
             if (const auto message = wire::unpack<wire::ErrorText>(frame.body))
                 on_error(message->text);
             return;
-        case FrameType::output:
+        case frame::output:
             if (const auto message = wire::unpack<wire::Output>(frame.body)) {
                 const uint64_t missing =
                     output_.take(message->stream, message->offset, message->data);
                 if (missing) says(true, std::to_string(missing) + " bytes of output are lost");
             }
             return;
-        case FrameType::input_ack:
+        case frame::input_ack:
             if (const auto message = wire::unpack<wire::InputAck>(frame.body))
                 input_.acknowledge(message->offset);
             return;
-        case FrameType::exit:
+        case frame::exit:
             if (auto message = wire::unpack<wire::Exit>(frame.body)) exit_ = std::move(*message);
             return;
         default: return;  // ok, and what a later agentd may add
@@ -115,7 +115,7 @@ void Session::settle() {
 }
 
 void Session::on_notice(const wire::Notice& message) {
-    using What = home::Tell::What;
+    using What = TellWhat;
     const bool important = message.kind == What::warning;
     if (message.kind != What::finished)
         log_.line("job " + id_->text() + " " +

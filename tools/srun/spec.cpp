@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "market/wire/types.hpp"
+#include "agentd/wire/types.hpp"
 
 namespace souk::tools {
 namespace {

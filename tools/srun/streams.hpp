@@ -10,8 +10,8 @@
 #include <string>
 
 #include "agentd/wire/messages.hpp"
+#include "agentd/wire/types.hpp"
 #include "kernel/base/result.hpp"
-#include "market/wire/types.hpp"
 
 namespace souk::tools {
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Between the agentd of a job's home node and that of its guest.
-#include "market/wire/codec_parts.hpp"
+#include <algorithm>
+
+#include "agentd/wire/codec.hpp"
+#include "agentd/wire/codec_parts.hpp"
 
 namespace souk::wire {
 namespace {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/store/market_records.hpp"
+#include "market/store/records.hpp"
+
+#include "market/store/records.pb-c.h"
 #include "market/wire/codec_parts.hpp"
 
 namespace souk::wire {

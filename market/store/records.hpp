@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The records that marketd keeps on disk, as bytes and back: as codec.hpp, for the market's own.
-// Apart from it, so that only marketd knows the market's machine.
+// The records that marketd keeps on disk, as bytes and back: as kernel/wire/codec.hpp.
 #pragma once
 
 #include "market/core/market.hpp"

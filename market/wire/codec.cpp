@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Between an agentd and the market.
-#include "kernel/base/check.hpp"
+#include "market/wire/codec.hpp"
+
 #include "market/wire/codec_parts.hpp"
 
 namespace souk::wire {
 namespace {
 
+constexpr size_t peers_max = 4096;
+constexpr size_t features_max = 8192;  // of a CPU, in one line
 constexpr int32_t permille_max = 1'000'000'000;
 
 void fill(const JobReport& v, Pb__JobReport& m, Arena& a) {
@@ -237,9 +240,9 @@ std::string pack(const FromMarket& message) {
 
 Result<ToMarket> unpack_to_market(FrameType type, std::string_view bytes) {
     switch (type) {
-        case FrameType::job_report: return as<ToMarket, JobReport>(bytes);
-        case FrameType::provider_report: return as<ToMarket, ProviderReport>(bytes);
-        case FrameType::order_failed: return as<ToMarket, OrderFailed>(bytes);
+        case frame::job_report: return as<ToMarket, JobReport>(bytes);
+        case frame::provider_report: return as<ToMarket, ProviderReport>(bytes);
+        case frame::order_failed: return as<ToMarket, OrderFailed>(bytes);
         default:
             return fail("frame type " + std::to_string(static_cast<int>(type)) +
                         " is not for the market");
@@ -248,11 +251,11 @@ Result<ToMarket> unpack_to_market(FrameType type, std::string_view bytes) {
 
 Result<FromMarket> unpack_from_market(FrameType type, std::string_view bytes) {
     switch (type) {
-        case FrameType::order: return as<FromMarket, Order>(bytes);
-        case FrameType::job_note: return as<FromMarket, JobNote>(bytes);
-        case FrameType::provider_note: return as<FromMarket, ProviderNote>(bytes);
-        case FrameType::directory: return as<FromMarket, Directory>(bytes);
-        case FrameType::node_lost: return as<FromMarket, NodeLost>(bytes);
+        case frame::order: return as<FromMarket, Order>(bytes);
+        case frame::job_note: return as<FromMarket, JobNote>(bytes);
+        case frame::provider_note: return as<FromMarket, ProviderNote>(bytes);
+        case frame::directory: return as<FromMarket, Directory>(bytes);
+        case frame::node_lost: return as<FromMarket, NodeLost>(bytes);
         default:
             return fail("frame type " + std::to_string(static_cast<int>(type)) +
                         " is not one of the market's");

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Messages as bytes and back (protobuf-c; the .proto files say the numbers). pack() cannot fail.
+// unpack() believes nothing: every enum, name, length, count and amount is checked, so that no
+// bytes from outside can break an invariant of the machines; its error is one line that names the
+// message and the field. Lines for people (comment, why, user, name, command, text) are cleaned
+// instead: control characters become blanks and what is too long is cut, both ways. What a field
+// may be is said once, in codec_parts.hpp and at its check.
+//
+// Each room with messages has a table of them: the struct, the name and number of its frame, and
+// how long that may be. A receiver looks at the type and the length alone before it reads a frame's
+// body: a type that is not among the connection's words or a longer frame ends the connection.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernel/base/result.hpp"
+#include "kernel/wire/frame.hpp"
+#include "kernel/wire/messages.hpp"
+
+namespace souk::wire {
+
+template <class T>
+Result<T> unpack(std::string_view bytes) = delete;  // only the messages of the tables
+template <class T>
+inline constexpr FrameType frame_type = FrameType{};
+
+// Longest bodies, in bytes.
+inline constexpr uint32_t small_bytes = 16 * 1024, report_bytes = 256 * 1024,
+                          list_bytes = 2 * 1024 * 1024;
+
+// Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an
+// error and the end. error: one line; after it the sender closes, except on a tool's connection
+// (the request has failed). ok: to a tool: done. ctl_request: of pvdctl and marketctl to agentd,
+// relayed by it to the market, or of marketctl to marketd; ctl_reply: the answer, the same way
+// back.
+// clang-format off
+#define SOUK_COMMON_WORDS(X)                          \
+    X(Hello, hello, 1, small_bytes)                   \
+    X(Welcome, welcome, 2, small_bytes)               \
+    X(ErrorText, error, 3, small_bytes)               \
+    X(Ok, ok, 4, small_bytes)                         \
+    X(CtlRequest, ctl_request, 5, report_bytes)       \
+    X(CtlReply, ctl_reply, 6, json_bytes_max + 4096)
+// clang-format on
+
+#define SOUK_WIRE_DECLARE(T, name, number, bytes_max) \
+    namespace frame {                                 \
+    inline constexpr FrameType name{number};          \
+    }                                                 \
+    std::string pack(const T& message);               \
+    template <>                                       \
+    Result<T> unpack<T>(std::string_view bytes);      \
+    template <>                                       \
+    inline constexpr FrameType frame_type<T> = frame::name;
+#define SOUK_WIRE_BYTES_MAX(T, name, number, bytes_max) \
+    case FrameType{number}: return bytes_max;
+
+SOUK_COMMON_WORDS(SOUK_WIRE_DECLARE)
+
+// The words of any connection.
+constexpr uint32_t common_words(FrameType type) {
+    switch (type) { SOUK_COMMON_WORDS(SOUK_WIRE_BYTES_MAX) }
+    return 0;
+}
+
+}  // namespace souk::wire

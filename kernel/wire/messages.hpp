@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What opens every connection, and a question with its answer, as plain values. None of it knows
+// what a connection is for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk::wire {
+
+inline constexpr uint32_t hello_magic = 0x4b554f53;  // "SOUK" on the wire
+inline constexpr uint32_t protocol_version = 2;
+// Whether this program can talk with a peer of that version (hello and welcome carry it); the error
+// names both.
+Status check_version(uint32_t version);
+
+inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
+// a list that is longer is answered in parts
+inline constexpr size_t json_part_bytes = 256 * 1024;
+
+enum class Role : uint8_t { agent = 1, tool, image };
+
+struct Hello {
+    uint32_t magic = hello_magic;
+    uint32_t version = protocol_version;
+    Role role = Role::tool;
+    NodeName node;         // agent, image: who it is
+    std::string address;   // agent: where its own agentd listens, host:port
+    bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
+                           // the connection
+    bool operator==(const Hello&) const = default;
+};
+struct Welcome {
+    uint32_t version = protocol_version;
+    std::string name;  // the node's or the market's
+    // the market to an agent: where it tells others that this agent is reached
+    std::string address = {};
+    bool operator==(const Welcome&) const = default;
+};
+struct ErrorText {
+    std::string text;
+    bool operator==(const ErrorText&) const = default;
+};
+struct Ok {
+    bool operator==(const Ok&) const = default;
+};
+// One question of pvdctl or marketctl. `request` pairs it with its reply; `uid` is set by the
+// agentd that relays it.
+struct CtlRequest {
+    uint64_t request = 0;
+    uint32_t uid = 0;
+    std::string verb;
+    std::vector<std::string> args;
+    // of a list: what comes after this one, which is the `next` of the answer before
+    std::string after;
+    bool operator==(const CtlRequest&) const = default;
+};
+struct CtlReply {
+    uint64_t request = 0;
+    bool ok = false;
+    std::string error;  // one line
+    std::string json;   // tools/common/replies.md says which keys
+    std::string next;   // the list goes on after this one; empty: that was all
+    bool away = false;  // not asked: there is no connection to the market now
+    bool operator==(const CtlReply&) const = default;
+};
+
+}  // namespace souk::wire
