@@ -185,8 +185,12 @@ Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nan
 // After a report: is the order done, lost, or not carried out? `fresh`: the first report since its
 // home connected, so whatever was under way to the home before has arrived or never will.
 void Market::judge_order(Job& job, bool fresh, Nanos now) {
-    if (!job.record.order) return;
     const JobReport& r = job.record.report;
+    if (!job.record.order) {
+        // Its home has frozen it before an order could say so.
+        if (r.phase == JobPhase::frozen && job.once == NodeName{}) job.once.reset();
+        return;
+    }
     if (fulfils(r, *job.record.order)) {
         if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
         job.stuck = {};

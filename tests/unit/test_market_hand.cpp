@@ -97,7 +97,26 @@ START_TEST(a_hold_displaces_who_is_there_and_outlives_the_market) {
 }
 END_TEST
 
-UNIT_SUITE(market_hand, cancel_is_for_the_owner_and_root_and_overtakes_an_order,
+START_TEST(a_freeze_once_of_a_job_that_its_home_freezes_in_that_moment_does_not_last) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    World::HomeJob& job = w.jobs[a];
+    w.stop_clock(job, w.now);
+    job.report.phase = JobPhase::freezing;  // for its budget, say
+    w.tell(job);
+    ck_assert_text(*w.market->freeze(a, false, 0), "job n3.1 is being frozen");
+    w.decide();
+    job.report.phase = JobPhase::frozen;
+    w.tell(job);
+    w.run_for(s(1));
+    ck_assert_text(w.where(a), "n1");
+}
+END_TEST
+
+UNIT_SUITE(market_hand, a_freeze_once_of_a_job_that_its_home_freezes_in_that_moment_does_not_last,
+           cancel_is_for_the_owner_and_root_and_overtakes_an_order,
            a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,
            a_hold_displaces_who_is_there_and_outlives_the_market);
