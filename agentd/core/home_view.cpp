@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Home: what it holds of one job right now, for people who look into a running daemon.
+#include <algorithm>
+
 #include "agentd/core/home.hpp"
 #include "kernel/base/json.hpp"
 
@@ -42,22 +44,22 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
     j.key("orphans").begin_array();
     for (const Orphan& r : job->orphans) j.value(place(r.peer, r.epoch));
     j.end_array();
-    if (const auto it = volatile_.find(id.seq); it != volatile_.end()) {
-        const Volatile& v = it->second;
-        write_due(j, "limit_s", v.deadline, now);
-        write_due(j, "freeze_for_owner_s", v.expel_at, now);
-        write_due(j, "checkpoint_s", v.save_at, now);
-        if (v.pending)
-            j.field("pending", std::string(to_string(v.pending->kind)) +
-                                   (v.pending->node.empty() ? "" : " " + v.pending->node));
-        if (!v.signals.empty()) j.field("signals", v.signals.size());
-        if (job->step != MoveStep::none)
-            j.field("source_ready", v.source_ready)
-                .field("destination_ready", v.destination_ready)
-                .field("source_stands", v.source_stands);
-        if (!v.cannot_move.empty()) j.field("cannot_move", v.cannot_move);
-        if (!v.save_trouble.empty()) j.field("checkpoint_trouble", v.save_trouble);
+    write_due(j, "limit_s", std::min(moves_.due(*job), runs_.due(*job)), now);
+    write_due(j, "freeze_for_owner_s", expels_.due(*job), now);
+    write_due(j, "checkpoint_s", checkpoints_.save_at(*job), now);
+    if (const Order* pending = orders_.pending(*job))
+        j.field("pending", std::string(to_string(pending->kind)) +
+                               (pending->node.empty() ? "" : " " + pending->node));
+    if (const size_t waiting = signals_.waiting(*job)) j.field("signals", waiting);
+    if (job->step != MoveStep::none) {
+        const HomeMoves::Ready ready = moves_.ready(*job);
+        j.field("source_ready", ready.source)
+            .field("destination_ready", ready.destination)
+            .field("source_stands", ready.source_stands);
     }
+    if (const std::string& why = runs_.cannot_move(*job); !why.empty()) j.field("cannot_move", why);
+    if (const std::string& why = checkpoints_.trouble(*job); !why.empty())
+        j.field("checkpoint_trouble", why);
     write_due(j, "lease_over_s", lease_due(*job), now);
     if (!job->comment.empty()) j.field("comment", job->comment);
     if (!job->why.empty()) j.field("why", job->why);

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "agentd/core/home.hpp"
+#include "tests/unit/home_rig.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {
-
-inline const JobId id{"n1", 1};
 
 struct Bench {
     Home h{"n1", limits()};
@@ -124,23 +123,7 @@ struct Bench {
         return nullptr;
     }
 
-    // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left
-    // out.
-    std::string text() const {
-        std::string s;
-        const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
-        for (const auto& o : out) {
-            if (const auto* p = std::get_if<home::Persist>(&o))
-                add(p->when == Durable::now ? "P" : "p");
-            if (std::holds_alternative<home::Erase>(o)) add("E");
-            if (const auto* g = std::get_if<home::ToGuest>(&o))
-                add(std::string(to_string(g->command.verb)) + " " + g->peer.node + "." +
-                    std::to_string(g->command.epoch.n));
-            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
-                if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);
-        }
-        return s;
-    }
+    std::string text() const { return text_of(out); }
 };
 
 }  // namespace souk::unit

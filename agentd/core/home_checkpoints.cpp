@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/core/home_checkpoints.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_records.hpp"
+
+namespace souk {
+
+using namespace home;
+
+Nanos HomeCheckpoints::every(const HomeJob& job) const {
+    return job.spec.checkpoint_every.ns > 0 ? job.spec.checkpoint_every : limits_.every;
+}
+
+void HomeCheckpoints::arm(const HomeJob& job, Nanos now) {
+    const Nanos span = every(job);
+    if (span.ns <= 0 || job.phase != JobPhase::running || job.saving.epoch.n > 0) return;
+    Nanos& save_at = jobs_[job.id.seq].save_at;
+    if (save_at == Nanos::never()) save_at = now + span;
+}
+
+void HomeCheckpoints::restarted(const HomeJob& job, Nanos now) {
+    if (job.saving.epoch.n > 0) jobs_[job.id.seq].save_limit = now + limits_.transfer_patience;
+    arm(job, now);
+}
+
+Nanos HomeCheckpoints::due(const HomeJob& job) const {
+    const auto it = jobs_.find(job.id.seq);
+    return it == jobs_.end() ? Nanos::never() : std::min(it->second.save_at, it->second.save_limit);
+}
+
+Nanos HomeCheckpoints::save_at(const HomeJob& job) const {
+    const auto it = jobs_.find(job.id.seq);
+    return it == jobs_.end() ? Nanos::never() : it->second.save_at;
+}
+
+const std::string& HomeCheckpoints::trouble(const HomeJob& job) const {
+    static const std::string none;
+    const auto it = jobs_.find(job.id.seq);
+    return it == jobs_.end() ? none : it->second.trouble;
+}
+
+void HomeCheckpoints::tick(HomeJob& job, const HomeTurn& turn) {
+    const State& s = jobs_[job.id.seq];
+    if (s.save_limit <= turn.now) failed(job, "it took too long", turn);
+    if (s.save_at <= turn.now) begin(job, turn);
+}
+
+// Of what runs and stands still for nothing else; else when that has ended (arm).
+void HomeCheckpoints::begin(HomeJob& job, const HomeTurn& turn) {
+    State& s = jobs_[job.id.seq];
+    s.save_at = Nanos::never();
+    if (job.phase != JobPhase::running || job.cancelled || job.saving.epoch.n > 0) return;
+    if (!HomeClock::runs(job)) return arm(job, turn.now);
+    if (!limits_.address_known && job.at.node != turn.node)
+        return failed(job,
+                      "its home does not know at which address " + job.at.node +
+                          " reaches it: the market has not told it yet; "
+                          "`address` in agentd's configuration says it",
+                      turn);
+    job.last_epoch = job.last_epoch.next();
+    job.saving = {{turn.node, limits_.address}, job.last_epoch};
+    s.save_limit = turn.now + limits_.transfer_patience;
+    HomeClock::fold(job, turn.now);
+    turn.persist(job);
+    turn.send_with_spec(job, job.saving.peer, job.saving.epoch, GuestVerb::keep);
+}
+
+void HomeCheckpoints::end_saving(HomeJob& job, const HomeTurn& turn) {
+    if (job.saving.epoch.n == 0) return;
+    const Orphan was = std::exchange(job.saving, {});
+    jobs_[job.id.seq].save_limit = Nanos::never();
+    HomeRecords::add_orphan(job, was.peer, was.epoch);
+    turn.send(was.peer, job.id, was.epoch, GuestVerb::kill);
+}
+
+void HomeCheckpoints::failed(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    State& s = jobs_[job.id.seq];
+    s.save_limit = Nanos::never();
+    end_saving(job, turn);
+    if (s.trouble != why) turn.tell(job, Tell::What::warning, "no checkpoint: " + why);
+    s.trouble = why;
+    job.comment = "no checkpoint: " + why;
+    turn.persist(job);
+    turn.report(job);
+    arm(job, turn.now);
+}
+
+void HomeCheckpoints::drop(HomeJob& job, const HomeTurn& turn) {
+    const Checkpoint old = std::exchange(job.checkpoint, {});
+    if (old.epoch.n == 0) return;
+    HomeRecords::add_orphan(job, old.at, old.epoch);
+    turn.send(old.at, job.id, old.epoch, GuestVerb::drop);
+}
+
+bool HomeCheckpoints::is_whole(const HomeJob& job, const NodeName& node, Epoch epoch) {
+    return job.checkpoint.epoch.n > 0 && node == job.checkpoint.at.node &&
+           epoch == job.checkpoint.epoch;
+}
+
+bool HomeCheckpoints::is_kept(const HomeJob& job, const NodeName& node, Epoch epoch) {
+    return (node == job.saving.peer.node && epoch == job.saving.epoch) ||
+           is_whole(job, node, epoch);
+}
+
+void HomeCheckpoints::from_keeper(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    const bool gone = e.state == GuestState::unknown || e.state == GuestState::failed ||
+                      e.state == GuestState::killed;
+    if (is_whole(job, job.saving.peer.node, e.epoch) || e.epoch != job.saving.epoch) {
+        if (!gone) return;
+        drop(job, turn);  // its image is damaged
+        turn.persist(job);
+        return turn.report(job);
+    }
+    if (gone) return failed(job, e.why.empty() ? "its place is lost" : e.why, turn);
+    if (e.state == GuestState::prepared) {
+        GuestCommand c;
+        c.id = job.id;
+        c.epoch = job.epoch;
+        c.verb = GuestVerb::checkpoint;
+        c.new_epoch = job.saving.epoch;
+        c.dest = job.saving.peer.node;
+        c.dest_address = job.saving.peer.address;
+        return turn.send(job.at, std::move(c));
+    }
+    if (e.state == GuestState::frozen) whole(job, e, turn);
+}
+
+void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    drop(job, turn);
+    job.checkpoint = {job.saving.peer,
+                      job.saving.epoch,
+                      e.heard,
+                      e.image_bytes,
+                      {e.output_end[0], e.output_end[1]},
+                      e.input_end};
+    job.saving = {};
+    StoryStep saved = turn.step(StoryStep::What::checkpoint, job.checkpoint.at.node);
+    saved.bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
+    job.story.add(std::move(saved));
+    State& s = jobs_[job.id.seq];
+    s.save_limit = Nanos::never();
+    s.trouble.clear();
+    if (job.comment.starts_with("no checkpoint: ")) job.comment.clear();
+    turn.persist(job);
+    turn.report(job);
+    arm(job, turn.now);
+}
+
+void HomeCheckpoints::go_back(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    const bool from_checkpoint = job.checkpoint.epoch.n > 0;
+    const Peer old = std::exchange(job.at, job.checkpoint.at);
+    job.stay_run = job.stats.run_time;
+    HomeRecords::add_orphan(job, old, job.epoch);
+    turn.send(old, job.id, job.epoch, GuestVerb::kill);
+    if (from_checkpoint) job.epoch = job.checkpoint.epoch;
+    job.leased = job.in_place = false;
+    job.phase = from_checkpoint ? JobPhase::frozen : JobPhase::waiting;
+    job.cpu_here = {};
+    job.splice.due = true;
+    ++job.stats.resumes;
+    job.story.add(turn.step(StoryStep::What::went_back, job.at.node, why));
+    job.comment = why + (from_checkpoint ? ": it goes on from its checkpoint" : ": it begins anew");
+    turn.persist(job);
+    turn.tell(job, Tell::What::comment, job.comment);
+    turn.out.push_back(GoneBack{job.id});
+}
+
+}  // namespace souk

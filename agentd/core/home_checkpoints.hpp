@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeCheckpoints: when a checkpoint of a running job is due, how it is made, and which one is the
+// last whole one. Part of Home.
+//
+// A checkpoint is a copy under an epoch of its own that this node keeps, frozen, beside the job
+// that runs elsewhere or here: `keep` makes a place for it, `checkpoint` has the job's node dump
+// it, let it go on and send the image. The one before is dropped when the new one is whole. A job
+// that goes back is that copy from then on, a frozen job as any other, which the market thaws; the
+// copy stays until the next one is whole, so that it can be gone back to again.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "agentd/core/home_turn.hpp"
+
+namespace souk {
+
+class HomeCheckpoints {
+  public:
+    struct Limits {
+        Nanos every;              // of jobs that do not say; 0: never
+        Nanos transfer_patience;  // of a dump with its transfer
+        std::string address;      // of this node, where checkpoints come to
+        bool address_known = true;
+    };
+    explicit HomeCheckpoints(Limits limits) : limits_(std::move(limits)) {}
+    void own_address(std::string address) {
+        limits_.address = std::move(address), limits_.address_known = true;
+    }
+
+    Nanos every(const HomeJob& job) const;
+    // It runs: the next one is due in a while, if none is being made or due already.
+    void arm(const HomeJob& job, Nanos now);
+    // The daemon came back: what was being made gets its limit.
+    void restarted(const HomeJob& job, Nanos now);
+    // When the next is due, or what is being made has taken too long.
+    Nanos due(const HomeJob& job) const;
+    // To be called when that is due.
+    void tick(HomeJob& job, const HomeTurn& turn);
+
+    // That copy is a checkpoint of the job, whole or being made.
+    static bool is_kept(const HomeJob& job, const NodeName& node, Epoch epoch);
+    // That copy is the last whole one.
+    static bool is_whole(const HomeJob& job, const NodeName& node, Epoch epoch);
+    // What such a copy's node says of it.
+    void from_keeper(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    void failed(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    // Something else is made of the job now, or it failed: what there is of it goes.
+    void end_saving(HomeJob& job, const HomeTurn& turn);
+    // The last whole one is not needed any more, or damaged.
+    static void drop(HomeJob& job, const HomeTurn& turn);
+    // What ran is gone, for certain: its last whole checkpoint is the job from now on, or it begins
+    // anew.
+    static void go_back(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    // It does not run any more: none is due.
+    void disarm(const HomeJob& job) { jobs_[job.id.seq].save_at = Nanos::never(); }
+
+    // Why the last one failed; empty: it did not.
+    const std::string& trouble(const HomeJob& job) const;
+    // When the next is due; never(): none is.
+    Nanos save_at(const HomeJob& job) const;
+    void forget(uint64_t seq) { jobs_.erase(seq); }
+
+  private:
+    struct State {
+        Nanos save_at = Nanos::never();     // the next one is due
+        Nanos save_limit = Nanos::never();  // of the one that is being made
+        std::string trouble;
+    };
+    void begin(HomeJob& job, const HomeTurn& turn);
+    void whole(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+
+    Limits limits_;
+    std::map<uint64_t, State> jobs_;
+};
+
+}  // namespace souk

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home: what guests say, and what time says. See home.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "agentd/core/home.hpp"
+
+namespace souk {
+
+using namespace home;
+
+void Home::guest_up(const NodeName& node, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::guest_up, {}, {}, node); });
+    const Step step(*this, now, out);
+    for (const uint64_t seq : records_.of_guest(node)) ask(records_.at(seq), node, step.turn);
+}
+
+// What that node has of the job is told again, or carried on.
+void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) {
+    if (job.phase != JobPhase::finished && job.at.node == node) {
+        GuestVerb verb = GuestVerb::query;
+        if (job.phase == JobPhase::freezing) verb = GuestVerb::freeze;
+        if (job.step == MoveStep::prepare && !job.from_frozen) verb = GuestVerb::prepare_dump;
+        if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
+        turn.send(job.at, job.id, job.epoch, verb);
+    }
+    const auto query = [&](const Peer& peer, Epoch epoch) {
+        if (peer.node == node) turn.send(peer, job.id, epoch, GuestVerb::query);
+    };
+    if (job.step != MoveStep::none) query(job.to, job.to_epoch);
+    if (job.saving.epoch.n > 0) query(job.saving.peer, job.saving.epoch);
+    query(job.checkpoint.at, job.checkpoint.epoch);
+    for (const Orphan& r : job.orphans) query(r.peer, r.epoch);
+}
+
+void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] {
+        return trace_in(Input::undelivered, command.id, command.epoch, node,
+                        to_string(command.verb));
+    });
+    HomeJob* job = records_.find(command.id);
+    if (!job) return;
+    const Reindex indexed(*this, job->id.seq);
+    const Step step(*this, now, out);
+    const HomeTurn& turn = step.turn;
+    const std::string why = "node " + node + " cannot be reached from its home node " + node_;
+    const bool from_owner = command.epoch == job->epoch && node == job->at.node;
+    if (command.verb == GuestVerb::start && from_owner && job->phase == JobPhase::starting)
+        return conclude(*job, runs_.start_undelivered(*job, why, turn), turn);
+    const bool of_move = command.verb == GuestVerb::prepare ||
+                         command.verb == GuestVerb::prepare_dump ||
+                         command.verb == GuestVerb::ship || command.verb == GuestVerb::restore_here;
+    const bool current = from_owner || (command.epoch == job->to_epoch && node == job->to.node);
+    if (of_move && current && HomeMoves::is_undecided(*job))
+        return conclude(*job, moves_.abort(*job, node, why, turn), turn);
+    if (command.verb == GuestVerb::freeze && from_owner && job->phase == JobPhase::freezing)
+        conclude(*job, runs_.freeze_undelivered(*job, why, turn), turn);
+}
+
+void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
+    const Scene scene(*this, nullptr,
+                      [&] { return trace_in(Input::expel, expel.id, expel.epoch, node); });
+    HomeJob* job = records_.find(expel.id);
+    if (!job || job->at.node != node || job->epoch != expel.epoch ||
+        job->phase == JobPhase::finished)
+        return;
+    const Reindex indexed(*this, job->id.seq);
+    expels_.wanted(*job, now);
+}
+
+void Home::heartbeat(const NodeName& node, const Heartbeat& heartbeat, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::heartbeat, {}, {}, node); });
+    for (const uint64_t seq : records_.of_guest(node))
+        if (HomeJob& job = records_.at(seq); job.at.node == node) leases_.end_stretch(job, now);
+    leases_.answered(node, now);
+    out.push_back(Answer{node, heartbeat});
+}
+
+void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_event(node, event); });
+    const Reindex indexed(*this, event.id.seq);
+    hear(node, event, Step(*this, now, out).turn);
+}
+
+void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
+    leases_.heard(node);
+    HomeJob* job = records_.find(event.id);
+    if (!job || job->phase == JobPhase::finished) return records_.stranger(node, event, turn);
+    const bool moves_there =
+        job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
+    if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {
+        if (HomeCheckpoints::is_kept(*job, node, event.epoch))
+            return checkpoints_.from_keeper(*job, event, turn);
+        return records_.stranger(node, event, turn);
+    }
+    runs_.note_pid(*job, event);
+    leases_.note(*job, node, event, turn);
+    if (moves_there) {
+        const HomeNext next = moves_.candidate(*job, event, turn);
+        conclude(*job, next, turn);
+        // It may be under way elsewhere by now.
+        if (const auto* there = std::get_if<Arrived>(&next); there && there->says_more)
+            hear(NodeName(job->at.node), event, turn);
+        return;
+    }
+    leases_.end_stretch(*job, turn.now);
+    clock_.prove(*job, event, turn.now);
+    HomeClock::tally_cpu(*job, event);
+    const bool moves = job->phase == JobPhase::moving || job->phase == JobPhase::thawing;
+    conclude(*job,
+             moves ? moves_.source(*job, event, turn)
+                   : runs_.hears(*job, event, turn, {checkpoints_, leases_, expels_}),
+             turn);
+}
+
+// Jobs that were there are gone; a move to it is given up, one from it that is decided is finished.
+void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::node_lost, {}, {}, node); });
+    const Step step(*this, now, out);
+    const std::string why = "node " + node + " is lost";
+    const HomeIndex::Jobs jobs = records_.of_guest(node);
+    for (const uint64_t seq : jobs) {
+        const Reindex indexed(*this, seq);
+        HomeJob& job = records_.at(seq);
+        if (job.phase == JobPhase::finished) continue;
+        if (job.step != MoveStep::none && job.to.node == node)
+            conclude(job, moves_.candidate_lost(job, why, step.turn), step.turn);
+        if (job.at.node == node) node_gone(job, why, step.turn);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// time
+
+Nanos Home::due_of(const HomeJob& job) const {
+    if (job.phase == JobPhase::finished) return Nanos::never();
+    return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
+                     budget_.due(job), leases_.due(job)});
+}
+
+void Home::reindex(uint64_t seq) {
+    const HomeJob* job = find({node_, seq});
+    records_.look_at(seq, job ? due_of(*job) : Nanos::never());
+}
+
+Nanos Home::tick(Nanos now, Outputs& out) {
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::tick); }, true);
+    const Step step(*this, now, out);
+    for (const uint64_t seq : records_.due(now)) {
+        const Reindex indexed(*this, seq);
+        tick(records_.at(seq), step.turn);
+    }
+    return records_.next_due();
+}
+
+void Home::tick(HomeJob& job, const HomeTurn& turn) {
+    if (expels_.ripe(job, turn.now)) freeze(job, turn);
+    if (moves_.due(job) <= turn.now) conclude(job, moves_.overdue(job, turn), turn);
+    if (runs_.due(job) <= turn.now) runs_.overdue(job, turn);
+    if (checkpoints_.due(job) <= turn.now) checkpoints_.tick(job, turn);
+    if (budget_.due(job) <= turn.now && budget_.ends(job, turn)) freeze(job, turn);
+    if (leases_.due(job) <= turn.now) lease_over(job, turn);
+}
+
+}  // namespace souk

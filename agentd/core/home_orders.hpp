@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeOrders: what the market's orders and notes mean for a job, and the newest order that came
+// while a step was under way. Part of Home, which carries out what is said here.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "agentd/core/home_turn.hpp"
+
+namespace souk {
+
+class HomeOrders {
+  public:
+    // What is to be done about an order.
+    enum class Deed : uint8_t {
+        nothing,  // an older one, or it waits for the end of a step
+        report,   // the job is as ordered, or has ended
+        take,     // now; see deed_of
+        cancel,
+        give_up,  // no node is left that could execute its program
+    };
+    // It has come: its number and price are in the record.
+    Deed came(HomeJob& job, const Order& order, const HomeTurn& turn);
+    // Of an order that is taken, of a job in no step: how it is carried out.
+    enum class How : uint8_t {
+        as_it_is,  // it is so already
+        start,
+        go_on,  // where it stands
+        move,   // also a thaw
+        freeze,
+        refuse,  // its node is not heard from
+    };
+    static How how(const HomeJob& job, const Order& order, bool node_is_silent);
+
+    // The order that waited for the end of a step, once.
+    std::optional<Order> take_pending(const HomeJob& job);
+    const Order* pending(const HomeJob& job) const;
+
+    // The market's word of price and cost: in the record. True: something that has to hold after a
+    // restart has changed.
+    static bool note_price(HomeJob& job, const JobNote& note, const HomeTurn& turn);
+    void forget(uint64_t seq) { pending_.erase(seq); }
+
+  private:
+    std::map<uint64_t, Order> pending_;
+};
+
+}  // namespace souk

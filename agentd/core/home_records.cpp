@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/core/home_records.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "kernel/base/check.hpp"
+
+namespace souk {
+
+HomeRecords::HomeRecords(NodeName node, const Limits& limits)
+    : node_(std::move(node)), limits_(limits) {
+    MUST(valid_node_name(node_));
+}
+
+HomeJob& HomeRecords::load(HomeJob job) {
+    MUST(job.id.home == node_);
+    const uint64_t seq = job.id.seq;
+    next_seq_ = std::max(next_seq_, seq + 1);
+    if (job.phase == JobPhase::finished && job.settled) finished_.push_back(seq);
+    return jobs_.insert_or_assign(seq, std::move(job)).first->second;
+}
+
+Result<HomeJob*> HomeRecords::add(HomeJob job) {
+    if (jobs_.size() >= limits_.jobs_max)
+        return fail("this node keeps " + std::to_string(limits_.jobs_max) +
+                    " jobs already; wait until some are done");
+    job.spec.address = {};
+    if (job.spec.net == NetMode::own) {
+        TRY_ASSIGN(job.spec.address, free_address());
+    }
+    job.id = {node_, next_seq_++};
+    return &jobs_.emplace(job.id.seq, std::move(job)).first->second;
+}
+
+// One that no job here has, beginning where the job's number says, so that one that has just been
+// given back rests.
+Result<Ipv4> HomeRecords::free_address() const {
+    if (!limits_.addresses)
+        return fail(
+            "this node has no addresses for jobs with a network of their own (job_addresses in "
+            "agentd's configuration)");
+    std::set<Ipv4> used;
+    for (const auto& [seq, job] : jobs_)
+        if (job.spec.address && job.phase != JobPhase::finished) used.insert(job.spec.address);
+    const uint64_t given = limits_.addresses->size() - 2;
+    for (uint64_t i = 0; i < std::min(given, used.size() + 1); ++i)
+        if (const Ipv4 a{
+                static_cast<uint32_t>(limits_.addresses->first.n + 1 + (next_seq_ + i) % given)};
+            !used.contains(a))
+            return a;
+    return fail("all " + std::to_string(given) +
+                " addresses of this node are in use by jobs; wait until one is done");
+}
+
+const HomeJob* HomeRecords::find(const JobId& id) const {
+    if (id.home != node_) return nullptr;
+    const auto it = jobs_.find(id.seq);
+    return it == jobs_.end() ? nullptr : &it->second;
+}
+
+HomeJob* HomeRecords::find(const JobId& id) {
+    return const_cast<HomeJob*>(std::as_const(*this).find(id));
+}
+
+const HomeJob* HomeRecords::find_token(uint32_t uid, uint64_t token) const {
+    if (token == 0) return nullptr;
+    for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it)
+        if (it->second.token == token && it->second.spec.uid == uid) return &it->second;
+    return nullptr;
+}
+
+// -------------------------------------------------------------------------------------------------
+// index
+
+void HomeRecords::look_at(uint64_t seq, Nanos due) {
+    std::vector<NodeName> guests;
+    const auto need = [&](const NodeName& node) {
+        if (std::find(guests.begin(), guests.end(), node) == guests.end()) guests.push_back(node);
+    };
+    if (const auto it = jobs_.find(seq); it != jobs_.end()) {
+        const HomeJob& job = it->second;
+        if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
+        if (job.step != MoveStep::none) need(job.to.node);
+        if (job.saving.epoch.n > 0) need(job.saving.peer.node);
+        if (job.checkpoint.epoch.n > 0) need(job.checkpoint.at.node);
+        for (const Orphan& r : job.orphans) need(r.peer.node);
+    }
+    index_.put(seq, due, std::move(guests));
+}
+
+std::vector<NodeName> HomeRecords::guests_needed() const {
+    std::vector<NodeName> nodes;
+    for (const auto& [node, jobs] : index_.guests()) nodes.push_back(node);
+    return nodes;
+}
+
+std::optional<Peer> HomeRecords::peer_of(const NodeName& node) const {
+    for (const uint64_t seq : index_.of_guest(node)) {
+        const HomeJob& job = jobs_.at(seq);
+        if (job.at.node == node) return job.at;
+        if (job.to.node == node) return job.to;
+        for (const Orphan& r : job.orphans)
+            if (r.peer.node == node) return r.peer;
+    }
+    return std::nullopt;
+}
+
+// -------------------------------------------------------------------------------------------------
+// what is kept
+
+void HomeRecords::trim(const HomeTurn& turn) {
+    size_t excess =
+        finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
+    std::erase_if(finished_, [&](uint64_t seq) {
+        if (excess == 0) return false;
+        const auto it = jobs_.find(seq);
+        // An orphan that is forgotten is told by its node when that comes back, and dropped then.
+        const bool too_many = excess > 3 * limits_.finished_max;
+        if (it == jobs_.end() || (!it->second.orphans.empty() && !too_many)) return false;
+        --excess;
+        turn.out.push_back(home::Erase{it->second.id});
+        jobs_.erase(it);
+        look_at(seq, Nanos::never());
+        return true;
+    });
+}
+
+void HomeRecords::stranger(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
+    HomeJob* const job = find(event.id);
+    Peer peer = peer_of(node).value_or(Peer{node, {}});
+    if (job) {
+        const auto is_it = [&](const Orphan& r) {
+            return r.peer.node == node && r.epoch == event.epoch;
+        };
+        const auto it = std::find_if(job->orphans.begin(), job->orphans.end(), is_it);
+        if (it != job->orphans.end()) peer = it->peer;
+        if (event.state != GuestState::unknown)
+            // until it is gone, the node is asked again after every break
+            add_orphan(*job, peer, event.epoch);
+        else if (it != job->orphans.end())
+            job->orphans.erase(it);
+    }
+    switch (event.state) {
+        case GuestState::unknown:
+            if (job && job->settled) trim(turn);
+            return;
+        case GuestState::frozen:
+        case GuestState::exited:
+        case GuestState::killed:
+        case GuestState::failed: return turn.send(peer, event.id, event.epoch, GuestVerb::drop);
+        default: return turn.send(peer, event.id, event.epoch, GuestVerb::kill);
+    }
+}
+
+void HomeRecords::add_orphan(HomeJob& job, const Peer& peer, Epoch epoch) {
+    constexpr size_t orphans_max = 64;
+    const Orphan r{peer, epoch};
+    if (std::find(job.orphans.begin(), job.orphans.end(), r) != job.orphans.end()) return;
+    if (job.orphans.size() == orphans_max) job.orphans.erase(job.orphans.begin());
+    job.orphans.push_back(r);
+}
+
+void HomeRecords::add_place(HomeJob& job) {
+    constexpr size_t places_max = 64;
+    if (!job.places.empty() && job.places.back() == job.at.node) return;
+    if (job.places.size() == places_max) job.places.erase(job.places.begin());
+    job.places.push_back(job.at.node);
+}
+
+}  // namespace souk

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeRecords: the jobs of a Home by the number of their id, which of them wants to be looked at
+// first and which need which guest (HomeIndex), and which finished ones are kept. It gives each job
+// its number and, if it asks for one, an address of its own. Part of Home, which puts a job into
+// the index again after each step that may have changed it (`look_at`).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "agentd/core/home_index.hpp"
+#include "agentd/core/home_turn.hpp"
+
+namespace souk {
+
+class HomeRecords {
+  public:
+    struct Limits {
+        size_t jobs_max = 0;
+        size_t finished_max = 0;             // settled ones that are kept
+        std::optional<Ipv4Range> addresses;  // all but the first and the last
+    };
+    HomeRecords(NodeName node, const Limits& limits);
+
+    // As it was read back from disk. It is not in the index yet.
+    HomeJob& load(HomeJob job);
+    JobId next_id() const { return {node_, next_seq_}; }
+    // A new job: it gets the next id, and an address if its spec asks for one. Errors: too many
+    // jobs, no address is free.
+    Result<HomeJob*> add(HomeJob job);
+
+    HomeJob* find(const JobId& id);
+    const HomeJob* find(const JobId& id) const;
+    HomeJob& at(uint64_t seq) { return jobs_.at(seq); }
+    // The newest that this user submitted with this token; null: none, or no token.
+    const HomeJob* find_token(uint32_t uid, uint64_t token) const;
+    const std::map<uint64_t, HomeJob>& all() const { return jobs_; }
+    std::map<uint64_t, HomeJob>& all() { return jobs_; }
+
+    // The job of that number is due then; the guests that it needs are those that its record names.
+    void look_at(uint64_t seq, Nanos due);
+    std::vector<uint64_t> due(Nanos now) const { return index_.due(now); }
+    Nanos next_due() const { return index_.next_due(); }
+    const HomeIndex::Jobs& of_guest(const NodeName& node) const { return index_.of_guest(node); }
+    std::vector<NodeName> guests_needed() const;
+    // Of a guest that is needed: where it is.
+    std::optional<Peer> peer_of(const NodeName& node) const;
+
+    // The market has closed this finished job's account.
+    void settled(const HomeJob& job) { finished_.push_back(job.id.seq); }
+    // Forgets the oldest settled jobs that are too many. Those with orphans stay longer, until
+    // there are four times as many as are kept.
+    void trim(const HomeTurn& turn);
+
+    // A copy that is not (or no longer) the job: it is ended, then forgotten by its node.
+    void stranger(const NodeName& node, const GuestEvent& event, const HomeTurn& turn);
+    // Something of the job may still lie there; asked after until the node says `unknown`.
+    static void add_orphan(HomeJob& job, const Peer& peer, Epoch epoch);
+    // Where it is, at the end of the places where it has been.
+    static void add_place(HomeJob& job);
+
+  private:
+    Result<Ipv4> free_address() const;
+
+    NodeName node_;
+    Limits limits_;
+    uint64_t next_seq_ = 1;
+    std::map<uint64_t, HomeJob> jobs_;
+    HomeIndex index_;
+    std::vector<uint64_t> finished_;  // settled, oldest first
+};
+
+}  // namespace souk

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/core/home_reports.hpp"
+
+#include "agentd/core/home_checkpoints.hpp"
+#include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_runs.hpp"
+#include "agentd/core/lease.hpp"
+
+namespace souk {
+
+JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
+    JobReport r;
+    r.id = job.id;
+    r.terms = job.terms;
+    r.uid = job.spec.uid;
+    r.user = job.user;
+    r.name = job.name;
+    for (const std::string& arg : job.spec.argv) {
+        if (r.command.size() + arg.size() > 200) break;
+        r.command += (r.command.empty() ? "" : " ") + arg;
+    }
+    r.submitted = job.submitted;
+    r.phase = job.phase;
+    r.where = job.at.node;
+    r.to = job.to.node;
+    r.epoch = job.epoch;
+    r.order_seq = job.order_seq;
+    r.comment = job.comment;
+    r.in_place = job.in_place && job.phase == JobPhase::frozen;
+    const bool runs = job.phase == JobPhase::running;
+    if (runs || r.in_place || job.phase == JobPhase::freezing)
+        r.cannot_move = runs_.cannot_move(job);
+    r.address = job.spec.address;
+    if (runs) r.pid = runs_.pid(job);
+    r.checkpoint_trouble = checkpoints_.trouble(job);
+    r.checkpoint_node = job.checkpoint.at.node;
+    r.checkpoint_taken = job.checkpoint.taken;
+    r.checkpoint_bytes = job.checkpoint.bytes;
+    r.stats = job.stats;
+    r.stats.run_time = HomeClock::run_time(job, now);
+    if (runs) r.stands = !HomeClock::runs(job) && !clock_.unproven(job);
+    if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting)
+        r.stay_run = job.stay_run;
+    if (job.leased) r.alone = home_waits(job.spec.lease);
+    r.places = job.places;
+    r.lacking = job.lacking;
+    r.cancelled = job.cancelled;
+    r.wait_status = job.wait_status;
+    r.why = job.why;
+    return r;
+}
+
+}  // namespace souk

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeReports: a job as its Home tells the market of it: from its record, and from what the
+// machines of the Home know of it beside that. Part of Home.
+#pragma once
+
+#include "agentd/core/home_turn.hpp"
+
+namespace souk {
+
+class HomeCheckpoints;
+class HomeClock;
+class HomeRuns;
+
+class HomeReports final : public JobReporter {
+  public:
+    HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock)
+        : runs_(runs), checkpoints_(checkpoints), clock_(clock) {}
+    JobReport report_of(const HomeJob& job, Nanos now) const override;
+
+  private:
+    const HomeRuns& runs_;
+    const HomeCheckpoints& checkpoints_;
+    const HomeClock& clock_;
+};
+
+}  // namespace souk

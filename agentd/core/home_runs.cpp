@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeRuns: what is done with a job at its owner. What its node says: home_run_events.cpp.
+#include "agentd/core/home_runs.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_records.hpp"
+
+namespace souk {
+
+using namespace home;
+
+const HomeRuns::State& HomeRuns::seen(const HomeJob& job) const {
+    static const State nothing;
+    const auto it = jobs_.find(job.id.seq);
+    return it == jobs_.end() ? nothing : it->second;
+}
+
+void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
+    job.at = {order.node, order.address};
+    job.epoch = job.last_epoch = job.last_epoch.next();
+    job.cpu_here = {};
+    job.leased = false;
+    job.phase = JobPhase::starting;
+    job.stay_run = job.stats.run_time;
+    job.boot = turn.boot;
+    state(job).deadline = turn.now + limits_.step_patience;
+    HomeJob record = job;
+    record.running_since = turn.now;  // for a daemon that comes back and finds it running
+    turn.persist(record);
+    turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
+}
+
+void HomeRuns::freeze(HomeJob& job, const HomeTurn& turn) {
+    HomeClock::fold(job, turn.now);
+    job.phase = JobPhase::freezing;
+    state(job).deadline = turn.now + limits_.transfer_patience;
+    turn.persist(job);
+    turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
+}
+
+void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
+    job.in_place = false;
+    job.phase = JobPhase::running;
+    job.comment.clear();
+    job.story.add(turn.step(StoryStep::What::resumed, job.at.node));
+    turn.persist(job);
+    turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
+}
+
+HomeNext HomeRuns::start_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    const Peer at = std::exchange(job.at, Peer{});
+    job.phase = JobPhase::waiting;
+    turn.fail_order(job, at.node, why);
+    HomeRecords::add_orphan(job, at, job.epoch);
+    turn.persist(job);
+    turn.send(at, job.id, job.epoch, GuestVerb::drop);
+    return Steady{};
+}
+
+HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    job.phase = JobPhase::running;
+    turn.persist(job);
+    turn.fail_order(job, job.at.node, why);
+    return Steady{};
+}
+
+// Another node may have its program; this one is not tried again. The market knows when none is
+// left, and says so (give_up).
+HomeNext HomeRuns::program_lacks(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    constexpr size_t lacking_max = 256;
+    // As a shell has it: 127 is not found, 126 not executable. Found anywhere is found.
+    const int32_t status = (e.error == EACCES || e.error == ENOEXEC ? 126 : 127) << 8;
+    job.lacking_status = job.lacking.empty() ? status : std::min(job.lacking_status, status);
+    job.lacking_why = e.why;
+    if (std::find(job.lacking.begin(), job.lacking.end(), job.at.node) == job.lacking.end())
+        job.lacking.push_back(job.at.node);
+    if (job.lacking.size() >= lacking_max) return Finished{job.lacking_status, job.lacking_why};
+    return start_undelivered(job, job.at.node + " cannot execute its program: " + e.why, turn);
+}
+
+HomeNext HomeRuns::give_up(HomeJob& job, const HomeTurn& turn) {
+    if (job.phase == JobPhase::waiting && !job.lacking.empty())
+        return Finished{job.lacking_status, job.lacking_why};
+    turn.fail_order(job, job.at.node, "no node has refused its program");
+    turn.report(job);
+    return Nothing{};
+}
+
+void HomeRuns::restarted(const HomeJob& job, Nanos now) {
+    if (job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
+        state(job).deadline = now + limits_.step_patience;
+}
+
+void HomeRuns::note_pid(const HomeJob& job, const GuestEvent& e) {
+    if (e.pid <= 0) return;
+    State& s = state(job);
+    s.pid = e.pid;
+    s.pid_epoch = e.epoch;
+}
+
+int32_t HomeRuns::pid(const HomeJob& job) const {
+    const State& s = seen(job);
+    return s.pid_epoch == job.epoch ? s.pid : 0;
+}
+
+void HomeRuns::finish(HomeJob& job, int32_t wait_status, const std::string& why,
+                      const HomeTurn& turn) {
+    job.phase = JobPhase::finished;
+    // Never started again, and a thousand of them are kept. (`= {}` would keep the memory.)
+    std::exchange(job.spec.env, {});
+    std::exchange(job.spec.rlimits, {});
+    std::exchange(job.spec.groups, {});
+    job.wait_status = wait_status;
+    job.why = why;
+    job.story.add(turn.step(StoryStep::What::finished, job.at.node, why));
+    const bool was_somewhere = !job.at.node.empty();
+    if (was_somewhere) HomeRecords::add_orphan(job, job.at, job.epoch);
+    turn.persist(job);
+    if (was_somewhere) turn.send(job.at, job.id, job.epoch, GuestVerb::drop);
+    turn.tell(job, Tell::What::finished, why);
+}
+
+void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
+    HomeClock::stop(job, turn.now);
+    job.phase = JobPhase::frozen;
+    job.stats.image_bytes = image_bytes;
+    ++job.stats.freezes;
+    StoryStep frozen_step = turn.step(StoryStep::What::frozen, job.at.node);
+    frozen_step.bytes = static_cast<uint64_t>(std::max<int64_t>(0, image_bytes));
+    job.story.add(std::move(frozen_step));
+    turn.persist(job);
+    turn.tell(job, Tell::What::frozen, "frozen on " + job.at.node);
+}
+
+// Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is
+// the job.
+void HomeRuns::stands(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn) {
+    HomeClock::stop(job, turn.now);
+    const bool is_new = !std::exchange(job.in_place, true);
+    job.phase = JobPhase::frozen;
+    state(job).cannot_move = cannot_move;
+    job.comment = cannot_move;
+    if (is_new) job.story.add(turn.step(StoryStep::What::stopped, job.at.node, cannot_move));
+    turn.persist(job);
+    if (is_new)
+        turn.tell(job, Tell::What::frozen,
+                  "stopped on " + job.at.node + ", where it stays: " + cannot_move);
+}
+
+void HomeRuns::went_back(const HomeJob& job) {
+    State& s = state(job);
+    s.stopped = false;
+    s.cannot_move.clear();
+}
+
+Nanos HomeRuns::due(const HomeJob& job) const { return seen(job).deadline; }
+
+void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
+    Nanos& deadline = state(job).deadline;
+    deadline = turn.now + limits_.step_patience;
+    if (job.phase == JobPhase::starting)
+        turn.send(job.at, job.id, job.epoch, GuestVerb::query);
+    else if (job.phase == JobPhase::freezing)
+        turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
+    else
+        deadline = Nanos::never();
+}
+
+}  // namespace souk

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeRuns: a job at its owner while it is not moving: how it is started and frozen, and what its
+// node says of it: that it runs, ends, cannot be moved, lies frozen or stands where it is. Part of
+// Home: what that means for the job as a whole is returned, and carried out there.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "agentd/core/home_checkpoints.hpp"
+#include "agentd/core/home_expels.hpp"
+#include "agentd/core/home_leases.hpp"
+#include "agentd/core/home_turn.hpp"
+
+namespace souk {
+
+class HomeRuns {
+  public:
+    struct Limits {
+        Nanos step_patience;      // of a start
+        Nanos transfer_patience;  // of a freeze
+    };
+    explicit HomeRuns(Limits limits) : limits_(limits) {}
+    // Who is told of a word of the owner's node, beside the job itself.
+    struct Beside {
+        HomeCheckpoints& checkpoints;
+        HomeLeases& leases;
+        HomeExpels& expels;
+    };
+
+    void start(HomeJob& job, const Order& order, const HomeTurn& turn);
+    void freeze(HomeJob& job, const HomeTurn& turn);
+    // Where it stands in memory: nothing goes anywhere.
+    void go_on_in_place(HomeJob& job, const HomeTurn& turn);
+    // No byte of the command has left this node: as if it had not been ordered.
+    HomeNext start_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    HomeNext freeze_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    // No node is left that could execute its program.
+    HomeNext give_up(HomeJob& job, const HomeTurn& turn);
+    // The daemon came back: a start or a freeze goes on.
+    void restarted(const HomeJob& job, Nanos now);
+
+    // What its owner says, in any phase without a move.
+    HomeNext hears(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
+    // Of any copy of it.
+    void note_pid(const HomeJob& job, const GuestEvent& event);
+
+    // It has ended: its record holds how, and its node forgets it.
+    static void finish(HomeJob& job, int32_t wait_status, const std::string& why,
+                       const HomeTurn& turn);
+    // It is frozen, or stands where it is, from now on.
+    void froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn);
+    void stands(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn);
+    // It has come to another node, or went back.
+    void arrived(const HomeJob& job) { jobs_[job.id.seq].cannot_move.clear(); }
+    void went_back(const HomeJob& job);
+
+    // The present step is over.
+    void step_ended(const HomeJob& job) { jobs_[job.id.seq].deadline = Nanos::never(); }
+    Nanos due(const HomeJob& job) const;
+    // To be called when that is due: its node is asked again.
+    void overdue(const HomeJob& job, const HomeTurn& turn);
+
+    // Why it cannot move from where it is now; empty: it can.
+    const std::string& cannot_move(const HomeJob& job) const { return seen(job).cannot_move; }
+    // Why it is being ended, if it must be able to move and cannot; empty: it is not.
+    const std::string& refused(const HomeJob& job) const { return seen(job).refused; }
+    int32_t pid(const HomeJob& job) const;  // of its owner; 0: not known
+    void forget(uint64_t seq) { jobs_.erase(seq); }
+
+  private:
+    struct State {
+        Nanos deadline = Nanos::never();  // of a start or freeze
+        std::string cannot_move;          // where it runs, or stands, now
+        bool immovable_told = false;
+        std::string refused;
+        bool stopped = false;
+        int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
+        Epoch pid_epoch;
+        Nanos cpu_told;  // the CPU time that the market knows of
+    };
+    State& state(const HomeJob& job) { return jobs_[job.id.seq]; }
+    const State& seen(const HomeJob& job) const;
+
+    HomeNext starting(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
+    HomeNext running(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
+    HomeNext runs(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
+    HomeNext freezing(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
+    HomeNext frozen(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    std::optional<HomeNext> in_place(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    HomeNext program_lacks(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    void note_movable(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+
+    Limits limits_;
+    std::map<uint64_t, State> jobs_;
+};
+
+}  // namespace souk

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home: what more than one of its machines has a part in: how an order is carried out, and what the
+// step of one machine means for the job as a whole (HomeNext). See home.hpp.
+#include "agentd/core/home.hpp"
+
+namespace souk {
+
+using namespace home;
+
+namespace {
+template <class... F>
+struct Cases : F... {
+    using F::operator()...;
+};
+template <class... F>
+Cases(F...) -> Cases<F...>;
+}  // namespace
+
+void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
+    switch (HomeOrders::how(job, order, leases_.is_silent(order.node))) {
+        case HomeOrders::How::as_it_is: return turn.report(job);
+        case HomeOrders::How::start: return runs_.start(job, order, turn);
+        case HomeOrders::How::go_on:
+            expels_.forget_wish(job);
+            runs_.go_on_in_place(job, turn);
+            return steady(job, turn);
+        case HomeOrders::How::move:
+            checkpoints_.end_saving(job, turn);
+            expels_.leaves(job);
+            return moves_.begin(job, order, turn);
+        case HomeOrders::How::freeze: return freeze(job, turn);
+        case HomeOrders::How::refuse:
+            return turn.fail_order(job, order.node, "node " + order.node + " is not heard from");
+    }
+}
+
+void Home::freeze(HomeJob& job, const HomeTurn& turn) {
+    checkpoints_.end_saving(job, turn);
+    expels_.leaves(job);
+    runs_.freeze(job, turn);
+}
+
+void Home::cancel(HomeJob& job, const HomeTurn& turn) {
+    job.cancelled = true;
+    turn.persist(job);
+    if (HomeMoves::is_undecided(job))
+        conclude(job, moves_.abort(job, {}, "cancelled", turn), turn);
+    else
+        end_by_cancel(job, turn);
+}
+
+// In a steady phase: ends the job. In a step: that step's end comes back here through steady().
+void Home::end_by_cancel(HomeJob& job, const HomeTurn& turn) {
+    if (job.phase == JobPhase::waiting) return finish(job, 9, "cancelled", turn);
+    if (job.step != MoveStep::none) return;
+    turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
+}
+
+void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
+    std::visit(Cases{
+                   [](const Nothing&) {},
+                   [&](const Steady&) { steady(job, turn); },
+                   [&](const Arrived&) {
+                       runs_.arrived(job);
+                       steady(job, turn);
+                   },
+                   [&](const Cancelled&) { end_by_cancel(job, turn); },
+                   [&](const Frozen& f) { became_frozen(job, f.image_bytes, turn); },
+                   [&](const Standing& s) { became_standing(job, s.cannot_move, turn); },
+                   [&](const Finished& f) { finish(job, f.wait_status, f.why, turn); },
+                   [&](const Killed& k) { killed(job, k.why, turn); },
+                   [&](const Gone& g) { go_back(job, g.why, turn); },
+               },
+               next);
+}
+
+// A step ended: the market hears how the job is, then comes what waited.
+void Home::steady(HomeJob& job, const HomeTurn& turn) {
+    runs_.step_ended(job);
+    moves_.step_ended(job);
+    turn.report(job);
+    if (job.phase == JobPhase::finished) return;
+    const std::optional<Order> pending = orders_.take_pending(job);
+    if (job.cancelled) return end_by_cancel(job, turn);
+    if (job.phase == JobPhase::running) {
+        signals_.send(job, turn);
+        expels_.arm(job, turn.now);
+        checkpoints_.arm(job, turn.now);
+    }
+    if (pending) take(job, *pending, turn);
+}
+
+void Home::became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
+    runs_.froze(job, image_bytes, turn);
+    budget_.tell_why(job, turn);
+    steady(job, turn);
+}
+
+void Home::became_standing(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn) {
+    checkpoints_.end_saving(job, turn);
+    expels_.leaves(job);
+    runs_.stands(job, cannot_move, turn);
+    budget_.tell_why(job, turn);
+    steady(job, turn);
+}
+
+void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, const HomeTurn& turn) {
+    HomeClock::stop(job, turn.now);
+    HomeMoves::drop_candidate(job, turn);
+    checkpoints_.end_saving(job, turn);
+    if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
+    job.checkpoint = {};
+    HomeRuns::finish(job, wait_status, why, turn);
+    steady(job, turn);
+}
+
+void Home::killed(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    if (const std::string refused = runs_.refused(job); !refused.empty())
+        return finish(job, 1 << 8, refused, turn);
+    go_back(job, "killed on " + job.at.node + (why.empty() ? "" : ": " + why), turn);
+}
+
+// What ran is gone, for certain. Its last checkpoint is the job; or it begins anew, if its user has
+// said so.
+void Home::go_back(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    // it is the checkpoint that is lost
+    if (HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) job.checkpoint = {};
+    if (job.cancelled) return finish(job, 9, "cancelled", turn);
+    if (job.checkpoint.epoch.n == 0 && !job.spec.restart) {
+        const bool had_none = checkpoints_.every(job).ns > 0;
+        return finish(job, 9, why + (had_none ? ", and it had no checkpoint" : ""), turn);
+    }
+    HomeClock::stop(job, turn.now);
+    checkpoints_.end_saving(job, turn);
+    HomeMoves::drop_candidate(job, turn);
+    HomeCheckpoints::go_back(job, why, turn);
+    runs_.went_back(job);
+    expels_.leaves(job);
+    checkpoints_.disarm(job);
+    steady(job, turn);
+}
+
+void Home::lease_over(HomeJob& job, const HomeTurn& turn) {
+    const std::string why = leases_.over(job, turn);
+    if (why.empty()) return;
+    if (job.step == MoveStep::release)
+        conclude(job, moves_.candidate_lost(job, why, turn), turn);
+    else
+        node_gone(job, why, turn);
+}
+
+// Its owner's node, for certain.
+void Home::node_gone(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+    if (job.step == MoveStep::kill_old)
+        moves_.source_is_off(job, turn);
+    else if (job.step != MoveStep::release && job.phase != JobPhase::waiting)
+        go_back(job, why, turn);
+}
+
+// The market has closed its account: it is a record and no more.
+void Home::forget(uint64_t seq) {
+    orders_.forget(seq);
+    runs_.forget(seq);
+    moves_.forget(seq);
+    checkpoints_.forget(seq);
+    clock_.forget(seq);
+    budget_.forget(seq);
+    leases_.forget(seq);
+    expels_.forget(seq);
+    signals_.forget(seq);
+}
+
+}  // namespace souk

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HomeTurn: one step of a Home, as each of its machines sees it: what time it is, and the ways out.
+// Home makes one for each input, and hands it to the machines that have a part in the step. What a
+// machine puts into a turn takes place in that order.
+//
+// HomeNext: what a machine's step means for the job as a whole. Home carries it out when the
+// machine has returned, as it needs other machines for it.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "agentd/core/home_io.hpp"
+
+namespace souk {
+
+// Says how a job is, for the market.
+class JobReporter {
+  public:
+    virtual ~JobReporter() = default;
+    virtual JobReport report_of(const HomeJob& job, Nanos now) const = 0;
+};
+
+struct HomeTurn {
+    Nanos now;
+    Nanos unix_now;        // by which the steps of stories are told
+    const NodeName& node;  // this one
+    uint64_t boot = 0;     // of this machine; its clock is `now`
+    const JobReporter& reporter;
+    home::Outputs& out;
+
+    void persist(const HomeJob& job, Durable when = Durable::now) const {
+        out.push_back(home::Persist{job, when});
+    }
+    void report(const HomeJob& job) const {
+        out.push_back(home::ToMarketMsg{reporter.report_of(job, now)});
+    }
+    void tell(const HomeJob& job, home::Tell::What what, std::string text) const {
+        out.push_back(home::Tell{job.id, what, std::move(text)});
+    }
+    void send(const Peer& peer, GuestCommand command) const {
+        out.push_back(home::ToGuest{peer, std::move(command)});
+    }
+    void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb) const;
+    // With all that a node needs to know of a job that comes to it.
+    void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb) const;
+    // The market's last order of this job could not be carried out: by this node.
+    void fail_order(HomeJob& job, const NodeName& node, const std::string& why) const;
+    StoryStep step(StoryStep::What what, const NodeName& node = {}, std::string why = {},
+                   Money price = {}) const;
+};
+
+namespace home {
+struct Nothing {};
+// A step is over: the market hears how the job is, then comes what waited for the step's end.
+struct Steady {};
+// It is where it went. The event of its new owner may say more than that it runs.
+struct Arrived {
+    bool says_more = false;
+};
+// It was cancelled, and no step is under way that would end it.
+struct Cancelled {};
+struct Frozen {
+    int64_t image_bytes = 0;
+};
+// It cannot be dumped, and stands where it is.
+struct Standing {
+    std::string cannot_move;
+};
+struct Finished {
+    int32_t wait_status = 0;
+    std::string why;
+};
+// By its cancel, or from outside (`why`).
+struct Killed {
+    std::string why;
+};
+// What ran, or its image, is gone for certain.
+struct Gone {
+    std::string why;
+};
+}  // namespace home
+using HomeNext =
+    std::variant<home::Nothing, home::Steady, home::Arrived, home::Cancelled, home::Frozen,
+                 home::Standing, home::Finished, home::Killed, home::Gone>;
+
+// What the end of a job means, as its node says it.
+HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+HomeNext node_lost_it(const HomeJob& job);
+HomeNext image_is_lost(const HomeJob& job);
+
+}  // namespace souk
