@@ -3,7 +3,7 @@
 // (allocator.hpp).
 #include "market/core/algorithm.hpp"
 #include "market/core/least_bids.hpp"
-#include "market/core/pricing.hpp"
+#include "market/core/pricing_ranked.hpp"
 
 namespace souk::market {
 namespace {
@@ -17,8 +17,9 @@ class Greedy : public Algorithm {
     }
     void solve(Allocator& market, Nanos now, const SolverOptions&) override { market.solve(now); }
     std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
-        return market::closed_prices(market, done);
+        return ranked_prices(market, done, true);
     }
+    bool bidders_are_users() const override { return true; }
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                    std::span<const ProviderKey> barred) override {
         return least_bids_.find(market, cpus, memory_mb, barred);

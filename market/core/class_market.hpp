@@ -40,11 +40,8 @@ class ClassMarket {
 
     // The least memory that a machine has for each of its free CPUs, in MB.
     int64_t memory_per_cpu() const { return memory_per_cpu_; }
-    // The competing jobs in rank order: visit(entry) returns false to stop. Of an exact market.
-    template <class Visit>
-    void each_job(Visit&& visit) const {
-        order_->each(visit);
-    }
+    // The competing jobs in rank order.
+    const JobOrder& order() const { return *order_; }
 
   private:
     const JobOrder::Entry& entry(int64_t t) const;

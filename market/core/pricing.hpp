@@ -28,8 +28,13 @@
 // (user_prices.hpp), and these with the least values of its classes as reserves for others
 // (welfare.hpp). docs/market.md has one table of both. That no lie pays does not hold over time (a
 // bid now changes what is free later; a job that stays where it is may sit elsewhere than the
-// greedy would put it), for pinned jobs, and for users who split themselves into several jobs or
-// lie about CPUs and memory.
+// greedy would put it), for pinned jobs, and for who lies about CPUs and memory.
+//
+// A user is one bidder (`by_user`): each job is priced without those of its user that rank after
+// it. Where the greedy's allocation is the best one (the first two lines above, one CPU each), the
+// sum is what the others lose by all jobs of the user (Clarke, "Multipart pricing of public goods",
+// 1971): they lose it step by step as its jobs come, the highest ranked first. docs/market.md
+// defines a price step by step.
 //
 // first: the own bid, as far as the place is worth it: bid x speed / fastest speed, raised to its
 // provider's reserve. uniform (k-pricing): one price for all, R + k x (B - R) with B the lowest bid
@@ -49,15 +54,13 @@ namespace souk::market {
 // jobs x speeds) with bars and pins (pricing_unit.hpp), else O(running jobs x jobs) of some
 // nanoseconds each. `steps`, if given: how many jobs were looked at or placed, about what it cost
 // (up to 100 ns each).
-std::vector<Money> critical_prices(Allocator& market, uint64_t* steps = nullptr);
-// Only what the quickest form gives, that of ranked jobs, in O(jobs placed + classes): `done` says
-// whose.
-std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done);
+std::vector<Money> critical_prices(Allocator& market, bool by_user = false,
+                                   uint64_t* steps = nullptr);
 std::vector<Money> first_prices(const Allocator& market);
 std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille);
 
 // The general method for every job, also where the closed form holds (the tests compare them).
-std::vector<Money> critical_prices_by_integral(Allocator& market);
+std::vector<Money> critical_prices_by_integral(Allocator& market, bool by_user = false);
 
 // What a running job is worth per CPU-hour where it runs: value x speed / fastest speed, rounded
 // down.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "market/core/algorithm.hpp"
-#include "market/core/pricing.hpp"
+#include "market/core/pricing_ranked.hpp"
 
 namespace souk::market {
 
@@ -162,7 +162,7 @@ class ShareAlgorithm : public Algorithm {
     }
     Nanos next_wake() const override { return share_.next_wake(); }
     std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
-        return market::closed_prices(market, done);
+        return ranked_prices(market, done);
     }
 
   private:

@@ -20,10 +20,10 @@ namespace souk::market {
 
 // Price per CPU-hour by job index, rounded down to a micro-unit; meaningless for jobs that do not
 // run. O(jobs) and, for each user with more than one job, O(its placed jobs x classes): where that
-// passes `pivot_steps_max` in all, every job pays its class's price. A job that sits where the best
-// assignment would not put it (pinned, protected, or a horizon) pays the price of the class where
-// it sits, at most what that is worth to it, at least the reserve, never above its bid.
-inline constexpr int64_t pivot_steps_max = 4'000'000;
+// passes `pivot_steps_max` (ranked_users.hpp) in all, every job pays its class's price. A job that
+// sits where the best assignment would not put it (pinned, protected, or a horizon) pays the price
+// of the class where it sits, at most what that is worth to it, at least the reserve, never above
+// its bid.
 std::vector<Money> user_prices(const Allocator& market, const ClassMarket& classes);
 
 }  // namespace souk::market

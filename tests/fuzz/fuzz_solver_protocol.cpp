@@ -11,7 +11,8 @@
 // FUZZ_SOURCES: market/core/solver.cpp market/core/solver_protocol.cpp
 // FUZZ_SOURCES: market/core/solver_session.cpp kernel/base/check.cpp kernel/base/money.cpp
 // FUZZ_SOURCES: kernel/base/result.cpp kernel/base/units.cpp market/core/solver_options.cpp
-// FUZZ_SOURCES: market/core/balance.cpp
+// FUZZ_SOURCES: market/core/balance.cpp market/core/pricing_ranked.cpp
+// FUZZ_SOURCES: market/core/ranked_users.cpp
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -5,8 +5,9 @@ A market is put to the solver again and again, each time with another bid of one
 unchanged. From the places that the job gets, x(b), follows what it has to pay by the definition: (v
 x(v) - integral of x) / fastest speed. x changes only at the other jobs' bids and at the reserves,
 so one question between any two of these tells all of it. Every payment is compared with that, and
-every such bid is a lie that must not pay. SOUK_MARKETS sets how many markets of each kind are
-tried.
+every such bid is a lie that must not pay. A user with several jobs is one bidder: each is priced in
+a market without those of its user that rank after it, and lies of a user about all its jobs are
+tried. SOUK_MARKETS sets how many markets of each kind are tried.
 """
 import os
 import random
@@ -29,18 +30,25 @@ def money(amount):
 
 class Market:
     """jobs: (value in micro-units, cpus, memory); providers: (reserve in micro-units, cpus, memory,
-    speed)."""
+    speed); users: whose each job is, None: each another's."""
 
-    def __init__(self, jobs, providers):
+    def __init__(self, jobs, providers, users=None):
         self.jobs, self.providers = jobs, providers
+        self.users = users or list(range(len(jobs)))
         self.top = max(p[3] for p in providers)
 
-    def question(self, job=None, bid=None):
+    def own_later(self, job):
+        def rank(i):
+            return -self.jobs[i][0], i
+        return {i for i, user in enumerate(self.users)
+                if user == self.users[job] and rank(i) > rank(job)}
+
+    def question(self, job=None, bid=None, without=()):
         lines = ["reset"]
         lines += [f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}"
                   for i, (r, cpus, mem, speed) in enumerate(self.providers)]
-        lines += [f"aj {i + 1} {money(bid if i == job else v)} {mem} {cpus} {i} -1 {i}"
-                  for i, (v, cpus, mem) in enumerate(self.jobs)]
+        lines += [f"aj {i + 1} {money(bid if i == job else v)} {mem} {cpus} {i} -1 {self.users[i]}"
+                  for i, (v, cpus, mem) in enumerate(self.jobs) if i not in without]
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
 
     def levels(self, job):
@@ -83,12 +91,13 @@ def examine(market):
     for job, (value, _, _) in enumerate(market.jobs):
         levels = market.levels(job)
         for low, high in zip(levels, levels[1:]):
-            questions.append(market.question(job, (low + high) // 2))
+            questions.append(market.question(job, (low + high) // 2, market.own_later(job)))
             of.append((job, low, high))
     answers = ask(questions)
     truth = answers[0]
     one_speed = len({p[3] for p in market.providers}) == 1
     no_reserve = not any(p[0] for p in market.providers)
+    one_each = len(set(market.users)) == len(market.jobs)
     wrong = []
     for job, (value, _, _) in enumerate(market.jobs):
         speed = speed_in(market, truth, job)
@@ -109,7 +118,7 @@ def examine(market):
             if paid != min(max(int(defined), reserve), value):
                 wrong.append(("pays", job, (paid, float(defined), reserve)))
             utility = Fraction(value * speed, market.top) - paid
-        if one_speed or no_reserve:
+        if (one_speed or no_reserve) and one_each:
             for low, high, answer in steps:
                 if job in answer[1]:
                     gain = Fraction(value * speed_in(market, answer, job),
@@ -117,6 +126,39 @@ def examine(market):
                     if gain > 1:  # prices are rounded down to a millionth
                         wrong.append(("a lie gains", job, ((low + high) // 2, float(gain))))
     return wrong
+
+
+def gain(market, user, answer):
+    """What the user's jobs are worth where they run, less what they pay."""
+    return sum(Fraction(market.jobs[j][0] * market.providers[place - 1][3], market.top)
+               - answer[1][j] for j, place in answer[0].items()
+               if place and market.users[j] == user)
+
+
+def lies_of_users(rng, markets):
+    """Gains by other values of all jobs of a user, or by leaving some out."""
+    questions, of = [], []
+    for market in markets:
+        questions.append(market.question())
+        of.append((market, None))
+        bids = [j[0] for j in market.jobs] + [p[0] for p in market.providers]
+        for user in set(market.users):
+            own = [j for j, u in enumerate(market.users) if u == user]
+            for _ in range(6):
+                lie = [(max(0, rng.choice(bids) + rng.choice((-MICRO // 2, 0, MICRO // 2))), *j[1:])
+                       if i in own and rng.random() < 0.7 else j
+                       for i, j in enumerate(market.jobs)]
+                some = {j for j in own if rng.random() < 0.2}
+                questions.append(Market(lie, market.providers, market.users).question(
+                    without=some))
+                of.append((market, user))
+    gains, truth = [], None
+    for (market, user), answer in zip(of, ask(questions)):
+        if user is None:
+            truth = answer
+            continue
+        gains.append(gain(market, user, answer) - gain(market, user, truth))
+    return gains
 
 
 def draw(rng, speeds, reserves, cpus, memory):
@@ -147,6 +189,28 @@ def test_every_price_is_the_defined_one_and_no_lie_pays(kind):
         market = draw(rng, *KINDS[kind])
         assert (number, examine(market), market.jobs, market.providers) == (number, [], market.jobs,
                                                                             market.providers)
+
+
+def with_users(rng, market):
+    return Market(market.jobs, market.providers, [rng.randrange(3) for _ in market.jobs])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_user_is_one_bidder_own_jobs_that_rank_lower_do_not_price_a_job(kind):
+    rng = random.Random(kind + ", users")
+    for number in range(MARKETS):
+        market = with_users(rng, draw(rng, *KINDS[kind]))
+        assert (number, examine(market), vars(market)) == (number, [], vars(market))
+
+
+TRUTHFUL = ["one speed, one reserve", "one speed, reserves", "speeds, no reserve"]
+
+
+@pytest.mark.parametrize("kind", TRUTHFUL)
+def test_no_lie_of_a_user_about_all_its_jobs_pays_where_one_speed_or_no_reserve_is(kind):
+    rng = random.Random(kind + ", lies")
+    gains = lies_of_users(rng, [with_users(rng, draw(rng, *KINDS[kind])) for _ in range(MARKETS)])
+    assert len(gains) > 5 * MARKETS and max(gains) <= 12  # prices are rounded down to a millionth
 
 
 def test_a_bid_that_would_lose_its_place_to_another_pays_that_bid_though_nothing_is_asked_there():

@@ -113,6 +113,9 @@ struct World {
         tell(job);
         return id;
     }
+    JobId submit_as(uint32_t uid, const NodeName& home, int64_t price) {
+        return submit(home, price, Nanos::never(), 1, 100, {}, uid);
+    }
     void tell(HomeJob& job) {
         if (connected.contains(job.report.id.home))
             ck_assert(market->report(job.report.id.home, job.report, now).has_value());

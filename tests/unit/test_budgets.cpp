@@ -148,7 +148,8 @@ struct Town : Street {
             if (find(id)->phase == JobPhase::moving) run_for(s(15));
             const JobPhase phase = find(id)->phase;
             ck_assert_msg(phase == JobPhase::running || phase == JobPhase::finished,
-                          "%s has more, and is %s", id.text().c_str(), to_string(phase));
+                          "%s has more, and is %s: %s", id.text().c_str(), to_string(phase),
+                          market->comment(*market->find(id)).c_str());
             ++woken;
             change_budget(id, {});
         }

@@ -141,7 +141,7 @@ START_TEST(each_price_that_lasts_has_a_receipt_and_those_that_change_within_seco
     w.transit = {};
     w.run_for(s(100));
     w.on_market("n2", false);
-    const auto rival = [&](int64_t bid) { return w.submit("n1", bid); };
+    const auto rival = [&](int64_t bid) { return w.submit_as(1001, "n1", bid); };
     const JobId first = rival(72);  // what it must be paid to keep away
     w.run_for(s(50));
     ck_assert_text(text_of(w.receipts), "n1.1 on n1 200000 ms at 36: 2\n");

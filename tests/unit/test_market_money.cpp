@@ -72,7 +72,7 @@ START_TEST(the_winner_of_a_contest_pays_the_bid_that_it_had_to_beat) {
     World w;
     w.add_node("n1", 100, 1);
     w.run_for(s(4));
-    w.submit("n1", 60);
+    w.submit_as(1001, "n1", 60);
     const JobId b = w.submit("n1", 100);
     w.run_for(s(1));
     ck_assert_text(w.where(b), "n1");
@@ -148,7 +148,7 @@ START_TEST(surplus_and_welfare_are_those_of_the_allocation) {
     World w;
     w.add_node("n1", 100, 10);
     w.run_for(s(4));
-    w.submit("n1", 60);
+    w.submit_as(1001, "n1", 60);
     w.submit("n1", 100);
     w.run_for(s(1));
     const Totals t = w.market->totals(w.now);
@@ -168,10 +168,9 @@ START_TEST(prices_that_take_long_come_in_pieces_and_are_not_left_behind) {
         w.add_node("n" + std::to_string(n), 50 * rng.between(1, 3), 1,
                    static_cast<int32_t>(rng.between(2, 8)), 4000);
     w.run_for(s(4));
-    std::vector<JobId> ids;
     for (int i = 0; i < 700; ++i)
-        ids.push_back(w.submit("n1", rng.between(2, 90), Nanos::never(),
-                               static_cast<int32_t>(rng.between(1, 3)), rng.between(50, 1500)));
+        w.submit("n1", rng.between(2, 90), Nanos::never(), static_cast<int32_t>(rng.between(1, 3)),
+                 rng.between(50, 1500), {}, static_cast<uint32_t>(1000 + i));
     w.run_for(s(20));
     const auto prices = [&] {
         std::map<JobId, Money> all;
@@ -193,7 +192,7 @@ START_TEST(prices_that_take_long_come_in_pieces_and_are_not_left_behind) {
     };
     for (int i = 0; i < 40; ++i) {
         w.submit("n1", rng.between(60, 90), Nanos::never(), static_cast<int32_t>(rng.between(1, 3)),
-                 rng.between(50, 900));
+                 rng.between(50, 900), {}, static_cast<uint32_t>(2000 + i));
         w.run_for(Nanos::from_ms(100));
     }
     ck_assert_uint_ge(all, 200);
@@ -244,7 +243,7 @@ START_TEST(a_job_that_paces_itself_waits_until_its_savings_win) {
     World w;
     w.add_node("n1", 100, 1);
     w.run_for(s(4));
-    const JobId rival = w.submit("n1", 10);
+    const JobId rival = w.submit_as(1001, "n1", 10);
     w.run_for(s(1));
     const JobId a = w.submit("n1", 100, Nanos::never(), 1, 100, Money::units(20));
     JobTerms& t = w.jobs[a].report.terms;
@@ -269,7 +268,7 @@ START_TEST(many_prices_that_one_bid_changes_are_put_in_force_a_bounded_number_at
     World w;
     for (int n = 1; n <= 600; ++n) w.add_node("n" + std::to_string(n), 100, 1);
     w.run_for(s(4));
-    for (int n = 1; n <= 600; ++n) w.submit("n" + std::to_string(n), 100);
+    for (uint32_t n = 1; n <= 600; ++n) w.submit_as(1000 + n, "n" + std::to_string(n), 100);
     w.run_for(s(5));
     w.submit("n1", 50);
     size_t steps = 0, most = 0;

@@ -74,6 +74,7 @@ Instance random_instance(Rng& rng, const Shape& s) {
         j.cpus = static_cast<int32_t>(rng.between(1, s.cpus_job));
         j.memory_mb = s.memory_job ? rng.between(0, s.memory_job) : 0;
         j.arrival = Nanos::from_s(rng.between(0, 3));
+        j.user = static_cast<uint32_t>(in.jobs.size());
         in.jobs.push_back(j);
     }
     return in;
@@ -206,6 +207,7 @@ Instance three_on_two() {
     for (const int64_t v : {100, 60, 30}) {
         JobSpec j;
         j.value = Money::units(v);
+        j.user = static_cast<uint32_t>(in.jobs.size());
         in.jobs.push_back(j);
     }
     for (const int32_t speed : {100, 50}) {
@@ -263,10 +265,12 @@ START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
     ck_assert_int_eq(s.price(JobKey{1})->micro, 10'000'000);
     in.jobs.push_back(in.jobs[0]);
     in.jobs[1].value = Money::units(30);
+    in.jobs[1].user = 1;
     // half x 30: then the slow one, for nothing
     ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 15'000'000);
     in.jobs.push_back(in.jobs[1]);
     in.jobs[2].value = Money::units(20);
+    in.jobs[2].user = 2;
     ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 25'000'000);  // half x 30 + half x 20
     // Four machines of one speed that ask 0 (2 CPUs), 0, 7 and 13 (2 CPUs): below 9 each of the
     // four loses to the bid of 9.
@@ -282,12 +286,43 @@ START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
     for (const int64_t v : {40, 37, 18, 17, 9, 7}) {
         JobSpec j;
         j.value = Money::units(v);
+        j.user = static_cast<uint32_t>(ordinary.jobs.size());
         ordinary.jobs.push_back(j);
     }
     s = solved(ordinary);
     for (uint64_t job = 1; job <= 4; ++job)
         ck_assert_int_eq(s.price(JobKey{job})->micro, 9'000'000);
     ck_assert(!s.price(JobKey{5}) && !s.price(JobKey{6}));
+}
+END_TEST
+
+START_TEST(a_user_alone_in_the_market_pays_reserves_however_many_jobs_it_has) {
+    for (const int32_t wide : {1, 2}) {  // ranks say all, and not
+        Instance in;
+        for (int64_t n = 1; n <= 6; ++n) {
+            JobSpec j;
+            j.value = Money::units(10 * n);
+            j.cpus = n == 1 ? wide : 1;
+            j.user = 7;
+            in.jobs.push_back(j);
+            // the last one is chosen last
+            in.providers.push_back({Money::units(1), 100, n == 6 ? wide : 1, 1, true});
+        }
+        Solver s = solved(in);
+        for (uint64_t n = 1; n <= 6; ++n) ck_assert(*s.price(JobKey{n}) == Money::units(1));
+        if (wide > 1) continue;
+        // Another user's bids are lost to the six: each is paid for once, the highest by the job
+        // that ranks last.
+        for (const int64_t bid : {9, 8, 7}) {
+            in.jobs[0].value = Money::units(bid);
+            in.jobs[0].user = 8;
+            ck_assert(s.add_job(JobKey{static_cast<uint64_t>(100 - bid)}, in.jobs[0]));
+        }
+        s.solve(Nanos{0});
+        std::vector<int64_t> paid;
+        for (uint64_t n = 1; n <= 6; ++n) paid.push_back(s.price(JobKey{n})->micro / 1'000'000);
+        ck_assert((paid == std::vector<int64_t>{9, 8, 7, 1, 1, 1}));
+    }
 }
 END_TEST
 
@@ -360,5 +395,6 @@ UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at
            the_closed_form_equals_the_integral_with_any_reserves,
            three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
            reserves_are_steps_of_the_price_as_bids_are,
+           a_user_alone_in_the_market_pays_reserves_however_many_jobs_it_has,
            one_job_alone_pays_the_reserve_and_two_the_losing_bid,
            prices_stay_between_reserve_and_bid_under_every_pricing);

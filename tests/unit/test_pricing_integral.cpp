@@ -6,6 +6,7 @@
 #include "kernel/base/rng.hpp"
 #include "market/core/pricing.hpp"
 #include "market/core/pricing_integral.hpp"
+#include "market/core/pricing_ranked.hpp"
 #include "market/core/pricing_unit.hpp"
 #include "market/core/solver.hpp"
 #include "tests/unit/unit.hpp"
@@ -17,8 +18,8 @@ namespace {
 
 // By the definition and nothing else: for each running job its bid falls from its value to 0, and
 // at each bid and each reserve that it passes the greedy from nothing has gone on without it, by
-// all bids that are not below.
-std::vector<Money> naive_integral(Allocator& market) {
+// all bids that are not below. `by_user`: and without those of its user that rank after it.
+std::vector<Money> naive_integral(Allocator& market, bool by_user = false) {
     struct Place {
         const Allocator::Machine* machine;
         int64_t cpus, memory_mb;
@@ -41,6 +42,7 @@ std::vector<Money> naive_integral(Allocator& market) {
         const auto& payer = market.jobs()[q];
         if (payer.key().n == 0 || payer.slot == Allocator::none) continue;
         const auto& own = market.machines()[payer.slot];
+        const uint32_t user = market.details(q).user;
         std::vector<Place> places = empty;
         const auto fits = [&](const Place& p, uint32_t j) {
             const auto& job = market.jobs()[j];
@@ -74,7 +76,7 @@ std::vector<Money> naive_integral(Allocator& market) {
         for (const Money level : levels) {
             if (level > payer.value) continue;
             for (; next != order.end() && market.jobs()[*next].value >= level; ++next)
-                if (*next != q) put(*next);
+                if (*next != q && !(by_user && market.details(*next).user == user)) put(*next);
             const int32_t left = std::min(within, speed_below(level));
             sum += static_cast<__int128>(within - left) * level.micro;
             within = left;
@@ -114,6 +116,7 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
                 j.value = Money::units(rng.between(0, 40));
                 j.cpus = static_cast<int32_t>(rng.between(1, std::max(1, cpus / 2)));
                 j.memory_mb = rng.chance(0.3) ? 0 : rng.between(0, 1500);
+                j.user = static_cast<uint32_t>(rng.below(4));
                 j.arrival = Nanos::from_s(now);
                 if (rng.chance(0.1))
                     j.barred = {ProviderKey{static_cast<uint64_t>(rng.between(1, machines))}};
@@ -127,23 +130,27 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
                 pinned.value = job.value, pinned.cpus = job.cpus, pinned.memory_mb = job.memory_mb;
                 pinned.arrival = job.arrival(), pinned.state = job.state,
                 pinned.place = market.place_of(j);
+                pinned.user = market.details(j).user;
                 pinned.pin = Pin::stay;
                 market.change_job(j, pinned);
             }
         }
         market.solve(Nanos::from_s(6));
-        const auto expected = naive_integral(market), got = critical_prices_by_integral(market);
-        const auto all = critical_prices(market);
-        for (size_t j = 0; j < market.jobs().size(); ++j) {
-            if (market.jobs()[j].slot == Allocator::none) continue;
-            std::vector<uint32_t> one{static_cast<uint32_t>(j)};
-            std::vector<Money> alone(market.jobs().size());
-            integral_prices_of(market, alone, one, 0);
-            ck_assert(alone[j] == expected[j]);
-            ck_assert_msg(got[j] == expected[j] && all[j] == expected[j],
-                          "round %d job %d pays %s, by the definition %s", round,
-                          static_cast<int>(j), format_money(got[j]).c_str(),
-                          format_money(expected[j]).c_str());
+        for (const bool by_user : {false, true}) {
+            const auto expected = naive_integral(market, by_user),
+                       got = critical_prices_by_integral(market, by_user),
+                       all = critical_prices(market, by_user);
+            for (size_t j = 0; j < market.jobs().size(); ++j) {
+                if (market.jobs()[j].slot == Allocator::none) continue;
+                std::vector<uint32_t> one{static_cast<uint32_t>(j)};
+                std::vector<Money> alone(market.jobs().size());
+                integral_prices_of(market, alone, one, 0, by_user);
+                ck_assert(alone[j] == expected[j]);
+                ck_assert_msg(got[j] == expected[j] && all[j] == expected[j],
+                              "round %d job %d pays %s, by the definition %s", round,
+                              static_cast<int>(j), format_money(got[j]).c_str(),
+                              format_money(expected[j]).c_str());
+            }
         }
     }
 }
@@ -210,7 +217,7 @@ START_TEST(where_each_job_needs_one_cpu_every_price_has_a_closed_form) {
         Allocator market;
         fill_with_units(market, rng, round % 100 == 99 ? 80 : rng.between(1, 12));
         std::vector<bool> done;
-        auto closed = closed_prices(market, done);
+        auto closed = ranked_prices(market, done);
         unit_prices(market, closed, done);
         const auto integral = critical_prices_by_integral(market);
         const auto expected = round % 10 == 0 ? naive_integral(market) : integral;
@@ -232,25 +239,58 @@ START_TEST(where_each_job_needs_one_cpu_every_price_has_a_closed_form) {
 }
 END_TEST
 
-// Those who have later jobs of their own are left to the integral; the others pay what that says as
-// well.
-START_TEST(where_users_are_bidders_the_closed_form_prices_who_has_no_later_job) {
+// Where ranks say all, also for who has lower ranked jobs of its own; else those are left to the
+// integral.
+START_TEST(where_users_are_bidders_the_closed_forms_are_what_the_integral_gives) {
     Rng rng(654);
-    size_t given = 0, left = 0;
-    for (int round = 0; round < 500; ++round) {
+    size_t given = 0, left = 0, ranked = 0, pinned = 0;
+    for (int round = 0; round < 1'500; ++round) {
         Allocator market;
         fill_with_units(market, rng, rng.between(1, 12));
-        std::vector<bool> done(market.jobs().size());
-        std::vector<Money> closed(done.size()), integral(done.size());
-        integral_prices(market, integral, done, true);
+        std::vector<bool> done;
+        auto closed = ranked_prices(market, done, true);
+        for (size_t j = 0; j < done.size(); ++j) {
+            ranked += done[j];
+            pinned += done[j] && !market.jobs()[j].competing;
+        }
         unit_prices(market, closed, done, true);
+        const auto integral = critical_prices_by_integral(market, true);
+        const auto expected = round % 10 == 0 ? naive_integral(market, true) : integral;
         for (size_t j = 0; j < done.size(); ++j) {
             if (market.jobs()[j].slot == Allocator::none) continue;
             ++(done[j] ? given : left);
-            if (done[j]) ck_assert_int_eq(closed[j].micro, integral[j].micro);
+            if (!done[j]) continue;
+            ck_assert_msg(closed[j] == integral[j] && integral[j] == expected[j],
+                          "round %d job %d pays %s, by the integral %s", round, static_cast<int>(j),
+                          format_money(closed[j]).c_str(), format_money(integral[j]).c_str());
         }
     }
-    ck_assert_msg(given > 500 && left > 500, "%zu were given, %zu were not", given, left);
+    ck_assert_msg(ranked > 3'000 && pinned > 500 && given > ranked + 500 && left > 500,
+                  "%zu were given, %zu of them by ranks, %zu pinned; %zu were not", given, ranked,
+                  pinned, left);
+}
+END_TEST
+
+// 5,000 speeds and 1,000 jobs of one user: more steps than a decision may take.
+START_TEST(where_prices_by_user_would_take_too_long_each_job_is_priced_for_itself) {
+    Allocator market;
+    for (uint64_t i = 1; i <= 5'000; ++i) {
+        ProviderSpec p;
+        p.speed = static_cast<int32_t>(i);
+        p.memory_mb = 1;
+        market.add_provider(ProviderKey{i}, p);
+    }
+    for (uint64_t i = 1; i <= 1'000; ++i) {
+        JobSpec j;
+        j.value = Money::units(static_cast<int64_t>(i));
+        market.add_job(JobKey{i}, j);
+    }
+    market.solve(Nanos{0});
+    std::vector<bool> done;
+    ck_assert(ranked_prices(market, done, true) == ranked_prices(market, done, false));
+    for (uint64_t i = 1; i <= 300; ++i) market.remove_job(market.find_job(JobKey{i}));
+    market.solve(Nanos{0});  // 700 x 5,000 is less: the user is alone and pays nothing
+    for (const Money price : ranked_prices(market, done, true)) ck_assert(price == Money{});
 }
 END_TEST
 
@@ -298,5 +338,6 @@ END_TEST
 
 UNIT_SUITE(pricing_integral, the_integral_is_what_its_definition_gives_in_markets_of_every_kind,
            where_each_job_needs_one_cpu_every_price_has_a_closed_form,
-           where_users_are_bidders_the_closed_form_prices_who_has_no_later_job,
+           where_users_are_bidders_the_closed_forms_are_what_the_integral_gives,
+           where_prices_by_user_would_take_too_long_each_job_is_priced_for_itself,
            prices_that_were_kept_are_those_that_would_be_reckoned_anew);
