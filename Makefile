@@ -16,7 +16,7 @@ CRIU_ROOT ?= /opt/souk/criu
 
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
              kernel/wire market/core market/wire market/store market/sim checkpoint agentd/core \
-             agentd/wire agentd/store bpf tools/common
+             agentd/wire agentd/store agentd/cell bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \

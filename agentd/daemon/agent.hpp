@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "agentd/cell/cell.hpp"
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
-#include "agentd/daemon/cell.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"

@@ -2,7 +2,7 @@
 // Cells as an agent drives them, each effect by hand, so that what rarely comes between two of them
 // comes at that very moment: a CRIU that dies while it holds the job, a capsule's connection that
 // breaks while CRIU gets ready.
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 
 #include <signal.h>
 #include <sys/sendfile.h>

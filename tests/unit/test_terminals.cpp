@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <list>
 
-#include "agentd/daemon/output_acks.hpp"
+#include "agentd/cell/output_acks.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"

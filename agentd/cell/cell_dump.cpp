@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "checkpoint/plan.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/process/movable.hpp"

@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "agentd/cell/cell.hpp"
 #include "agentd/core/lease.hpp"
-#include "agentd/daemon/cell.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {

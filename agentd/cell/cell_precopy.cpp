@@ -9,7 +9,7 @@
 
 #include <cstdio>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "checkpoint/frozen_memory.hpp"
 #include "kernel/base/check.hpp"
 

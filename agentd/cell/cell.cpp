@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell, first part: the capsule, its job and its stdio. See cell.hpp; CRIU is in cell_criu.cpp.
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -12,7 +12,7 @@
 
 #include <cerrno>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "checkpoint/kept_sockets.hpp"
 #include "kernel/sys/process/movable.hpp"
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "agentd/cell/output_acks.hpp"
 #include "agentd/core/guest.hpp"
-#include "agentd/daemon/output_acks.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/page_file.hpp"

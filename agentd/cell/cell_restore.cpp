@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 
 namespace souk {
 namespace {

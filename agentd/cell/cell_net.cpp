@@ -7,7 +7,7 @@
 // there.
 #include <poll.h>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "kernel/base/fnv.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/net/tcp_repair.hpp"

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {

@@ -11,7 +11,7 @@
 
 #include <cerrno>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 
 namespace souk {
 namespace {

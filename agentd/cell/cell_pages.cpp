@@ -5,7 +5,7 @@
 // is there.
 #include <poll.h>
 
-#include "agentd/daemon/cell.hpp"
+#include "agentd/cell/cell.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/resident.hpp"
 
