@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cell, first part: the capsule, its job and its stdio. See cell.hpp; CRIU is in cell_criu.cpp.
+// Cell, first part: the capsule and its job. See cell.hpp; CRIU is in cell_criu.cpp.
 #include "agentd/cell/cell.hpp"
 
 #include <fcntl.h>
@@ -9,16 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-
-#include "agentd/wire/types.hpp"
-#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {
-
-constexpr Nanos exit_output_limit = Nanos::from_s(5);
 
 LaunchSpec launch_spec(const JobSpec& s) {
     LaunchSpec l;
@@ -39,12 +33,46 @@ LaunchSpec launch_spec(const JobSpec& s) {
 
 }  // namespace
 
-Cell::Cell(CellSite& site, GuestJob job) : site_(site), job_(std::move(job)), key_(job_.key) {
-    dir_ = site_.guests + "/" + key_.text();
+Cell::Cell(CellSite& site, GuestJob job)
+    : site_(site),
+      job_(std::move(job)),
+      key_(job_.key),
+      log_(*site.log, key_.id, key_.epoch),
+      dir_(site.guests + "/" + key_.text()),
+      link_(*site.loop, {.event = [this](CapsuleClient::Event& e) { client_event(e); },
+                         .read = [this] { stdio_.look_for_end(); },
+                         .lost = [this](const std::string& why) { lost_client(why); }}),
+      stdio_(*site.loop, link_, job_.spec.tty, stdio_hooks()),
+      lease_(*site.loop, log_, group_, dir_fd_,
+             {.tell_init = [this](Nanos until) { tell_lease(until); },
+              .lapsed = [this] { tell(guest::Lapsed{}); }}),
+      network_(*site.loop, log_, site.network,
+               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}) {
     to_disk_ = ::faccessat(site_.images.get(), key_.text().c_str(), F_OK, 0) == 0;
 }
 
 Cell::~Cell() = default;
+
+JobStdio::Hooks Cell::stdio_hooks() {
+    return {
+        .output = [this](
+                      uint32_t stream, uint64_t offset,
+                      std::string_view bytes) { return site_.output(key_, stream, offset, bytes); },
+        .input_taken = [this](uint64_t offset) { site_.input_taken(key_, offset); },
+        // Before CRIU's word that it runs nobody knows whether an exit is the job's own
+        // (runs_without_criu).
+        .end_counts = [this] { return decided_ != Decided::to_run; },
+        .ended =
+            [this](int32_t status) {
+                tell(guest::Exited{status, what_killed()});
+            },
+    };
+}
+
+Result<std::vector<pid_t>> Cell::pids() const {
+    if (!job_group_) return fail("no control group");
+    return job_group_->pids();
+}
 
 Status Cell::make_cgroup() {
     if (!site_.cgroups || cgroup_) return {};
@@ -75,7 +103,7 @@ std::vector<int> Cell::v1_tasks() const {
 
 void Cell::create_capsule() {
     const auto make = [&]() -> Status {
-        TRY(check_network());
+        TRY(network_.check());
         if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST)
             return fail_errno("create " + dir_, errno);
         TRY_ASSIGN(dir_fd_, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
@@ -88,8 +116,7 @@ void Cell::create_capsule() {
         options.own_net = job_.spec.net == NetMode::own;
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);
-        TRY(make_port());
-        port_shut_ = port_ && job_.from_image;
+        TRY(network_.make(*capsule_, job_.from_image));
         // Names the process for a restarted daemon. Not synced: after a crash of the machine there
         // is no such process.
         const ProcessId id = capsule_->id();
@@ -105,50 +132,24 @@ void Cell::create_capsule() {
 }
 
 void Cell::connect(Fd connection) {
-    client_watch_.close();
-    client_ = CapsuleClient(std::move(connection));
-    welcomed_ = false;
-    auto watch = site_.loop->watch(client_.fd(), POLLIN, [this](short) { client_readable(); });
-    if (!watch) return lost_client(watch.error().message);
-    client_watch_ = std::move(*watch);
+    if (auto opened = link_.open(std::move(connection)); !opened) {
+        link_.close();
+        return lost_client(opened.error().message);
+    }
     if (!exit_watch_) {
         auto exit = site_.loop->on_exit(capsule_->pidfd().get(), [this] { capsule_ended(); });
         if (exit) exit_watch_ = std::move(*exit);
     }
-    acks_.asked();
-    (void)client_.hello(acks_.safe_to(0), acks_.safe_to(1));
-    tell_lease();
-    update_watch();
-}
-
-void Cell::update_watch() {
-    if (client_watch_)
-        client_watch_.set_events(
-            static_cast<short>(client_.wants_write() ? POLLIN | POLLOUT : POLLIN));
-}
-
-void Cell::client_readable() {
-    if (client_.wants_write()) (void)client_.on_writable();
-    auto events = client_.on_readable();
-    if (!events) return lost_client(events.error().message);
-    for (CapsuleClient::Event& e : *events) {
-        if (!client_ || gone_) return;
-        client_event(e);
-    }
-    maybe_exited();
-    if (client_) update_watch();
+    stdio_.resync();
+    lease_.connected();
 }
 
 // souk-init is gone (then its pidfd says so), or took another connection, or broke the protocol.
 void Cell::lost_client(const std::string& why) {
-    client_watch_.close();
-    client_ = CapsuleClient();
-    welcomed_ = false;
     if (gone_ || !capsule_) return;
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
     if (why == "closed" && capsule_ending_) return;
-    site_.log->limited("cell", Loop::now(), Level::warning, "connection to a capsule lost",
-                       {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", why}});
+    log_.limited("cell", "connection to a capsule lost", Error{0, why});
     auto again = Capsule::connect(dir_fd_.get());
     if (again) connect(std::move(*again));
     // What was asked over the old connection gets no answer.
@@ -165,29 +166,20 @@ void Cell::lost_client(const std::string& why) {
 }
 
 void Cell::welcomed(const CapsuleClient::Event& e) {
-    welcomed_ = true;
     root_ = e.welcome.root_pid;
     terminal_ = e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "";
-    input_taken_ = e.welcome.input_taken;
-    input_limit_ = e.welcome.input_limit;
-    if (!filling_) site_.input_taken(key_, input_taken_);
-    feed_input();
+    stdio_.welcomed(e.welcome.input_taken, e.welcome.input_limit);
     // Of a daemon that ended when all memory had just come.
-    if (!sink_ && has_job_ && job_.state != GuestState::filling) (void)client_.let_go();
+    if (!sink_ && has_job_ && job_.state != GuestState::filling)
+        (void)link_.tell(&CapsuleClient::let_go);
     if (plan_ <= Plan::asked) {
-        if (has_job_) (void)client_.helpers_leave();  // of a daemon that is gone
+        // of a daemon that is gone
+        if (has_job_) (void)link_.tell(&CapsuleClient::helpers_leave);
         // A daemon that ended between the drain and the freeze: CRIU has let the job go on.
-        if (e.welcome.state == SOUK_DRAINED_STATE && !group_frozen_) (void)client_.undrain();
+        if (e.welcome.state == SOUK_DRAINED_STATE && !lease_.stopped())
+            (void)link_.tell(&CapsuleClient::undrain);
     }
     if (plan_ == Plan::asked) enter_capsule();
-}
-
-void Cell::leased(const CapsuleClient::Event& e) {
-    if (e.value != 0) return stopped_by_init();
-    if (lease_until_ != Nanos::never()) return;
-    lease_until_ = Nanos{static_cast<int64_t>(e.offset)};
-    watch_lease();
-    tell(guest::LeaseFound{lease_until_});
 }
 
 void Cell::client_event(CapsuleClient::Event& e) {
@@ -202,26 +194,10 @@ void Cell::client_event(CapsuleClient::Event& e) {
         }
         case InitEventKind::exec_failed:
             return tell(guest::JobNotStarted{e.value, e.stream == 1, e.trouble()});
-        case InitEventKind::output:
-            if (e.stream >= 1 && e.stream <= 2)
-                received_[e.stream - 1] =
-                    std::max(received_[e.stream - 1], e.offset + e.bytes.size());
-            // Not passed on (no home now, or its queue is full): it stays in souk-init until the
-            // home asks again.
-            if (filling_ || !site_.output(key_, e.stream, e.offset, e.bytes)) acks_.not_sent();
-            return;
-        case InitEventKind::output_eof:
-            if (e.stream >= 1 && e.stream <= 2) {
-                eof_[e.stream - 1] = true;
-                output_end_[e.stream - 1] = e.offset;
-            }
-            return;
-        case InitEventKind::input_taken:
-            input_taken_ = e.offset;
-            input_limit_ = e.limit;
-            if (!filling_) site_.input_taken(key_, input_taken_);
-            return feed_input();
-        case InitEventKind::exited: exited_ = e.exit.wait_status; return wait_for_output();
+        case InitEventKind::output: return stdio_.output(e.stream, e.offset, e.bytes);
+        case InitEventKind::output_eof: return stdio_.output_eof(e.stream, e.offset);
+        case InitEventKind::input_taken: return stdio_.input_taken(e.offset, e.limit);
+        case InitEventKind::exited: return stdio_.exited(e.exit.wait_status);
         case InitEventKind::stopped: return tell(guest::Stopped{e.value != 0});
         case InitEventKind::leased: return leased(e);
         case InitEventKind::helpers_ready:
@@ -246,45 +222,16 @@ void Cell::client_event(CapsuleClient::Event& e) {
     }
 }
 
-// The output of a job that has exited ends by itself, unless something outside of the capsule holds
-// its pipe: then what has come is all. While the home takes none of it (it is away, or its disk is
-// full) there may be more to come.
-void Cell::wait_for_output() {
-    exit_limit_ = site_.loop->after(
-        exit_output_limit, [this, before = std::array{received_[0], received_[1]}] {
-            for (int i = 0; i < 2; ++i)
-                if (!eof_[i] && (received_[i] > acks_.safe_to(i) || received_[i] > before[i]))
-                    return wait_for_output();
-            for (int i = 0; i < 2; ++i) {
-                output_end_[i] = std::max(output_end_[i], received_[i]);
-                eof_[i] = true;
-            }
-            maybe_exited();
-        });
-}
-
-// The end is told when the whole output has been: its lengths go with it. Before CRIU's word that
-// it runs nobody knows whether it was the job's own (runs_without_criu).
-void Cell::maybe_exited() {
-    if (!exited_ || exit_told_ || filling_ || decided_ == Decided::to_run || !eof_[0] ||
-        (!eof_[1] && !job_.spec.tty))
-        return;
-    exit_told_ = true;
-    exit_limit_.cancel();
-    tell(guest::Exited{*exited_, what_killed()});
-}
-
 void Cell::start_job() {
     set_limits();
-    if (auto sent = client_.start(launch_spec(job_.spec), job_group_ ? job_group_->entry().v2 : -1);
+    if (auto sent = link_.tell(&CapsuleClient::start, launch_spec(job_.spec),
+                               job_group_ ? job_group_->entry().v2 : -1);
         !sent)
-        return tell(guest::JobNotStarted{0, false, sent.error().message});
-    update_watch();
+        tell(guest::JobNotStarted{0, false, sent.error().message});
 }
 
 void Cell::signal(int number) {
-    (void)client_.signal(number, SOUK_TO_FOREGROUND);
-    update_watch();
+    (void)link_.tell(&CapsuleClient::signal, number, SOUK_TO_FOREGROUND);
 }
 
 void Cell::find_pid() {
@@ -297,59 +244,8 @@ void Cell::find_pid() {
     pid_ = root == inside.end() ? 0 : root->second;
 }
 
-// -------------------------------------------------------------------------------------------------
-// stdio
-
-void Cell::ack(uint32_t stream, uint64_t offset, bool again) {
-    const OutputAcks::Tell tell = acks_.ack(stream, offset, again);
-    if (tell == OutputAcks::Tell::all_again) return resync();
-    if (tell == OutputAcks::Tell::nothing || !client_) return;
-    (void)client_.ack(stream, acks_.safe_to(static_cast<int>(stream) - 1));
-    update_watch();
-}
-
-void Cell::resync() {
-    acks_.asked();
-    if (!client_) return;
-    (void)client_.hello(acks_.safe_to(0), acks_.safe_to(1));
-    update_watch();
-}
-
-void Cell::input(uint64_t offset, std::string_view bytes, bool eof) {
-    const uint64_t have = std::max(input_at_ + input_.size(), input_taken_);
-    // a gap: the home sends again from what was taken
-    if (offset > have && !input_.empty()) return;
-    // After a move the home may know sooner than we do what the capsule has taken: it came with the
-    // image.
-    if (input_.empty()) input_at_ = std::max(have, offset);
-    const uint64_t known = input_at_ + input_.size() - offset;
-    if (known < bytes.size() && input_.size() < wire::input_room_bytes)
-        input_.append(bytes.substr(known));
-    if (eof && offset + bytes.size() <= input_at_ + input_.size()) input_eof_ = true;
-    feed_input();
-}
-
-void Cell::feed_input() {
-    if (!client_ || !welcomed_) return;
-    if (input_taken_ > input_at_) {
-        input_.erase(0, std::min<uint64_t>(input_taken_ - input_at_, input_.size()));
-        input_at_ = input_taken_;
-    }
-    while (!input_.empty() && input_at_ < input_limit_) {
-        const size_t n =
-            std::min<uint64_t>({input_.size(), input_limit_ - input_at_, SOUK_DATA_MAX});
-        if (!client_.input(input_at_, std::string_view(input_).substr(0, n))) return;
-        input_.erase(0, n);
-        input_at_ += n;
-    }
-    if (input_.empty() && input_eof_ && !input_eof_sent_)
-        input_eof_sent_ = client_.input_eof(input_at_).has_value();
-    update_watch();
-}
-
 void Cell::winch(uint16_t rows, uint16_t cols) {
-    if (client_) (void)client_.window_size(rows, cols);
-    update_watch();
+    (void)link_.tell(&CapsuleClient::window_size, rows, cols);
 }
 
 }  // namespace souk

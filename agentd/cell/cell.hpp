@@ -13,7 +13,12 @@
 #include <optional>
 #include <string>
 
-#include "agentd/cell/output_acks.hpp"
+#include "agentd/cell/capsule_link.hpp"
+#include "agentd/cell/cell_site.hpp"
+#include "agentd/cell/job_log.hpp"
+#include "agentd/cell/job_stdio.hpp"
+#include "agentd/cell/lease_watch.hpp"
+#include "agentd/cell/network_cut.hpp"
 #include "agentd/core/guest.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
@@ -24,58 +29,11 @@
 #include "checkpoint/precopy_source.hpp"
 #include "checkpoint/precopy_store.hpp"
 #include "checkpoint/shared_image.hpp"
-#include "kernel/sys/host/cpu_awake.hpp"
-#include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
-#include "kernel/sys/net/frame_hold.hpp"
-#include "kernel/sys/net/job_port.hpp"
 #include "kernel/sys/process/capsule.hpp"
-#include "kernel/sys/process/capsule_client.hpp"
 #include "kernel/sys/process/cgroup.hpp"
-#include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
-
-// What all cells of a node share.
-struct CellSite {
-    Loop* loop = nullptr;
-    Log* log = nullptr;
-    const Cgroups* cgroups = nullptr;  // null: this machine has none
-    std::string cgroup_parent;         // "n1/jobs"
-    std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
-    CgroupUse limits;                  // of a capsule that this machine has controllers for
-    // of this machine: a job that may use all of them is not limited
-    int32_t cpus = 1;
-    int64_t pids_max = 0;  // 0: no limit
-    std::string guests;    // directory of the capsules' directories
-    Fd images, ram;        // parents of images: on disk, in memory
-    std::string init_path;
-    CriuTool* criu = nullptr;
-    CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep
-    Machine machine;            // this one, for manifests
-    std::optional<JobNetwork>
-        network;  // for jobs with a network of their own; none: they are refused
-    bool (*is_network)(std::string_view) = is_network_filesystem;
-    bool pages_possible = false;    // memory may be sent past the image
-    bool precopy_possible = false;  // the kernel tells which pages are written to
-    // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
-    std::string restriction;
-    // memory that was sent ahead is compared with the frozen job's before it is used
-    bool check_precopy = false;
-    std::function<void(const GuestKey&, guest::Event)> event;
-    std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
-        output;
-    std::function<void(const GuestKey&, uint64_t offset)> input_taken;
-    // for the load reader
-    std::function<void(const std::string& cgroup, bool added)> cgroup_changed;
-    // Of a job whose pages come past the image. restored: any page may come; else these alone.
-    std::function<void(const GuestKey&, bool restored, uint64_t bytes_put,
-                       const std::vector<PageRange>& wishes)>
-        want_pages;
-    std::function<void(const GuestKey&)> precopy_dropped;  // nothing of it is read any more
-    std::function<void(const GuestKey&)> pages_whole;
-    std::function<void(const GuestKey&, const std::string& why)> pages_refused;
-};
 
 class Cell {
   public:
@@ -127,15 +85,15 @@ class Cell {
     // again.
     Guest::Found adopt();
 
-    // stdio. ack: the home has the stream up to there, and `again`: not what came after it. resync:
-    // everything from these offsets again.
-    void ack(uint32_t stream, uint64_t offset, bool again);
-    void resync();
-    void input(uint64_t offset, std::string_view bytes, bool eof);
+    // stdio: what its home says (job_stdio.hpp).
+    void ack(uint32_t stream, uint64_t offset, bool again) { stdio_.ack(stream, offset, again); }
+    void resync() { stdio_.resync(); }
+    void input(uint64_t offset, std::string_view bytes, bool eof) {
+        stdio_.input(offset, bytes, eof);
+    }
     void winch(uint16_t rows, uint16_t cols);
-    // Lengths of the output streams of a job that has exited.
-    const uint64_t* output_end() const { return output_end_; }
-    uint64_t input_end() const { return input_end_; }
+    // How far the streams of a job came that has exited, or of a checkpoint.
+    const StreamEnds& stream_ends() const { return stdio_.ends(); }
 
     // Its image: made (a dump) or being received; the directory, and the end of it.
     Result<Fd> image() const { return image_fd_ ? duplicate(image_fd_.get()) : open_sealed(); }
@@ -168,9 +126,8 @@ class Cell {
     // What CRIU was told at its hold.
     enum class Decided : uint8_t { nothing, to_die, to_run };
 
+    JobStdio::Hooks stdio_hooks();
     void connect(Fd connection);
-    void client_readable();
-    void update_watch();
     void client_event(CapsuleClient::Event& e);
     void lost_client(const std::string& why);
     void enter_capsule();
@@ -206,9 +163,6 @@ class Cell {
     void begin_early();
     void restore_is_held();
     void undone();
-    void feed_input();
-    void wait_for_output();
-    void maybe_exited();
     void capsule_ended();
     void tell(guest::Event event) { site_.event(key_, std::move(event)); }
     void remove_files();
@@ -220,13 +174,7 @@ class Cell {
     std::string what_killed() const;
     void look_soon();
     void find_pid();
-    void tell_lease();
-    void watch_lease();
-    void lease_is_over();
-    void stopped_by_init();
-    bool past_lease() const;
-    void mark_lapsed(bool lapsed);
-    bool let_group_run();
+    void tell_lease(Nanos until);
     Result<MoveFacts> move_facts(double link_bytes_per_s) const;
     void count_shared(MoveFacts& facts) const;
     Status plan_dump(double link_bytes_per_s);
@@ -246,9 +194,26 @@ class Cell {
     Result<std::vector<PageRange>> serve_from_store(const std::vector<PageRange>& wishes);
     Status room_for_image(uint64_t bytes) const;
 
+    // The control group of the job, once it is there.
+    class Group final : public JobGroup {
+      public:
+        explicit Group(const std::optional<Cgroup>& group) : group_(group) {}
+        bool there() const override { return group_.has_value(); }
+        Status freeze(Nanos wait_max) const override { return group_->freeze(wait_max); }
+        Status stop() const override { return group_->stop(); }
+        Status thaw() const override { return group_->thaw(); }
+
+      private:
+        const std::optional<Cgroup>& group_;
+    };
+    // Runs without all of its memory, and is not the job yet.
+    bool filling() const { return stdio_.silent(); }
+    Result<std::vector<pid_t>> pids() const;
+
     CellSite& site_;
     GuestJob job_;
     GuestKey key_;
+    JobLog log_;
     std::string dir_;
     struct Keeping {
         Manifest manifest;
@@ -263,11 +228,15 @@ class Cell {
     // the capsule; below it the job, which a dump freezes
     std::optional<Cgroup> cgroup_, job_group_;
     std::optional<Capsule> capsule_;
-    CapsuleClient client_;
+    Group group_{job_group_};
+    CapsuleLink link_;
+    JobStdio stdio_;
+    LeaseWatch lease_;
+    NetworkCut network_;
     CriuSession criu_;
     CriuSession last_criu_;  // of a restore whose job runs already: until it has ended
-    Watch client_watch_, exit_watch_, criu_watch_, last_criu_watch_;
-    Timer limit_, exit_limit_, last_criu_limit_;
+    Watch exit_watch_, criu_watch_, last_criu_watch_;
+    Timer limit_, last_criu_limit_;
     // of an image that is of no more use; at a job that has just begun to run here
     Timer drop_, look_;
     std::vector<Fd> job_ends_;
@@ -278,26 +247,10 @@ class Cell {
     Decided decided_ = Decided::nothing;
     // a checkpoint is made; it is, and the job goes on
     bool to_keep_ = false, image_stays_ = false;
-    bool to_disk_ = false, helpers_in_ = false, group_frozen_ = false, undoing_ = false,
-         removing_ = false, gone_ = false;
-    Nanos lease_until_ = Nanos::never();
-    Timer lease_timer_;
-    bool stands_ = false;  // its group is frozen because it could not be dumped
-    // its group is frozen because its lease was over, whether for a dump as well or not
-    bool lapsed_ = false;
+    bool to_disk_ = false, helpers_in_ = false, undoing_ = false, removing_ = false, gone_ = false;
     bool capsule_ending_ = false;  // told to; its last words may be a closed connection
-    bool welcomed_ = false;
-    bool awaited_ = false;  // an answer of souk-init while the job is dumped or restored
+    bool awaited_ = false;         // an answer of souk-init while the job is dumped or restored
     Status can_be_dumped() const;
-    Status check_network() const;
-    Status make_port();
-    void find_port(bool held_by_dump);
-    Status shut_in();
-    Status shut_within();
-    Status hold_frames();
-    Status shut_out();
-    void open_port();
-    void drop_port();
     void mend_connections();
     Status expect_faults();
     void page_faults();
@@ -311,7 +264,7 @@ class Cell {
     }
     // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
     // it.)
-    bool group_holds() const { return group_frozen_ && job_group_->entry().v2 >= 0; }
+    bool group_holds() const { return lease_.stopped() && job_group_->entry().v2 >= 0; }
     int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
 
     struct Precopy {
@@ -362,31 +315,12 @@ class Cell {
     } again_ = Again::no;
     int dump_tries_ = 0;
     double link_bytes_per_s_ = 0;
-    bool filling_ = false;  // runs without all of its memory
-
-    // Of a job with a network of its own. It outlives the capsule where the job has left for
-    // another node.
-    std::optional<JobPort> port_;
-    bool port_shut_ = false;
-    std::optional<FrameHold> frames_;  // at a source, while it is cut off
-    Watch frames_watch_;
-    Timer port_rest_;
 
     bool has_job_ = false;        // started, restored or found running
     pid_t root_ = 0;              // its first process, inside
     pid_t pid_ = 0, pid_of_ = 0;  // on this node, as a look found out for that root
     std::string dump_trouble_;    // why the image could not be completed
     std::string terminal_;        // CRIU's name of it
-    OutputAcks acks_;
-    uint64_t received_[2] = {0, 0}, output_end_[2] = {0, 0};
-    bool eof_[2] = {false, false};
-    std::optional<int32_t> exited_;
-    bool exit_told_ = false;
-    uint64_t input_taken_ = 0, input_limit_ = 0;
-    uint64_t input_end_ = 0;  // of a checkpoint
-    std::string input_;       // from input_at_ on, not yet given to the capsule
-    uint64_t input_at_ = 0;
-    bool input_eof_ = false, input_eof_sent_ = false;
 };
 
 }  // namespace souk

@@ -48,7 +48,7 @@ void Cell::drop_image() {
     image_fd_.reset();
     for (const int parent : {site_.ram.get(), site_.images.get()})
         for (const char* suffix : {"", ".part"})
-            settle_sockets(parent, key_.text() + suffix, has_job_ && !filling_);
+            settle_sockets(parent, key_.text() + suffix, has_job_ && !filling());
     (void)remove_image(site_.ram.get(), key_.text());
     (void)remove_image(site_.images.get(), key_.text());
 }
@@ -60,7 +60,7 @@ Status Cell::can_be_dumped() const {
 }
 
 void Cell::look() {
-    if (!has_job_ || gone_ || plan_ != Plan::none || filling_ || exited_) return;
+    if (!has_job_ || gone_ || plan_ != Plan::none || filling() || stdio_.exit()) return;
     looked_ = true;
     ++looks_;
     look_.cancel();
@@ -81,24 +81,23 @@ void Cell::ready_criu(bool to_disk, bool to_keep) {
                                [this] { criu_failed("CRIU did not get ready within 20 s"); });
     plan_ = Plan::asked;
     if (!to_disk_ && !to_keep_) stay_awake();
-    if (!client_) return criu_failed("its capsule does not answer");
+    if (!link_) return criu_failed("its capsule does not answer");
     // else with the welcome: this daemon has just come back
-    if (welcomed_ || !has_job_) enter_capsule();
+    if (link_.answers() || !has_job_) enter_capsule();
 }
 
 void Cell::enter_capsule() {
     plan_ = Plan::coming;
     if (!has_job_) {
         // Both at once: it is new, so that nothing stands before its answers. Then begin_criu.
-        (void)client_.prepare(job_.spec.tty);
-        (void)client_.helpers_enter(true);
+        (void)link_.tell(&CapsuleClient::prepare, job_.spec.tty);
+        (void)link_.tell(&CapsuleClient::helpers_enter, true);
     } else {
         if (auto movable = can_be_dumped(); !movable)
             // it is just ending
             return criu_failed(movable.error().message, movable.error().code != ESRCH);
-        (void)client_.helpers_enter(false);
+        (void)link_.tell(&CapsuleClient::helpers_enter, false);
     }
-    update_watch();
 }
 
 void Cell::begin_criu() {
@@ -158,15 +157,14 @@ void Cell::criu_failed(const std::string& why, bool of_job) {
     const Plan plan = std::exchange(again_, Again::no) != Again::no ? Plan::dumping : plan_;
     close_criu();
     // CRIU may have died while it held
-    if (plan == Plan::dumping && client_) (void)client_.undrain();
-    if (helpers_in_ && client_) (void)client_.helpers_leave();
+    if (plan == Plan::dumping) (void)link_.tell(&CapsuleClient::undrain);
+    if (helpers_in_) (void)link_.tell(&CapsuleClient::helpers_leave);
     helpers_in_ = false;
-    (void)let_group_run();
-    update_watch();
+    (void)lease_.let_run();
     if (plan == Plan::restoring) return tell(guest::RestoreFailed{why});
     if (plan == Plan::dumping) limit_cpus(true);
     if (plan == Plan::dumping) mend_connections();
-    if (has_job_) open_port();  // of a destination that has failed nothing may be heard
+    if (has_job_) network_.open();  // of a destination that has failed nothing may be heard
     drop_image();
     if (plan == Plan::dumping) return tell(guest::DumpFailed{why, of_job});
     tell(guest::CriuFailed{why, of_job});
@@ -210,11 +208,10 @@ bool Cell::try_again(const CriuEvent& e) {
     if (dump_tries_ >= dump_tries_max) return false;
     const Nanos wait{dump_again_after.ns << dump_tries_++};
     close_criu();
-    (void)client_.helpers_leave();
+    (void)link_.tell(&CapsuleClient::helpers_leave);
     helpers_in_ = false;
     mend_connections();
-    open_port();
-    update_watch();
+    network_.open();
     again_ = Again::as_before;
     limit_ = site_.loop->after(wait, [this] { ready_criu(to_disk_, to_keep_); });
     return true;

@@ -123,8 +123,10 @@ void Cell::read_ends(int image) {
     souk_residue r;
     const auto file = open_at(image, SOUK_RESIDUE_NAME, O_RDONLY);
     if (!file || ::pread(file->get(), &r, sizeof r, 0) != sizeof r) return;
-    for (int i = 0; i < SOUK_STREAMS; ++i) output_end_[i] = r.out[i].end;
-    input_end_ = r.input_offset + r.input_len;
+    StreamEnds ends;
+    for (int i = 0; i < SOUK_STREAMS; ++i) ends.output[i] = r.out[i].end;
+    ends.input = r.input_offset + r.input_len;
+    stdio_.set_ends(ends);
 }
 
 // Thaw where the image lies: the files are linked, not copied; the source keeps its own until it is

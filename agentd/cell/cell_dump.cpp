@@ -102,23 +102,25 @@ void Cell::dump(double link_bytes_per_s) {
     options.terminal = terminal_;
     options.tcp = job_.spec.tcp;
     options.lazy = form_ != MoveForm::stop_and_copy;
-    if (port_) options.stopped = [this] { return shut_within(); };
+    if (network_.own()) options.stopped = [this] { return network_.shut_within(); };
     limit_cpus(false);
-    if (auto shut = shut_in(); !shut) return refuse(shut.error().message);
+    if (auto shut = network_.shut_in(); !shut) return refuse(shut.error().message);
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
+}
+
+// Of a job that goes on here without the CRIU that held it.
+void Cell::mend_connections() {
+    if (const auto all = pids()) network_.mend(*all);
 }
 
 void Cell::tell_froze() { tell(guest::DumpFroze{forecast_}); }
 
 void Cell::held_after_dump() {
-    if (job_group_) {
-        if (auto frozen = job_group_->freeze(Nanos::from_s(1)); !frozen) {
-            dump_trouble_ = frozen.error().message;
-            return undo_dump();
-        }
-        group_frozen_ = true;
+    if (auto stopped = lease_.stop_for_dump(); !stopped) {
+        dump_trouble_ = stopped.error().message;
+        return undo_dump();
     }
-    if (auto shut = shut_out(); !shut) {
+    if (auto shut = network_.shut_out(); !shut) {
         dump_trouble_ = shut.error().message;
         return undo_dump();
     }
@@ -139,15 +141,12 @@ void Cell::pages_are_shared() {
     }
     save_dirty();
     if (auto armed = arm_expired_timerfds(image_fd_.get()); !armed)
-        site_.log->warning(
-            "timers are not mended",
-            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", armed.error()}});
-    if (!client_ || !client_.drain(image_fd_.get())) {
+        log_.warning("timers are not mended", armed.error());
+    if (!link_.tell(&CapsuleClient::drain, image_fd_.get())) {
         dump_trouble_ = "its capsule does not answer";
         return undo_dump();
     }
     awaited_ = true;
-    update_watch();
 }
 
 void Cell::drained(const CapsuleClient::Event& e) {
@@ -192,8 +191,8 @@ void Cell::go_on() {
 }
 
 void Cell::undo_dump() {
-    if (std::exchange(stands_, false)) {
-        (void)let_group_run();
+    if (lease_.in_place()) {
+        (void)lease_.let_run();
         return tell(guest::DumpUndone{});
     }
     undoing_ = true;
@@ -201,12 +200,11 @@ void Cell::undo_dump() {
     end_sharing();
     page_write_.reset();
     flush_.reset();
-    if (client_) (void)client_.undrain();
-    (void)let_group_run();
+    (void)link_.tell(&CapsuleClient::undrain);
+    (void)lease_.let_run();
     const bool held = criu_ && criu_.phase() == CriuPhase::dump_held;
     if (!held) mend_connections();
-    open_port();
-    update_watch();
+    network_.open();
     if (held && criu_.answer(false)) return;  // `refused` follows
     undone();
 }
@@ -215,11 +213,10 @@ void Cell::undone() {
     undoing_ = false;
     const std::string why = std::exchange(dump_trouble_, {});
     close_criu();
-    if (helpers_in_ && client_) (void)client_.helpers_leave();
+    if (helpers_in_) (void)link_.tell(&CapsuleClient::helpers_leave);
     helpers_in_ = false;
     limit_cpus(true);
     if (!std::exchange(image_stays_, false)) drop_image();
-    update_watch();
     if (again_ != Again::no) return ready_criu(to_disk_, to_keep_);
     if (why.empty()) return tell(guest::DumpUndone{});
     tell(guest::DumpFailed{why, false});

@@ -21,16 +21,17 @@ constexpr Nanos group_limit = Nanos::from_s(5);
 void Cell::kill_capsule() {
     const bool lives = capsule_ && !gone_;
     capsule_ending_ = true;
-    lease_timer_.cancel();
+    lease_.rest();
     // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
     // it dumped speak again.
     if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
     if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
     // On v2 what is frozen dies frozen: nothing of it may run once more.
-    if (lives && group_frozen_ && job_group_->entry().v2 < 0) (void)job_group_->thaw();
+    if (lives && lease_.stopped() && job_group_->entry().v2 < 0) (void)job_group_->thaw();
     close_criu();
     if (lives) return;
     gone_ = true;
+    lease_.end();
     tell(guest::CapsuleGone{});
 }
 
@@ -38,29 +39,15 @@ void Cell::capsule_ended() {
     if (gone_) return;
     gone_ = true;
     exit_watch_.close();
-    lease_timer_.cancel();
-    // The last words may still lie in the socket, the job's exit among them.
-    for (int i = 0; i < 64 && client_; ++i) {
-        auto events = client_.on_readable();
-        if (!events || events->empty()) break;
-        for (CapsuleClient::Event& e : *events) {
-            if (e.kind == InitEventKind::closed)
-                client_ = CapsuleClient();
-            else if (e.kind == InitEventKind::output || e.kind == InitEventKind::exited ||
-                     e.kind == InitEventKind::output_eof || e.kind == InitEventKind::failed)
-                client_event(e);
-            if (!client_) break;
-        }
-    }
-    client_watch_.close();
-    client_ = CapsuleClient();
+    lease_.end();
+    link_.last_words();
     const bool released = plan_ == Plan::restoring && decided_ == Decided::to_run;
     close_criu();
     sink_watch_.close();
     place_timer_.cancel();
     sink_.reset();
     store_.reset();
-    if (!(decided_ == Decided::to_die && !to_disk_)) drop_port();
+    if (!(decided_ == Decided::to_die && !to_disk_)) network_.drop();
     // not our child after a restart of the daemon: then its new parent does
     (void)capsule_->pidfd().reap();
     if (removing_) return remove_files();
@@ -70,16 +57,17 @@ void Cell::capsule_ended() {
 
 void Cell::remove() {
     removing_ = true;
+    lease_.end();
     close_criu();
     if (!capsule_ || gone_) return remove_files();
     capsule_ending_ = true;
     // it ends at once; its exit comes back here
-    if (client_ && exited_ && client_.quit()) return update_watch();
+    if (stdio_.exit() && link_.tell(&CapsuleClient::quit)) return;
     (void)capsule_->kill();
 }
 
 void Cell::remove_files() {
-    drop_port();
+    network_.drop();
     std::error_code ignored;
     std::filesystem::remove_all(dir_, ignored);
     drop_image();
@@ -116,10 +104,7 @@ Guest::Found Cell::adopt() {
     }
     if (!capsule_) return found;
     found.capsule_alive = true;
-    if (auto made = make_cgroup(); !made)
-        site_.log->warning(
-            "no control group",
-            {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", made.error()}});
+    if (auto made = make_cgroup(); !made) log_.warning("no control group", made.error());
     const auto processes = capsule_processes(*capsule_);
     // The root is a child of PID 1; what came from outside (CRIU) is not.
     found.job_alive =
@@ -128,16 +113,18 @@ Guest::Found Cell::adopt() {
                     [](const CapsuleProcess& p) { return p.parent == 1 && p.state != 'Z'; });
     if (job_group_ && found.job_alive) {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
-        found.held_by_dump = group_frozen_ = frozen && frozen->starts_with("1");
-        stands_ = found.held_by_dump && job_.in_place;
-        found.lapsed = lapsed_ =
-            found.held_by_dump && ::faccessat(dir_fd_.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0;
+        found.held_by_dump = frozen && frozen->starts_with("1");
+        if (found.held_by_dump) lease_.found_stopped(job_.in_place);
+        found.lapsed = lease_.lapsed();
     }
     // before its image goes: what the job runs with is its own now
     has_job_ = found.job_alive || found.exited;
     // A checkpoint that was on its way.
     if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
-    find_port(found.held_by_dump && !stands_);
+    // What a dump holds stays cut off, and a copy that was not told to run: it will be ended.
+    const bool dumped = found.held_by_dump && !lease_.in_place();
+    const bool runs = job_.state == GuestState::running || job_.state == GuestState::held;
+    network_.find(*capsule_, dumped || !runs);
     connect(capsule_->take_connection());
     return found;
 }

@@ -51,8 +51,7 @@ std::string Cell::what_killed() const {
 void Cell::stand() {
     const bool possible = job_group_ && job_group_->entry().v2 >= 0;
     const Status stopped =
-        possible ? job_group_->stop() : fail("this node has no cgroup v2 that could stop it");
-    stands_ = group_frozen_ = stopped.has_value();
+        possible ? lease_.stand() : fail("this node has no cgroup v2 that could stop it");
     tell(guest::Stood{stopped ? "" : "it is not stopped: " + stopped.error().message});
 }
 

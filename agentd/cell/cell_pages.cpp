@@ -82,11 +82,10 @@ void Cell::page_faults() {
     if (!wishes) return pages_failed(wishes.error().message);
     for (const int uffd : sink_->new_uffds())
         if (form_ == MoveForm::post_copy) {
-            const Status kept = client_ ? client_.keep(uffd) : fail("no connection");
+            const Status kept = link_.tell(&CapsuleClient::keep, uffd);
             if (!kept)
                 return pages_failed("its capsule cannot keep its memory: " + kept.error().message);
         }
-    update_watch();
     want_pages(*wishes);
     if (sink_ && sink_->whole() && !pages_here_ && !page_read_) pages_are_whole();
 }
@@ -137,20 +136,18 @@ void Cell::pages_may_come() {
 
 void Cell::pages_are_whole() {
     sink_watch_.close();
-    if (form_ == MoveForm::post_copy && client_) (void)client_.let_go();
-    update_watch();
+    if (form_ == MoveForm::post_copy) (void)link_.tell(&CapsuleClient::let_go);
     place_timer_.cancel();
     store_.reset();
     pages_here_ = true;  // the sink stays until CRIU has said its last word to it
     site_.pages_whole(key_);
     if (form_ == MoveForm::pages_first) return tell(guest::RestoreHeld{});
-    const bool ran = std::exchange(filling_, false);
+    const bool ran = filling();
+    stdio_.end_silence();
     tell(guest::PagesWhole{});
     if (!ran) return;
     if (has_job_) drop_image();
-    site_.input_taken(key_, input_taken_);
-    resync();
-    maybe_exited();
+    stdio_.speak();
 }
 
 // The userfaultfds stay until the capsule is gone: without them missing memory would read as zeros.

@@ -59,7 +59,7 @@ Result<PrecopySource*> Cell::precopy_round() {
     Precopy& a = *precopy_;
     const Nanos stopped = Loop::now();
     if (a.began.ns == 0) a.began = stopped;
-    TRY(job_group_->freeze(still_limit));
+    TRY(lease_.pause(still_limit));
     const auto look = [&]() -> Result<bool> {
         TRY_ASSIGN(const auto pids, job_group_->pids());
         TRY(a.source.look(pids));
@@ -73,11 +73,7 @@ Result<PrecopySource*> Cell::precopy_round() {
         return true;
     };
     const auto more = look();
-    if (past_lease()) {  // it stands from here on
-        mark_lapsed(true);
-        return fail("its lease is over");
-    }
-    TRY(job_group_->thaw());
+    TRY(lease_.resume());
     a.longest_stop = std::max(a.longest_stop, Loop::now() - stopped);
     if (!more) return tl::unexpected(more.error());
     a.over = !*more;

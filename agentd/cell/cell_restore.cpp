@@ -19,7 +19,7 @@ constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own 
 void Cell::restore() {
     plan_ = Plan::restoring;
     stay_awake();
-    if (!criu_ || !client_) return criu_failed("CRIU is not there");
+    if (!criu_ || !link_) return criu_failed("CRIU is not there");
     if (auto found = form_ == MoveForm::stop_and_copy ? find_page_file() : Status{}; !found)
         return criu_failed(found.error().message);
     if (auto used = use_store(); !used) return criu_failed(used.error().message);
@@ -27,12 +27,11 @@ void Cell::restore() {
 }
 
 void Cell::load_image() {
-    if (!criu_ || !client_) return criu_failed("CRIU is not there");
+    if (!criu_ || !link_) return criu_failed("CRIU is not there");
     if (auto listening = expect_faults(); !listening) return criu_failed(listening.error().message);
-    if (auto loading = client_.load(image_fd_.get()); !loading)
+    if (auto loading = link_.tell(&CapsuleClient::load, image_fd_.get()); !loading)
         return criu_failed(loading.error().message);
     awaited_ = true;
-    update_watch();
     begin_early();
 }
 
@@ -80,7 +79,7 @@ void Cell::begin_restore() {
             "it has a real-time policy, and this node has no time left for one "
             "(cpu.rt_runtime_us)");
     // Not before: CRIU has looked at what the kernel can, over loopback too.
-    if (auto shut = shut_within(); !shut) return criu_failed(shut.error().message);
+    if (auto shut = network_.shut_within(); !shut) return criu_failed(shut.error().message);
     RestoreOptions options;
     options.keys = *std::exchange(stdio_keys_, std::nullopt);
     options.lazy = sink_.has_value();
@@ -93,10 +92,9 @@ void Cell::finish_restore() {
     if (!criu_) return criu_failed("CRIU is not there");
     if (restore_late_ && criu_.phase() == CriuPhase::ready) return begin_restore();
     decided_ = Decided::to_run;
-    filling_ = sink_ && !pages_here_;
-    (void)client_.restored();
-    update_watch();
-    open_port();  // before CRIU lets its connections speak
+    if (sink_ && !pages_here_) stdio_.silence();
+    (void)link_.tell(&CapsuleClient::restored);
+    network_.open();  // before CRIU lets its connections speak
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
 }
 
@@ -109,15 +107,14 @@ void Cell::now_runs() {
     close_criu();
     helpers_in_ = false;
     set_limits();
-    if (port_) (void)port_->announce();  // again: a new port of a bridge is deaf at first
-    resync();                            // names the new terminal
-    update_watch();
+    network_.announce();  // again: a new port of a bridge is deaf at first
+    stdio_.resync();      // names the new terminal
     tell(guest::RestoreRunning{});
-    maybe_exited();
+    stdio_.look_for_end();
     // What it was restored from is the past: room in memory, and never the job again. The word of
     // it goes first. Until its memory is whole, what it was restored over may still be wanted.
     drop_ = site_.loop->after(drop_after, [this] {
-        if (!filling_) drop_image();
+        if (!filling()) drop_image();
     });
     look_soon();
 }
@@ -150,8 +147,9 @@ void Cell::runs_without_criu() {
     // that CRIU was about to leave with it. (Such a signal of its own in that moment cannot be told
     // apart; then the source is the job, as it was.)
     constexpr int by_criu[] = {SIGKILL, SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGSYS};
-    const bool killed = exited_ ? std::ranges::find(by_criu, *exited_ & 0x7f) != std::end(by_criu)
-                                : pids && pids->empty();
+    const auto& exited = stdio_.exit();
+    const bool killed = exited ? std::ranges::find(by_criu, *exited & 0x7f) != std::end(by_criu)
+                               : pids && pids->empty();
     if (killed || (pids && wait_for_criu(*pids)))
         return criu_failed("CRIU ended before it let the job run");
     now_runs();

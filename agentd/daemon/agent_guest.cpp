@@ -67,8 +67,8 @@ void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
     }
     GuestEvent event = std::get<GuestEvent>(message);
     if (Cell* c = cell({event.id, event.epoch})) {
-        for (int i = 0; i < 2; ++i) event.output_end[i] = c->output_end()[i];
-        event.input_end = c->input_end();
+        for (int i = 0; i < 2; ++i) event.output_end[i] = c->stream_ends().output[i];
+        event.input_end = c->stream_ends().input;
         if (event.state == GuestState::running) event.pid = c->pid();
     }
     if (const auto load =

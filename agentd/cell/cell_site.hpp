@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// CellSite: what all cells of a node share: where things lie, what this machine can, and whom a
+// cell tells. The agent fills it once, and owns it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agentd/core/guest_event.hpp"
+#include "checkpoint/criu.hpp"
+#include "checkpoint/images.hpp"
+#include "checkpoint/pages.hpp"
+#include "kernel/sys/host/cpu_awake.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/store/network_files.hpp"
+
+namespace souk {
+
+// What all cells of a node share.
+struct CellSite {
+    Loop* loop = nullptr;
+    Log* log = nullptr;
+    const Cgroups* cgroups = nullptr;  // null: this machine has none
+    std::string cgroup_parent;         // "n1/jobs"
+    std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
+    CgroupUse limits;                  // of a capsule that this machine has controllers for
+    // of this machine: a job that may use all of them is not limited
+    int32_t cpus = 1;
+    int64_t pids_max = 0;  // 0: no limit
+    std::string guests;    // directory of the capsules' directories
+    Fd images, ram;        // parents of images: on disk, in memory
+    std::string init_path;
+    CriuTool* criu = nullptr;
+    CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep
+    Machine machine;            // this one, for manifests
+    std::optional<JobNetwork>
+        network;  // for jobs with a network of their own; none: they are refused
+    bool (*is_network)(std::string_view) = is_network_filesystem;
+    bool pages_possible = false;    // memory may be sent past the image
+    bool precopy_possible = false;  // the kernel tells which pages are written to
+    // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
+    std::string restriction;
+    // memory that was sent ahead is compared with the frozen job's before it is used
+    bool check_precopy = false;
+    std::function<void(const GuestKey&, guest::Event)> event;
+    std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
+        output;
+    std::function<void(const GuestKey&, uint64_t offset)> input_taken;
+    // for the load reader
+    std::function<void(const std::string& cgroup, bool added)> cgroup_changed;
+    // Of a job whose pages come past the image. restored: any page may come; else these alone.
+    std::function<void(const GuestKey&, bool restored, uint64_t bytes_put,
+                       const std::vector<PageRange>& wishes)>
+        want_pages;
+    std::function<void(const GuestKey&)> precopy_dropped;  // nothing of it is read any more
+    std::function<void(const GuestKey&)> pages_whole;
+    std::function<void(const GuestKey&, const std::string& why)> pages_refused;
+};
+
+}  // namespace souk

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/cell/network_cut.hpp"
+
+#include <poll.h>
+
+#include <cstdio>
+
+#include "kernel/base/fnv.hpp"
+#include "kernel/sys/net/tcp_repair.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos rest_after = Nanos::from_s(1);
+
+// Fit for a network interface (15 characters at most), and no other capsule's: 48 bits of a hash.
+std::string port_name(const std::string& job) {
+    char name[16];
+    std::snprintf(name, sizeof name, "sj%012llx",
+                  static_cast<unsigned long long>(fnv1a_64(job) & 0xffffffffffff));
+    return name;
+}
+
+}  // namespace
+
+Status NetworkCut::check() const {
+    if (!job_.own) return {};
+    if (!network_)
+        return fail(
+            "this node has no network for a job of --net=own (job_network and job_bridge in "
+            "agentd's configuration)");
+    if (!network_->range.contains(job_.address))
+        return fail("its address " + job_.address.text() +
+                    " is not of this node's network for jobs, " + network_->range.text());
+    return {};
+}
+
+Status NetworkCut::make(const Capsule& capsule, bool shut) {
+    if (!job_.own) return {};
+    TRY_ASSIGN(const Fd inside, capsule.net_namespace());
+    TRY_ASSIGN(port_,
+               JobPort::make(*network_, job_.address, port_name(job_.name), inside.get(), shut));
+    shut_ = shut;
+    if (!shut) (void)port_->announce();
+    return {};
+}
+
+void NetworkCut::find(const Capsule& capsule, bool shut) {
+    if (!job_.own) return;
+    const auto find = [&]() -> Status {
+        TRY_ASSIGN(const Fd inside, capsule.net_namespace());
+        TRY_ASSIGN(port_, JobPort::find(job_.address, port_name(job_.name), inside.get()));
+        shut_ = shut;
+        return shut ? Status{} : port_->open();
+    };
+    if (auto found = find(); !found)
+        log_.warning("a job's network interface is not found", found.error());
+}
+
+Status NetworkCut::shut_in() {
+    if (!port_) return {};
+    rest_.cancel();
+    shut_ = true;
+    TRY(port_->arm());
+    if (auto held = hold_frames(); !held)
+        log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
+    return port_->shut(FrameWay::to_job);
+}
+
+Status NetworkCut::hold_frames() {
+    if (!network_) return fail("this node has no network for jobs any more");
+    TRY_ASSIGN(frames_, FrameHold::open(*port_, network_->bridge));
+    TRY_ASSIGN(frames_watch_,
+               loop_.watch(frames_->fd(), POLLIN, [this](short) { frames_->on_readable(); }));
+    return {};
+}
+
+// A kernel that cannot do that moves jobs without such connections all the same.
+Status NetworkCut::shut_within() {
+    if (!port_) return {};
+    TRY(port_->arm());
+    if (auto shut = port_->shut(FrameWay::within); !shut)
+        log_.limited("loopback", "connections within a job may break when it moves", shut.error());
+    return {};
+}
+
+Status NetworkCut::shut_out() { return port_ ? port_->shut(FrameWay::from_job) : Status{}; }
+
+void NetworkCut::open() {
+    if (!port_ || !std::exchange(shut_, false)) return;
+    if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
+    (void)port_->announce();
+    frames_watch_.close();
+    if (frames_) frames_->give_back();
+    frames_.reset();
+    // The gates cost each frame something; and whoever was deaf for a moment hears the address once
+    // more.
+    rest_ = loop_.after(rest_after, [this] {
+        (void)port_->disarm();
+        (void)port_->announce();
+    });
+}
+
+void NetworkCut::announce() const {
+    if (port_) (void)port_->announce();
+}
+
+void NetworkCut::drop() {
+    rest_.cancel();
+    frames_watch_.close();
+    frames_.reset();
+    if (port_ && shut_) port_->abandon();
+    port_.reset();
+}
+
+void NetworkCut::mend(const std::vector<pid_t>& pids) const {
+    if (port_) (void)end_tcp_repair(pids);
+}
+
+}  // namespace souk

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// NetworkCut: the network interface of a job with a network of its own, and when it is cut off.
+// While such a job is dumped nothing reaches it (from before CRIU looks at its connections), from
+// the moment that it stands still its processes do not reach each other over loopback, and once it
+// is dumped nothing of it gets out either: what dies where it was says nothing. What is sent to it
+// meanwhile is held, and follows it. Its copy is cut off in the same way until it is told to run;
+// then the address is there.
+//
+// Owned by the Cell; it may outlive the capsule, where the job has left for another node. For a job
+// that shares the node's network every step is done at once. What fails: the kernel's network.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agentd/cell/job_log.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/frame_hold.hpp"
+#include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/process/capsule.hpp"
+
+namespace souk {
+
+class NetworkCut {
+  public:
+    struct Job {
+        std::string name;  // no other capsule of this machine has it
+        bool own = false;  // else there is nothing to cut
+        Ipv4 address;
+    };
+    // `network` of this node; none: a job with a network of its own is refused.
+    NetworkCut(Loop& loop, JobLog log, const std::optional<JobNetwork>& network, Job job)
+        : loop_(loop), log_(std::move(log)), network_(network), job_(std::move(job)) {}
+
+    // Whether this node has a place in its network for the job.
+    Status check() const;
+    // With the capsule. shut: nothing passes until open().
+    Status make(const Capsule& capsule, bool shut);
+    // After a restart of the daemon.
+    void find(const Capsule& capsule, bool shut);
+    // There is something to cut off.
+    bool own() const { return port_.has_value(); }
+
+    Status shut_in();      // nothing reaches the job any more; it runs still, and may speak
+    Status shut_within();  // its processes do not reach each other
+    Status shut_out();     // nothing of it gets out
+    // The job is here, or here again.
+    void open();
+    void announce() const;
+    // Of these processes, which go on here without the CRIU that held them.
+    void mend(const std::vector<pid_t>& pids) const;
+    // Its job is gone, or elsewhere if it is cut off.
+    void drop();
+
+  private:
+    Status hold_frames();
+
+    Loop& loop_;
+    JobLog log_;
+    const std::optional<JobNetwork>& network_;
+    Job job_;
+    std::optional<JobPort> port_;
+    bool shut_ = false;
+    std::optional<FrameHold> frames_;  // at a source, while it is cut off
+    Watch frames_watch_;
+    Timer rest_;
+};
+
+}  // namespace souk
