@@ -14,6 +14,8 @@
 namespace souk {
 namespace {
 
+constexpr Nanos still_limit = Nanos::from_ms(500);  // of a job, between rounds of pre-copy
+
 LaunchSpec launch_spec(const JobSpec& s) {
     LaunchSpec l;
     l.path = s.path;
@@ -47,17 +49,19 @@ Cell::Cell(CellSite& site, GuestJob job)
              {.tell_init = [this](Nanos until) { tell_lease(until); },
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
       network_(*site.loop, log_, site.network,
-               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}) {
-    to_disk_ = ::faccessat(site_.images.get(), key_.text().c_str(), F_OK, 0) == 0;
-}
+               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}),
+      image_(*site.loop, {site.images.get(), site.ram.get()}, key_),
+      intake_(*site.loop, site.pages_possible, intake_hooks()),
+      rounds_(log_, site.check_precopy, rounds_hooks()),
+      criu_(*site.loop, [this](const CriuEvent& e) { criu_event(e); }),
+      steps_(*site.loop, steps_hooks()) {}
 
 Cell::~Cell() = default;
 
 JobStdio::Hooks Cell::stdio_hooks() {
     return {
-        .output = [this](
-                      uint32_t stream, uint64_t offset,
-                      std::string_view bytes) { return site_.output(key_, stream, offset, bytes); },
+        .output = [this](uint32_t stream, uint64_t at,
+                         std::string_view b) { return site_.output(key_, stream, at, b); },
         .input_taken = [this](uint64_t offset) { site_.input_taken(key_, offset); },
         // Before CRIU's word that it runs nobody knows whether an exit is the job's own
         // (runs_without_criu).
@@ -66,6 +70,46 @@ JobStdio::Hooks Cell::stdio_hooks() {
             [this](int32_t status) {
                 tell(guest::Exited{status, what_killed()});
             },
+    };
+}
+
+PageIntake::Hooks Cell::intake_hooks() {
+    return {
+        .place = listen_for_faults,
+        .keep = [this](int uffd) { return link_.tell(&CapsuleClient::keep, uffd); },
+        .let_go = [this] { (void)link_.tell(&CapsuleClient::let_go); },
+        .want =
+            [this](bool any, uint64_t put, const std::vector<PageRange>& wishes) {
+                site_.want_pages(key_, any, put, wishes);
+            },
+        .may_run = [this] { tell(guest::RestoreHeld{}); },
+        .whole = [this] { memory_is_whole(); },
+        .failed =
+            [this](const std::string& why) {
+                site_.pages_refused(key_, why);
+                tell(guest::PagesLost{why});
+            },
+    };
+}
+
+PrecopyRounds::Hooks Cell::rounds_hooks() {
+    return {.pause = [this] { return lease_.pause(still_limit); },
+            .resume = [this] { return lease_.resume(); },
+            .pids = [this] { return pids(); },
+            .dropped = [this] { site_.precopy_dropped(key_); }};
+}
+
+FrozenSteps::Hooks Cell::steps_hooks() {
+    return {
+        .pids = [this] { return pids(); },
+        .shared = [this] { pages_are_shared(); },
+        .flushed =
+            [this] {
+                if (dump_.for_checkpoint()) return write_image();
+                dump_is_complete(dump_.live(), image_.bytes());
+            },
+        .written = [this](const ImageFile& pages) { finish_image(&pages); },
+        .failed = [this](const std::string& why) { fail_dump(why); },
     };
 }
 
@@ -146,9 +190,9 @@ void Cell::connect(Fd connection) {
 
 // souk-init is gone (then its pidfd says so), or took another connection, or broke the protocol.
 void Cell::lost_client(const std::string& why) {
-    if (gone_ || !capsule_) return;
+    if (life_ == Life::gone || !capsule_) return;
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
-    if (why == "closed" && capsule_ending_) return;
+    if (why == "closed" && life_ != Life::lives) return;
     log_.limited("cell", "connection to a capsule lost", Error{0, why});
     auto again = Capsule::connect(dir_fd_.get());
     if (again) connect(std::move(*again));
@@ -157,20 +201,18 @@ void Cell::lost_client(const std::string& why) {
         plan_ = Plan::asked;  // again, with the welcome
     else if (plan_ == Plan::coming && !criu_)
         criu_failed("its capsule does not answer");
-    else if (awaited_ && plan_ == Plan::restoring)
+    else if (plan_ == Plan::loading)
         criu_failed("the connection to its capsule broke");
-    else if (awaited_ && plan_ == Plan::dumping) {
-        dump_trouble_ = "the connection to its capsule broke";
-        undo_dump();
-    }
+    else if (plan_ == Plan::draining)
+        fail_dump("the connection to its capsule broke");
 }
 
 void Cell::welcomed(const CapsuleClient::Event& e) {
-    root_ = e.welcome.root_pid;
-    terminal_ = e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "";
+    root_.is(e.welcome.root_pid);
+    root_.set_terminal(e.welcome.tty ? tty_key(e.welcome.tty_rdev, e.welcome.tty_dev) : "");
     stdio_.welcomed(e.welcome.input_taken, e.welcome.input_limit);
     // Of a daemon that ended when all memory had just come.
-    if (!sink_ && has_job_ && job_.state != GuestState::filling)
+    if (!intake_.listening() && has_job_ && job_.state != GuestState::filling)
         (void)link_.tell(&CapsuleClient::let_go);
     if (plan_ <= Plan::asked) {
         // of a daemon that is gone
@@ -182,13 +224,36 @@ void Cell::welcomed(const CapsuleClient::Event& e) {
     if (plan_ == Plan::asked) enter_capsule();
 }
 
+void Cell::tell_lease(Nanos until) {
+    if (!link_ || !job_group_) return;
+    const auto freezer = job_group_->open_freezer();
+    const Status told = freezer ? link_.tell(&CapsuleClient::lease, static_cast<uint64_t>(until.ns),
+                                             freezer->get(), job_group_->freezer_word())
+                                : Status(tl::unexpected(freezer.error()));
+    if (!told) log_.warning("PID 1 of a capsule does not know its lease", told.error());
+}
+
+void Cell::leased(const CapsuleClient::Event& e) {
+    if (e.value != 0) return lease_.stopped_by_init();
+    const Nanos until{static_cast<int64_t>(e.offset)};
+    if (lease_.found(until)) tell(guest::LeaseFound{until});
+}
+
+void Cell::helpers_ready(const CapsuleClient::Event& e) {
+    // souk-init has found what cannot move
+    if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);
+    if (e.value != 0) return criu_failed("make way for CRIU in its capsule: " + e.trouble());
+    helpers_in_ = true;
+    begin_criu();
+}
+
 void Cell::client_event(CapsuleClient::Event& e) {
     switch (e.kind) {
         case InitEventKind::welcome: return welcomed(e);
         case InitEventKind::started: {
-            root_ = e.value;
+            root_.is(e.value);
             has_job_ = true;
-            if (e.stream == 1) terminal_ = tty_key(e.offset, e.limit);
+            if (e.stream == 1) root_.set_terminal(tty_key(e.offset, e.limit));
             tell(guest::JobStarted{});
             return look_soon();
         }
@@ -200,17 +265,10 @@ void Cell::client_event(CapsuleClient::Event& e) {
         case InitEventKind::exited: return stdio_.exited(e.exit.wait_status);
         case InitEventKind::stopped: return tell(guest::Stopped{e.value != 0});
         case InitEventKind::leased: return leased(e);
-        case InitEventKind::helpers_ready:
-            // souk-init has found what cannot move
-            if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);
-            if (e.value != 0)
-                return criu_failed("make way for CRIU in its capsule: " + e.trouble());
-            helpers_in_ = true;
-            return begin_criu();
+        case InitEventKind::helpers_ready: return helpers_ready(e);
         case InitEventKind::prepared:
             if (e.value != 0) return criu_failed("stdio for the restore: " + e.trouble());
-            job_ends_ = std::move(e.fds);  // helpers_ready follows
-            return;
+            return restore_.prepared(std::move(e.fds));  // helpers_ready follows
         case InitEventKind::drained: return drained(e);
         case InitEventKind::loaded: return loaded(e);
         case InitEventKind::failed: {
@@ -232,16 +290,6 @@ void Cell::start_job() {
 
 void Cell::signal(int number) {
     (void)link_.tell(&CapsuleClient::signal, number, SOUK_TO_FOREGROUND);
-}
-
-void Cell::find_pid() {
-    if (pid() != 0 || root_ == 0 || !job_group_) return;
-    const auto pids = job_group_->pids();
-    if (!pids) return;
-    const auto inside = pids_inside(*pids);
-    const auto root = inside.find(root_);
-    pid_of_ = root_;
-    pid_ = root == inside.end() ? 0 : root->second;
 }
 
 void Cell::winch(uint16_t rows, uint16_t cols) {

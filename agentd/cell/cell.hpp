@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell: the effects of one (job, epoch) on this node: its capsule, its control group, CRIU beside
 // or inside it, its directory and image. It decides nothing: the Guest machine says what to do
-// (guest::Do), the Cell does it and says how it ended (guest::Event). Owned by the Agent; a Cell
-// dropped while its capsule lives ends nothing: adopt() finds it again.
+// (guest::Do), the Cell does it and says how it ended (guest::Event). Its parts do the work, each
+// with a header of its own in this directory; the Cell puts their steps in order. Owned by the
+// Agent; a Cell dropped while its capsule lives ends nothing: adopt() finds it again.
 //
 // Directories: GUESTS/KEY holds the capsule's control socket and exit record; an image lies in
 // RAM/KEY (on its way) or IMAGES/KEY (frozen to disk), whole only once its manifest is there.
@@ -12,24 +13,25 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agentd/cell/capsule_link.hpp"
+#include "agentd/cell/cell_image.hpp"
 #include "agentd/cell/cell_site.hpp"
+#include "agentd/cell/criu_beside.hpp"
+#include "agentd/cell/dump_course.hpp"
+#include "agentd/cell/frozen_steps.hpp"
 #include "agentd/cell/job_log.hpp"
+#include "agentd/cell/job_root.hpp"
 #include "agentd/cell/job_stdio.hpp"
 #include "agentd/cell/lease_watch.hpp"
 #include "agentd/cell/network_cut.hpp"
+#include "agentd/cell/page_intake.hpp"
+#include "agentd/cell/precopy_rounds.hpp"
+#include "agentd/cell/restore_turn.hpp"
 #include "agentd/core/guest.hpp"
-#include "checkpoint/criu.hpp"
-#include "checkpoint/images.hpp"
-#include "checkpoint/page_file.hpp"
-#include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/plan.hpp"
-#include "checkpoint/precopy_source.hpp"
-#include "checkpoint/precopy_store.hpp"
-#include "checkpoint/shared_image.hpp"
-#include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 
@@ -57,9 +59,9 @@ class Cell {
     // when it is time to stop it. Without success, or after drop_ahead(), all goes after the stop.
     uint64_t worth_precopy(double link_bytes_per_s, Epoch to);
     Result<PrecopySource*> precopy_round();
-    void drop_precopy();
-    bool sending_precopy() const { return precopy_ && !precopy_->over; }
-    bool dumping() const { return plan_ == Plan::dumping; }
+    void drop_precopy() { rounds_.drop(); }
+    bool sending_precopy() const { return rounds_.sending(); }
+    bool dumping() const { return plan_ >= Plan::dumping && plan_ <= Plan::undoing; }
     // What the last transfers to its destination made; 0: not known, or no move.
     void dump(double link_bytes_per_s);
     void finish_dump();
@@ -72,12 +74,12 @@ class Cell {
     void signal(int number);
     // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands:
     // what the last deadline stopped stays so.
-    void keep_lease(Nanos until, bool stands);
+    void keep_lease(Nanos until, bool stands) { lease_.keep(until, stands); }
     // Stops it where it is; undo_dump lets it go on.
     void stand();
     // Looks whether the job, while it runs, can move.
     void look();
-    bool looked() const { return looked_; }
+    bool looked() const { return looks_ > 0; }
     // One that must be able to move: what it opens as it starts is to be found.
     bool looks_often() const { return job_.spec.must_migrate && looks_ < 12; }
 
@@ -96,104 +98,54 @@ class Cell {
     const StreamEnds& stream_ends() const { return stdio_.ends(); }
 
     // Its image: made (a dump) or being received; the directory, and the end of it.
-    Result<Fd> image() const { return image_fd_ ? duplicate(image_fd_.get()) : open_sealed(); }
+    Result<Fd> image() const { return image_.open(); }
     Manifest needs() const;
     // Source: how the memory of the job that stands frozen here goes, and it itself, unless it goes
     // with the image.
-    MoveForm form() const { return form_; }
+    MoveForm form() const { return dump_.form(); }
     Result<std::unique_ptr<PageSource>> pages(Epoch to) const;
-    // Destination: memory ahead of the image. lost: its source is gone, or wants none of it.
-    Status expect_precopy(uint64_t bytes);
-    Status take_precopy(const PageRange& range, std::string_view bytes);
-    void precopy_lost();
-    // Destination: how it comes, told before restore(); and pages.
-    void expect_pages(MoveForm form) { form_ = form; }
-    Status put_pages(const PageRange& range, std::string_view bytes);
-    Status seal(const Manifest& manifest);
+    // Destination: memory ahead of the image, how the rest comes, and pages (page_intake.hpp).
+    Status expect_precopy(uint64_t bytes) { return intake_.expect_ahead(bytes); }
+    Status take_precopy(const PageRange& range, std::string_view bytes) {
+        return intake_.take_ahead(range, bytes);
+    }
+    void precopy_lost() { intake_.ahead_lost(); }
+    void expect_pages(MoveForm form) { intake_.expect(form); }
+    Status put_pages(const PageRange& range, std::string_view bytes) {
+        return intake_.put(range, bytes);
+    }
+    Status seal(const Manifest& manifest) { return image_.seal(manifest); }
     // As a frozen job's.
-    Result<Fd> open_sealed() const { return open_image(image_parent(), key_.text()); }
+    Result<Fd> open_sealed() const { return image_.open_whole(); }
     const GuestJob& job() const { return job_; }
     const GuestKey& key() const { return key_; }
     // Of the job's first process, on this node; 0: no look has found it yet.
-    pid_t pid() const { return pid_of_ == root_ ? pid_ : 0; }
-    bool has_capsule() const { return capsule_.has_value() && !gone_; }
+    pid_t pid() const { return root_.here(); }
+    bool has_capsule() const { return capsule_.has_value() && life_ != Life::gone; }
 
   private:
     static constexpr const char* capsule_file = "capsule";  // what runs there
-    // asked: CRIU is wanted beside the job, and the capsule has not said yet which process is its
-    // root.
-    enum class Plan : uint8_t { none, asked, coming, dumping, restoring };
+    // What CRIU is there for.
+    //   asked     beside the job; the capsule has not said yet which process is its root
+    //   coming    the capsule makes way for it
+    //   dumping   from the plan of the dump to its end; the job may stand
+    //   draining  the same, while souk-init puts what waits at the job's stdio into the image
+    //   undoing   the job goes on, as soon as CRIU has let it go
+    //   loading   a restore, while souk-init takes in what waits at the job's stdio
+    enum class Plan : uint8_t {
+        none,
+        asked,
+        coming,
+        dumping,
+        draining,
+        undoing,
+        restoring,
+        loading
+    };
     // What CRIU was told at its hold.
     enum class Decided : uint8_t { nothing, to_die, to_run };
-
-    JobStdio::Hooks stdio_hooks();
-    void connect(Fd connection);
-    void client_event(CapsuleClient::Event& e);
-    void lost_client(const std::string& why);
-    void enter_capsule();
-    void begin_criu();
-    void criu_readable();
-    void criu_event(const CriuEvent& e);
-    void criu_failed(const std::string& why, bool of_job = false);
-    void criu_ended_badly(const CriuEvent& e);
-    bool try_again(const CriuEvent& e);
-    void runs_without_criu();
-    void close_criu();
-    void now_runs();
-    void leave_criu();
-    void held_after_dump();
-    void dump_is_complete(bool pages_stay, uint64_t bytes);
-    void write_pages();
-    void finish_image(const ImageFile* pages);
-    void read_pages();
-    void read_ends(int image);
-    bool fits_memory() const;
-    void load_image();
-    Status find_page_file();
-    Status find_page_file(int directory, const Manifest& manifest);
-    Status put_file_pages(const PageRange& range, std::string_view bytes);
-    void welcomed(const CapsuleClient::Event& e);
-    void leased(const CapsuleClient::Event& e);
-    void drained(const CapsuleClient::Event& e);
-    void look_at_mounts();
-    void flush_files();
-    void files_are_flushed();
-    void loaded(const CapsuleClient::Event& e);
-    void begin_restore();
-    void begin_early();
-    void restore_is_held();
-    void undone();
-    void capsule_ended();
-    void tell(guest::Event event) { site_.event(key_, std::move(event)); }
-    void remove_files();
-    Status make_cgroup();
-    void set_limits();
-    bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
-    void limit_cpus(bool on);
-    std::vector<int> v1_tasks() const;
-    std::string what_killed() const;
-    void look_soon();
-    void find_pid();
-    void tell_lease(Nanos until);
-    Result<MoveFacts> move_facts(double link_bytes_per_s) const;
-    void count_shared(MoveFacts& facts) const;
-    Status plan_dump(double link_bytes_per_s);
-    void share_pages();
-    void share_more();
-    void pages_are_shared();
-    void end_sharing();
-    std::optional<PrecopyFacts> precopy_facts() const;
-    Status list_precopy();
-    void tell_froze();
-    void save_dirty() const;
-    void load_dirty();
-    std::optional<DirtyFacts> dirty() const;
-    Result<std::vector<PageRange>> ranges_for(Epoch to) const;
-    Status use_store();
-    void place_store();
-    Result<std::vector<PageRange>> serve_from_store(const std::vector<PageRange>& wishes);
-    Status room_for_image(uint64_t bytes) const;
-
+    // Of the capsule. ending: told to; its last words may be a closed connection.
+    enum class Life : uint8_t { lives, ending, removing, gone };
     // The control group of the job, once it is there.
     class Group final : public JobGroup {
       public:
@@ -206,121 +158,115 @@ class Cell {
       private:
         const std::optional<Cgroup>& group_;
     };
+
+    // What the parts ask for.
+    JobStdio::Hooks stdio_hooks();
+    PageIntake::Hooks intake_hooks();
+    PrecopyRounds::Hooks rounds_hooks();
+    FrozenSteps::Hooks steps_hooks();
+    void tell(guest::Event event) { site_.event(key_, std::move(event)); }
+
+    // The capsule.
+    void connect(Fd connection);
+    void client_event(CapsuleClient::Event& e);
+    void lost_client(const std::string& why);
+    void welcomed(const CapsuleClient::Event& e);
+    void helpers_ready(const CapsuleClient::Event& e);
+    void tell_lease(Nanos until);
+    void leased(const CapsuleClient::Event& e);
+    void capsule_ended();
+    void remove_files();
+
+    // Its control groups.
+    Status make_cgroup();
+    void set_limits();
+    bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
+    void limit_cpus(bool on);
+    std::vector<int> v1_tasks() const;
+    std::string what_killed() const;
+    Result<std::vector<pid_t>> pids() const;
+    // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
+    // it.)
+    bool group_holds() const { return lease_.stopped() && job_group_->entry().v2 >= 0; }
+
+    // CRIU beside the job.
+    void look_soon();
+    Status can_be_dumped() const;
+    void enter_capsule();
+    void begin_criu();
+    void criu_event(const CriuEvent& e);
+    void criu_failed(const std::string& why, bool of_job = false);
+    void criu_ended_badly(const CriuEvent& e);
+    bool try_again(const CriuEvent& e);
+    void helpers_leave();
+    void close_criu();
+    // For a small job's move: from CRIU's start to its stop, as long for that, and for the restore.
+    void stay_awake() const {
+        if (site_.awake) site_.awake->hold(Nanos::from_ms(60));
+    }
+
+    // A dump.
+    Result<MoveFacts> move_facts(double link_bytes_per_s) const;
+    Status plan_dump(double link_bytes_per_s);
+    void tell_froze() { tell(guest::DumpFroze{dump_.forecast()}); }
+    void held_after_dump();
+    void pages_are_shared();
+    void drained(const CapsuleClient::Event& e);
+    void write_image();
+    void finish_image(const ImageFile* pages);
+    void dump_is_complete(bool pages_stay, uint64_t bytes);
+    void fail_dump(std::string why);
+    void undone();
+    void mend_connections();
+    bool fits_memory() const;
+
+    // A restore.
+    bool restoring() const { return plan_ == Plan::restoring || plan_ == Plan::loading; }
+    void load_image();
+    void begin_early();
+    void loaded(const CapsuleClient::Event& e);
+    void begin_restore();
+    void restore_is_held();
+    void now_runs();
+    void runs_without_criu();
+    void memory_is_whole();
     // Runs without all of its memory, and is not the job yet.
     bool filling() const { return stdio_.silent(); }
-    Result<std::vector<pid_t>> pids() const;
 
     CellSite& site_;
     GuestJob job_;
     GuestKey key_;
     JobLog log_;
     std::string dir_;
-    struct Keeping {
-        Manifest manifest;
-        std::function<void(const Status&)> done;
-        Sync sync;
-        size_t next = 0;  // file
-    };
-    void keep_next();
-    void end_keeping(const Status& kept);
-    std::unique_ptr<Keeping> keeping_;  // a checkpoint that came, until it is on the disk
-    Fd dir_fd_, image_fd_;
+    Fd dir_fd_;
     // the capsule; below it the job, which a dump freezes
     std::optional<Cgroup> cgroup_, job_group_;
     std::optional<Capsule> capsule_;
+    Watch exit_watch_;
+    Life life_ = Life::lives;
+    bool has_job_ = false;  // started, restored or found running
+
+    // The parts, each with its own state.
     Group group_{job_group_};
     CapsuleLink link_;
     JobStdio stdio_;
+    JobRoot root_;
     LeaseWatch lease_;
     NetworkCut network_;
-    CriuSession criu_;
-    CriuSession last_criu_;  // of a restore whose job runs already: until it has ended
-    Watch exit_watch_, criu_watch_, last_criu_watch_;
-    Timer limit_, last_criu_limit_;
-    // of an image that is of no more use; at a job that has just begun to run here
-    Timer drop_, look_;
-    std::vector<Fd> job_ends_;
-    // CRIU's names of them, once the image is here and loaded
-    std::optional<std::vector<std::string>> stdio_keys_;
+    CellImage image_;
+    PageIntake intake_;
+    PrecopyRounds rounds_;
+    CriuBeside criu_;
+    DumpCourse dump_;
+    FrozenSteps steps_;
+    RestoreTurn restore_;
 
+    // The order of the steps.
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
-    // a checkpoint is made; it is, and the job goes on
-    bool to_keep_ = false, image_stays_ = false;
-    bool to_disk_ = false, helpers_in_ = false, undoing_ = false, removing_ = false, gone_ = false;
-    bool capsule_ending_ = false;  // told to; its last words may be a closed connection
-    bool awaited_ = false;         // an answer of souk-init while the job is dumped or restored
-    Status can_be_dumped() const;
-    void mend_connections();
-    Status expect_faults();
-    void page_faults();
-    void want_pages(const std::vector<PageRange>& wishes);
-    void pages_may_come();
-    void pages_are_whole();
-    void pages_failed(const std::string& why);
-    // For a small job's move: from CRIU's start to its stop, as long for that, and for the restore.
-    void stay_awake() const {
-        if (site_.awake) site_.awake->hold(Nanos::from_ms(60));
-    }
-    // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
-    // it.)
-    bool group_holds() const { return lease_.stopped() && job_group_->entry().v2 >= 0; }
-    int image_parent() const { return to_disk_ ? site_.images.get() : site_.ram.get(); }
-
-    struct Precopy {
-        Epoch to;  // for whom
-        PrecopySource source;
-        RoundFacts round;
-        Nanos began, longest_stop;
-        bool over = false;            // there will be no more rounds
-        bool listed = false;          // the image says what of it is true
-        std::vector<PageRange> rest;  // what it does not have
-    };
-    std::unique_ptr<Precopy> precopy_;     // source: from the first round to the end of the move
-    std::unique_ptr<PrecopyStore> store_;  // destination: until all is in place
-    Timer place_timer_;
-    uint64_t store_put_ = 0;
-    struct Dirty {
-        DirtyFacts facts;
-        Nanos at = Nanos::never();  // when it was measured; never: it was not
-    } dirty_;
-    uint64_t dirty_expected_ = 0;  // what of it the plan of this move knew
-    MoveForecast forecast_;
-    MoveForm form_ = MoveForm::stop_and_copy;  // of the dump or restore that is under way
-    std::optional<PageSink> sink_;
-    std::unique_ptr<SharedImage> sharing_;  // of a dump, before anything reads its lazy ranges
-    Timer share_timer_;
-    std::unique_ptr<PageFileWrite> page_write_;  // of a freeze to disk
-    // where this job's files may be seen by other machines
-    std::set<dev_t> network_devices_;
-    struct Flush {
-        std::vector<Fd> files;
-        Sync sync;
-        Timer limit;
-    };
-    std::unique_ptr<Flush> flush_;             // of what it has written there, while it stands
-    std::unique_ptr<PageFileRead> page_read_;  // of a thaw
-    Watch sink_watch_;
-    bool pages_restored_ = false, pages_here_ = false;
-    uint64_t pages_acknowledged_ = 0;
-    bool looked_ = false;
+    bool helpers_in_ = false;  // the capsule has made way for CRIU
+    Timer look_;               // at a job that has just begun to run here
     int looks_ = 0;
-    bool restore_late_ = false;  // when it is told to run
-    bool early_ = false;         // CRIU was begun before souk-init was ready
-    // A dump that is begun once more.
-    enum class Again : uint8_t {
-        no,
-        with_all_memory,  // in the image
-        as_before,        // what kept the one before was of a moment
-    } again_ = Again::no;
-    int dump_tries_ = 0;
-    double link_bytes_per_s_ = 0;
-
-    bool has_job_ = false;        // started, restored or found running
-    pid_t root_ = 0;              // its first process, inside
-    pid_t pid_ = 0, pid_of_ = 0;  // on this node, as a look found out for that root
-    std::string dump_trouble_;    // why the image could not be completed
-    std::string terminal_;        // CRIU's name of it
 };
 
 }  // namespace souk

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cell: how its capsule ends, and how one that outlived its agentd is found again. See cell.hpp.
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <filesystem>
 
 #include "agentd/cell/cell.hpp"
-#include "kernel/sys/host/log.hpp"
 
 namespace souk {
 namespace {
@@ -19,48 +17,44 @@ constexpr Nanos group_limit = Nanos::from_s(5);
 }  // namespace
 
 void Cell::kill_capsule() {
-    const bool lives = capsule_ && !gone_;
-    capsule_ending_ = true;
+    const bool lives = capsule_ && life_ != Life::gone;
+    if (life_ == Life::lives) life_ = Life::ending;
     lease_.rest();
     // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
     // it dumped speak again.
-    if (lives && criu_) (void)criu_.pidfd().signal(SIGKILL);
+    if (lives) criu_.kill();
     if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
     // On v2 what is frozen dies frozen: nothing of it may run once more.
     if (lives && lease_.stopped() && job_group_->entry().v2 < 0) (void)job_group_->thaw();
     close_criu();
     if (lives) return;
-    gone_ = true;
+    life_ = Life::gone;
     lease_.end();
     tell(guest::CapsuleGone{});
 }
 
 void Cell::capsule_ended() {
-    if (gone_) return;
-    gone_ = true;
+    const Life before = std::exchange(life_, Life::gone);
+    if (before == Life::gone) return;
     exit_watch_.close();
     lease_.end();
     link_.last_words();
-    const bool released = plan_ == Plan::restoring && decided_ == Decided::to_run;
+    const bool released = restoring() && decided_ == Decided::to_run;
     close_criu();
-    sink_watch_.close();
-    place_timer_.cancel();
-    sink_.reset();
-    store_.reset();
-    if (!(decided_ == Decided::to_die && !to_disk_)) network_.drop();
+    intake_.end();
+    if (!(decided_ == Decided::to_die && !image_.on_disk())) network_.drop();
     // not our child after a restart of the daemon: then its new parent does
     (void)capsule_->pidfd().reap();
-    if (removing_) return remove_files();
+    if (before == Life::removing) return remove_files();
     if (released) tell(guest::RestoreRunning{});  // it may have run, for a moment
     tell(guest::CapsuleGone{});
 }
 
 void Cell::remove() {
-    removing_ = true;
     lease_.end();
     close_criu();
-    if (!capsule_ || gone_) return remove_files();
-    capsule_ending_ = true;
+    if (!capsule_ || life_ == Life::gone) return remove_files();
+    life_ = Life::removing;
     // it ends at once; its exit comes back here
     if (stdio_.exit() && link_.tell(&CapsuleClient::quit)) return;
     (void)capsule_->kill();
@@ -100,7 +94,7 @@ Guest::Found Cell::adopt() {
     }
     if (const auto sealed = open_sealed()) {
         found.image_complete = read_manifest(sealed->get()).has_value();
-        if (job_.kept) read_ends(sealed->get());
+        if (job_.kept) stdio_.read_ends(sealed->get());
     }
     if (!capsule_) return found;
     found.capsule_alive = true;

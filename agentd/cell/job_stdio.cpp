@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/cell/job_stdio.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
+#include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/init_protocol.h"
 #include "agentd/wire/types.hpp"
 
@@ -75,6 +79,14 @@ void JobStdio::look_for_end() {
     end_told_ = true;
     exit_limit_.cancel();
     hooks_.ended(*exited_);
+}
+
+void JobStdio::read_ends(int image) {
+    souk_residue r;
+    const auto file = open_at(image, SOUK_RESIDUE_NAME, O_RDONLY);
+    if (!file || ::pread(file->get(), &r, sizeof r, 0) != sizeof r) return;
+    for (int i = 0; i < SOUK_STREAMS; ++i) ends_.output[i] = r.out[i].end;
+    ends_.input = r.input_offset + r.input_len;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ class JobStdio {
     const std::optional<int32_t>& exit() const { return exited_; }
     // How far the streams of a job that has ended came, or of a checkpoint.
     const StreamEnds& ends() const { return ends_; }
-    void set_ends(const StreamEnds& ends) { ends_ = ends; }
+    // Of a checkpoint, whose image lies in that directory.
+    void read_ends(int image);
 
   private:
     void feed_input();

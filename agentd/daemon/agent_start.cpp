@@ -19,6 +19,7 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
+#include "checkpoint/page_sink.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/cell/cell_image.hpp"
+
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "checkpoint/kept_sockets.hpp"
+#include "checkpoint/page_file.hpp"
+
+namespace souk {
+namespace {
+
+constexpr uint64_t slack_bytes = 2 << 20;
+
+// A link where both are on one file system, else a copy in the kernel.
+Status link_or_copy(int from, int to, const std::string& name) {
+    if (::linkat(from, name.c_str(), to, name.c_str(), 0) == 0) return {};
+    if (errno != EXDEV) return fail_errno("link " + name, errno);
+    TRY_ASSIGN(const Fd source, open_at(from, name, O_RDONLY));
+    TRY_ASSIGN(const Fd target, open_at(to, name, O_WRONLY | O_CREAT | O_EXCL, 0600));
+    for (;;) {
+        const ssize_t n = ::sendfile(target.get(), source.get(), nullptr, 64 << 20);
+        if (n == 0) return {};
+        if (n < 0) return fail_errno("copy " + name, errno);
+    }
+}
+
+Result<uint64_t> bytes_free(int directory) {
+    struct statvfs fs {};
+    if (::fstatvfs(directory, &fs) != 0) return fail_errno("room for its image", errno);
+    return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+}
+
+}  // namespace
+
+CellImage::CellImage(Loop& loop, Places places, GuestKey key)
+    : loop_(loop),
+      places_(places),
+      key_(std::move(key)),
+      on_disk_(::faccessat(places_.disk, key_.text().c_str(), F_OK, 0) == 0) {}
+
+Status CellImage::begin() {
+    TRY_ASSIGN(fd_, create_image(parent(), key_.text()));
+    return {};
+}
+
+Status CellImage::room(uint64_t bytes) const {
+    const uint64_t need = bytes + slack_bytes;
+    TRY_ASSIGN(const uint64_t free, bytes_free(fd_.get()));
+    if (free >= need) return {};
+    return fail("no room for its image: about " + std::to_string(need >> 20) + " MB are needed, " +
+                std::to_string(free >> 20) + " MB are free " +
+                (on_disk_ ? "on the disk of the state directory" : "in memory for images"));
+}
+
+bool CellImage::fits_memory(uint64_t bytes) const {
+    const auto free = bytes_free(places_.memory);
+    return free && *free / 2 >= bytes;
+}
+
+uint64_t CellImage::bytes() const {
+    uint64_t sum = 0;
+    const auto names = list_dir(fd_.get(), ".");
+    if (!names) return 0;
+    for (const std::string& name : *names) {
+        struct stat st {};
+        if (::fstatat(fd_.get(), name.c_str(), &st, 0) == 0)
+            sum += static_cast<uint64_t>(st.st_size);
+    }
+    return sum;
+}
+
+Status CellImage::seal(const Manifest& manifest) {
+    return seal_image(parent(), key_.text(), manifest,
+                      on_disk_ ? Durability::disk : Durability::memory);
+}
+
+Result<uint64_t> CellImage::seal_files(Manifest manifest, const ImageFile* pages) {
+    TRY_ASSIGN(manifest.files, digest_files(fd_.get(), pages));
+    TRY(seal(manifest));
+    return manifest.bytes();
+}
+
+// -------------------------------------------------------------------------------------------------
+// one that came and stays
+
+void CellImage::keep(const Manifest& manifest, std::function<void(const Status&)> done) {
+    keeping_ = std::make_unique<Keeping>(Keeping{manifest, std::move(done), {}, 0});
+    keep_next();
+}
+
+// One file after the other; sealing it then has nothing left to write but the manifest and the
+// names.
+void CellImage::keep_next() {
+    Keeping& k = *keeping_;
+    const auto sync = [&](const std::string& name) -> Status {
+        TRY_ASSIGN(const Fd file, open_at(fd_.get(), name, O_RDONLY | O_NOFOLLOW));
+        TRY_ASSIGN(k.sync, loop_.sync(file.get(), 0, 0, [this](const Status& synced) {
+            synced ? keep_next() : end_keeping(synced);
+        }));
+        return {};
+    };
+    if (k.next == k.manifest.files.size()) return end_keeping(seal(k.manifest));
+    if (const Status begun = sync(k.manifest.files[k.next++].name); !begun) end_keeping(begun);
+}
+
+void CellImage::end_keeping(const Status& kept) {
+    const auto ended = std::move(keeping_);
+    ended->done(kept);
+}
+
+// -------------------------------------------------------------------------------------------------
+// from there to here, and its end
+
+Status CellImage::link_from(int other, const Manifest& manifest) const {
+    for (const ImageFile& file : manifest.files) {
+        if (file.name != page_file_name) TRY(link_or_copy(other, fd_.get(), file.name));
+    }
+    return {};
+}
+
+void CellImage::drop(bool job_has_sockets) {
+    drop_.cancel();
+    keeping_.reset();
+    fd_.reset();
+    for (const int parent : {places_.memory, places_.disk}) {
+        for (const char* suffix : {"", ".part"})
+            settle_sockets(parent, key_.text() + suffix, job_has_sockets);
+    }
+    (void)remove_image(places_.memory, key_.text());
+    (void)remove_image(places_.disk, key_.text());
+}
+
+void CellImage::later(Nanos after, std::function<void()> drop) {
+    drop_ = loop_.after(after, std::move(drop));
+}
+
+}  // namespace souk

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// CellImage: the image of one (job, epoch), while it is made by a dump, while it comes from another
+// node, and when it is whole (checkpoint/images.hpp). It lies in memory on its way, and on disk if
+// the job is frozen there.
+//
+// Owned by the Cell; what is on disk outlives it. What fails: the file system, no room.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agentd/core/guest_io.hpp"
+#include "checkpoint/images.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/loop/loop.hpp"
+
+namespace souk {
+
+class CellImage {
+  public:
+    // The directories that images lie in.
+    struct Places {
+        int disk = -1;
+        int memory = -1;
+    };
+    // It is on disk if one of that name is there.
+    CellImage(Loop& loop, Places places, GuestKey key);
+
+    bool on_disk() const { return on_disk_; }
+    void place(bool on_disk) { on_disk_ = on_disk; }
+
+    // Made anew, and empty. What lay there under this name is removed.
+    Status begin();
+    int fd() const { return fd_.get(); }
+    explicit operator bool() const { return static_cast<bool>(fd_); }
+    void close() { fd_.reset(); }
+    // What is made or received, else the whole one.
+    Result<Fd> open() const { return fd_ ? duplicate(fd_.get()) : open_whole(); }
+    Result<Fd> open_whole() const { return open_image(parent(), key_.text()); }
+
+    // So much is free where it lies, and a little more.
+    Status room(uint64_t bytes) const;
+    // So much beside what it is a copy of is no strain for memory.
+    bool fits_memory(uint64_t bytes) const;
+    // Of all its files now.
+    uint64_t bytes() const;
+
+    // It is whole now.
+    Status seal(const Manifest& manifest);
+    // The same with what is there, read through; `pages` is known already, or null. Returns its
+    // bytes.
+    Result<uint64_t> seal_files(Manifest manifest, const ImageFile* pages);
+    // The same for one that came, once every file of it is on the disk. The loop goes on meanwhile.
+    // `done` is called once, or never if the image is dropped before.
+    void keep(const Manifest& manifest, std::function<void(const Status&)> done);
+
+    // The files of another one, which keeps them.
+    Status link_from(int other, const Manifest& manifest) const;
+
+    // Whole or not, and whatever a crashed daemon has left. job_has_sockets: the job runs with the
+    // sockets that lie there.
+    void drop(bool job_has_sockets);
+    // Calls `drop`, unless the image is dropped before.
+    void later(Nanos after, std::function<void()> drop);
+
+  private:
+    struct Keeping {
+        Manifest manifest;
+        std::function<void(const Status&)> done;
+        Sync sync;
+        size_t next = 0;  // file
+    };
+    int parent() const { return on_disk_ ? places_.disk : places_.memory; }
+    void keep_next();
+    void end_keeping(const Status& kept);
+
+    Loop& loop_;
+    Places places_;
+    GuestKey key_;
+    bool on_disk_;
+    Fd fd_;
+    std::unique_ptr<Keeping> keeping_;
+    Timer drop_;
+};
+
+}  // namespace souk

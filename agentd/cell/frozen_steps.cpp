@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/cell/frozen_steps.hpp"
+
+#include <fcntl.h>
+
+#include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/store/network_files.hpp"
+
+namespace souk {
+namespace {
+constexpr Nanos flush_limit = Nanos::from_s(5);  // the job stands meanwhile
+}
+
+void FrozenSteps::look_at_mounts(bool (*is_network)(std::string_view)) {
+    devices_.clear();
+    const auto pids = hooks_.pids();
+    if (!pids || pids->empty()) return;
+    const std::string table = "/proc/" + std::to_string(pids->front()) + "/mountinfo";
+    if (const auto mounts = read_file(AT_FDCWD, table))
+        devices_ = network_devices(*mounts, is_network);
+}
+
+// -------------------------------------------------------------------------------------------------
+// what its processes share: one alone shares nothing
+
+void FrozenSteps::share(int image) {
+    const auto start = [&]() -> Status {
+        TRY_ASSIGN(const auto pids, hooks_.pids());
+        if (pids.size() < 2) return {};
+        TRY_ASSIGN(sharing_, SharedImage::open(image, pids_inside(pids)));
+        return {};
+    };
+    if (auto started = start(); !started) return hooks_.failed(started.error().message);
+    sharing_ ? share_more() : hooks_.shared();
+}
+
+void FrozenSteps::share_more() {
+    const auto more = sharing_->step();
+    if (!more) return hooks_.failed(more.error().message);
+    if (!*more) {
+        sharing_.reset();
+        return hooks_.shared();
+    }
+    share_timer_ = loop_.after(Nanos{}, [this] { share_more(); });
+}
+
+// -------------------------------------------------------------------------------------------------
+// its files
+
+void FrozenSteps::flush() {
+    flush_ = std::make_unique<Flush>();
+    if (!devices_.empty())
+        if (const auto pids = hooks_.pids()) flush_->files = written_files(*pids, devices_);
+    flush_next();
+}
+
+void FrozenSteps::flush_next() {
+    const auto give_up = [this](const std::string& why) {
+        hooks_.failed("write its files: " + why);
+    };
+    if (flush_->files.empty()) {
+        flush_.reset();
+        return hooks_.flushed();
+    }
+    if (!flush_->limit.waiting())
+        flush_->limit =
+            loop_.after(flush_limit, [give_up] { give_up("their server does not answer"); });
+    auto begun =
+        loop_.sync(flush_->files.back().get(), 0, 0, [this, give_up](const Status& synced) {
+            flush_->files.pop_back();
+            synced ? flush_next() : give_up(synced.error().message);
+        });
+    if (begun)
+        flush_->sync = std::move(*begun);
+    else
+        give_up(begun.error().message);
+}
+
+// -------------------------------------------------------------------------------------------------
+// its memory
+
+void FrozenSteps::write(int image) {
+    const auto start = [&]() -> Status {
+        TRY_ASSIGN(const auto pids, hooks_.pids());
+        TRY_ASSIGN(writing_,
+                   PageFileWrite::start(loop_, image, pids_inside(pids),
+                                        [this](const Result<ImageFile>& file) {
+                                            writing_.reset();
+                                            if (!file) return hooks_.failed(file.error().message);
+                                            hooks_.written(*file);
+                                        }));
+        return {};
+    };
+    if (auto started = start(); !started) hooks_.failed(started.error().message);
+}
+
+void FrozenSteps::stop() {
+    share_timer_.cancel();
+    sharing_.reset();
+    flush_.reset();
+    writing_.reset();
+}
+
+}  // namespace souk

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// FrozenSteps: what is done to a job's memory and files while it stands frozen and dumped, in
+// slices on the loop, which serves others meanwhile: what its processes share copy-on-write goes
+// into the image (checkpoint/shared_image.hpp); what it has written to files that other machines
+// see is synced; for an image that stays, its memory goes into a file of the image
+// (checkpoint/page_file.hpp). One step at a time; each ends with its hook, or with `failed`.
+//
+// Owned by the Cell, which says which step comes next. What fails: a process that is gone, no room,
+// a file server that does not answer.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/page_file.hpp"
+#include "checkpoint/shared_image.hpp"
+#include "kernel/sys/loop/loop.hpp"
+
+namespace souk {
+
+class FrozenSteps {
+  public:
+    struct Hooks {
+        std::function<Result<std::vector<pid_t>>()> pids;
+        std::function<void()> shared, flushed;
+        std::function<void(const ImageFile& pages)> written;
+        std::function<void(const std::string& why)> failed;
+    };
+    FrozenSteps(Loop& loop, Hooks hooks) : loop_(loop), hooks_(std::move(hooks)) {}
+
+    // While the job runs: where its files may be seen by other machines. A job without such a mount
+    // has nothing to be looked at when it stands.
+    void look_at_mounts(bool (*is_network)(std::string_view));
+    void forget_mounts() { devices_.clear(); }
+
+    void share(int image);
+    void flush();
+    void write(int image);
+    // Whatever is under way is over; no hook is called.
+    void stop();
+
+  private:
+    struct Flush {
+        std::vector<Fd> files;
+        Sync sync;
+        Timer limit;
+    };
+    void share_more();
+    void flush_next();
+
+    Loop& loop_;
+    Hooks hooks_;
+    std::set<dev_t> devices_;
+    std::unique_ptr<SharedImage> sharing_;
+    Timer share_timer_;
+    std::unique_ptr<Flush> flush_;
+    std::unique_ptr<PageFileWrite> writing_;
+};
+
+}  // namespace souk

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// CellImage: where an image lies, what is whole, and what is left of it when it is dropped.
+#include "agentd/cell/cell_image.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit {
+namespace {
+
+struct Images {
+    Loop loop = open_loop();
+    TempDir disk, memory;
+    GuestKey key{JobId{"n1", 1}, Epoch{1}};
+    CellImage image{loop, {disk.fd.get(), memory.fd.get()}, key};
+    CellImage another() { return {loop, {disk.fd.get(), memory.fd.get()}, key}; }
+
+    Manifest needs() const {
+        Manifest m;
+        m.job = key.id;
+        m.epoch = key.epoch;
+        return m;
+    }
+    void fill() {
+        OK(image.begin());
+        OK(create_file(image.fd(), "core-1.img", "core"));
+        OK(create_file(image.fd(), "pages-1.img", std::string(5000, 'p')));
+    }
+    Manifest manifest() const {
+        Manifest m = needs();
+        m.files = std::move(*digest_files(image.fd()));
+        return m;
+    }
+};
+bool lies_in(const TempDir& dir, const std::string& name) {
+    return ::faccessat(dir.fd.get(), name.c_str(), F_OK, 0) == 0;
+}
+
+START_TEST(an_image_lies_in_memory_unless_it_is_placed_or_found_on_disk) {
+    Images i;
+    ck_assert(!i.image.on_disk() && !i.image);
+    i.fill();
+    ck_assert(lies_in(i.memory, i.key.text() + ".part"));
+    i.image.place(true);
+    i.fill();
+    ck_assert(lies_in(i.disk, i.key.text() + ".part"));
+    ck_assert(!i.another().on_disk());  // it is not whole
+    ck_assert_uint_eq(*i.image.seal_files(i.needs(), nullptr), 5004);
+    ck_assert(i.another().on_disk());
+    ck_assert(read_manifest(i.another().open()->get()).has_value());
+}
+END_TEST
+
+START_TEST(what_lay_there_before_is_no_part_of_an_image_that_is_begun) {
+    Images i;
+    i.fill();
+    ck_assert_uint_eq(i.image.bytes(), 5004);
+    OK(i.image.begin());
+    ck_assert_uint_eq(i.image.bytes(), 0);
+}
+END_TEST
+
+START_TEST(an_image_that_is_made_is_open_and_only_a_whole_one_can_be_opened_later) {
+    Images i;
+    ck_assert(!i.image.open());
+    i.fill();
+    OK(i.image.open());
+    ck_assert(!i.image.open_whole());
+    OK(i.image.seal(i.manifest()));
+    i.image.close();
+    OK(i.image.open_whole());
+    OK(verify_image(i.image.open()->get()));
+}
+END_TEST
+
+START_TEST(one_that_is_dropped_is_gone_from_both_places) {
+    Images i;
+    i.fill();
+    OK(i.image.seal(i.manifest()));
+    i.image.place(true);
+    i.fill();
+    i.image.drop(false);
+    for (const TempDir* dir : {&i.disk, &i.memory})
+        ck_assert_uint_eq(list_dir(dir->fd.get(), ".")->size(), 0);
+    ck_assert(!i.image);
+}
+END_TEST
+
+START_TEST(one_that_came_is_whole_when_every_file_is_on_the_disk) {
+    Images i;
+    i.image.place(true);
+    i.fill();
+    std::optional<bool> kept;
+    i.image.keep(i.manifest(), [&](const Status& done) { kept = done.has_value(); });
+    ck_assert(!kept.has_value());
+    UNTIL(i.loop, kept.has_value());
+    ck_assert(*kept);
+    OK(verify_image(i.image.open_whole()->get()));
+}
+END_TEST
+
+START_TEST(one_that_lacks_a_file_is_not_kept_and_one_that_is_dropped_says_nothing) {
+    Images i;
+    i.image.place(true);
+    i.fill();
+    Manifest manifest = i.manifest();
+    ck_assert_int_eq(::unlinkat(i.image.fd(), "pages-1.img", 0), 0);
+    int said = 0;
+    i.image.keep(manifest, [&](const Status& done) {
+        ++said;
+        ck_assert(!done);
+    });
+    UNTIL(i.loop, said == 1);
+    ck_assert(!i.image.open_whole());
+    i.fill();
+    i.image.keep(i.manifest(), [&](const Status&) { ++said; });
+    i.image.drop(false);
+    (void)i.loop.run_until([] { return false; }, Nanos::from_ms(50));
+    ck_assert_int_eq(said, 1);
+}
+END_TEST
+
+START_TEST(a_thaw_links_all_files_but_the_one_of_pages_and_the_source_keeps_its_own) {
+    Images i;
+    i.fill();
+    OK(create_file(i.image.fd(), page_file_name, "memory"));
+    const Manifest manifest = i.manifest();
+    TempDir disk, memory;
+    CellImage copy{i.loop, {disk.fd.get(), memory.fd.get()}, {JobId{"n1", 1}, Epoch{2}}};
+    OK(copy.begin());
+    OK(copy.link_from(i.image.fd(), manifest));
+    ck_assert_uint_eq(list_dir(copy.fd(), ".")->size(), 2);
+    ck_assert_text(*read_file(copy.fd(), "core-1.img"), "core");
+    copy.drop(false);
+    ck_assert_uint_eq(list_dir(i.image.fd(), ".")->size(), 3);
+}
+END_TEST
+
+START_TEST(room_is_refused_with_what_is_needed_and_what_is_free) {
+    Images i;
+    i.fill();
+    OK(i.image.room(1));
+    const Status none = i.image.room(uint64_t{1} << 60);
+    ck_assert(!none);
+    ck_assert(none.error().message.find("in memory for images") != std::string::npos);
+    i.image.place(true);
+    ck_assert(i.image.room(uint64_t{1} << 60).error().message.find("on the disk") !=
+              std::string::npos);
+    ck_assert(i.image.fits_memory(1) && !i.image.fits_memory(uint64_t{1} << 60));
+}
+END_TEST
+
+START_TEST(one_that_is_to_be_dropped_later_is_unless_it_was_before) {
+    Images i;
+    i.fill();
+    int asked = 0;
+    i.image.later(Nanos::from_ms(1), [&] { ++asked; });
+    UNTIL(i.loop, asked == 1);
+    i.image.later(Nanos::from_ms(1), [&] { ++asked; });
+    i.image.drop(false);
+    (void)i.loop.run_until([] { return false; }, Nanos::from_ms(20));
+    ck_assert_int_eq(asked, 1);
+}
+END_TEST
+
+}  // namespace
+
+UNIT_SUITE(cell_image, an_image_lies_in_memory_unless_it_is_placed_or_found_on_disk,
+           what_lay_there_before_is_no_part_of_an_image_that_is_begun,
+           an_image_that_is_made_is_open_and_only_a_whole_one_can_be_opened_later,
+           one_that_is_dropped_is_gone_from_both_places,
+           one_that_came_is_whole_when_every_file_is_on_the_disk,
+           one_that_lacks_a_file_is_not_kept_and_one_that_is_dropped_says_nothing,
+           a_thaw_links_all_files_but_the_one_of_pages_and_the_source_keeps_its_own,
+           room_is_refused_with_what_is_needed_and_what_is_free,
+           one_that_is_to_be_dropped_later_is_unless_it_was_before);
+
+}  // namespace souk::unit
