@@ -54,9 +54,10 @@ class Cell {
     // As undo_dump, and the image stays.
     void go_on();
     void drop_image();
-    // Memory ahead of a dump, to that destination. worth_ahead: how much the job has, if some of it
-    // is to go before it is stopped; else 0. ahead_round: what to send next, the job running; null
-    // when it is time to stop it. Without success, or after drop_ahead(), all goes after the stop.
+    // Memory ahead of a dump, to that destination. worth_precopy: how much the job has, if some of
+    // it is to go before it is stopped; else 0. precopy_round: what to send next, the job running;
+    // null when it is time to stop it. Without success, or after drop_precopy(), all goes after the
+    // stop.
     uint64_t worth_precopy(double link_bytes_per_s, Epoch to);
     Result<PrecopySource*> precopy_round();
     void drop_precopy() { rounds_.drop(); }
