@@ -84,7 +84,12 @@ UNIT      := $(BUILD)/tests/unit
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
 FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
 BENCH_SRCS := $(wildcard tests/bench/*.cpp)
+STUDY     := $(BUILD)/bin/study
+STUDY_OBJS := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard tests/study/*.cpp))
 BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
+
+# Job logs in the Standard Workload Format, for make study.
+TRACES    ?= /usr/share/souk/traces
 
 # All processors, unless -j says otherwise.
 JOBS      ?= $(shell nproc)
@@ -93,7 +98,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
-        bench bench-build mutants tidy clean
+        bench bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -172,6 +177,10 @@ mutants: all         ## N (40) small changes of the pure code; which of them no 
 	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
 	@scripts/mutants $(BUILD) -n $(or $(N),40) --seed $(or $(SEED),1) $(if $(ONLY),--only '$(ONLY)')
 
+study: $(STUDY)      ## STUDIES (all) of the market, on the logs in TRACES: tables and JSON
+	@mkdir -p $(BUILD)/study
+	@$(STUDY) --traces $(TRACES) --out $(BUILD)/study $(STUDIES)
+
 tidy: $(GEN_HDRS)    ## clang-tidy over the tree
 	@scripts/tidy $(BUILD)
 
@@ -226,6 +235,10 @@ $(UNIT): $(UNIT_OBJS) $(LIB)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null)
 
 $(SIM): $(SIM_OBJS) $(LIB)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(STUDY): $(STUDY_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -302,5 +315,5 @@ $(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/net/frame_gate.h)
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
 -include $(INIT_OBJS:.o=.d) $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(SIM_OBJS:.o=.d) \
-         $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) \
+         $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(STUDY_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.o,%.d,$(call PROG_OBJS,$(p))))

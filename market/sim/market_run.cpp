@@ -81,7 +81,12 @@ class MarketRun {
         if (options_.decider) {
             TRY_ASSIGN(decider_, options_.decider(specs_, providers_));
         }
-        for (int64_t t = next_event(); t != never; t = next_event()) {
+        for (int64_t t = next_event(); t != never && now_ < options_.stop_s; t = next_event()) {
+            if (t >= options_.stop_s) {
+                accrue(options_.stop_s);
+                now_ = options_.stop_s;
+                break;
+            }
             if (t > seconds_max)
                 return fail("the run goes on beyond second " + std::to_string(seconds_max) +
                             " (253 years), where the market's clock ends");
@@ -90,10 +95,12 @@ class MarketRun {
             tell_timers();
             tell_providers();
             tell_arrivals();
+            if (now_ >= rebid_at_) rebid();
             TRY(decide());
             for (const Change& change : changes_) make(change);
             changes_.clear();
             if (options_.prices) agree_on_rates();
+            if (options_.envy) agree_on_envy();
             if (options_.record) record_load();
             ++out_.totals.steps;
             if (++steps_without_progress_ > steps_without_progress_max)
@@ -103,10 +110,20 @@ class MarketRun {
                             "(a longer turn or minimum stay would help)");
         }
         out_.totals.end_s = now_;
+        count_work();
         return std::move(out_);
     }
 
   private:
+    void count_work() {
+        for (uint32_t i = 0; i < jobs_.size(); ++i) {
+            const Job& job = jobs_[i];
+            int64_t left = job.phase == Phase::finished ? 0 : job.work;
+            if (job.phase == Phase::running && job.since_s < now_)
+                left -= (now_ - job.since_s) * providers_[job.provider].speed;
+            if (job.phase != Phase::away) out_.jobs[i].done = specs_[i].run_s * 100 - left;
+        }
+    }
     Status decide() {
         if (!decider_) {
             for (const Change& change : solver_.solve(Nanos::from_s(now_)))
@@ -150,12 +167,19 @@ class MarketRun {
         if (decider_) told_.push_back({what, index});
     }
 
+    bool over() const {
+        return !options_.until.empty() &&
+               std::all_of(options_.until.begin(), options_.until.end(),
+                           [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
+    }
     int64_t next_event() {
+        if (over()) return never;
         while (!timers_.empty() && timers_.top().version != jobs_[timers_.top().job].version)
             timers_.pop();
         int64_t t = timers_.empty() ? never : timers_.top().at_s;
         if (next_arrival_ < arrivals_.size())
             t = std::min(t, specs_[arrivals_[next_arrival_]].start_s);
+        t = std::min(t, rebid_at_);
         // Joining and leaving alone changes nothing once every job is done.
         if (unfinished_ > 0 || next_arrival_ < arrivals_.size()) {
             if (next_provider_ < provider_events_.size())
@@ -179,6 +203,7 @@ class MarketRun {
             out_.totals.consumers.add(rate.worth - rate.price, cpus, advanced);
             out_.totals.providers.add(rate.price - rate.reserve, cpus, advanced);
         }
+        out_.totals.envy.add(envy_, 1, span);
         out_.totals.busy_cpu_s += busy_cpus_ * span;
         out_.totals.offered_cpu_s += offered_cpus_ * span;
     }
@@ -192,13 +217,43 @@ class MarketRun {
                               providers_[payment.provider.n - 1].reserve});
     }
 
+    // What every job that is here would gain more at the best place of another, from now_ on.
+    void agree_on_envy() {
+        envy_ = {};
+        std::erase_if(here_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
+        int32_t top = 1;
+        std::vector<int64_t> gains(jobs_.size());
+        for (const Rate& rate : rates_) {
+            top = std::max(top, providers_[jobs_[rate.job].provider].speed);
+            gains[rate.job] = (rate.worth - rate.price).micro;
+        }
+        for (const uint32_t i : here_) {
+            int64_t most = 0;
+            for (const Rate& rate : rates_) {
+                if (rate.job == i || specs_[rate.job].cpus != specs_[i].cpus) continue;
+                const int64_t worth =
+                    specs_[i].value.micro / top * providers_[jobs_[rate.job].provider].speed;
+                most = std::max(most, worth - rate.price.micro - gains[i]);
+            }
+            if (most > 1'000) envy_ += Money{most * specs_[i].cpus};
+        }
+    }
+    void rebid() {
+        rebid_at_ = never;
+        if (jobs_[options_.rebid->job].phase != Phase::finished)
+            MUST(solver_.change_value(job_key(options_.rebid->job), options_.rebid->value));
+    }
+
     void set_timer(uint32_t i, int64_t at_s) { timers_.push({at_s, i, ++jobs_[i].version}); }
 
     void run_from(uint32_t i, int64_t from_s) {
         Job& job = jobs_[i];
         job.phase = Phase::running;
         job.since_s = from_s;
-        if (out_.jobs[i].first_run_s < 0) out_.jobs[i].first_run_s = from_s;
+        if (out_.jobs[i].first_run_s < 0) {
+            out_.jobs[i].first_run_s = from_s;
+            if (options_.rebid && options_.rebid->job == i) rebid_at_ = now_ + 1;
+        }
         set_timer(i, from_s + ceil_div(job.work, providers_[job.provider].speed));
     }
 
@@ -333,6 +388,7 @@ class MarketRun {
             MUST(solver_.add_job(job_key(i), spec));
             tell(Told::What::job_came, i);
             if (decider_) live_.push_back(i);
+            if (options_.envy) here_.push_back(i);
             ++unfinished_;
             steps_without_progress_ = 0;
         }
@@ -399,6 +455,9 @@ class MarketRun {
     int64_t busy_cpus_ = 0, offered_cpus_ = 0;
     uint32_t moves_now_ = 0, freezes_now_ = 0;
     uint32_t steps_without_progress_ = 0;
+    int64_t rebid_at_ = never;
+    Money envy_;                  // since now_
+    std::vector<uint32_t> here_;  // for envy: jobs by arrival
     std::vector<Change> changes_;
     std::vector<Rate> rates_;         // in force since now_
     std::vector<int64_t> open_stay_;  // since when a job holds its place (history)

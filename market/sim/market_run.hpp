@@ -28,6 +28,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,12 @@
 
 namespace souk::sim {
 
+// A job that changes its bid a second after it first runs.
+struct Rebid {
+    uint32_t job = 0;  // index in the jobs
+    Money value;
+};
+
 struct MarketRunOptions {
     market::SolverOptions solver;  // its link is the network below
     // decides in place of the solver, which then reckons the prices alone
@@ -49,6 +56,11 @@ struct MarketRunOptions {
     int64_t disk_mb_per_s = 100;
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
     bool record = false;  // keep the history (for plots)
+    bool envy = false;    // reckon RunTotals::envy; wants prices
+    std::optional<Rebid> rebid;
+    // The run ends when these jobs, by index, have; empty: when all have.
+    std::vector<uint32_t> until;
+    int64_t stop_s = INT64_MAX;  // or at this second
 };
 
 // Exact sums of micro-units per hour times seconds; 128 bits hold any simulation.
@@ -67,6 +79,7 @@ struct MoneySeconds {
 
 struct JobOutcome {
     int64_t end_s = -1;  // -1: never finished, because nothing could run it any more
+    int64_t done = 0;    // work, in hundredths of a standard second
     int64_t first_run_s = -1;
     int64_t operation_s = 0;  // in moves, freezes and thaws
     int64_t lost_s = 0;       // steps of their telling
@@ -83,7 +96,10 @@ struct RunTotals {
     int64_t busy_cpu_s = 0;             // held CPUs x seconds
     int64_t offered_cpu_s = 0;          // until the last event
     MoneySeconds consumers, providers;  // surplus
-    uint64_t steps = 0;                 // at which the solver was asked
+    // What each job would gain more in the place of another that needs as many CPUs, at that one's
+    // price, than where it is: the most of these, summed over jobs and time.
+    MoneySeconds envy;
+    uint64_t steps = 0;  // at which the solver was asked
 };
 
 // Where a job was from one second to another (history).

@@ -52,6 +52,9 @@ class SecondBySecond {
             out_.totals.concurrent_freezes_max =
                 std::max(out_.totals.concurrent_freezes_max, freezes);
         }
+        for (size_t i = 0; i < jobs_.size(); ++i)
+            if (states_[i].doing != Doing::absent)
+                out_.jobs[i].done = jobs_[i].run_s * 100 - std::max<int64_t>(0, states_[i].work);
         return out_;
     }
 
@@ -339,6 +342,51 @@ START_TEST(events_give_what_one_step_a_second_gives) {
 }
 END_TEST
 
+START_TEST(a_run_ends_early_where_it_is_told_to_and_says_what_is_done) {
+    const auto jobs = *parse_jobs(example_jobs);
+    const auto providers = *parse_providers(example_providers);
+    MarketRunOptions o;
+    o.stop_s = 20;
+    RunOutcome out = *run_market(jobs, providers, o);
+    ck_assert_int_eq(out.totals.end_s, 20);
+    ck_assert(out.jobs[0].end_s == -1 && out.jobs[0].done == 2'000);
+    ck_assert_int_eq(out.jobs[3].done, 1'000);  // frozen at 10
+    // The reserve; then what the best of those who are frozen bids, once it is frozen.
+    ck_assert_int_eq(out.jobs[0].paid.micro_s, (6 * 10 + 5 * 20 + 9 * 21) * 1'000'000);
+    o.stop_s = INT64_MAX;
+    o.until = {0};
+    out = *run_market(jobs, providers, o);
+    ck_assert(out.totals.end_s == 50 && out.jobs[0].end_s == 50 && out.jobs[4].end_s == -1);
+}
+END_TEST
+
+START_TEST(a_bid_that_changes_once_its_job_runs_loses_the_place_to_who_waits) {
+    const auto jobs = *parse_jobs("1 0 100 20 0 1\n2 0 100 10 0 1\n");
+    const auto providers = *parse_providers("1 0 -1 1 1000 1 100\n");
+    MarketRunOptions o;
+    ck_assert_int_eq(run_market(jobs, providers, o)->jobs[0].end_s, 100);
+    o.rebid = Rebid{0, Money::units(5)};
+    const RunOutcome out = *run_market(jobs, providers, o);
+    ck_assert(out.jobs[1].end_s == 101 && out.jobs[0].end_s == 200);
+    // One second at 10, then what is left at the reserve.
+    ck_assert_int_eq(out.jobs[0].paid.micro_s, 10'000'000 + 99 * 1'000'000);
+}
+END_TEST
+
+START_TEST(envy_is_what_the_place_of_another_would_bring_more_at_its_price) {
+    // The greedy puts the bid of 20 on the fast machine, though the slow one for nothing would
+    // bring it 10 and not 20 - 15.
+    const auto jobs = *parse_jobs("1 0 100 20 0 1\n2 0 50 10 0 1\n");
+    const auto providers = *parse_providers("1 0 -1 15 1000 1 100\n2 0 -1 0 1000 1 50\n");
+    MarketRunOptions o;
+    o.envy = true;
+    o.stop_s = 100;
+    ck_assert_int_eq(run_market(jobs, providers, o)->totals.envy.micro_s, 100 * 5'000'000);
+    o.solver.algorithm = "welfare";
+    ck_assert_int_eq(run_market(jobs, providers, o)->totals.envy.micro_s, 0);
+}
+END_TEST
+
 START_TEST(the_same_input_gives_the_same_text) {
     Rng rng(12);
     const Market m = random_market(rng);
@@ -429,7 +477,10 @@ START_TEST(distributions_draw_what_they_say) {
 }
 END_TEST
 
-UNIT_SUITE(sim_market, the_published_example_comes_out_figure_by_figure,
+UNIT_SUITE(sim_market, a_run_ends_early_where_it_is_told_to_and_says_what_is_done,
+           a_bid_that_changes_once_its_job_runs_loses_the_place_to_who_waits,
+           envy_is_what_the_place_of_another_would_bring_more_at_its_price,
+           the_published_example_comes_out_figure_by_figure,
            events_give_what_one_step_a_second_gives, the_same_input_gives_the_same_text,
            a_job_that_nothing_can_run_is_reported_and_in_no_average,
            freezing_that_eats_all_progress_is_an_error_and_not_an_endless_run,
