@@ -121,7 +121,9 @@ class MarketRun {
             int64_t left = job.phase == Phase::finished ? 0 : job.work;
             if (job.phase == Phase::running && job.since_s < now_)
                 left -= (now_ - job.since_s) * providers_[job.provider].speed;
-            if (job.phase != Phase::away) out_.jobs[i].done = specs_[i].run_s * 100 - left;
+            // The last second may have more than is left.
+            if (job.phase != Phase::away)
+                out_.jobs[i].done = specs_[i].run_s * 100 - std::max<int64_t>(0, left);
         }
     }
     Status decide() {

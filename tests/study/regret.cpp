@@ -211,7 +211,7 @@ Table by_size(const std::vector<Trace>& traces, const Settings& settings) {
                  "23-35", "36-47", "48-60", "median", "9 of 10 below", "by bid", "late", "early",
                  "bid later", "split"},
                 {}};
-    for (const int64_t machines : {4, 16, 64})
+    for (const int64_t machines : {4, 16, 32})
         for (const char* algorithm : {"greedy_migration", "welfare"}) {
             Settings larger = settings;
             larger.jobs = 10 * machines;

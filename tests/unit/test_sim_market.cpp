@@ -353,6 +353,9 @@ START_TEST(a_run_ends_early_where_it_is_told_to_and_says_what_is_done) {
     ck_assert_int_eq(out.jobs[3].done, 1'000);  // frozen at 10
     // The reserve; then what the best of those who are frozen bids, once it is frozen.
     ck_assert_int_eq(out.jobs[0].paid.micro_s, (6 * 10 + 5 * 20 + 9 * 21) * 1'000'000);
+    o.stop_s = 2;
+    const auto slow = *parse_providers("1 0 -1 1 1000 1 60\n");
+    ck_assert_int_eq(run_market(*parse_jobs("1 0 1 20 0 1\n"), slow, o)->jobs[0].done, 100);
     o.stop_s = INT64_MAX;
     o.until = {0};
     out = *run_market(jobs, providers, o);
