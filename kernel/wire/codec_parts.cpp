@@ -43,7 +43,8 @@ std::string Check::address(const char* field, const char* text) {
     const auto colon = all.rfind(':');
     const bool printable =
         std::all_of(all.begin(), all.end(), [](char c) { return c > ' ' && c < '\x7f'; });
-    if (printable && all.size() <= name_max && colon != std::string_view::npos && colon > 0) {
+    if (printable && all.size() <= rule::name_bytes_max && colon != std::string_view::npos &&
+        colon > 0) {
         const unsigned port = whole_number<unsigned>(all.substr(colon + 1)).value_or(0);
         if (port > 0 && port < 65'536) return text;
     }
@@ -56,7 +57,7 @@ JobId Check::job(const Pb__JobId* id) {
         bad("id", "missing");
         return {};
     }
-    return {node("id", id->home), in<uint64_t>("id", id->seq, 1, counter_max)};
+    return {node("id", id->home), in<uint64_t>("id", id->seq, 1, rule::counter_max)};
 }
 
 std::string Check::strategy(const char* field, const char* text) {
@@ -106,7 +107,8 @@ ProtobufCBinaryData fill_bytes(std::string_view bytes) {
 }
 
 Pb__JobId* fill_id(const JobId& id, Arena& arena) {
-    auto* m = make(arena, pb__job_id__init);
+    auto* m = arena.array<Pb__JobId>(1);
+    pb__job_id__init(m);
     m->home = fill_string(id.home, arena);
     m->seq = id.seq;
     return m;

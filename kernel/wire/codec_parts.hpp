@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the codec files share; nothing else includes it. Arena: memory of one message, bounded,
-// freed at once. Check: collects the first field that is not what it may be, so that a reader is
-// one expression. fill() and take(): the parts that several messages hold.
+// freed at once. Check: collects the first field that is not what it may be. SOUK_WIRE_CODEC is for
+// a message that needs a codec of its own; the others have a list of fields (field_codec.hpp).
 #pragma once
 
 #include <concepts>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/base/fields.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/time.hpp"
@@ -38,17 +39,7 @@ class Arena {
     size_t left_;
 };
 
-// Bounds. Spans and amounts stay so far below 2^63 that the sum of any few cannot overflow.
-inline constexpr int64_t span_ns_max = 1'000'000'000'000'000'000;  // 31 years
-inline constexpr int64_t time_ns_max = 4'000'000'000'000'000'000;  // until 2096
-inline constexpr int64_t amount_micro_max = 1'000'000'000'000'000'000;
-inline constexpr int64_t megabytes_max = int64_t{1} << 40;
-inline constexpr int64_t bytes_max = int64_t{1} << 60;
-// epochs, sequence numbers, offsets
-inline constexpr uint64_t counter_max = uint64_t{1} << 62;
-inline constexpr int32_t cpus_max = 65'536;
 inline constexpr size_t line_max = 1024;  // a line for people
-inline constexpr size_t name_max = 255;
 
 class Check {
   public:
@@ -66,27 +57,16 @@ class Check {
         }
         return value;
     }
-    template <class E>
-    E one_of(const char* field, uint32_t value, E first, E last) {
-        return static_cast<E>(
-            in<uint32_t>(field, value, static_cast<uint32_t>(first), static_cast<uint32_t>(last)));
-    }
-    Money amount(const char* field, int64_t micro, int64_t lo = 0) {
-        return {in(field, micro, lo, amount_micro_max)};
-    }
     Money price(const char* field, int64_t micro, int64_t lo = 0) {
         return {in(field, micro, lo, money_max.micro)};
     }
-    Nanos span(const char* field, int64_t ns) { return {in<int64_t>(field, ns, 0, span_ns_max)}; }
-    Nanos time(const char* field, int64_t ns) { return {in<int64_t>(field, ns, 0, time_ns_max)}; }
-    uint64_t count(const char* field, uint64_t n) { return in<uint64_t>(field, n, 0, counter_max); }
+    Nanos span(const char* field, int64_t ns) {
+        return {in<int64_t>(field, ns, 0, rule::span_ns_max)};
+    }
     int64_t megabytes(const char* field, int64_t mb) {
-        return in<int64_t>(field, mb, 0, megabytes_max);
+        return in<int64_t>(field, mb, 0, rule::megabytes_max);
     }
-    int32_t cpus(const char* field, int32_t n) { return in(field, n, 1, cpus_max); }
-    uint16_t cells(const char* field, uint32_t n) {
-        return static_cast<uint16_t>(in<uint32_t>(field, n, 0, 65'535));
-    }
+    int32_t cpus(const char* field, int32_t n) { return in(field, n, 1, rule::cpus_max); }
     NodeName node(const char* field, const char* name);
     NodeName node_or_none(const char* field, const char* name) {
         return *name ? node(field, name) : NodeName();
@@ -94,7 +74,6 @@ class Check {
     // host:port, or nothing.
     std::string address(const char* field, const char* text);
     JobId job(const Pb__JobId* id);
-    Epoch epoch(const char* field, uint64_t n) { return {count(field, n)}; }
     std::string strategy(const char* field, const char* text);
     // Bytes of a stream.
     std::string data(const char* field, const ProtobufCBinaryData& bytes, size_t n_max);
@@ -133,13 +112,6 @@ Result<T> parse(const ProtobufCMessageDescriptor& descriptor, std::string_view b
     T value = take(*reinterpret_cast<const Pb*>(message), check);
     if (!check.ok()) return fail(check.error());
     return value;
-}
-
-template <class Pb>
-Pb* make(Arena& arena, void (*init)(Pb*)) {
-    Pb* message = arena.array<Pb>(1);
-    init(message);
-    return message;
 }
 
 }  // namespace souk::wire

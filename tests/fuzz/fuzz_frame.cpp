@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "agentd/wire/codec.hpp"
 #include "kernel/wire/frame.hpp"
 
 namespace {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The lists of fields (kernel/base/fields.hpp) of messages.hpp.
+#pragma once
+
+#include "agentd/core/messages.hpp"
+#include "kernel/base/value_fields.hpp"
+
+namespace souk {
+
+inline constexpr size_t spec_rlimits_max = 16;  // RLIM_NLIMITS
+inline constexpr Rule spec_strings_rule =
+    rule::at_most(32'768, rule::text(TextRule::c_string, 512 * 1024));
+inline constexpr Rule cells_rule = rule::between(0, 65'535);
+inline constexpr Rule guest_state_rule = rule::one_of(GuestState::unknown, GuestState::filling);
+
+SOUK_FIELDS(ResourceLimit,
+            field("resource", &ResourceLimit::resource, rule::between(0, spec_rlimits_max - 1)),
+            field("soft", &ResourceLimit::soft), field("hard", &ResourceLimit::hard));
+
+SOUK_FIELDS(JobSpec,  //
+            field("argv", &JobSpec::argv, spec_strings_rule),
+            field("path", &JobSpec::path, rule::text(TextRule::c_string, 4095)),
+            field("env", &JobSpec::env, spec_strings_rule),
+            field("cwd", &JobSpec::cwd, rule::text(TextRule::c_string, 4095)),
+            field("umask", &JobSpec::umask, rule::between(0, 0777)),
+            field("rlimits", &JobSpec::rlimits, rule::at_most(spec_rlimits_max)),
+            field("uid", &JobSpec::uid), field("gid", &JobSpec::gid),
+            field("groups", &JobSpec::groups, rule::at_most(65'536)), field("tty", &JobSpec::tty),
+            field("rows", &JobSpec::rows, cells_rule), field("cols", &JobSpec::cols, cells_rule),
+            field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),
+            field("tcp", &JobSpec::tcp, rule::one_of(TcpPolicy::close, TcpPolicy::keep)),
+            field("net", &JobSpec::net, rule::one_of(NetMode::host, NetMode::own)),
+            field("address", &JobSpec::address),
+            field("checkpoint_every", &JobSpec::checkpoint_every, rule::span),
+            field("restart", &JobSpec::restart), field("lease", &JobSpec::lease, rule::span),
+            field("must_migrate", &JobSpec::must_migrate));
+
+SOUK_FIELDS(GuestCommand,  //
+            field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),
+            field("verb", &GuestCommand::verb,
+                  rule::one_of(GuestVerb::query, GuestVerb::checkpoint)),
+            field("new_epoch", &GuestCommand::new_epoch, rule::count),
+            field("dest", &GuestCommand::dest, rule::node_or_none),
+            field("dest_address", &GuestCommand::dest_address, rule::address),
+            field("spec", &GuestCommand::spec, rule::unless_same),
+            field("memory_mb", &GuestCommand::memory_mb, rule::megabytes),
+            field("cpus", &GuestCommand::cpus, rule::cpus),
+            field("signal", &GuestCommand::signal, rule::between(0, 64)),
+            field("or_stand", &GuestCommand::or_stand));
+
+SOUK_FIELDS(GuestEvent,  //
+            field("id", &GuestEvent::id), field("epoch", &GuestEvent::epoch, rule::count),
+            field("state", &GuestEvent::state, guest_state_rule),
+            field("wait_status", &GuestEvent::wait_status),
+            field("error", &GuestEvent::error, rule::between(0, 4095)),
+            field("program_error", &GuestEvent::program_error), field("why", &GuestEvent::why),
+            field("image_bytes", &GuestEvent::image_bytes, rule::bytes),
+            field("stopped", &GuestEvent::stopped),
+            field("forecast", &GuestEvent::forecast, rule::unless_same),
+            field("cannot_move", &GuestEvent::cannot_move),
+            field("pid", &GuestEvent::pid, rule::between(0, INT32_MAX)),
+            field("leased", &GuestEvent::leased), field("lapsed", &GuestEvent::lapsed),
+            field("in_place", &GuestEvent::in_place),
+            field("held_for", &GuestEvent::held_for, rule::count),
+            field("cpu_time", &GuestEvent::cpu_time, rule::span),
+            element("stdout_end", &GuestEvent::output_end, 0, rule::count),
+            element("stderr_end", &GuestEvent::output_end, 1, rule::count),
+            field("input_end", &GuestEvent::input_end, rule::count),
+            unsent("heard", &GuestEvent::heard));
+
+SOUK_FIELDS(Expel, field("id", &Expel::id), field("epoch", &Expel::epoch, rule::count));
+
+SOUK_FIELDS(Heartbeat, field("sent", &Heartbeat::sent, rule::span));
+
+}  // namespace souk

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/wire/spec_check.hpp"
+
+#include <sys/resource.h>
+
+#include "agentd/wire/types.hpp"
+
+namespace souk::wire {
+
+static_assert(spec_rlimits_max == RLIM_NLIMITS);
+
+void check_spec(JobSpec& spec, Check& c) {
+    size_t bytes_left = spec_bytes_max;
+    const auto count = [&](const char* field, const std::vector<std::string>& strings) {
+        for (const std::string& s : strings) {
+            if (s.size() > bytes_left)
+                return c.bad(field, std::to_string(s.size()) + " bytes, at most " +
+                                        std::to_string(bytes_left));
+            bytes_left -= std::min(bytes_left, s.size() + 1);
+        }
+    };
+    count("argv", spec.argv);
+    count("env", spec.env);
+    if (spec.argv.empty()) c.bad("argv", "empty");
+    if (!spec.path.starts_with('/')) c.bad("path", "not absolute");
+    if (!spec.cwd.starts_with('/')) c.bad("cwd", "not absolute");
+    for (const ResourceLimit& r : spec.rlimits)
+        if (r.soft > r.hard) c.bad("rlimits", "a soft limit above its hard one");
+    if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep))
+        c.bad("tcp", "connections go along with a network of its own, and only with that");
+}
+
+}  // namespace souk::wire

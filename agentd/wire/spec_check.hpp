@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What no rule of one field says of a job's description, wherever it lies. Codec files alone
+// include it, before they use the codec of a struct that holds one.
+#pragma once
+
+#include "agentd/core/message_fields.hpp"
+#include "kernel/wire/field_codec.hpp"
+
+namespace souk::wire {
+
+void check_spec(JobSpec& spec, Check& c);
+template <>
+inline constexpr auto also_check<JobSpec> = check_spec;
+
+}  // namespace souk::wire

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The lists of fields (fields.hpp) of values that several rooms hold.
+#pragma once
+
+#include "kernel/base/fields.hpp"
+#include "kernel/base/machine.hpp"
+#include "kernel/base/move.hpp"
+#include "kernel/base/pages.hpp"
+
+namespace souk {
+
+SOUK_FIELDS(Machine,  //
+            field("architecture", &Machine::architecture, rule::name),
+            field("kernel", &Machine::kernel, rule::name),
+            field("criu", &Machine::criu, rule::name), field("page_bytes", &Machine::page_bytes),
+            field("cpu_features", &Machine::cpu_features, rule::text(TextRule::line, 8192)));
+
+SOUK_FIELDS(MoveForecast,
+            field("form", &MoveForecast::form,
+                  rule::one_of(MoveForm::stop_and_copy, MoveForm::post_copy)),
+            field("pause", &MoveForecast::pause, rule::span),
+            field("total", &MoveForecast::total, rule::span),
+            field("precopy_bytes", &MoveForecast::precopy_bytes, rule::count),
+            field("precopy_time", &MoveForecast::precopy_time, rule::span),
+            field("precopy_rounds", &MoveForecast::precopy_rounds),
+            field("left_bytes", &MoveForecast::left_bytes, rule::count),
+            field("frozen_bytes", &MoveForecast::frozen_bytes, rule::count),
+            field("dirty_bytes_per_s", &MoveForecast::dirty_bytes_per_s, rule::count),
+            field("dirty_expected_bytes_per_s", &MoveForecast::dirty_expected_bytes_per_s,
+                  rule::count));
+
+SOUK_FIELDS(PageRange,  //
+            field("pid", &PageRange::pid, rule::between(1, INT32_MAX)),
+            field("start", &PageRange::start, rule::between(0, int64_t{1} << 57)),
+            field("pages", &PageRange::pages, rule::between(1, 1 << 16)));
+
+}  // namespace souk

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The lists of fields (kernel/base/fields.hpp) of messages.hpp. Codec files alone include it.
+#pragma once
+
+#include "kernel/base/fields.hpp"
+#include "kernel/wire/messages.hpp"
+
+namespace souk {
+
+// The version is the receiver's to judge: it answers an error that names both.
+SOUK_FIELDS(wire::Hello,  //
+            field("magic", &wire::Hello::magic), field("version", &wire::Hello::version),
+            field("role", &wire::Hello::role, rule::one_of(wire::Role::agent, wire::Role::image)),
+            field("node", &wire::Hello::node, rule::node_or_none),
+            field("address", &wire::Hello::address, rule::address),
+            field("answers", &wire::Hello::answers));
+
+SOUK_FIELDS(wire::Welcome, field("version", &wire::Welcome::version),
+            field("name", &wire::Welcome::name, rule::name),
+            field("address", &wire::Welcome::address, rule::address));
+
+SOUK_FIELDS(wire::ErrorText, field("text", &wire::ErrorText::text));
+
+SOUK_FIELDS(wire::Ok);
+
+SOUK_FIELDS(wire::CtlRequest,  //
+            field("request", &wire::CtlRequest::request), field("uid", &wire::CtlRequest::uid),
+            field("verb", &wire::CtlRequest::verb),
+            field("args", &wire::CtlRequest::args, rule::at_most(16)),
+            field("after", &wire::CtlRequest::after));
+
+SOUK_FIELDS(wire::CtlReply,  //
+            field("request", &wire::CtlReply::request), field("ok", &wire::CtlReply::ok),
+            field("error", &wire::CtlReply::error),
+            field("json", &wire::CtlReply::json, rule::text(TextRule::bytes, wire::json_bytes_max)),
+            field("next", &wire::CtlReply::next), field("away", &wire::CtlReply::away));
+
+}  // namespace souk

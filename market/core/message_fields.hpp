@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The lists of fields (kernel/base/fields.hpp) of messages.hpp.
+#pragma once
+
+#include "kernel/base/value_fields.hpp"
+#include "market/core/messages.hpp"
+
+namespace souk {
+
+// The newest of a job's places.
+inline constexpr Rule places_rule = rule::at_most(1000, rule::node, true);
+inline constexpr Rule phase_rule = rule::one_of(JobPhase::waiting, JobPhase::finished);
+
+SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
+            field("budget", &JobTerms::budget, rule::price),
+            field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
+            field("cpus", &JobTerms::cpus, rule::cpus),
+            field("finish", &JobTerms::finish, rule::span),
+            field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
+            field("pace", &JobTerms::pace),
+            field("memory_by_default", &JobTerms::memory_by_default));
+
+SOUK_FIELDS(LastMove,  //
+            field("forecast", &LastMove::forecast),
+            field("last_pause", &LastMove::pause, rule::span),
+            field("last_total", &LastMove::total, rule::span));
+
+SOUK_FIELDS(JobStats,  //
+            field("freezes", &JobStats::freezes), field("thaws", &JobStats::thaws),
+            field("migrations", &JobStats::migrations),
+            field("failed_moves", &JobStats::failed_moves),
+            field("run_time", &JobStats::run_time, rule::span),
+            field("longest_pause", &JobStats::longest_pause, rule::span),
+            field("image_bytes", &JobStats::image_bytes, rule::bytes), flat(&JobStats::last_move),
+            field("resumes", &JobStats::resumes),
+            field("cpu_time", &JobStats::cpu_time, rule::span));
+
+SOUK_FIELDS(
+    JobReport,  //
+    field("id", &JobReport::id), field("terms", &JobReport::terms, rule::required),
+    field("uid", &JobReport::uid), field("user", &JobReport::user, rule::name),
+    field("name", &JobReport::name, rule::name), field("command", &JobReport::command),
+    field("submitted", &JobReport::submitted, rule::time),
+    field("phase", &JobReport::phase, phase_rule),
+    field("where", &JobReport::where, rule::node_or_none),
+    field("to", &JobReport::to, rule::node_or_none), field("epoch", &JobReport::epoch, rule::count),
+    field("order_seq", &JobReport::order_seq, rule::count), field("comment", &JobReport::comment),
+    field("stands", &JobReport::stands), field("cannot_move", &JobReport::cannot_move),
+    field("in_place", &JobReport::in_place), field("address", &JobReport::address),
+    field("pid", &JobReport::pid, rule::between(0, INT32_MAX)),
+    field("checkpoint_node", &JobReport::checkpoint_node, rule::node_or_none),
+    field("checkpoint_taken", &JobReport::checkpoint_taken, rule::time),
+    field("checkpoint_bytes", &JobReport::checkpoint_bytes, rule::bytes),
+    field("checkpoint_trouble", &JobReport::checkpoint_trouble), field("stats", &JobReport::stats),
+    field("stay_run", &JobReport::stay_run, rule::known_span),
+    field("alone", &JobReport::alone, rule::span), field("places", &JobReport::places, places_rule),
+    field("lacking", &JobReport::lacking, places_rule), field("cancelled", &JobReport::cancelled),
+    field("wait_status", &JobReport::wait_status), field("why", &JobReport::why));
+
+SOUK_FIELDS(ProviderReport,  //
+            field("node", &ProviderReport::node, rule::node),
+            field("on_market", &ProviderReport::on_market),
+            field("reserve", &ProviderReport::reserve, rule::price),
+            field("speed", &ProviderReport::speed, rule::between(1, 1'000'000)),
+            field("cpus", &ProviderReport::cpus, rule::cpus),
+            field("memory_mb", &ProviderReport::memory_mb, rule::megabytes),
+            field("free_mb", &ProviderReport::free_mb, rule::megabytes),
+            field("load_permille", &ProviderReport::load_permille, rule::between(0, 1'000'000'000)),
+            field("wait_permille", &ProviderReport::wait_permille, rule::between(0, 1'000'000'000)),
+            field("load_source", &ProviderReport::load_source, rule::name),
+            flat(&ProviderReport::machine), field("cannot", &ProviderReport::cannot),
+            field("restriction", &ProviderReport::restriction));
+
+SOUK_FIELDS(Order, field("id", &Order::id),  //
+            field("seq", &Order::seq, rule::count),
+            field("kind", &Order::kind, rule::one_of(Order::Kind::run, Order::Kind::give_up)),
+            field("node", &Order::node, rule::node_or_none),
+            field("address", &Order::address, rule::address),
+            field("price", &Order::price, rule::price), field("reason", &Order::reason));
+
+SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
+            field("seq", &OrderFailed::seq, rule::count),
+            field("node", &OrderFailed::node, rule::node_or_none), field("why", &OrderFailed::why));
+
+SOUK_FIELDS(JobNote, field("id", &JobNote::id),  //
+            field("price", &JobNote::price, rule::price),
+            field("cost", &JobNote::cost, rule::amount), field("comment", &JobNote::comment),
+            field("settled", &JobNote::settled),
+            field("day_limit", &JobNote::day_limit, rule::amount),
+            field("day_left", &JobNote::day_left, rule::amount),
+            field("day_cost", &JobNote::day_cost, rule::amount));
+
+SOUK_FIELDS(ProviderNote,  //
+            field("current_price", &ProviderNote::current_price, rule::amount),
+            field("next_price", &ProviderNote::next_price, rule::amount),
+            field("earned", &ProviderNote::earned, rule::amount),
+            field("guests", &ProviderNote::guests, rule::between(0, INT32_MAX)));
+
+SOUK_FIELDS(Peer, field("node", &Peer::node, rule::node_or_none),
+            field("address", &Peer::address, rule::address));
+
+SOUK_FIELDS(Directory, field("peers", &Directory::peers, rule::at_most(4096)));
+
+SOUK_FIELDS(NodeLost, field("node", &NodeLost::node, rule::node));
+
+}  // namespace souk

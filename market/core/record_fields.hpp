@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The lists of fields (kernel/base/fields.hpp) of the records that a Market keeps.
+#pragma once
+
+#include "market/core/market.hpp"
+#include "market/core/message_fields.hpp"
+
+namespace souk {
+
+namespace market {
+inline constexpr int64_t days_max = 1'000'000;
+inline constexpr int32_t history_minutes_max = 44'640;
+inline constexpr Rule day_rule = rule::plus(1, rule::between(0, days_max));
+}  // namespace market
+
+SOUK_FIELDS(market::Tab,  //
+            field("from", &market::Tab::from, rule::time),
+            field("to", &market::Tab::to, rule::time),
+            field("run", &market::Tab::run, rule::balance),
+            field("price", &market::Tab::price, rule::price),
+            field("amount", &market::Tab::amount, rule::balance),
+            field("cpu", &market::Tab::cpu, rule::span));
+
+SOUK_FIELDS(market::Account,  //
+            field("cost", &market::Account::amount, rule::amount),
+            field("rest", &market::Account::rest, rule::between(0, market::hour_ns - 1)));
+
+SOUK_FIELDS(market::JobRecord,  //
+            packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
+            field("tab", &market::JobRecord::tab, rule::unless_same),
+            field("billed", &market::JobRecord::billed, rule::span),
+            field("skew", &market::JobRecord::skew, rule::span),
+            field("price", &market::JobRecord::price, rule::price),
+            field("payee", &market::JobRecord::payee, rule::node_or_none),
+            packed("order", &market::JobRecord::order),
+            field("hold", &market::JobRecord::hold,
+                  rule::one_of(market::Hold::none, market::Hold::stay)),
+            field("hold_node", &market::JobRecord::hold_node, rule::node_or_none),
+            field("cancel", &market::JobRecord::cancel),
+            field("out_of_budget", &market::JobRecord::out_of_budget),
+            field("finish_seq", &market::JobRecord::finish_seq, rule::count),
+            field("ended", &market::JobRecord::ended, rule::time),
+            field("comment", &market::JobRecord::comment));
+
+SOUK_FIELDS(market::NodeRecord,  //
+            field("node", &market::NodeRecord::node, rule::node),
+            field("address", &market::NodeRecord::address, rule::address),
+            packed_if(&market::NodeRecord::has_report, "report", &market::NodeRecord::report),
+            // what is taken back may be more than was earned
+            field("earned", &market::NodeRecord::earned, rule::balance));
+
+SOUK_FIELDS(market::Holder,  //
+            field("kind", &market::Holder::kind,
+                  rule::one_of(market::Holder::Kind::market, market::Holder::Kind::node)),
+            field("uid", &market::Holder::uid),
+            field("node", &market::Holder::node, rule::node_or_none));
+
+SOUK_FIELDS(market::AccountRecord,  //
+            flat(&market::AccountRecord::holder),
+            field("name", &market::AccountRecord::name, rule::name),
+            field("balance", &market::AccountRecord::balance, rule::balance),
+            field("day", &market::AccountRecord::day, market::day_rule),
+            field("day_paid", &market::AccountRecord::day_paid, rule::balance));
+
+SOUK_FIELDS(market::UserLimits,  //
+            optional("spend_per_day", &market::UserLimits::spend_per_day, "given", 1, rule::price),
+            optional("jobs", &market::UserLimits::jobs, "given", 2, rule::between(0, INT32_MAX)),
+            optional("cpus", &market::UserLimits::cpus, "given", 4, rule::between(0, INT32_MAX)));
+
+SOUK_FIELDS(market::UserRecord,  //
+            field("uid", &market::UserRecord::uid),
+            field("name", &market::UserRecord::name, rule::name), flat(&market::UserRecord::limits),
+            field("ended_day", &market::UserRecord::ended_day, market::day_rule));
+
+SOUK_FIELDS(market::PriceRecord::Speed,
+            field("speed", &market::PriceRecord::Speed::speed, rule::between(1, market::speed_max)),
+            field("minutes", &market::PriceRecord::Speed::minutes,
+                  rule::between(1, market::history_minutes_max)),
+            field("price", &market::PriceRecord::Speed::price, rule::price));
+
+SOUK_FIELDS(
+    market::PriceRecord,  //
+    field("minute", &market::PriceRecord::minute, rule::between(0, market::days_max * 1'440)),
+    field("minutes", &market::PriceRecord::minutes, rule::between(1, market::history_minutes_max)),
+    field("closed", &market::PriceRecord::closed, rule::between(0, market::history_minutes_max)),
+    field("least", &market::PriceRecord::least, rule::price),
+    field("low", &market::PriceRecord::low, rule::price),
+    field("high", &market::PriceRecord::high, rule::price),
+    field("speeds", &market::PriceRecord::speeds, rule::at_most(market::PriceHistory::speeds_max)));
+
+SOUK_FIELDS(market::SolverSetting,  //
+            field("what", &market::SolverSetting::what, rule::name),
+            field("value", &market::SolverSetting::value, rule::name),
+            field("why", &market::SolverSetting::why, rule::text(TextRule::line, 512)),
+            field("uid", &market::SolverSetting::uid),
+            field("at", &market::SolverSetting::at, rule::between(0, INT64_MAX)));
+
+SOUK_FIELDS(market::MetaRecord,  //
+            field("seq_limit", &market::MetaRecord::seq_limit, rule::count),
+            field("finish_seq", &market::MetaRecord::finish_seq, rule::count),
+            field("retired", &market::MetaRecord::retired, rule::amount),
+            field("ledger", &market::MetaRecord::ledger),
+            field("receipts", &market::MetaRecord::receipts, rule::count),
+            field("day", &market::MetaRecord::day, market::day_rule),
+            field("finished_retired", &market::MetaRecord::finished_retired),
+            field("settings", &market::MetaRecord::settings, rule::at_most(64)));
+
+}  // namespace souk

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Records: what commit 59249cf packed is read as it was meant, and packed to the same bytes. Each
+// field of a message has an entry in the list of fields of its struct, and a value that differs is
+// named.
+// Long: every field of that day's records, by hand.
+#include <set>
+
+#include "agentd/core/record_fields.hpp"
+#include "agentd/store/records.hpp"
+#include "agentd/store/records.pb-c.h"
+#include "agentd/wire/message_fields.hpp"
+#include "kernel/wire/message_fields.hpp"
+#include "market/core/record_fields.hpp"
+#include "market/store/records.hpp"
+#include "market/store/records.pb-c.h"
+#include "tests/unit/golden_records.hpp"
+// after the above: check.h defines `fail` as a macro
+#include "tests/unit/unit.hpp"
+
+namespace {
+
+using namespace souk;
+
+JobSpec spec_then() {
+    JobSpec s;
+    s.argv = {"sh", "-c", "echo \xff"};
+    s.path = "/bin/sh";
+    s.env = {"HOME=/home/u", "LANG=C"};
+    s.cwd = "/home/u";
+    s.umask = 027;
+    s.rlimits = {{7, 1024, 4096}, {3, 8388608, UINT64_MAX}};
+    s.uid = 1000;
+    s.gid = 1001;
+    s.groups = {4, 24};
+    s.tty = true;
+    s.rows = 50;
+    s.cols = 132;
+    s.move = MovePolicy::fast;
+    s.tcp = TcpPolicy::keep;
+    s.net = NetMode::own;
+    s.address = {0x0a000102};
+    s.checkpoint_every = {600'000'000'000};
+    s.restart = true;
+    s.lease = {60'000'000'000};
+    return s;
+}
+
+JobTerms terms_then() {
+    JobTerms t;
+    t.max_price = {40'000'000};
+    t.budget = {5'000'000};
+    t.memory_mb = 512;
+    t.cpus = 2;
+    t.finish = {7'200'000'000'000};
+    t.strategy = "eager";
+    t.pace = true;
+    return t;
+}
+
+MoveForecast forecast_then() {
+    MoveForecast f;
+    f.form = MoveForm::post_copy;
+    f.pause = {82'800'000};
+    f.total = {900'000'000};
+    f.precopy_bytes = 45'000'000;
+    f.precopy_time = {400'000'000};
+    f.precopy_rounds = 3;
+    f.left_bytes = 1'200'000;
+    f.frozen_bytes = 1'300'000;
+    f.dirty_bytes_per_s = 2'000'000;
+    f.dirty_expected_bytes_per_s = 2'500'000;
+    return f;
+}
+
+JobStats stats_then() {
+    JobStats s;
+    s.freezes = 1;
+    s.thaws = 2;
+    s.migrations = 3;
+    s.failed_moves = 4;
+    s.run_time = {5'000'000'000};
+    s.longest_pause = {100'000'000};
+    s.image_bytes = 1 << 20;
+    s.last_move = {forecast_then(), {90'000'000}, {910'000'000}};
+    s.resumes = 5;
+    s.cpu_time = {4'900'000'000};
+    return s;
+}
+
+HomeJob home_job_then() {
+    HomeJob j;
+    j.id = {"n1", 7};
+    j.spec = spec_then();
+    j.terms = terms_then();
+    j.name = "modest";
+    j.user = "user";
+    j.submitted = {1'700'000'000'000'000'000};
+    j.phase = JobPhase::moving;
+    j.at = {"n2", "10.0.0.2:7777"};
+    j.epoch = {3};
+    j.to = {"n3", "10.0.0.3:7777"};
+    j.to_epoch = {4};
+    j.last_epoch = {5};
+    j.step = MoveStep::transfer;
+    j.from_frozen = true;
+    j.order_seq = 12;
+    j.cancelled = true;
+    j.stats = stats_then();
+    j.places = {"n1", "n2"};
+    j.comment = "a better bid";
+    j.wait_status = 256;
+    j.why = "why";
+    j.cost = {123'456};
+    j.price = {20'000'000};
+    j.settled = true;
+    j.token = 0xfedcba9876543210;
+    j.orphans = {{{"n4", "10.0.0.4:7777"}, {2}}};
+    j.cpu_here = {700'000'000};
+    j.leased = true;
+    j.to_leased = true;
+    j.checkpoint = {
+        {"n1", "10.0.0.1:7777"}, {2}, {1'700'000'100'000'000'000}, 2 << 20, {11, 12}, 13};
+    j.saving = {{"n1", "10.0.0.1:7777"}, {6}};
+    j.splice = {true, {21, 22}, 23, 24, "gone back\n"};
+    j.cost_run = {4'000'000'000};
+    j.stay_run = {3'000'000'000};
+    j.running_since = {50'000'000'000};
+    j.boot = 0x0123456789abcdef;
+    j.day_limit = {9'000'000};
+    j.day_cost = {8'000'000};
+    j.day_warn = {7'000'000};
+    return j;
+}
+
+GuestJob guest_job_then() {
+    GuestJob j;
+    j.key = {{"n1", 7}, {3}};
+    j.spec = spec_then();
+    j.memory_mb = 512;
+    j.cpus = 2;
+    j.state = GuestState::frozen;
+    j.from_image = true;
+    j.kept = true;
+    j.lapsed = true;
+    j.image_bytes = 3 << 20;
+    j.wait_status = 9;
+    return j;
+}
+
+ProviderRecord provider_then() {
+    ProviderRecord r;
+    r.reserve = {15'000'000};
+    r.speed = 80;
+    r.cpus = 4;
+    r.memory_mb = 4096;
+    r.frames = "mon-fri 18:00-08:00";
+    r.on_market = true;
+    r.by_hand = true;
+    r.since_unix_s = 1'700'000'000;
+    return r;
+}
+
+JobReport report_then() {
+    JobReport r;
+    r.id = {"n1", 7};
+    r.terms = terms_then();
+    r.uid = 1000;
+    r.user = "user";
+    r.name = "modest";
+    r.command = "sh -c echo";
+    r.submitted = {1'700'000'000'000'000'000};
+    r.phase = JobPhase::running;
+    r.where = "n2";
+    r.to = "n3";
+    r.epoch = {3};
+    r.order_seq = 12;
+    r.comment = "comment";
+    r.stands = true;
+    r.cannot_move = "io_uring";
+    r.address = {0x0a000102};
+    r.pid = 4711;
+    r.checkpoint_node = "n1";
+    r.checkpoint_taken = {1'700'000'100'000'000'000};
+    r.checkpoint_bytes = 2 << 20;
+    r.stats = stats_then();
+    r.stay_run = {3'000'000'000};
+    r.alone = {600'000'000'000};
+    r.places = {"n1", "n2"};
+    r.cancelled = true;
+    r.wait_status = 256;
+    r.why = "why";
+    return r;
+}
+
+market::JobRecord market_job_then() {
+    market::JobRecord r;
+    r.report = report_then();
+    r.account = {{123'456}, 789};
+    r.tab = {{1'700'000'000'000'000'000},
+             {1'700'000'060'000'000'000},
+             {-60'000'000'000},
+             {20'000'000},
+             {-333},
+             {59'000'000'000}};
+    r.billed = {4'000'000'000};
+    r.skew = {1'000'000'000};
+    r.price = {20'000'000};
+    r.payee = "n2";
+    r.order = Order{{"n1", 7}, 12, Order::Kind::run, "n3", "10.0.0.3:7777", {20'000'000}, "a bid"};
+    r.hold = market::Hold::stay;
+    r.hold_node = "n2";
+    r.cancel = true;
+    r.out_of_budget = true;
+    r.finish_seq = 77;
+    r.ended = {1'700'000'200'000'000'000};
+    return r;
+}
+
+market::NodeRecord market_node_then() {
+    market::NodeRecord r;
+    r.node = "n2";
+    r.address = "10.0.0.2:7777";
+    r.has_report = true;
+    r.report.node = "n2";
+    r.report.on_market = true;
+    r.report.reserve = {15'000'000};
+    r.report.speed = 80;
+    r.report.cpus = 4;
+    r.report.memory_mb = 4096;
+    r.report.free_mb = 2048;
+    r.report.load_permille = 500;
+    r.report.wait_permille = 20;
+    r.report.load_source = "bpf";
+    r.report.machine.architecture = "x86_64";
+    r.report.machine.kernel = "6.1.0-18-amd64";
+    r.report.machine.criu = "3.17.1";
+    r.report.machine.page_bytes = 4096;
+    r.report.machine.cpu_features = "avx avx2 sse";
+    r.report.cannot = "no CRIU";
+    r.earned = {-5};
+    return r;
+}
+
+market::AccountRecord market_account_then() {
+    market::AccountRecord r;
+    r.holder = market::Holder::user(1000);
+    r.name = "user";
+    r.balance = {-987'654'321};
+    r.day = 19'675;
+    r.day_paid = {42};
+    return r;
+}
+
+market::UserRecord market_user_then() {
+    market::UserRecord r;
+    r.uid = 1000;
+    r.name = "user";
+    r.limits.spend_per_day = Money{5'000'000};
+    r.limits.cpus = 0;
+    r.ended_day = 19'675;
+    return r;
+}
+
+market::PriceRecord market_price_then() {
+    market::PriceRecord r;
+    r.minute = 28'333'333;
+    r.minutes = 60;
+    r.closed = 2;
+    r.least = {3};
+    r.low = {1};
+    r.high = {9};
+    r.speeds = {{100, 50, {7}}, {80, 58, {3}}};
+    return r;
+}
+
+market::MetaRecord market_meta_then() {
+    market::MetaRecord r;
+    r.seq_limit = 10'000;
+    r.finish_seq = 77;
+    r.retired = {123};
+    r.ledger = true;
+    r.receipts = 55;
+    r.day = 19'675;
+    r.finished_retired = true;
+    return r;
+}
+
+std::string bytes_of(const char* hex) {
+    const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+    std::string bytes;
+    for (; *hex; hex += 2) bytes += static_cast<char>(digit(hex[0]) << 4 | digit(hex[1]));
+    return bytes;
+}
+
+template <class T>
+void is_read(const char* name, const char* hex, const T& then) {
+    const std::string bytes = bytes_of(hex);
+    const auto now = wire::unpack<T>(bytes);
+    ck_assert_msg(now.has_value(), "%s: %s", name, now ? "" : now.error().message.c_str());
+    const std::string differ = changed_fields(*now, then);
+    ck_assert_msg(differ.empty(), "%s: not as it was: %s", name, differ.c_str());
+    ck_assert_msg(wire::pack(*now) == bytes, "%s: packed to other bytes", name);
+}
+
+START_TEST(records_of_commit_59249cf_are_read_and_packed_to_the_same_bytes) {
+    using namespace unit;
+    ProviderRecord provider = provider_then();
+    provider.set =
+        0;  // an older record: agentd takes the values of its configuration for what lacks
+    is_read("HomeJob", golden::home_job, home_job_then());
+    is_read("GuestJob", golden::guest_job, guest_job_then());
+    is_read("ProviderRecord", golden::provider, provider);
+    is_read("market::JobRecord", golden::market_job, market_job_then());
+    is_read("market::NodeRecord", golden::market_node, market_node_then());
+    is_read("market::AccountRecord", golden::market_account, market_account_then());
+    is_read("market::UserRecord", golden::market_user, market_user_then());
+    is_read("market::PriceRecord", golden::market_price, market_price_then());
+    is_read("market::MetaRecord", golden::market_meta, market_meta_then());
+}
+END_TEST
+
+// ---- the lists
+
+template <class T>
+void add_names(std::set<std::string>& names) {
+    const T v{};
+    for_each_field<T>([&]<class Entry>(const Entry& e) {
+        if constexpr (requires { e.bits; }) names.insert(e.bits);
+        if constexpr (requires { e.name; })
+            names.insert(e.name);
+        else
+            add_names<std::remove_cvref_t<decltype(v.*e.member)>>(names);
+    });
+}
+
+template <class T>
+void has_all(const ProtobufCMessageDescriptor& message, std::set<std::string> also = {}) {
+    std::set<std::string> names = std::move(also);
+    add_names<T>(names);
+    for (unsigned i = 0; i < message.n_fields; ++i)
+        ck_assert_msg(names.contains(message.fields[i].name), "%s: no list has the field %s",
+                      message.short_name, message.fields[i].name);
+}
+
+START_TEST(each_number_of_a_message_has_its_entry_in_a_list) {
+    has_all<HomeJob>(pb__home_job__descriptor, {"story_left_out"});  // of the story
+    has_all<Orphan>(pb__orphan__descriptor);
+    has_all<Checkpoint>(pb__checkpoint__descriptor);
+    has_all<Splice>(pb__splice__descriptor);
+    has_all<StoryStep>(pb__story_step__descriptor);
+    has_all<GuestJob>(pb__guest_job__descriptor);
+    has_all<ProviderRecord>(pb__provider_record__descriptor);
+    has_all<JobSpec>(pb__job_spec__descriptor);
+    has_all<JobTerms>(pb__job_terms__descriptor);
+    has_all<JobStats>(pb__job_stats__descriptor);
+    has_all<MoveForecast>(pb__move_forecast__descriptor);
+    has_all<GuestCommand>(pb__guest_command__descriptor);
+    has_all<GuestEvent>(pb__guest_event__descriptor);
+    has_all<wire::Submit>(pb__submit__descriptor);
+    has_all<wire::Attached>(pb__attached__descriptor);
+    has_all<wire::Hello>(pb__hello__descriptor);
+    has_all<wire::CtlRequest>(pb__ctl_request__descriptor);
+    has_all<JobReport>(pb__job_report__descriptor);
+    has_all<ProviderReport>(pb__provider_report__descriptor);
+    has_all<Order>(pb__order__descriptor);
+    has_all<JobNote>(pb__job_note__descriptor);
+    has_all<market::JobRecord>(pb__market_job__descriptor);
+    has_all<market::Tab>(pb__market_tab__descriptor);
+    has_all<market::NodeRecord>(pb__market_node__descriptor);
+    has_all<market::AccountRecord>(pb__market_account__descriptor);
+    has_all<market::UserRecord>(pb__market_user__descriptor);
+    has_all<market::PriceRecord>(pb__market_price__descriptor);
+    has_all<market::MetaRecord>(pb__market_meta__descriptor);
+    has_all<market::SolverSetting>(pb__solver_setting__descriptor);
+}
+END_TEST
+
+START_TEST(what_differs_between_two_records_is_named) {
+    const HomeJob before = home_job_then();
+    HomeJob now = before;
+    ck_assert_text(changed_fields(before, now), "");
+    now.phase = JobPhase::running;
+    now.checkpoint.output_end[1] = 99;
+    ck_assert_text(changed_fields(before, now), "phase checkpoint");
+    Checkpoint other = before.checkpoint;
+    other.output_end[1] = 99;
+    ck_assert_text(changed_fields(before.checkpoint, other), "stderr_end");
+    GuestJob guest = guest_job_then();
+    guest.key.epoch = {4};
+    guest.lapsed = false;
+    ck_assert_text(changed_fields(guest_job_then(), guest), "epoch lapsed");
+}
+END_TEST
+
+// A field that a list leaves out is found when the list is compiled.
+struct Three {
+    int a = 0;
+    std::string b;
+    uint64_t c[2] = {0, 0};
+};
+static_assert(detail::member_count<Three>() == 4);
+static_assert(detail::member_count<HomeJob>() == detail::listed_count<HomeJob>());
+
+}  // namespace
+
+UNIT_SUITE(records, records_of_commit_59249cf_are_read_and_packed_to_the_same_bytes,
+           each_number_of_a_message_has_its_entry_in_a_list,
+           what_differs_between_two_records_is_named);
