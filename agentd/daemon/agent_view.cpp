@@ -4,7 +4,9 @@
 #include <charconv>
 #include <optional>
 
+#include "agentd/core/record_fields.hpp"
 #include "agentd/daemon/agent.hpp"
+#include "kernel/base/field_json.hpp"
 #include "kernel/base/json.hpp"
 
 namespace souk {
@@ -38,6 +40,14 @@ Result<After> parse_after(const std::string& name) {
     return after;
 }
 
+// Of one job alone: every field of its record on disk.
+template <class Record>
+void write_record(JsonWriter& j, const Record& record) {
+    j.key("record").begin_object();
+    write_fields(j, record);
+    j.end_object();
+}
+
 }  // namespace
 
 // A list: what this node holds as a host, then what it holds as a home; finished jobs only if
@@ -56,6 +66,7 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
         guest_.describe(key, now, j);
         if (const auto c = cells_.find(key); c != cells_.end() && c->second->pid() > 0)
             j.field("pid", c->second->pid());
+        if (!id.empty()) write_record(j, *guest_.find(key));
         j.end_object();
         if (j.bytes() < wire::json_part_bytes) continue;
         next = name_of(key);
@@ -70,6 +81,7 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
             continue;
         j.begin_object().field("kind", "job");
         home_.describe(job.id, now, j);
+        if (!id.empty()) write_record(j, job);
         j.end_object();
         if (j.bytes() < wire::json_part_bytes) continue;
         next = name_of(job.id);

@@ -124,7 +124,7 @@ inline constexpr Rule unless_same = present(Presence::unless_same);
 // ---- entries of a list
 
 template <class T, class M>
-struct Field {
+struct FieldEntry {
     static constexpr size_t members = 1;
     const char* name;
     M T::*member;
@@ -180,7 +180,7 @@ struct Optional {
 };
 
 template <class T, class M>
-constexpr Field<T, M> field(const char* name, M T::*member, Rule rule = {}) {
+constexpr FieldEntry<T, M> field(const char* name, M T::*member, Rule rule = {}) {
     return {name, member, rule};
 }
 template <class T, class M, size_t N>

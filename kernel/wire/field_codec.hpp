@@ -273,12 +273,12 @@ struct Slots {
 };
 
 template <class T, class M>
-[[gnu::always_inline]] inline void put_entry(const T& v, const Field<T, M>& e, const Slot& at,
+[[gnu::always_inline]] inline void put_entry(const T& v, const FieldEntry<T, M>& e, const Slot& at,
                                              char* message, Arena& arena) {
     put(v.*e.member, e.rule, at, message, arena);
 }
 template <class T, class M>
-[[gnu::always_inline]] inline void get_entry(T& v, const Field<T, M>& e, const Slot& at,
+[[gnu::always_inline]] inline void get_entry(T& v, const FieldEntry<T, M>& e, const Slot& at,
                                              const char* message, Check& c) {
     get(v.*e.member, e.rule, at, message, c);
 }

@@ -95,6 +95,10 @@ def test_the_machines_tell_what_they_hold_to_root_alone(market):
     mine = next(e for e in home if e["kind"] == "job")
     assert ((mine["phase"], mine["at"]) == ("running", f"{there}.2") and
             "clock_runs" in mine["flags"])
+    record = mine["record"]
+    assert (record["id"], record["phase"], record["epoch"]) == (job.id, "running", 2)
+    assert record["at"]["node"] == there and record["spec"]["argv"]
+    assert all("record" not in e for e in held)
     text = market.tool("pvdctl", "--node", there, "guests").stdout
     assert re.search(rf"^{job.id}\.2 +running", text, re.M), text
     assert "phase:" in market.tool("pvdctl", "--node", "n1", "guests", job.id).stdout

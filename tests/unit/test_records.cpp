@@ -9,6 +9,7 @@
 #include "agentd/store/records.hpp"
 #include "agentd/store/records.pb-c.h"
 #include "agentd/wire/message_fields.hpp"
+#include "kernel/base/field_json.hpp"
 #include "kernel/wire/message_fields.hpp"
 #include "market/core/record_fields.hpp"
 #include "market/store/records.hpp"
@@ -392,6 +393,25 @@ START_TEST(what_differs_between_two_records_is_named) {
 }
 END_TEST
 
+START_TEST(a_record_is_json_with_every_field_by_its_name) {
+    GuestJob guest = guest_job_then();
+    guest.spec.argv = {"sh", "-c", "a\nb"};
+    JsonWriter j;
+    j.begin_object();
+    write_fields(j, guest);
+    const std::string text = j.end_object().take();
+    ck_assert(text.starts_with(R"({"id":"n1.7","epoch":3,"spec":{"argv":["sh","-c","a\nb"],)"));
+    ck_assert(text.find(R"("rlimits":[{"resource":7,"soft":1024,"hard":4096},)") != text.npos);
+    ck_assert(text.find(R"("move":"fast","tcp":"keep","net":"own","address":)") != text.npos);
+    ck_assert(text.find(R"("checkpoint_every":600,"restart":true,"lease":60,)") != text.npos);
+    ck_assert(text.find(R"("state":"frozen","from_image":true,)") != text.npos);
+    JsonWriter home;
+    home.begin_object();
+    write_fields(home, HomeJob{});
+    ck_assert(home.end_object().take().find(R"("running_since":null,)") != text.npos);
+}
+END_TEST
+
 // A field that a list leaves out is found when the list is compiled.
 struct Three {
     int a = 0;
@@ -405,4 +425,5 @@ static_assert(detail::member_count<HomeJob>() == detail::listed_count<HomeJob>()
 
 UNIT_SUITE(records, records_of_commit_59249cf_are_read_and_packed_to_the_same_bytes,
            each_number_of_a_message_has_its_entry_in_a_list,
-           what_differs_between_two_records_is_named);
+           what_differs_between_two_records_is_named,
+           a_record_is_json_with_every_field_by_its_name);
