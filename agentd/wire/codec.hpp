@@ -50,7 +50,7 @@ SOUK_AGENT_WORDS(SOUK_WIRE_DECLARE)
 
 // The words of a connection with an agentd.
 constexpr uint32_t agent_words(FrameType type) {
-    switch (type) { SOUK_AGENT_WORDS(SOUK_WIRE_BYTES_MAX) }
+    SOUK_AGENT_WORDS(SOUK_WIRE_BYTES_MAX)
     return market_words(type);
 }
 

@@ -55,13 +55,13 @@ inline constexpr uint32_t small_bytes = 16 * 1024, report_bytes = 256 * 1024,
     template <>                                       \
     inline constexpr FrameType frame_type<T> = frame::name;
 #define SOUK_WIRE_BYTES_MAX(T, name, number, bytes_max) \
-    case FrameType{number}: return bytes_max;
+    if (type == FrameType{number}) return bytes_max;
 
 SOUK_COMMON_WORDS(SOUK_WIRE_DECLARE)
 
 // The words of any connection.
 constexpr uint32_t common_words(FrameType type) {
-    switch (type) { SOUK_COMMON_WORDS(SOUK_WIRE_BYTES_MAX) }
+    SOUK_COMMON_WORDS(SOUK_WIRE_BYTES_MAX)
     return 0;
 }
 

@@ -7,9 +7,9 @@
 // What no rule of one field can say (this field needs that one) is said by `also_check<T>`.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -231,10 +231,9 @@ void get(std::vector<E>& v, const Rule& rule, const Slot& slot, const char* mess
 }
 
 // ---- packed messages
-
 inline void put_packed(const std::string& bytes, const Slot& slot, char* message, Arena& arena) {
     char* copy = arena.array<char>(bytes.size());
-    std::memcpy(copy, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), copy);
     slot.in<ProtobufCBinaryData>(message) = {bytes.size(), reinterpret_cast<uint8_t*>(copy)};
 }
 template <class T>

@@ -25,7 +25,7 @@ SOUK_MARKET_WORDS(SOUK_WIRE_DECLARE)
 
 // The words of a connection with the market.
 constexpr uint32_t market_words(FrameType type) {
-    switch (type) { SOUK_MARKET_WORDS(SOUK_WIRE_BYTES_MAX) }
+    SOUK_MARKET_WORDS(SOUK_WIRE_BYTES_MAX)
     return common_words(type);
 }
 
