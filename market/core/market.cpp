@@ -120,8 +120,8 @@ void Market::started(Nanos now) {
         touch(node);
     }
     count_days();
-    settling_ = !jobs_.empty() || !nodes_.empty();  // a market without a past waits for nobody
-    settle_end_ = now + options_.settle;
+    // a market without a past waits for nobody
+    if (!jobs_.empty() || !nodes_.empty()) settling_.begin(now + options_.settle);
 }
 
 const Job* Market::find(const JobId& id) const {
@@ -256,45 +256,29 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
 }
 
 void Market::end_settling(Nanos now) {
-    if (!settling_) return;
-    const auto awaited = [this](const auto& entry) {
-        const Node& node = entry.second;
+    const auto away = [](const Node& node) {
         return !node.connected &&
                (!node.jobs.empty() || (node.record.has_report && node.record.report.on_market));
     };
-    const auto unreported = [](const auto& entry) {
-        return entry.second.phase() != JobPhase::finished && !entry.second.reported;
+    const auto unreported = [](const Job& job) {
+        return job.phase() != JobPhase::finished && !job.reported;
     };
-    // Whoever was waited for last is looked at first: not everybody again at each report.
-    const auto any = [](const auto& all, auto& last, auto waited_for) {
-        auto it = std::find_if(all.lower_bound(last), all.end(), waited_for);
-        if (it == all.end()) it = std::find_if(all.begin(), all.end(), waited_for);
-        if (it != all.end()) last = it->first;
-        return it != all.end();
-    };
-    if (now < settle_end_ &&
-        (any(nodes_, awaited_node_, awaited) || any(jobs_, awaited_job_, unreported)))
-        return;
-    settling_ = false;
-    dirty_ = true;
+    if (settling_.ends(now, nodes_, away, jobs_, unreported)) dirty_ = true;
 }
 
 // ------------------------------------------------------------------------------------------- what
 // leaves a step
 
 Nanos Market::next_call() const {
-    if (dirty_ || adopted_) return {0};
-    Nanos next = settling_ ? settle_end_ : solver_.next_wake();
-    if (!alarms_.empty()) next = std::min(next, alarms_.begin()->first);
+    if (dirty_ || outside_.is_adopted()) return {0};
+    Nanos next = settling() ? settling_.end() : solver_.next_wake();
+    next = std::min({next, alarms_.next(), comment_rounds_.next_call(), price_rounds_.next_call()});
     if (!noting_nodes_.empty()) return {0};
     if (!noted_later_.empty()) next = std::min(next, noted_later_.begin()->first);
     if (!day_ends_.empty()) next = std::min(next, day_ends_.begin()->first);
-    if (!nodes_.empty()) next = std::min(next, sample_at_);
+    if (!nodes_.empty()) next = std::min(next, prices_seen_.next());
     if (!limited_.empty())
         next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
-    if (comments_due_) next = std::min(next, comments_at_ + note_pace);
-    if (prices_due_ || !price_round_.empty() || !price_rest_.empty())
-        next = std::min(next, prices_at_ + prices_pace_);
     return next;
 }
 
@@ -318,7 +302,7 @@ void Market::flush(Nanos now, Outputs& out) {
         else
             out.store.push_back(EraseUser{uid});
     }
-    for (StoreOp& op : std::exchange(prices_changed_, {})) out.store.push_back(std::move(op));
+    for (StoreOp& op : prices_seen_.take_changed()) out.store.push_back(std::move(op));
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
     if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) meta_unsaved_ = true;

@@ -25,25 +25,29 @@
 // step, so the sums are equal at any time (see audit()). What a job was charged becomes a receipt
 // of the ledger when its run at a place ends, when its price changes and after an hour; prices that
 // change within seconds share one, so that their number is bounded.
-// Long: one class, with the records and messages that are its interface.
+// Long: one class, with its options and messages.
 #pragma once
 
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "kernel/base/trace.hpp"
-#include "market/core/account.hpp"
+#include "market/core/alarms.hpp"
+#include "market/core/comment_rounds.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/ledger.hpp"
 #include "market/core/machines.hpp"
 #include "market/core/marked.hpp"
-#include "market/core/messages.hpp"
+#include "market/core/market_io.hpp"
+#include "market/core/market_state.hpp"
+#include "market/core/outside_solver.hpp"
+#include "market/core/price_rounds.hpp"
+#include "market/core/price_sampler.hpp"
 #include "market/core/quote.hpp"
+#include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/supply.hpp"
 #include "market/core/users.hpp"
@@ -53,185 +57,6 @@ class JsonWriter;
 }
 
 namespace souk::market {
-
-inline constexpr uint32_t root_uid = 0;
-
-// What an operator fixed by --hold, until `release`.
-// stay: at_node of wherever it runs next
-enum class Hold : uint8_t { none = 0, at_node, frozen, stay };
-const char* to_string(Hold hold);
-
-// One job as it is stored. A job that waits and has cost nothing is not: its home has it.
-struct JobRecord {
-    JobReport report;  // the newest
-    Account account;   // what it has cost
-    Tab tab;           // the part of that which is in no receipt yet
-    Nanos billed;      // the part of its run time that the account holds
-    // run time that its home forgot (it restarted): run time is what it reports, and this
-    Nanos skew;
-    Money price;                 // per CPU-hour, now or when it last ran
-    NodeName payee;              // where it ran when it was last billed
-    std::optional<Order> order;  // outstanding: stored before it leaves, as it takes room elsewhere
-    Hold hold = Hold::none;
-    NodeName hold_node;
-    bool cancel = false;         // asked for; its home has not confirmed it
-    bool out_of_budget = false;  // until the budget grows
-    uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
-    Nanos ended;                 // finished: when the market heard of it, Unix time
-    std::string comment;         // why it is where it is, as of its last order
-};
-
-struct NodeRecord {
-    NodeName node;
-    std::string address;
-    bool has_report = false;
-    ProviderReport report;  // the newest
-    Money earned;
-};
-
-// What an operator set of the solver while the market ran (marketctl set). It goes before what is
-// configured, also after a restart, until it is set to `default`.
-struct SolverSetting {
-    std::string what;  // as Solver::set has it; the table's name
-    std::string value;
-    std::string why;  // the operator's words, one line; may be empty
-    uint32_t uid = 0;
-    Nanos at;  // since 1970
-    bool operator==(const SolverSetting&) const = default;
-};
-
-struct MetaRecord {
-    uint64_t seq_limit = 1;   // every order so far has a seq below this
-    uint64_t finish_seq = 0;  // of the job that finished last
-    Money retired;            // the cost of all jobs that have finished
-    bool ledger = false;      // it is open: balances of before were brought forward
-    uint64_t receipts = 0;    // the number of the last
-    int64_t day = -1;         // the UTC day that sums of a day are of
-    // `retired` is of all finished jobs, not only of those that were erased
-    bool finished_retired = false;
-    std::vector<SolverSetting> settings;  // at most one of each name, in the order of the setting
-};
-
-struct EraseUser {
-    uint32_t uid;
-};
-struct ErasePrice {
-    int64_t minute;
-};
-using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord,
-                             PriceRecord, EraseUser, ErasePrice>;
-struct Send {
-    NodeName node;
-    FromMarket message;
-};
-struct Outputs {
-    std::vector<StoreOp> store;
-    std::vector<Send> send;
-    // set_external: work out an allocation of problem() and bring it to adopt()
-    bool ask_solver = false;
-};
-
-// job, node, account, receipt, meta, user, price, erase_user, erase_price
-const char* to_string(const StoreOp& op);
-// order, note, provider_note, directory, node_lost
-const char* to_string(const FromMarket& message);
-// What comes in: the methods of Market by name.
-enum class Input : uint8_t {
-    started,
-    agent_connected,
-    agent_lost,
-    report,
-    order_failed,
-    provider_report,
-    recall,
-    cancel,
-    move,
-    freeze,
-    thaw,
-    release,
-    set_limits,
-    write_off,
-    set_option,
-    adopt,
-    use_own,
-};
-const char* to_string(Input input);
-
-struct Backoff {
-    bool active = false;
-    Nanos until;
-    uint32_t failures = 0;
-    std::string why;
-};
-
-struct Node;
-
-// One job as the market sees it.
-struct Job {
-    enum class Held : uint8_t { none, jobs, cpus };  // by which limit of its user
-    JobRecord record;
-    JobKey key;
-    User* user = nullptr;
-    mutable const Node* home = nullptr;  // once known (Market::home_of)
-    Rank listed;                         // its key in User::order
-    bool is_listed = false;
-    Held held = Held::none;
-    bool reported = false;  // since its home connected
-    Nanos ordered_at, doubt_since = Nanos::never();
-    std::map<NodeName, Backoff> bars;  // not there now
-    Backoff stuck;                     // cannot be frozen or moved from where it is
-    // orders that were not carried out, in this life of the market
-    uint64_t failures = 0;
-    // the last of them, and why; empty: one has been carried out since
-    std::string last_failed;
-    std::optional<NodeName> once;  // an operator's order without hold; "" = freeze
-    NodeName via;                  // being frozen only to get there
-    // its run time is run_base, plus what passed since run_since
-    Nanos run_base, run_since = Nanos::never();
-    std::string comment;  // why it waits, or why it is where it is
-    std::string noted_comment;
-    Money noted_price;
-    // the cost to which its user's limit of the day lets it run; below 0: no limit
-    Money noted_day{-1};
-    std::array<NodeName, 2> claims;  // nodes where its CPUs and memory count as taken
-    NodeName lies_on;                // the node that runs it or keeps its image
-    int32_t claim_cpus = 0;
-    int64_t claim_mb = 0;
-    int64_t rooted_mb = 0;  // its memory on `rooted_on`, which it cannot leave
-    NodeName rooted_on;
-    bool in_solver = false, stored = false, note_due = false;
-    bool displaced = false;  // its comment says by whom, and is kept until it runs
-    uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
-    Nanos alarm = Nanos::never();
-    // per CPU-hour: its maximum price, or less while it paces itself
-    Money bid;
-    Nanos bid_until = Nanos::never();  // then it is reckoned anew
-
-    const JobId& id() const { return record.report.id; }
-    JobPhase phase() const { return record.report.phase; }
-};
-const char* to_string(Job::Held held);
-
-struct Node {
-    NodeRecord record;
-    ProviderKey key;
-    int machine = 0;  // its kind
-    bool connected = false;
-    Nanos lost_at;               // when it was last connected
-    std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
-    int64_t used_cpus = 0, used_mb = 0;
-    // of that, held by jobs that cannot leave, whatever becomes of them
-    int64_t rooted_mb = 0;
-    bool in_solver = false;
-    uint32_t touched = 0, unsaved = 0, noting = 0;  // marks of the Market's lists
-    uint64_t gives_room = 0, seen = 0;              // by will_give_room, in a search of that number
-    ProviderNote noted;
-    Nanos noted_at{INT64_MIN / 2};
-    // what its newest report left to jobs, those that were there included
-    int64_t room_mb = 0;
-
-    const NodeName& id() const { return record.node; }
-};
 
 struct MarketOptions {
     SolverOptions solver;
@@ -271,7 +96,7 @@ class Market {
     void load(NodeRecord node);
     void load(AccountRecord account) { ledger_.load(std::move(account)); }
     void load(UserRecord user);
-    void load(PriceRecord record) { history_.load(std::move(record)); }
+    void load(PriceRecord record) { prices_seen_.load(std::move(record)); }
     // What to add to `now` for Unix time; at any time, as clocks are set.
     void set_calendar(Nanos unix_minus_now) { calendar_ = unix_minus_now; }
     void started(Nanos now);
@@ -318,22 +143,10 @@ class Market {
     // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
     // none, use_own() (once), then solve() as usual.
     void set_external(bool on) {
-        external_ = on;
-        asking_ = ask_again_ = false;
+        outside_.use(on);
         dirty_ = true;
     }
-    struct Problem {
-        struct Place {
-            ProviderKey key;
-            ProviderSpec spec;
-        };  // with what pinned jobs leave
-        struct Bid {
-            JobKey key;
-            JobSpec spec;
-        };
-        std::vector<Place> providers;
-        std::vector<Bid> jobs;  // the free ones
-    };
+    using Problem = OutsideSolver::Problem;
     Problem problem() const;
     Status adopt(const std::vector<Solver::Assignment>& allocation, Nanos now);
     void use_own();
@@ -350,7 +163,7 @@ class Market {
     const std::map<JobId, Job>& jobs() const { return jobs_; }
     const std::map<NodeName, Node>& nodes() const { return nodes_; }
     const Ledger& ledger() const { return ledger_; }
-    const PriceHistory& price_history() const { return history_; }
+    const PriceHistory& price_history() const { return prices_seen_.history(); }
     const std::map<uint32_t, User>& users() const { return users_; }
     bool day_is_spent(const User& user) const {
         return user.record.ended_day >= 0 && user.record.ended_day == meta_.day;
@@ -363,7 +176,7 @@ class Market {
         return job.home;
     }
     const SolverOptions& solver_options() const { return solver_.options(); }
-    bool settling() const { return settling_; }
+    bool settling() const { return settling_.is_on(); }
     Totals totals(Nanos now) const;
     // What the job has cost by now, and for how long it has run.
     Money cost(const Job& job, Nanos now) const;
@@ -399,7 +212,9 @@ class Market {
     void claim(Job& job);
     bool in_transit(const Job& job) const;
     NodeName heading_for(const Job& job) const;
-    void back_off(Backoff& b, const std::string& why, Nanos now) const;
+    void back_off(Backoff& b, const std::string& why, Nanos now) const {
+        b.again(why, now, options_.backoff_min, options_.backoff_max);
+    }
 
     // market_pay.cpp: run time and money
     void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
@@ -412,10 +227,16 @@ class Market {
     bool set_price(Job& job, Money price, Nanos now);
     void set_bid(Job& job, Nanos now);
     void refresh_prices(Nanos now);
-    bool take_price(const Payment& payment, Nanos now);
-    void list_price_rest(std::vector<JobKey> all);
+    class Payers final : public PriceRounds::Payers {
+      public:
+        explicit Payers(Market& market) : market_(market) {}
+        bool may_change(JobKey job) const override;
+        bool take(const Payment& payment, Nanos now) override;
+
+      private:
+        Market& market_;
+    };
     Surplus surplus() const;
-    uint64_t reckon_prices(uint64_t steps_max, Nanos now);
 
     // market_limits.cpp: what users may have at most
     User& user_of(uint32_t uid) {
@@ -514,6 +335,7 @@ class Market {
     bool keeps_guests(const Node& node) const;
     int64_t memory_of(const Node& node) const;
     Names names() const;
+    std::vector<OutsideSolver::KnownJob> known_jobs() const;
 
     // market_comment.cpp
     std::string why_waiting(const Job& job, const Solver& solver) const;
@@ -542,9 +364,7 @@ class Market {
     // limited_: who has any limit
     std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;
     std::set<std::pair<Nanos, uint32_t>> day_ends_;
-    PriceHistory history_;
-    std::vector<StoreOp> prices_changed_;
-    Nanos sample_at_;
+    PriceSampler prices_seen_;
     Nanos admit_at_ = Nanos::never();  // who was not admitted for want of rounds is looked at again
     MetaRecord meta_;
     Ledger ledger_;
@@ -571,28 +391,13 @@ class Market {
     std::set<JobId> lacking_;         // jobs that wait and whose program some nodes lack
     std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
     std::vector<Send> lost_notes_;    // to be sent
-    std::set<std::pair<Nanos, JobId>> alarms_;
-    Nanos settle_end_ = Nanos::never();
-    bool settling_ = false;
-    NodeName awaited_node_;  // while settling: whom it waited for last
-    JobId awaited_job_;
+    Alarms alarms_;
+    Settling settling_;
     bool dirty_ = false;
-    bool comments_due_ = false;
-    Nanos comments_at_{INT64_MIN / 2};
-    JobId comments_next_;
-    bool prices_due_ = false;
-    Nanos prices_at_{INT64_MIN / 2};
-    Nanos prices_pace_;                 // not before prices_at_ + this again
-    std::vector<Payment> price_round_;  // as reckoned; those before price_next_ are in force
-    size_t price_next_ = 0;
-    std::vector<JobKey> price_rest_;  // still to be reckoned, one by one
-    JobKey price_reckoned_;           // the last that was
-    Nanos price_round_at_{INT64_MIN / 2};
+    CommentRounds comment_rounds_;
+    PriceRounds price_rounds_;
     mutable std::optional<Supply> supply_;  // none: it may have changed
-    std::set<JobKey> asked_;                // what the question under way was about
-    int stale_answers_ = 0;                 // in a row, that did not fit any more
-    bool external_ = false, asking_ = false, ask_again_ = false, adopted_ = false,
-         own_once_ = false;
+    OutsideSolver outside_;
 };
 
 }  // namespace souk::market

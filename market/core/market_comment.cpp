@@ -147,7 +147,7 @@ std::string Market::comment(const Job& job) const {
     if (in_transit(job) && !job.record.cancel)
         return job.record.order ? job.record.order->reason : job.comment;
     if (!pinned.empty()) return pinned;
-    if (settling_)
+    if (settling())
         return job.phase() == JobPhase::running
                    ? ""
                    : "the market has just started and waits for its nodes";
@@ -161,25 +161,13 @@ std::string Market::comment(const Job& job) const {
            (job.comment.empty() ? "" : " (" + job.comment + ")");
 }
 
-// What would win a place changes with every bid of others: brought up to date once a second, a
-// bounded number at once.
 void Market::refresh_comments(Nanos now) {
-    constexpr Nanos pace = Nanos::from_s(1);
-    constexpr size_t scan_max = 4'096, looks_max = 1 << 18;  // at providers: a few milliseconds
-    if (!comments_due_ || now < comments_at_ + pace) return;
-    const size_t refresh_max = std::clamp<size_t>(looks_max / (nodes_.size() + 1), 16, 256);
-    comments_at_ = now;
-    size_t refreshed = 0;
-    auto it = jobs_.lower_bound(comments_next_);
-    for (size_t scanned = 0; scanned < scan_max && refreshed < refresh_max && it != jobs_.end();
-         ++scanned, ++it) {
-        const JobPhase phase = it->second.phase();
-        if (phase != JobPhase::waiting && phase != JobPhase::frozen) continue;
-        noted_.insert(it->second);
-        ++refreshed;
-    }
-    comments_due_ = it != jobs_.end();
-    comments_next_ = it != jobs_.end() ? it->first : JobId{};
+    comment_rounds_.refresh(
+        now, jobs_, nodes_.size(),
+        [](const Job& job) {
+            return job.phase() == JobPhase::waiting || job.phase() == JobPhase::frozen;
+        },
+        [this](Job& job) { noted_.insert(job); });
 }
 
 }  // namespace souk::market

@@ -154,7 +154,8 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
         return {true, false, job->last_failed};
     const std::string why = comment(*job);
     // A thaw is a wish like any other: another bid may have the place.
-    const bool decided = !external_ && !settling_ && !in_transit(*job) && !target_of(*job);
+    const bool decided =
+        !outside_.is_used() && !settling() && !in_transit(*job) && !target_of(*job);
     if (!freezes && name.empty() && decided)
         return {true, false, "job " + id.text() + " is not thawed: " + why};
     // Somebody has wished otherwise since.

@@ -8,6 +8,17 @@
 #include "market/core/market.hpp"
 
 namespace souk::market {
+
+void Backoff::again(const std::string& because, Nanos now, Nanos min, Nanos max) {
+    if (failures > 0 && now > until + max) failures = 0;  // long ago
+    Nanos span = min;
+    for (uint32_t i = 0; i < failures && span < max; ++i) span = span + span;
+    ++failures;
+    active = true;
+    until = now + std::min(span, max);
+    why = because;
+}
+
 namespace {
 
 bool steady(JobPhase phase) {
@@ -122,16 +133,6 @@ void Market::root(Job& job) {
         rooted_.insert(job.id());
     else
         rooted_.erase(job.id());
-}
-
-void Market::back_off(Backoff& b, const std::string& why, Nanos now) const {
-    if (b.failures > 0 && now > b.until + options_.backoff_max) b.failures = 0;  // long ago
-    Nanos span = options_.backoff_min;
-    for (uint32_t i = 0; i < b.failures && span < options_.backoff_max; ++i) span = span + span;
-    ++b.failures;
-    b.active = true;
-    b.until = now + std::min(span, options_.backoff_max);
-    b.why = why;
 }
 
 // The order is over and was not carried out.
@@ -319,7 +320,6 @@ void Market::finish(Job& job, Nanos now) {
 
 // One alarm a job: the first of all that time can change about it.
 void Market::set_alarm(Job& job) {
-    if (job.alarm != Nanos::never()) alarms_.erase({job.alarm, job.id()});
     Nanos at = Nanos::never();
     if (job.phase() != JobPhase::finished) {
         if (job.record.order) at = std::min(at, job.ordered_at + options_.order_patience);
@@ -334,8 +334,7 @@ void Market::set_alarm(Job& job) {
             at = std::min(at, surely_stopped(job));
         }
     }
-    job.alarm = at;
-    if (at != Nanos::never()) alarms_.insert({at, job.id()});
+    alarms_.set(job.alarm, job.id(), at);
 }
 
 // When a job that runs, as far as is known, is sure not to, or cannot be vouched for: its node is

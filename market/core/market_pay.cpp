@@ -10,13 +10,6 @@ namespace {
 // A home's clock and the market's reckoning differ by what messages take. A sum that falls short by
 // more is that of a home that restarted and forgot a stretch.
 constexpr Nanos clock_tolerance = Nanos::from_s(2);
-// Prices are reckoned and put in force in pieces of about a millisecond (steps_at_once; a price
-// that changes is a record and two notes). One piece comes with the change that it follows from;
-// where more are needed they take a tenth of the time, and start anew once a second at most.
-constexpr uint64_t steps_at_once = 20'000, steps_per_change = 500;
-constexpr int64_t pace_per_step_ns = 600;
-constexpr Nanos prices_pace_min = Nanos::from_s(1);
-constexpr size_t changes_at_once = 128;
 // A receipt holds one price if that lasts for so long; a job that runs on has one at least so
 // often.
 constexpr Nanos rest_min = Nanos::from_s(1), day_rest_min = Nanos::from_s(3);
@@ -213,71 +206,27 @@ bool Market::set_price(Job& job, Money price, Nanos now) {
     return true;
 }
 
+bool Market::Payers::may_change(JobKey key) const {
+    const Job* const job = market_.job_by_key_.find(key.n);
+    return job && !market_.in_transit(*job);
+}
+
 // Everybody who runs where the solver has it pays what the solver says; one on its way out pays
-// what it paid. False: its price is what it was.
-bool Market::take_price(const Payment& p, Nanos now) {
-    Job* const job = job_by_key_.find(p.job.n);
-    const Node* const node = node_by_key_.find(p.provider.n);
+// what it paid.
+bool Market::Payers::take(const Payment& p, Nanos now) {
+    Job* const job = market_.job_by_key_.find(p.job.n);
+    const Node* const node = market_.node_by_key_.find(p.provider.n);
     if (!job || !node || job->phase() != JobPhase::running ||
         job->record.report.where != node->id())
         return false;
     // Since it was reckoned the bid or the reserve may have changed.
     const Money least = std::min(node->record.report.reserve, job->bid);
-    return set_price(*job, std::clamp(p.price, least, job->bid), now);
-}
-
-// The jobs whose prices take an integral each: after the one that was reckoned last, in turn.
-void Market::list_price_rest(std::vector<JobKey> all) {
-    std::erase_if(all, [this](JobKey key) {  // on its way it pays what it was told
-        const Job* const job = job_by_key_.find(key.n);
-        return !job || in_transit(*job);
-    });
-    std::rotate(all.begin(), std::upper_bound(all.begin(), all.end(), price_reckoned_), all.end());
-    price_rest_ = std::move(all);
-}
-
-// A round: what a closed form gives, then the rest. Once a new one is due, what is left of the rest
-// waits for its turn in that.
-uint64_t Market::reckon_prices(uint64_t steps_max, Nanos now) {
-    if (prices_due_ && (price_rest_.empty() || now >= price_round_at_ + prices_pace_min)) {
-        prices_due_ = false;
-        price_round_at_ = now;
-        Solver::PriceStart start = solver_.start_prices();
-        price_round_ = std::move(start.payments);
-        list_price_rest(std::move(start.rest));
-        return 2 * (solver_.jobs() + solver_.providers());
-    }
-    const auto end =
-        price_rest_.begin() + static_cast<ptrdiff_t>(std::min(price_rest_.size(), changes_at_once));
-    std::vector<JobKey> some(price_rest_.begin(), end);
-    uint64_t steps = 0;
-    price_round_ = solver_.more_prices(some, steps_max, steps);
-    if (!price_round_.empty()) price_reckoned_ = price_round_.back().job;
-    some.insert(some.end(), end, price_rest_.end());
-    price_rest_ = std::move(some);
-    return steps;
+    return market_.set_price(*job, std::clamp(p.price, least, job->bid), now);
 }
 
 void Market::refresh_prices(Nanos now) {
-    if (now < prices_at_ + prices_pace_) return;
-    uint64_t steps = 0;
-    for (size_t changes = 0; steps < steps_at_once;) {
-        if (price_next_ == price_round_.size()) {
-            price_round_.clear();
-            price_next_ = 0;
-            if (!prices_due_ && price_rest_.empty()) break;
-            steps += reckon_prices(steps_at_once - steps, now);
-        }
-        for (; price_next_ < price_round_.size() && changes < changes_at_once; ++price_next_)
-            if (take_price(price_round_[price_next_], now)) {
-                ++changes;
-                steps += steps_per_change;
-            }
-        if (changes == changes_at_once) break;
-    }
-    prices_pace_ =
-        Nanos{steps > steps_at_once ? static_cast<int64_t>(steps) * pace_per_step_ns : 0};
-    prices_at_ = now;
+    Payers payers(*this);
+    price_rounds_.refresh(solver_, payers, now);
 }
 
 ProviderNote Market::prices(const Node& node) const {

@@ -14,24 +14,17 @@ namespace souk::market {
 namespace {
 using Wide = __int128;
 constexpr int64_t day_minutes = 1'440;
-// minutes: a clock that is set back by less waits until it is where it was
-constexpr int64_t set_back_max = 5;
 }  // namespace
 
 void Market::sample_prices(Nanos now) {
-    const int64_t minute = minute_of(now + calendar_);
-    sample_at_ = Nanos{(minute + 1) * minute_span.ns} - calendar_;
-    const int64_t newest = history_.newest();
-    if (settling_ || (minute <= newest && newest - minute <= set_back_max)) return;
+    if (!prices_seen_.wants(now, calendar_) || settling()) return;
     const auto reported = [](const auto& entry) { return entry.second.record.has_report; };
     if (std::none_of(nodes_.begin(), nodes_.end(), reported)) return;
     std::vector<Offer> offers;
     for (const auto& [name, node] : nodes_)
         if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
             offers.push_back({spec->speed, solver_.next_price(node.key)});
-    PriceHistory::Changes changes = history_.add(record_of(minute, std::move(offers)));
-    for (const int64_t gone : changes.erase) prices_changed_.push_back(ErasePrice{gone});
-    for (PriceRecord& record : changes.put) prices_changed_.push_back(std::move(record));
+    prices_seen_.add(now, calendar_, std::move(offers));
 }
 
 // The least bid that gets a job past those of its own user that its limits would prefer; nullopt:
@@ -104,7 +97,7 @@ Result<Quote> Market::quote(const QuoteRequest& q, Nanos now) const {
     const Node* home = find_node(q.home);
     if (!home || !home->connected)
         return fail("node " + q.home + " is not connected to the market");
-    if (settling_)
+    if (settling())
         return fail(
             "the market has just started and waits for its nodes: ask again in a few seconds");
     Quote quote = try_out(q, paced_bid(q.terms, {}, q.terms.finish), now);
@@ -125,7 +118,7 @@ Result<Quote> Market::quote(const QuoteRequest& q, Nanos now) const {
     const bool none_holds =
         !supply().empty() && !supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
     const Money bid = none_holds ? Money{-1} : quote.bid;
-    quote.day = outlook(history_.rows(), minute_of(now + calendar_) - day_minutes, bid,
+    quote.day = outlook(price_history().rows(), minute_of(now + calendar_) - day_minutes, bid,
                         q.terms.cpus, q.runtime, q.terms.finish, !quote.runs);
     return quote;
 }

@@ -55,7 +55,7 @@ bool Market::lacks_program(const Job& job, const NodeName& name) const {
 // daemon may just be started again.
 bool Market::no_node_is_left(const Job& job, Nanos now) const {
     constexpr Nanos away_max = Nanos::from_s(300);
-    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling_)
+    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling())
         return false;
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
         const auto& [name, node] = entry;
@@ -232,7 +232,7 @@ void Market::take_changes(std::span<const Change> changes) {
         pending_.insert(job);
         noted_.insert(job);
     }
-    prices_due_ = true;
+    price_rounds_.changed();
 }
 
 Names Market::names() const {
@@ -260,45 +260,39 @@ void Market::solve_now(Nanos now, Outputs& out) {
     constexpr int rounds_max = 4;
     begin_day(now);
     end_days(now);
-    while (!alarms_.empty() && alarms_.begin()->first <= now) {
-        const auto [at, id] = *alarms_.begin();
-        alarms_.erase(alarms_.begin());
-        Job& job = jobs_.at(id);
-        job.alarm = Nanos::never();
+    while (const auto due = alarms_.due(now)) {
+        Job& job = jobs_.at(*due);
+        alarms_.set(job.alarm, *due, Nanos::never());
         job_alarm(job, now);
     }
     end_settling(now);
     // Once a minute, with the prices: a node that is away may be gone for good by now.
-    if (!lacking_.empty() && now >= sample_at_) {
+    if (!lacking_.empty() && now >= prices_seen_.next()) {
         for (const JobId& id : lacking_)
             if (Job* job = mutable_job(id)) pending_.insert(*job);
         dirty_ = true;
     }
-    bool wake = !settling_ && (solver_.next_wake() <= now || admit_at_ <= now);
-    for (int round = 0; round < rounds_max && (dirty_ || wake || adopted_); ++round) {
+    bool wake = !settling() && (solver_.next_wake() <= now || admit_at_ <= now);
+    for (int round = 0; round < rounds_max && (dirty_ || wake || outside_.is_adopted()); ++round) {
         const bool changed = dirty_ || wake;
-        dirty_ = wake = adopted_ = false;
+        dirty_ = wake = false;
+        outside_.take_adopted();
         sync_nodes();
         sync_jobs();
-        comments_due_ = true;
-        if (settling_) continue;
-        if (!external_ || std::exchange(own_once_, false)) {
+        comment_rounds_.changed();
+        if (settling()) continue;
+        if (!outside_.decides()) {
             decide(now);
         } else if (decide({}); dirty_) {
             // once more, and then the program is asked
-        } else if (changed && asking_) {
-            ask_again_ = true;
-        } else if (changed) {
-            asking_ = out.ask_solver = true;
+        } else if (changed && outside_.wants_question()) {
+            out.ask_solver = true;
         }
         place(now, out);
-        prices_due_ = true;
+        price_rounds_.changed();
         refresh_prices(now);
     }
-    if (out.ask_solver) {
-        asked_.clear();
-        for (const Problem::Bid& bid : problem().jobs) asked_.insert(bid.key);
-    }
+    if (out.ask_solver) outside_.asked(problem());
     refresh_prices(now);
     refresh_comments(now);
     reckon_days(now);
@@ -306,63 +300,43 @@ void Market::solve_now(Nanos now, Outputs& out) {
     flush(now, out);
 }
 
-Market::Problem Market::problem() const {
-    Problem p;
-    std::map<ProviderKey, ProviderSpec> places;
-    for (const auto& [name, node] : nodes_)
-        if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
-            places.emplace(node.key, *spec);
+// What the solver knows of the jobs, but for those that are to stay frozen.
+std::vector<OutsideSolver::KnownJob> Market::known_jobs() const {
+    std::vector<OutsideSolver::KnownJob> known;
     for (const auto& [id, job] : jobs_) {
-        const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
-        if (!spec || spec->pin == Pin::frozen) continue;
-        if (spec->pin == Pin::free) {
-            p.jobs.push_back({job.key, *spec});
-        } else if (const auto at = places.find(spec->place); at != places.end()) {
-            at->second.cpus -= spec->cpus;
-            at->second.memory_mb -= spec->memory_mb;
-        }
+        auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
+        if (spec && spec->pin != Pin::frozen) known.push_back({job.key, *std::move(spec)});
     }
-    for (const auto& [key, spec] : places)
-        if (spec.cpus > 0 && spec.memory_mb >= 0) p.providers.push_back({key, spec});
-    return p;
+    return known;
 }
 
-// What changed since the question was put is left as it is: the answer knows nothing of it. The
-// next one will.
+Market::Problem Market::problem() const {
+    std::vector<Problem::Place> places;
+    for (const auto& [name, node] : nodes_)
+        if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
+            places.push_back({node.key, *spec});
+    std::sort(places.begin(), places.end(),
+              [](const auto& a, const auto& b) { return a.key < b.key; });
+    return OutsideSolver::problem(std::move(places), known_jobs());
+}
+
 Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos now) {
     heard(Input::adopt);
-    constexpr int stale_max = 3;
-    asking_ = false;
-    const bool stale = std::exchange(ask_again_, false);
+    const bool stale = outside_.answered();
     if (stale) dirty_ = true;
-    std::set<JobKey> open;  // still the answer's to place
-    std::vector<Solver::Assignment> whole;
-    for (const auto& [id, job] : jobs_) {
-        const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
-        if (!spec) continue;
-        if (spec->pin == Pin::free && asked_.contains(job.key))
-            open.insert(job.key);
-        else if (spec->pin != Pin::frozen && spec->state == JobState::running)
-            whole.push_back({job.key, spec->place});
-    }
-    // A job that it was not asked about is nonsense, and the solver says so.
-    for (const Solver::Assignment& a : allocation)
-        if (open.contains(a.job) || !asked_.contains(a.job)) whole.push_back(a);
-    const auto changes = solver_.adopt(whole, now);
+    const auto changes = solver_.adopt(outside_.whole(allocation, known_jobs()), now);
     if (!changes) {
-        if (stale && ++stale_answers_ <= stale_max) return {};  // asked again at once
+        if (outside_.forgives(stale)) return {};  // asked again at once
         return tl::unexpected(changes.error());
     }
-    stale_answers_ = 0;
+    outside_.adopted();
     take_changes(*changes);
-    adopted_ = true;
     return {};
 }
 
 void Market::use_own() {
     heard(Input::use_own);
-    asking_ = ask_again_ = false;
-    own_once_ = true;
+    outside_.use_own();
     dirty_ = true;
 }
 

@@ -32,9 +32,9 @@ void write_order(JsonWriter& j, const Job& job, Nanos now) {
 void Market::describe(Nanos now, JsonWriter& j) const {
     j.field("jobs", jobs_.size()).field("nodes", nodes_.size()).field("users", users_.size());
     j.field("next_order", next_seq_)
-        .field("settling", settling_)
-        .field("external_solver", external_)
-        .field("asking", asking_);
+        .field("settling", settling())
+        .field("external_solver", outside_.is_used())
+        .field("asking", outside_.is_asked());
     j.field("solver", solver_.options().algorithm).field("pricing", solver_.options().pricing);
     j.field("pending", !pending_.empty())
         .field("alarms", alarms_.size())

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a Market (market.hpp) keeps, takes and gives: its records, inputs and outputs, each with its
+// name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "market/core/account.hpp"
+#include "market/core/ledger.hpp"
+#include "market/core/messages.hpp"
+#include "market/core/price_history.hpp"
+#include "market/core/users.hpp"
+
+namespace souk::market {
+
+inline constexpr uint32_t root_uid = 0;
+
+// What an operator fixed by --hold, until `release`.
+// stay: at_node of wherever it runs next
+enum class Hold : uint8_t { none = 0, at_node, frozen, stay };
+const char* to_string(Hold hold);
+
+// One job as it is stored. A job that waits and has cost nothing is not: its home has it.
+struct JobRecord {
+    JobReport report;  // the newest
+    Account account;   // what it has cost
+    Tab tab;           // the part of that which is in no receipt yet
+    Nanos billed;      // the part of its run time that the account holds
+    // run time that its home forgot (it restarted): run time is what it reports, and this
+    Nanos skew;
+    Money price;                 // per CPU-hour, now or when it last ran
+    NodeName payee;              // where it ran when it was last billed
+    std::optional<Order> order;  // outstanding: stored before it leaves, as it takes room elsewhere
+    Hold hold = Hold::none;
+    NodeName hold_node;
+    bool cancel = false;         // asked for; its home has not confirmed it
+    bool out_of_budget = false;  // until the budget grows
+    uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
+    Nanos ended;                 // finished: when the market heard of it, Unix time
+    std::string comment;         // why it is where it is, as of its last order
+};
+
+struct NodeRecord {
+    NodeName node;
+    std::string address;
+    bool has_report = false;
+    ProviderReport report;  // the newest
+    Money earned;
+};
+
+// What an operator set of the solver while the market ran (marketctl set). It goes before what is
+// configured, also after a restart, until it is set to `default`.
+struct SolverSetting {
+    std::string what;  // as Solver::set has it; the table's name
+    std::string value;
+    std::string why;  // the operator's words, one line; may be empty
+    uint32_t uid = 0;
+    Nanos at;  // since 1970
+    bool operator==(const SolverSetting&) const = default;
+};
+
+struct MetaRecord {
+    uint64_t seq_limit = 1;   // every order so far has a seq below this
+    uint64_t finish_seq = 0;  // of the job that finished last
+    Money retired;            // the cost of all jobs that have finished
+    bool ledger = false;      // it is open: balances of before were brought forward
+    uint64_t receipts = 0;    // the number of the last
+    int64_t day = -1;         // the UTC day that sums of a day are of
+    // `retired` is of all finished jobs, not only of those that were erased
+    bool finished_retired = false;
+    std::vector<SolverSetting> settings;  // at most one of each name, in the order of the setting
+};
+
+struct EraseUser {
+    uint32_t uid;
+};
+struct ErasePrice {
+    int64_t minute;
+};
+using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord,
+                             PriceRecord, EraseUser, ErasePrice>;
+struct Send {
+    NodeName node;
+    FromMarket message;
+};
+struct Outputs {
+    std::vector<StoreOp> store;
+    std::vector<Send> send;
+    // set_external: work out an allocation of problem() and bring it to adopt()
+    bool ask_solver = false;
+};
+
+// job, node, account, receipt, meta, user, price, erase_user, erase_price
+const char* to_string(const StoreOp& op);
+// order, note, provider_note, directory, node_lost
+const char* to_string(const FromMarket& message);
+// What comes in: the methods of Market by name.
+enum class Input : uint8_t {
+    started,
+    agent_connected,
+    agent_lost,
+    report,
+    order_failed,
+    provider_report,
+    recall,
+    cancel,
+    move,
+    freeze,
+    thaw,
+    release,
+    set_limits,
+    write_off,
+    set_option,
+    adopt,
+    use_own,
+};
+const char* to_string(Input input);
+
+}  // namespace souk::market

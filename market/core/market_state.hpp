@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Jobs and nodes as a Market sees them while it lives: their records, and what follows from what
+// came in since. Market (market.hpp) owns them all; its machines get those that a step is about.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "market/core/market_io.hpp"
+#include "market/core/rank.hpp"
+#include "market/core/types.hpp"
+
+namespace souk::market {
+
+struct Backoff {
+    bool active = false;
+    Nanos until;
+    uint32_t failures = 0;
+    std::string why;
+
+    // Once more: for twice as long as the last time, up to `max`. What is long ago does not count.
+    void again(const std::string& because, Nanos now, Nanos min, Nanos max);
+};
+
+struct Node;
+
+// One job as the market sees it.
+struct Job {
+    enum class Held : uint8_t { none, jobs, cpus };  // by which limit of its user
+    JobRecord record;
+    JobKey key;
+    User* user = nullptr;
+    mutable const Node* home = nullptr;  // once known (Market::home_of)
+    Rank listed;                         // its key in User::order
+    bool is_listed = false;
+    Held held = Held::none;
+    bool reported = false;  // since its home connected
+    Nanos ordered_at, doubt_since = Nanos::never();
+    std::map<NodeName, Backoff> bars;  // not there now
+    Backoff stuck;                     // cannot be frozen or moved from where it is
+    // orders that were not carried out, in this life of the market
+    uint64_t failures = 0;
+    // the last of them, and why; empty: one has been carried out since
+    std::string last_failed;
+    std::optional<NodeName> once;  // an operator's order without hold; "" = freeze
+    NodeName via;                  // being frozen only to get there
+    // its run time is run_base, plus what passed since run_since
+    Nanos run_base, run_since = Nanos::never();
+    std::string comment;  // why it waits, or why it is where it is
+    std::string noted_comment;
+    Money noted_price;
+    // the cost to which its user's limit of the day lets it run; below 0: no limit
+    Money noted_day{-1};
+    std::array<NodeName, 2> claims;  // nodes where its CPUs and memory count as taken
+    NodeName lies_on;                // the node that runs it or keeps its image
+    int32_t claim_cpus = 0;
+    int64_t claim_mb = 0;
+    int64_t rooted_mb = 0;  // its memory on `rooted_on`, which it cannot leave
+    NodeName rooted_on;
+    bool in_solver = false, stored = false, note_due = false;
+    bool displaced = false;  // its comment says by whom, and is kept until it runs
+    uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
+    Nanos alarm = Nanos::never();
+    // per CPU-hour: its maximum price, or less while it paces itself
+    Money bid;
+    Nanos bid_until = Nanos::never();  // then it is reckoned anew
+
+    const JobId& id() const { return record.report.id; }
+    JobPhase phase() const { return record.report.phase; }
+};
+const char* to_string(Job::Held held);
+
+struct Node {
+    NodeRecord record;
+    ProviderKey key;
+    int machine = 0;  // its kind
+    bool connected = false;
+    Nanos lost_at;               // when it was last connected
+    std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
+    int64_t used_cpus = 0, used_mb = 0;
+    // of that, held by jobs that cannot leave, whatever becomes of them
+    int64_t rooted_mb = 0;
+    bool in_solver = false;
+    uint32_t touched = 0, unsaved = 0, noting = 0;  // marks of the Market's lists
+    uint64_t gives_room = 0, seen = 0;              // by will_give_room, in a search of that number
+    ProviderNote noted;
+    Nanos noted_at{INT64_MIN / 2};
+    // what its newest report left to jobs, those that were there included
+    int64_t room_mb = 0;
+
+    const NodeName& id() const { return record.node; }
+};
+
+}  // namespace souk::market
