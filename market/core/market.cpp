@@ -14,7 +14,10 @@ constexpr uint64_t seq_block = 1024;           // orders between two writes of t
 constexpr Nanos note_pace = Nanos::from_s(1);  // between two notes to one provider
 }  // namespace
 
-Market::Market(MarketOptions options) : options_(std::move(options)) {
+Market::Market(MarketOptions options)
+    : options_(std::move(options)),
+      orders_({options_.order_patience, options_.doubt_patience, options_.forgotten_patience,
+               options_.backoff_min, options_.backoff_max}) {
     const Status taken = solver_.set_options(options_.solver);
     MUST(taken);  // the caller checks them with Solver::set_options before
 }
@@ -54,7 +57,7 @@ void Market::load(MetaRecord meta) {
         !options || !solver_.set_options(*options))
         meta.settings.clear();
     meta_ = std::move(meta);
-    next_seq_ = meta_.seq_limit;
+    orders_.begin_at(meta_.seq_limit);
     ledger_.set_last(meta_.receipts);
 }
 
@@ -66,8 +69,8 @@ void Market::load(JobRecord record) {
     job.comment = job.record.comment;
     job.run_base = job.record.billed;
     job.user = &user_of(job.record.report.uid);
-    next_seq_ = std::max(next_seq_, job.record.report.order_seq + 1);
-    if (job.record.order) next_seq_ = std::max(next_seq_, job.record.order->seq + 1);
+    orders_.used(job.record.report.order_seq);
+    if (job.record.order) orders_.used(job.record.order->seq);
     jobs_.insert_or_assign(id, std::move(job));
 }
 
@@ -90,7 +93,7 @@ void Market::started(Nanos now) {
     heard(Input::started);
     ledger_.set_day(meta_.day, false);
     open_ledger();
-    meta_.seq_limit = std::max(meta_.seq_limit, next_seq_);
+    meta_.seq_limit = std::max(meta_.seq_limit, orders_.next_seq());
     std::vector<Job*> order;
     for (auto& [id, job] : jobs_) order.push_back(&job);
     std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
@@ -272,10 +275,10 @@ void Market::end_settling(Nanos now) {
 Nanos Market::next_call() const {
     if (dirty_ || outside_.is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
-    next = std::min({next, alarms_.next(), comment_rounds_.next_call(), price_rounds_.next_call()});
+    next = std::min({next, alarms_.next(), days_.next(), comment_rounds_.next_call(),
+                     price_rounds_.next_call()});
     if (!noting_nodes_.empty()) return {0};
     if (!noted_later_.empty()) next = std::min(next, noted_later_.begin()->first);
-    if (!day_ends_.empty()) next = std::min(next, day_ends_.begin()->first);
     if (!nodes_.empty()) next = std::min(next, prices_seen_.next());
     if (!limited_.empty())
         next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
@@ -307,7 +310,7 @@ void Market::flush(Nanos now, Outputs& out) {
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
     if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) meta_unsaved_ = true;
     if (std::exchange(meta_unsaved_, false)) {
-        while (meta_.seq_limit < next_seq_) meta_.seq_limit += seq_block;
+        while (meta_.seq_limit < orders_.next_seq()) meta_.seq_limit += seq_block;
         out.store.push_back(meta_);
     }
     send_notes(now, out);

@@ -25,7 +25,18 @@
 // step, so the sums are equal at any time (see audit()). What a job was charged becomes a receipt
 // of the ledger when its run at a place ends, when its price changes and after an hour; prices that
 // change within seconds share one, so that their number is bounded.
-// Long: one class, with its options and messages.
+//
+// What can be looked at by itself is a machine of its own, in the header of its name; the Market
+// hands it the jobs and nodes that a step is about (market_state.hpp):
+//
+//   Orders         their numbers, what becomes of one, back-off
+//   bill           run time, charges and receipts of one job
+//   UserDays       when a user's day is spent, and what each home may let run of it
+//   PriceRounds    when prices are reckoned anew and put in force
+//   OutsideSolver  questions to another program, and what of its answers still holds
+//   Ledger         receipts and balances
+//   Settling, Alarms, CommentRounds, PriceSampler: when something is to be looked at again
+// Long: one class, with its options.
 #pragma once
 
 #include <map>
@@ -36,6 +47,7 @@
 
 #include "kernel/base/trace.hpp"
 #include "market/core/alarms.hpp"
+#include "market/core/bill.hpp"
 #include "market/core/comment_rounds.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/ledger.hpp"
@@ -43,6 +55,7 @@
 #include "market/core/marked.hpp"
 #include "market/core/market_io.hpp"
 #include "market/core/market_state.hpp"
+#include "market/core/orders.hpp"
 #include "market/core/outside_solver.hpp"
 #include "market/core/price_rounds.hpp"
 #include "market/core/price_sampler.hpp"
@@ -50,6 +63,7 @@
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/supply.hpp"
+#include "market/core/user_days.hpp"
 #include "market/core/users.hpp"
 
 namespace souk {
@@ -179,8 +193,8 @@ class Market {
     bool settling() const { return settling_.is_on(); }
     Totals totals(Nanos now) const;
     // What the job has cost by now, and for how long it has run.
-    Money cost(const Job& job, Nanos now) const;
-    Nanos run_time(const Job& job, Nanos now) const;
+    static Money cost(const Job& job, Nanos now) { return bill::cost(job, now); }
+    static Nanos run_time(const Job& job, Nanos now) { return bill::run_time(job, now); }
     // "off", "lost", "disconnected", "unable", "busy" or "free".
     const char* provider_state(const Node& node, Nanos now) const;
     ProviderNote prices(const Node& node) const;
@@ -199,9 +213,6 @@ class Market {
     // market_jobs.cpp: reports, orders, back-off
     Status job_report(const NodeName& node, const JobReport& report, Nanos now);
     Status order_failed(const NodeName& node, const OrderFailed& failed, Nanos now);
-    void judge_order(Job& job, bool fresh, Nanos now);
-    void refused(Job& job, const Order& order, const NodeName& blame, const std::string& why,
-                 Nanos now);
     void finish(Job& job, Nanos now);
     void forget_finished();
     void job_alarm(Job& job, Nanos now);
@@ -210,11 +221,6 @@ class Market {
     void list_at(Job& job, const NodeName& node, bool add);
     Result<Job*> job_to_report(const JobReport& report);
     void claim(Job& job);
-    bool in_transit(const Job& job) const;
-    NodeName heading_for(const Job& job) const;
-    void back_off(Backoff& b, const std::string& why, Nanos now) const {
-        b.again(why, now, options_.backoff_min, options_.backoff_max);
-    }
 
     // market_pay.cpp: run time and money
     void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
@@ -223,7 +229,6 @@ class Market {
     Nanos account_until(Job& job, Nanos ran, Nanos now);
     void close_tab(Job& job);
     void open_ledger();
-    Nanos budget_end(const Job& job) const;
     bool set_price(Job& job, Money price, Nanos now);
     void set_bid(Job& job, Nanos now);
     void refresh_prices(Nanos now);
@@ -240,8 +245,7 @@ class Market {
 
     // market_limits.cpp: what users may have at most
     User& user_of(uint32_t uid) {
-        return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()})
-            .first->second;
+        return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0}).first->second;
     }
     void begin_day(Nanos now);
     void count_days();
@@ -273,7 +277,17 @@ class Market {
     void spend(User& user, Money cost);
     void end_days(Nanos now);
     void reckon_days(Nanos now);
-    void share_day(User& user, Nanos now);
+    class Homes final : public UserDays::Homes {
+      public:
+        explicit Homes(Market& market) : market_(market) {}
+        bool is_reachable(const Job& job) const override;
+        void tell(Job& job) override;
+
+      private:
+        Market& market_;
+    };
+    std::vector<Job*> claiming(const User& user);
+    static bool in_transit(const Job& job) { return Orders::in_transit(job); }
     std::string limit_comment(const Job& job) const {
         return limit_comment(*job.user, job, job.held);
     }
@@ -360,16 +374,15 @@ class Market {
     MarketOptions options_;
     Solver solver_;
     std::map<uint32_t, User> users_;
-    std::set<uint32_t> days_over_;  // what is left is too little to run for
     // limited_: who has any limit
-    std::set<uint32_t> unsaved_users_, limited_, admit_due_, days_due_;
-    std::set<std::pair<Nanos, uint32_t>> day_ends_;
+    std::set<uint32_t> unsaved_users_, limited_, admit_due_;
+    UserDays days_;
     PriceSampler prices_seen_;
     Nanos admit_at_ = Nanos::never();  // who was not admitted for want of rounds is looked at again
     MetaRecord meta_;
     Ledger ledger_;
     Nanos calendar_;
-    uint64_t next_seq_ = 1;
+    Orders orders_;
     bool meta_unsaved_ = false;
     std::map<JobId, Job> jobs_;
     std::map<NodeName, Node> nodes_;

@@ -9,55 +9,6 @@
 
 namespace souk::market {
 
-void Backoff::again(const std::string& because, Nanos now, Nanos min, Nanos max) {
-    if (failures > 0 && now > until + max) failures = 0;  // long ago
-    Nanos span = min;
-    for (uint32_t i = 0; i < failures && span < max; ++i) span = span + span;
-    ++failures;
-    active = true;
-    until = now + std::min(span, max);
-    why = because;
-}
-
-namespace {
-
-bool steady(JobPhase phase) {
-    return phase == JobPhase::waiting || phase == JobPhase::running || phase == JobPhase::frozen ||
-           phase == JobPhase::finished;
-}
-
-bool fulfils(const JobReport& r, const Order& order) {
-    if (r.phase == JobPhase::finished) return true;
-    switch (order.kind) {
-        case Order::Kind::run: return r.phase == JobPhase::running && r.where == order.node;
-        case Order::Kind::suspend:
-            return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
-        case Order::Kind::abort:
-        case Order::Kind::give_up: return false;
-    }
-    return false;
-}
-
-}  // namespace
-
-bool Market::in_transit(const Job& job) const {
-    return job.record.order.has_value() || !steady(job.phase());
-}
-
-// Where a job in transit will run if all goes well; empty: nowhere.
-NodeName Market::heading_for(const Job& job) const {
-    if (job.record.order && job.record.order->kind == Order::Kind::run)
-        return job.record.order->node;
-    if (job.record.order && job.record.order->kind == Order::Kind::suspend) return {};
-    switch (job.phase()) {
-        case JobPhase::starting:
-        case JobPhase::running: return job.record.report.where;
-        case JobPhase::moving:
-        case JobPhase::thawing: return job.record.report.to;
-        default: return {};
-    }
-}
-
 void Market::list_at(Job& job, const NodeName& name, bool add) {
     if (name.empty()) return;
     Node& node = node_of(name);
@@ -77,7 +28,7 @@ void Market::claim(Job& job) {
     std::array<NodeName, 2> places;
     const bool in_place = r.phase == JobPhase::frozen && r.in_place;
     if (occupies || in_place) places[0] = r.where;
-    const NodeName to = !finished && in_transit(job) ? heading_for(job) : NodeName{};
+    const NodeName to = !finished && in_transit(job) ? Orders::heading_for(job) : NodeName{};
     if (to != places[0]) places[1] = to;
     // What is stopped where it stands has its memory there and no CPU, until it is told to go on.
     const int32_t cpus = in_place && to.empty() ? 0 : r.terms.cpus;
@@ -87,7 +38,7 @@ void Market::claim(Job& job) {
         job.claim_mb == r.terms.memory_mb)
         return;
     User& user = *job.user;
-    days_due_.insert(user.record.uid);
+    days_.changed(user.record.uid);
     admit_due_.insert(user.record.uid);
     if (user.claiming.erase(job.id()) > 0) user.cpus -= job.claim_cpus;
     for (const NodeName& name : job.claims) {
@@ -135,82 +86,15 @@ void Market::root(Job& job) {
         rooted_.erase(job.id());
 }
 
-// The order is over and was not carried out.
-void Market::refused(Job& job, const Order& order, const NodeName& blame, const std::string& why,
-                     Nanos now) {
-    constexpr size_t bars_max = 64;
-    const JobReport& r = job.record.report;
-    job.via.clear();
-    job.once.reset();
-    ++job.failures;
-    // Its report may still be on the way.
-    const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
-                         r.phase == JobPhase::freezing;
-    const bool frozen = r.phase == JobPhase::frozen || r.phase == JobPhase::thawing;
-    job.last_failed = (order.kind == Order::Kind::suspend ? "the freeze"
-                       : order.kind == Order::Kind::abort ? "the cancel"
-                       : running                          ? "the move to " + order.node
-                       : frozen                           ? "the thaw on " + order.node
-                                                          : "the start on " + order.node) +
-                      " failed: " + why;
-    if (running) {  // where it is it is not for what was meant with it
-        job.comment = job.last_failed;
-        job.displaced = false;
-    }
-    if (order.kind == Order::Kind::run &&
-        (blame != r.where || r.where == order.node || r.where.empty())) {
-        if (job.bars.size() >= bars_max && !job.bars.contains(order.node))
-            job.bars.erase(std::min_element(
-                job.bars.begin(), job.bars.end(),
-                [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
-        back_off(job.bars[order.node], why, now);
-    } else {
-        back_off(job.stuck, why, now);
-    }
-}
-
 Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nanos now) {
     if (failed.id.home != node)
         return fail("node " + node + " reports for job " + failed.id.text() + " of another home");
     Job* job = mutable_job(failed.id);
-    if (!job || !job->record.order || job->record.order->seq != failed.seq) return {};
-    const Order order = *std::exchange(job->record.order, std::nullopt);
-    job->doubt_since = Nanos::never();
-    refused(*job, order, failed.node, failed.why, now);
+    if (!job || !orders_.failed(*job, failed, now)) return {};
     claim(*job);
     touch(*job);
     set_alarm(*job);
     return {};
-}
-
-// After a report: is the order done, lost, or not carried out? `fresh`: the first report since its
-// home connected, so whatever was under way to the home before has arrived or never will.
-void Market::judge_order(Job& job, bool fresh, Nanos now) {
-    const JobReport& r = job.record.report;
-    if (!job.record.order) {
-        // Its home has frozen it before an order could say so.
-        if (r.phase == JobPhase::frozen && job.once == NodeName{}) job.once.reset();
-        return;
-    }
-    if (fulfils(r, *job.record.order)) {
-        if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
-        job.stuck = {};
-        job.last_failed.clear();
-        if (job.once && (job.once->empty() || *job.once == r.where)) job.once.reset();
-        if (job.via == r.where && r.phase == JobPhase::running) job.via.clear();
-        job.record.order.reset();
-        job.doubt_since = Nanos::never();
-        return;
-    }
-    const bool taken = r.order_seq >= job.record.order->seq;
-    if (fresh && (steady(r.phase) || !taken)) {
-        job.record.order.reset();
-        job.doubt_since = Nanos::never();
-    } else if (!steady(r.phase) || !taken) {
-        job.doubt_since = Nanos::never();
-    } else if (job.doubt_since == Nanos::never()) {
-        job.doubt_since = now;  // what it says next will tell: its failure, or a later phase
-    }
 }
 
 Result<Job*> Market::job_to_report(const JobReport& report) {
@@ -266,8 +150,8 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         job.record.out_of_budget = false;
     set_bid(job, now);
     clock(job, before, ran, now);
-    next_seq_ = std::max(next_seq_, report.order_seq + 1);
-    judge_order(job, fresh, now);
+    orders_.used(report.order_seq);
+    Orders::judge(job, fresh, now);
     if (!report.lacking.empty() && report.phase == JobPhase::waiting) {
         lacking_.insert(job.id());
         pending_.insert(job);
@@ -322,14 +206,7 @@ void Market::finish(Job& job, Nanos now) {
 void Market::set_alarm(Job& job) {
     Nanos at = Nanos::never();
     if (job.phase() != JobPhase::finished) {
-        if (job.record.order) at = std::min(at, job.ordered_at + options_.order_patience);
-        if (job.doubt_since != Nanos::never())
-            at = std::min(at, job.doubt_since + (job.reported ? options_.doubt_patience
-                                                              : options_.forgotten_patience));
-        for (const auto& [name, bar] : job.bars)
-            if (bar.active) at = std::min(at, bar.until);
-        if (job.stuck.active) at = std::min(at, job.stuck.until);
-        at = std::min({at, budget_end(job), job.bid_until});
+        at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until});
         if (job.run_since != Nanos::never()) {
             at = std::min(at, surely_stopped(job));
         }
@@ -350,38 +227,24 @@ Nanos Market::surely_stopped(const Job& job) const {
 }
 
 void Market::job_alarm(Job& job, Nanos now) {
-    const JobReport& r = job.record.report;
-    const bool doubtful = job.doubt_since != Nanos::never();
-    if (doubtful && !job.reported && now >= job.doubt_since + options_.forgotten_patience) {
+    if (orders_.is_forgotten(job, now)) {
         account_until(job, run_time(job, now), now);
         job.record.report.phase = JobPhase::finished;
         job.record.report.why = "its home node " + job.id().home + " no longer knows it";
         return finish(job, now);
     }
-    const bool in_doubt =
-        doubtful && job.reported && now >= job.doubt_since + options_.doubt_patience;
-    const bool silent = job.record.order && now >= job.ordered_at + options_.order_patience;
-    if (job.record.order && (in_doubt || silent)) {
-        const Order order = *std::exchange(job.record.order, std::nullopt);
-        job.doubt_since = Nanos::never();
-        const std::string why =
-            in_doubt && !r.comment.empty() ? r.comment : "its home node did not carry it out";
-        refused(job, order, order.node, why, now);
-        claim(job);
-    }
+    if (orders_.gives_up(job, now)) claim(job);
     if (job.run_since != Nanos::never() && now >= surely_stopped(job)) {
         job.run_base = run_time(job, now);
         account_until(job, job.run_base, now);
         job.run_since = Nanos::never();
     }
-    if (now >= budget_end(job)) {
+    if (now >= bill::budget_end(job)) {
         account_until(job, run_time(job, now), now);
         job.record.out_of_budget = true;
     }
     if (now >= job.bid_until) set_bid(job, now);
-    // A back-off that is over leaves its count behind for a while, so that the next one is longer.
-    for (auto& [name, bar] : job.bars) bar.active = bar.active && now < bar.until;
-    job.stuck.active = job.stuck.active && now < job.stuck.until;
+    Orders::end_back_offs(job, now);
     touch(job);
     set_alarm(job);
 }

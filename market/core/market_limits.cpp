@@ -60,7 +60,7 @@ Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
     if (user.day_left().micro > 0) user.record.ended_day = -1;
     if (limits.any()) limited_.insert(of);
     unsaved_users_.insert(of);
-    days_due_.insert(of);
+    days_.changed(of);
     admit_due_.insert(of);
     for (auto& [id, job] : jobs_)
         if (job.user == &user && job.phase() != JobPhase::finished) touch(job);
@@ -78,7 +78,7 @@ Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
 void Market::count_days() {
     for (auto& [uid, user] : users_) {
         user.spent = ledger_.paid_today(uid);
-        days_due_.insert(uid);
+        days_.changed(uid);
     }
     for (auto& [id, job] : jobs_) job.user->spent += job.record.tab.amount;
 }
@@ -110,86 +110,37 @@ void Market::begin_day(Nanos now) {
 
 void Market::spend(User& user, Money cost) {
     user.spent += cost;
-    days_due_.insert(user.record.uid);
+    days_.changed(user.record.uid);
 }
 
-// When each user's day is over, at the rates of now.
+bool Market::Homes::is_reachable(const Job& job) const {
+    const Node* const home = market_.home_of(job);
+    return home && home->connected;
+}
+
+void Market::Homes::tell(Job& job) {
+    job.note_due = true;
+    market_.noted_.insert(job);
+}
+
+std::vector<Job*> Market::claiming(const User& user) {
+    std::vector<Job*> jobs;
+    for (const JobId& id : user.claiming) jobs.push_back(&jobs_.at(id));
+    return jobs;
+}
+
 void Market::reckon_days(Nanos now) {
-    for (const uint32_t uid : std::exchange(days_due_, {})) {
-        User& user = users_.at(uid);
-        if (user.day_end != Nanos::never()) day_ends_.erase({user.day_end, uid});
-        user.day_end = Nanos::never();
-        const bool over = days_over_.erase(uid) > 0;
-        share_day(user, now);
-        if (!user.record.limits.spend_per_day || day_is_spent(user)) continue;
-        // micro-units x ns / hour
-        __int128 open = static_cast<__int128>(user.day_left().micro) * hour_ns, rate = 0;
-        const bool none_left = open == 0 || over;
-        for (const JobId& id : user.claiming) {
-            const Job& job = jobs_.at(id);
-            const JobRecord& r = job.record;
-            if (job.run_since == Nanos::never() || r.payee.empty()) continue;
-            const __int128 price = static_cast<__int128>(r.price.micro) * r.report.terms.cpus;
-            open -= price * (run_time(job, now) - r.billed).ns + r.account.rest;
-            rate += price;
-        }
-        if (!none_left && rate == 0) continue;
-        const __int128 span = open <= 0 || rate == 0 ? 0 : open / rate;
-        if (span > INT64_MAX / 2) continue;
-        user.day_end = now + Nanos{static_cast<int64_t>(span)};
-        day_ends_.insert({user.day_end, uid});
-    }
-}
-
-// How far the rest of the day lets each job of the user run, for its home to keep to while this
-// market is silent. All end together at the rates of now; who cannot be told otherwise keeps what
-// he was told. As long as the rates are the same the shares are, so little is to be told; what they
-// may be off by is kept back.
-void Market::share_day(User& user, Nanos now) {
-    constexpr Nanos kept_back = Nanos::from_s(1), tolerance = Nanos::from_ms(400);
-    const bool limited = user.record.limits.spend_per_day.has_value();
-    if ((limited && day_is_spent(user)) || (!limited && !user.day_shared)) return;
-    user.day_shared = limited;
-    const auto reachable = [this](const Job& job) {
-        const Node* home = home_of(job);
-        return home && home->connected;
-    };
-    __int128 open = static_cast<__int128>(user.day_left().micro) * hour_ns, rate = 0;
-    for (const JobId& id : user.claiming) {
-        const Job& job = jobs_.at(id);
-        const JobRecord& r = job.record;
-        const __int128 price = static_cast<__int128>(r.price.micro) * r.report.terms.cpus;
-        open -= price * std::max(Nanos{}, run_time(job, now) - r.billed).ns + r.account.rest;
-        if (reachable(job))
-            rate += price;
-        else if (job.noted_day.micro >= 0)
-            open -= static_cast<__int128>(std::max(Money{}, job.noted_day - cost(job, now)).micro) *
-                    hour_ns;
-    }
-    const __int128 lasts = rate == 0 ? 0 : std::max<__int128>(0, open) / rate - kept_back.ns;
-    const Nanos span{static_cast<int64_t>(std::clamp<__int128>(lasts, 0, INT64_MAX / 4))};
-    for (const JobId& id : user.claiming) {
-        Job& job = jobs_.at(id);
-        if (!reachable(job)) continue;
-        const int32_t cpus = job.record.report.terms.cpus;
-        const Money share = cost_of(job.record.price, cpus, span),
-                    off = cost_of(job.record.price, cpus, tolerance);
-        const Money to = !limited ? Money{-1} : std::min(money_max, cost(job, now) + share);
-        const bool same = limited && job.noted_day.micro >= 0 && to <= job.noted_day + off &&
-                          job.noted_day <= to + off;
-        if (same || to == job.noted_day) continue;
-        job.noted_day = to;
-        job.note_due = true;
-        noted_.insert(job);
+    Homes homes(*this);
+    for (const uint32_t uid : days_.take_due()) {
+        const User& user = users_.at(uid);
+        days_.reckon(user, claiming(user), day_is_spent(user), homes, now);
     }
 }
 
 void Market::end_days(Nanos now) {
     reckon_days(now);
-    while (!day_ends_.empty() && day_ends_.begin()->first <= now) {
-        User& user = users_.at(day_ends_.begin()->second);
-        day_ends_.erase(day_ends_.begin());
-        user.day_end = Nanos::never();
+    while (const auto uid = days_.take_ended(now)) {
+        User& user = users_.at(*uid);
         for (const JobId& id : user.claiming) {
             Job& job = jobs_.at(id);
             if (job.run_since != Nanos::never()) account_until(job, run_time(job, now), now);

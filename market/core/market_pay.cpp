@@ -6,46 +6,18 @@
 #include "market/core/pace.hpp"
 
 namespace souk::market {
-namespace {
-// A home's clock and the market's reckoning differ by what messages take. A sum that falls short by
-// more is that of a home that restarted and forgot a stretch.
-constexpr Nanos clock_tolerance = Nanos::from_s(2);
-// A receipt holds one price if that lasts for so long; a job that runs on has one at least so
-// often.
-constexpr Nanos rest_min = Nanos::from_s(1), day_rest_min = Nanos::from_s(3);
-constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
-}  // namespace
-
-Nanos Market::run_time(const Job& job, Nanos now) const {
-    if (job.run_since == Nanos::never()) return job.run_base;
-    return job.run_base + std::max(Nanos{0}, now - job.run_since);
-}
-
-Money Market::cost(const Job& job, Nanos now) const {
-    const JobRecord& r = job.record;
-    if (r.finish_seq > 0) return r.account.amount;
-    Account account = r.account;
-    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed,
-                   r.report.terms.budget, job.user->day_left());
-    return account.amount;
-}
-
 // Charges the run time up to `ran` (or takes back) and credits whom it ran on.
 Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     JobRecord& r = job.record;
-    const Nanos span = ran - r.billed;
-    if (span.ns == 0 || r.payee.empty()) {
+    if (ran == r.billed || r.payee.empty()) {
         r.billed = ran;
         return ran;
     }
     Node& payee = node_of(r.payee);
-    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget,
-                                        job.user->day_left());
+    const Money cost = bill::charge(job, ran, now + calendar_);
     spend(*job.user, cost);
     payee.record.earned += cost;
-    r.tab.add(r.price, span, cost, now + calendar_);
-    r.billed = ran;
-    if (r.tab.to - r.tab.from >= receipt_max) close_tab(job);
+    if (bill::is_due(job)) close_tab(job);
     unsaved_.insert(job);
     unsaved_nodes_.insert(payee);
     noting_nodes_.insert(payee);
@@ -54,27 +26,9 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
 
 // What is open of a job becomes a receipt.
 void Market::close_tab(Job& job) {
-    JobRecord& r = job.record;
-    if (r.tab.empty()) return;
-    Receipt receipt;
-    receipt.job = job.id();
-    receipt.uid = r.report.uid;
-    receipt.user = r.report.user;
-    receipt.node = r.payee;
-    receipt.from = r.tab.from;
-    receipt.to = r.tab.to;
-    receipt.run = r.tab.run;
-    // a home that restarted may know less
-    const Nanos cpu = std::max(r.tab.cpu, r.report.stats.cpu_time);
-    receipt.cpu = cpu - r.tab.cpu;
-    receipt.price = r.tab.price;
-    receipt.cpus = r.report.terms.cpus;
-    receipt.paid = receipt.earned = r.tab.amount;
-    ledger_.post(std::move(receipt));
-    Tab next;
-    next.to = r.tab.to;
-    next.cpu = cpu;
-    r.tab = next;
+    std::optional<Receipt> receipt = bill::close_tab(job);
+    if (!receipt) return;
+    ledger_.post(*std::move(receipt));
     unsaved_.insert(job);
 }
 
@@ -120,17 +74,11 @@ void Market::run_at(Job& job, const NodeName& node) {
 // was. What it ran before that is the former place's, and the rest the present one's. False: it is
 // where it was.
 bool Market::settle_move(Job& job, Nanos total, Nanos now) {
-    JobRecord& record = job.record;
-    const JobReport& r = record.report;
-    const bool has_run = r.phase == JobPhase::running || r.phase == JobPhase::freezing ||
-                         r.phase == JobPhase::moving || r.phase == JobPhase::frozen ||
-                         r.phase == JobPhase::finished;
-    if (!has_run || r.stay_run.ns < 0 || r.where.empty() || r.where == record.payee) return false;
-    account_until(
-        job, std::clamp(r.stay_run + record.skew, record.billed, std::max(record.billed, total)),
-        now);
+    const auto former = bill::share_of_former(job, total);
+    if (!former) return false;
+    account_until(job, *former, now);
     close_tab(job);
-    run_at(job, r.where);
+    run_at(job, job.record.report.where);
     return true;
 }
 
@@ -139,50 +87,25 @@ bool Market::settle_move(Job& job, Nanos total, Nanos now) {
 void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     JobRecord& record = job.record;
     const JobReport& r = record.report;
-    const bool stopped = r.phase == JobPhase::waiting || r.phase == JobPhase::frozen ||
-                         r.phase == JobPhase::finished;
     const bool running = r.phase == JobPhase::running;
-    // The sum that a home reports is complete when the job stands still, and when it runs under a
-    // new epoch; in between the market's own clock may be ahead of it by what messages take.
-    const bool complete = stopped || (running && (r.stands || r.epoch != before.epoch));
-    Nanos sum = r.stats.run_time + record.skew;
-    if (complete && sum + clock_tolerance < ran) {
-        record.skew = ran - r.stats.run_time;
-        sum = ran;
-    }
+    const auto [total, complete] = bill::read(job, before, ran);
     // The terms of the stretch that is accounted are those that were in force.
     const JobTerms terms = r.terms;
     if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
-    const Nanos total = complete ? sum : std::max(ran, sum);
     const bool came = settle_move(job, total, now);
     job.run_base = account_until(job, total, now);
     if (complete && !(came && running && !r.stands)) close_tab(job);
     record.report.terms = terms;
     job.run_since = running && !r.stands ? now : Nanos::never();
-    days_due_.insert(job.user->record.uid);
+    days_.changed(job.user->record.uid);
     if (running) {
         if (record.payee != r.where) close_tab(job);
         run_at(job, r.where);
     }
-    // A rest that it would be thawed for in vain counts as none.
-    const bool none_left = record.account.amount >= terms.budget ||
-                           (r.phase == JobPhase::frozen &&
-                            record.account.left(record.price, terms.cpus, terms.budget) < rest_min);
-    if (terms.budget.micro > 0 && none_left) record.out_of_budget = true;
+    if (bill::is_used_up(job)) record.out_of_budget = true;
     if (r.phase == JobPhase::frozen &&
-        job.user->day_left() < cost_of(record.price, terms.cpus, day_rest_min))
-        days_over_.insert(job.user->record.uid);
-}
-
-// When a running job's budget is used up; never() if it has none.
-Nanos Market::budget_end(const Job& job) const {
-    const JobRecord& r = job.record;
-    if (job.run_since == Nanos::never() || r.out_of_budget) return Nanos::never();
-    const Nanos left = r.account.left(r.price, r.report.terms.cpus, r.report.terms.budget);
-    if (left == Nanos::never()) return left;
-    // run time r.billed was at run_since + this
-    const Nanos since_billed = r.billed - job.run_base;
-    return job.run_since + since_billed + left;
+        job.user->day_left() < cost_of(record.price, terms.cpus, bill::day_rest_min))
+        days_.nothing_left(job.user->record.uid);
 }
 
 void Market::set_bid(Job& job, Nanos now) {
@@ -197,7 +120,7 @@ void Market::set_bid(Job& job, Nanos now) {
 bool Market::set_price(Job& job, Money price, Nanos now) {
     if (job.record.price == price) return false;
     account_until(job, run_time(job, now), now);
-    if (job.record.tab.to - job.record.tab.from >= receipt_min) close_tab(job);
+    if (bill::is_due_at_price(job)) close_tab(job);
     job.record.price = price;
     unsaved_.insert(job);
     noted_.insert(job);

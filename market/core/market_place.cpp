@@ -15,12 +15,7 @@ const Node* Market::target_of(const Job& job) const {
 
 void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
                    Outputs& out) {
-    Order order;
-    order.id = job.id();
-    order.seq = next_seq_++;
-    order.kind = kind;
-    order.node = node;
-    order.reason = std::move(reason);
+    Order order = orders_.make(job, kind, node, std::move(reason));
     if (kind == Order::Kind::run) {
         const Node& to = nodes_.at(node);
         order.address = to.record.address;
@@ -28,10 +23,8 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
         // it does not pay any other now
         if (job.phase() != JobPhase::running) job.record.price = order.price;
     }
-    if (next_seq_ > meta_.seq_limit) meta_unsaved_ = true;
-    job.record.order = order;
-    job.ordered_at = now;
-    job.doubt_since = Nanos::never();
+    if (orders_.next_seq() > meta_.seq_limit) meta_unsaved_ = true;
+    Orders::give(job, order, now);
     unsaved_.insert(job);
     claim(job);
     touch(job);
@@ -101,7 +94,7 @@ bool Market::will_give_room(Node& node) {
         if (job->claims[0] != name && job->claims[1] != name) continue;
         bool leaves;
         if (in_transit(*job)) {
-            leaves = heading_for(*job) != name;
+            leaves = Orders::heading_for(*job) != name;
         } else {
             const Node* const target = target_of(*job);
             leaves = target && target != &node && will_give_room(node_of(target->id()));

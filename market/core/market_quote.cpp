@@ -51,7 +51,7 @@ std::optional<Money> Market::bid_within_limits(const User& user, int32_t cpus,
 
 // The market's decision with one more job: where the trial has it, or why nowhere.
 Quote Market::try_out(const QuoteRequest& q, Money bid, Nanos now) const {
-    const User nobody{{q.uid, {}, {}, -1}, {}, {}, 0, {}, 0, Nanos::never()};
+    const User nobody{{q.uid, {}, {}, -1}, {}, {}, 0, {}, 0};
     const auto known = users_.find(q.uid);
     User user = known == users_.end() ? nobody : known->second;
     Job guest;

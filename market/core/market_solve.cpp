@@ -112,7 +112,7 @@ std::optional<Market::Wish> Market::fact(const Job& job) const {
               : phase == JobPhase::frozen || phase == JobPhase::thawing ? JobState::frozen
                                                                         : JobState::running;
     if (in_transit(job)) {
-        const NodeName to = heading_for(job);
+        const NodeName to = Orders::heading_for(job);
         if (!to.empty()) return Wish{JobState::running, to, Pin::stay};
         if (w.state == JobState::running) w.state = JobState::frozen;
         w.pin = Pin::frozen;

@@ -31,7 +31,7 @@ void write_order(JsonWriter& j, const Job& job, Nanos now) {
 
 void Market::describe(Nanos now, JsonWriter& j) const {
     j.field("jobs", jobs_.size()).field("nodes", nodes_.size()).field("users", users_.size());
-    j.field("next_order", next_seq_)
+    j.field("next_order", orders_.next_seq())
         .field("settling", settling())
         .field("external_solver", outside_.is_used())
         .field("asking", outside_.is_asked());

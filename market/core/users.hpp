@@ -47,13 +47,11 @@ struct UserRecord {
 // have a limit.
 struct User {
     UserRecord record;
-    Money spent;                     // today; below 0 if more of yesterday's was taken back
-    std::set<JobId> claiming;        // jobs that run or are on their way to
-    int64_t cpus = 0;                // of these
-    std::map<Rank, Job*> order;      // the unfinished ones, the most valuable first
-    size_t held = 0;                 // of these, by `jobs` or `cpus`
-    Nanos day_end = Nanos::never();  // when all is spent, if nothing changes
-    bool day_shared = false;         // its jobs' homes know of a limit of the day
+    Money spent;                 // today; below 0 if more of yesterday's was taken back
+    std::set<JobId> claiming;    // jobs that run or are on their way to
+    int64_t cpus = 0;            // of these
+    std::map<Rank, Job*> order;  // the unfinished ones, the most valuable first
+    size_t held = 0;             // of these, by `jobs` or `cpus`
 
     // What may still be charged today.
     Money day_left() const {

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/bill.hpp"
+
+#include <algorithm>
+
+namespace souk::market::bill {
+namespace {
+// A home's clock and the market's reckoning differ by what messages take. A sum that falls short by
+// more is that of a home that restarted and forgot a stretch.
+constexpr Nanos clock_tolerance = Nanos::from_s(2);
+// A receipt holds one price if that lasts for so long; a job that runs on has one at least so
+// often.
+constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
+}  // namespace
+
+Nanos run_time(const Job& job, Nanos now) {
+    if (job.run_since == Nanos::never()) return job.run_base;
+    return job.run_base + std::max(Nanos{0}, now - job.run_since);
+}
+
+Money cost(const Job& job, Nanos now) {
+    const JobRecord& r = job.record;
+    if (r.finish_seq > 0) return r.account.amount;
+    Account account = r.account;
+    account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed,
+                   r.report.terms.budget, job.user->day_left());
+    return account.amount;
+}
+
+Nanos budget_end(const Job& job) {
+    const JobRecord& r = job.record;
+    if (job.run_since == Nanos::never() || r.out_of_budget) return Nanos::never();
+    const Nanos left = r.account.left(r.price, r.report.terms.cpus, r.report.terms.budget);
+    if (left == Nanos::never()) return left;
+    // run time r.billed was at run_since + this
+    const Nanos since_billed = r.billed - job.run_base;
+    return job.run_since + since_billed + left;
+}
+
+bool is_used_up(const Job& job) {
+    const JobRecord& r = job.record;
+    const JobTerms& terms = r.report.terms;
+    if (terms.budget.micro <= 0) return false;
+    return r.account.amount >= terms.budget ||
+           (r.report.phase == JobPhase::frozen &&
+            r.account.left(r.price, terms.cpus, terms.budget) < rest_min);
+}
+
+Money charge(Job& job, Nanos ran, Nanos unix_now) {
+    JobRecord& r = job.record;
+    const Nanos span = ran - r.billed;
+    const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget,
+                                        job.user->day_left());
+    r.tab.add(r.price, span, cost, unix_now);
+    r.billed = ran;
+    return cost;
+}
+
+std::optional<Receipt> close_tab(Job& job) {
+    JobRecord& r = job.record;
+    if (r.tab.empty()) return std::nullopt;
+    Receipt receipt;
+    receipt.job = job.id();
+    receipt.uid = r.report.uid;
+    receipt.user = r.report.user;
+    receipt.node = r.payee;
+    receipt.from = r.tab.from;
+    receipt.to = r.tab.to;
+    receipt.run = r.tab.run;
+    // a home that restarted may know less
+    const Nanos cpu = std::max(r.tab.cpu, r.report.stats.cpu_time);
+    receipt.cpu = cpu - r.tab.cpu;
+    receipt.price = r.tab.price;
+    receipt.cpus = r.report.terms.cpus;
+    receipt.paid = receipt.earned = r.tab.amount;
+    Tab next;
+    next.to = r.tab.to;
+    next.cpu = cpu;
+    r.tab = next;
+    return receipt;
+}
+
+bool is_due_at_price(const Job& job) {
+    return job.record.tab.to - job.record.tab.from >= receipt_min;
+}
+bool is_due(const Job& job) { return job.record.tab.to - job.record.tab.from >= receipt_max; }
+
+Reading read(Job& job, const JobReport& before, Nanos ran) {
+    JobRecord& record = job.record;
+    const JobReport& r = record.report;
+    const bool stopped = r.phase == JobPhase::waiting || r.phase == JobPhase::frozen ||
+                         r.phase == JobPhase::finished;
+    const bool running = r.phase == JobPhase::running;
+    const bool complete = stopped || (running && (r.stands || r.epoch != before.epoch));
+    Nanos sum = r.stats.run_time + record.skew;
+    if (complete && sum + clock_tolerance < ran) {
+        record.skew = ran - r.stats.run_time;
+        sum = ran;
+    }
+    return {complete ? sum : std::max(ran, sum), complete};
+}
+
+std::optional<Nanos> share_of_former(const Job& job, Nanos total) {
+    const JobRecord& record = job.record;
+    const JobReport& r = record.report;
+    const bool has_run = r.phase == JobPhase::running || r.phase == JobPhase::freezing ||
+                         r.phase == JobPhase::moving || r.phase == JobPhase::frozen ||
+                         r.phase == JobPhase::finished;
+    if (!has_run || r.stay_run.ns < 0 || r.where.empty() || r.where == record.payee)
+        return std::nullopt;
+    return std::clamp(r.stay_run + record.skew, record.billed, std::max(record.billed, total));
+}
+
+}  // namespace souk::market::bill
