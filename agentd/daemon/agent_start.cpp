@@ -76,6 +76,7 @@ int64_t memory_total_mb() {
 
 Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
+    TRY(Capsule::prepare());
     TRY(open_directories());
     TRY(open_criu());
     TRY(open_cgroups());

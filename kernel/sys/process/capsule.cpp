@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,10 +25,30 @@ std::string ping_groups() {
     return read_file(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range").value_or("1\t0\n");
 }
 
+// File descriptors with low numbers, for what a new process gets: the table of files that it shares
+// with the daemon need not be copied beyond them. Between two capsules they are /dev/null.
+struct Handover {
+    Fd null, dir, connection;
+};
+Result<Handover*> handover() {
+    constexpr int above_own = 5;  // souk-init's first numbers
+    static Handover kept;
+    if (kept.connection) return &kept;
+    Handover h;
+    TRY_ASSIGN(const Fd null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
+    for (Fd* fd : {&h.null, &h.dir, &h.connection}) {
+        *fd = Fd(::fcntl(null.get(), F_DUPFD_CLOEXEC, above_own));
+        if (!*fd) return fail_errno("keep file descriptors for capsules", errno);
+    }
+    kept = std::move(h);
+    return &kept;
+}
+
 // In the new process, before its exec: system calls only, and nothing is written to memory that the
 // daemon uses: it may be the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
-[[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, int connection,
+[[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, const Handover& h,
                                              char* const* argv) {
+    int connection = h.connection.get();
     const auto give_up = [&connection](const char* what) {
         const int code = errno;
         struct {
@@ -48,11 +69,13 @@ std::string ping_groups() {
     };
     for (const int procs : o.cgroup_v1)
         if (::write(procs, "0", 1) != 1) give_up("join a cgroup");
-    const int null = ::open("/dev/null", O_RDWR);
-    const int dir = ::fcntl(o.dir, F_DUPFD, 10), conn = ::fcntl(connection, F_DUPFD, 10);
-    if (null < 0 || dir < 0 || conn < 0) give_up("arrange file descriptors");
-    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    if (::dup2(dir, 3) < 0 || ::dup2(conn, 4) < 0) give_up("arrange file descriptors");
+    // From here on it has a table of files of its own, with what is needed and below that.
+    const auto above = static_cast<unsigned>(std::max({h.null.get(), h.dir.get(), connection})) + 1;
+    if (::syscall(SYS_close_range, above, ~0U, CLOSE_RANGE_UNSHARE) != 0)
+        give_up("arrange file descriptors");
+    for (int fd = 0; fd < 3; ++fd) ::dup2(h.null.get(), fd);
+    if (::dup2(h.dir.get(), 3) < 0 || ::dup2(connection, 4) < 0)
+        give_up("arrange file descriptors");
     connection = 4;
     ::syscall(SYS_close_range, 5U, ~0U, 0U);
     char* const no_environment[] = {nullptr};
@@ -68,7 +91,7 @@ std::string ping_groups() {
 constexpr uint64_t as_vfork = 0;
 long clone_call(clone_args* args) { return ::syscall(SYS_clone3, args, sizeof *args); }
 #else
-constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK;
+constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK | CLONE_FILES;
 // Inlined: a function that returns twice on one stack would find what the new process has left
 // there.
 [[gnu::always_inline]] inline long clone_call(clone_args* args) {
@@ -83,11 +106,20 @@ constexpr uint64_t as_vfork = CLONE_VM | CLONE_VFORK;
 #endif
 }  // namespace
 
+Status Capsule::prepare() {
+    TRY_ASSIGN([[maybe_unused]] const Handover* kept, handover());
+    return {};
+}
+
 Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     int pair[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return fail_errno("socketpair", errno);
     Fd ours(pair[0]), theirs(pair[1]);
+    TRY_ASSIGN(const Handover* given, handover());
+    if (::dup3(options.dir, given->dir.get(), O_CLOEXEC) < 0 ||
+        ::dup3(theirs.get(), given->connection.get(), O_CLOEXEC) < 0)
+        return fail_errno("hand over file descriptors", errno);
     // Everything that allocates comes before the clone.
     std::string path = options.init_path, net = "net",
                 groups = options.own_net ? ping_groups() : std::string();
@@ -104,8 +136,11 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
         args.cgroup = static_cast<uint64_t>(options.cgroup);
     }
     const long pid = clone_call(&args);
-    if (pid == 0) become_init(options, theirs.get(), argv);
-    if (pid < 0) return fail_errno("make a capsule: clone3", errno);
+    if (pid == 0) become_init(options, *given, argv);
+    const int code = errno;
+    for (const Fd* fd : {&given->dir, &given->connection})
+        (void)::dup3(given->null.get(), fd->get(), O_CLOEXEC);
+    if (pid < 0) return fail_errno("make a capsule: clone3", code);
     Capsule capsule;
     capsule.pidfd_ = Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
     auto id = process_id(static_cast<pid_t>(pid));
