@@ -105,7 +105,7 @@ MAKEFLAGS += --no-builtin-rules
 all: deps            ## build everything into build/bin (installs what is missing first)
 	@$(MAKE) --no-print-directory $(PARALLEL) bins
 
-bins: $(BINS) $(SIM)
+bins: $(BINS) $(SIM) $(BUILD)/bin/souk-audit
 
 deps:                ## install what a fresh machine lacks: packages, and a CRIU that works here
 	@scripts/deps
@@ -224,6 +224,11 @@ LDFLAGS_testload  := $(if $(SAN),,-static)
 LDLIBS_testload   := -lxxhash
 LDFLAGS_marketctl := $(if $(SAN),,-static)
 LDLIBS_marketctl  := -lprotobuf-c
+
+# A program of one Python file.
+$(BUILD)/bin/souk-audit: tools/souk-audit/souk_audit.py
+	@mkdir -p $(@D)
+	$(call say,CP,$@)install -m 755 $< $@
 
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)

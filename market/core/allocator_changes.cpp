@@ -33,7 +33,11 @@ void Allocator::begin(Nanos now) {
     while (!stays_.empty() && stays_.front().at <= now) {
         const uint32_t j = find_job(stays_.front().job);
         stays_.pop_front();
-        if (j != none && jobs_[j].held && details_[j].stay_until <= now) unhold(j), ++version_;
+        if (j == none || !jobs_[j].held || details_[j].stay_until > now) continue;
+        const uint32_t m = jobs_[j].slot;
+        unhold(j);
+        trim(m);  // somebody may have been pinned there who found no room
+        ++version_;
     }
     flush();
     while (!moves_.empty() && moves_.front() + rules_.moves_window <= now) moves_.pop_front();

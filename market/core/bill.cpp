@@ -73,6 +73,7 @@ std::optional<Receipt> close_tab(Job& job) {
     receipt.price = r.tab.price;
     receipt.cpus = r.report.terms.cpus;
     receipt.paid = receipt.earned = r.tab.amount;
+    receipt.decided_from = r.tab.decided;
     Tab next;
     next.to = r.tab.to;
     next.cpu = cpu;

@@ -10,7 +10,7 @@
 namespace souk::market {
 namespace {
 
-constexpr size_t fields = 14;
+constexpr size_t fields = 16, fields_without_decisions = 14;
 
 bool plain(std::string_view text) {
     return std::none_of(text.begin(), text.end(),
@@ -49,19 +49,24 @@ std::string receipt_text(const Receipt& r) {
     for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus},
                             r.paid.micro, r.earned.micro})
         put(std::to_string(n));
+    if (r.decided_to > 0)
+        for (const uint64_t n : {r.decided_from, r.decided_to}) put(std::to_string(n));
     return text;
 }
 
 Result<Receipt> parse_receipt(std::string_view text) {
     std::array<std::string_view, fields> f;
     std::string_view rest = text;
-    for (size_t i = 0; i < fields; ++i) {
+    size_t count = 0;
+    for (bool more = true; more; ++count) {
+        if (count == fields) return fail("it does not have 14 or 16 fields");
         const size_t tab = rest.find('\t');
-        if ((tab == std::string_view::npos) != (i + 1 == fields))
-            return fail("it does not have 14 fields");
-        f[i] = rest.substr(0, tab);
-        if (tab != std::string_view::npos) rest.remove_prefix(tab + 1);
+        f[count] = rest.substr(0, tab);
+        more = tab != std::string_view::npos;
+        if (more) rest.remove_prefix(tab + 1);
     }
+    if (count != fields && count != fields_without_decisions)
+        return fail("it does not have 14 or 16 fields");
     Receipt r;
     if (f[1] == to_string(Receipt::Kind::use))
         r.kind = Receipt::Kind::use;
@@ -82,6 +87,10 @@ Result<Receipt> parse_receipt(std::string_view text) {
         !number(f[10], r.price.micro) || !number(f[11], r.cpus) || !number(f[12], r.paid.micro) ||
         !number(f[13], r.earned.micro))
         return fail("it has a field that is no number");
+    const bool decided = count == fields;
+    if (decided &&
+        (!number(f[14], r.decided_from) || !number(f[15], r.decided_to) || r.decided_to == 0))
+        return fail("it has a decision that is no number");
     return r;
 }
 

@@ -67,10 +67,14 @@ struct Receipt {
     int32_t cpus = 0;
     Money paid;    // by the user
     Money earned;  // by the provider
+    // The newest decisions when it was opened and when it was closed (decision_log.hpp): its prices
+    // are of these and of those between them. 0: there was no log.
+    uint64_t decided_from = 0, decided_to = 0;
     bool operator==(const Receipt&) const = default;
 };
 const char* to_string(Receipt::Kind kind);
-// Fields with a tab between two of them, numbers decimal; no field holds a control character.
+// Fields with a tab between two of them, numbers decimal; no field holds a control character. The
+// decisions are left out where there are none, as they are in receipts of before.
 std::string receipt_text(const Receipt& receipt);
 // Errors: not what receipt_text writes.
 Result<Receipt> parse_receipt(std::string_view text);
@@ -81,7 +85,8 @@ struct Tab {
     Nanos run;
     Money price;  // the mean, by run time
     Money amount;
-    Nanos cpu;  // of the job's CPU time, what its receipts hold
+    Nanos cpu;             // of the job's CPU time, what its receipts hold
+    uint64_t decided = 0;  // the newest decision when it was opened
     bool empty() const { return run.ns == 0 && amount.micro == 0; }
     // A stretch of `span` (negative: taken back) that ended at `now` (Unix time) and cost `cost`.
     void add(Money at_price, Nanos span, Money cost, Nanos now);

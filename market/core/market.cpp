@@ -308,7 +308,10 @@ void Market::flush(Nanos now, Outputs& out) {
     for (StoreOp& op : prices_seen_.take_changed()) out.store.push_back(std::move(op));
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
-    if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) meta_unsaved_ = true;
+    if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) {
+        meta_unsaved_ = true;
+        if (log_) meta_.decisions = log_->number();
+    }
     if (std::exchange(meta_unsaved_, false)) {
         while (meta_.seq_limit < orders_.next_seq()) meta_.seq_limit += seq_block;
         out.store.push_back(meta_);

@@ -49,6 +49,7 @@
 #include "market/core/alarms.hpp"
 #include "market/core/bill.hpp"
 #include "market/core/comment_rounds.hpp"
+#include "market/core/decision_log.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/ledger.hpp"
 #include "market/core/machines.hpp"
@@ -167,6 +168,10 @@ class Market {
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
+    // Who hears of each decision; null: nobody. It outlives the machine.
+    void log_to(DecisionLog* log) { log_ = log; }
+    // No later decision than this is named by what was loaded.
+    uint64_t decisions() const { return meta_.decisions; }
     // What it holds right now, as a whole, of a job and of a node: keys and values of an open JSON
     // object (tools/common/replies.md).
     void describe(Nanos now, JsonWriter& j) const;
@@ -191,6 +196,10 @@ class Market {
     }
     const SolverOptions& solver_options() const { return solver_.options(); }
     bool settling() const { return settling_.is_on(); }
+    const Solver& solver() const { return solver_; }
+    // Null: it is finished, or there is none.
+    const Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
+    bool external() const { return outside_.is_used(); }
     Totals totals(Nanos now) const;
     // What the job has cost by now, and for how long it has run.
     static Money cost(const Job& job, Nanos now) { return bill::cost(job, now); }
@@ -225,9 +234,9 @@ class Market {
     // market_pay.cpp: run time and money
     void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
     bool settle_move(Job& job, Nanos total, Nanos now);
-    void run_at(Job& job, const NodeName& node);
+    void run_at(Job& job, const NodeName& node, Nanos now);
     Nanos account_until(Job& job, Nanos ran, Nanos now);
-    void close_tab(Job& job);
+    void close_tab(Job& job, Nanos now);
     void open_ledger();
     bool set_price(Job& job, Money price, Nanos now);
     void set_bid(Job& job, Nanos now);
@@ -237,6 +246,8 @@ class Market {
         explicit Payers(Market& market) : market_(market) {}
         bool may_change(JobKey job) const override;
         bool take(const Payment& payment, Nanos now) override;
+        void reckoned(const Solver::PriceStart& round, Nanos now) const override;
+        void reckoned(std::span<const Payment> some, Nanos now) const override;
 
       private:
         Market& market_;
@@ -371,6 +382,7 @@ class Market {
     Result<const Node*> destination(const Job& job, const NodeName& name) const;
 
     Tracer tracer_;
+    DecisionLog* log_ = nullptr;
     MarketOptions options_;
     Solver solver_;
     std::map<uint32_t, User> users_;

@@ -72,6 +72,7 @@ struct MetaRecord {
     // `retired` is of all finished jobs, not only of those that were erased
     bool finished_retired = false;
     std::vector<SolverSetting> settings;  // at most one of each name, in the order of the setting
+    uint64_t decisions = 0;  // the number of the newest when the last receipt was written
 };
 
 struct EraseUser {

@@ -178,7 +178,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
 }
 
 void Market::finish(Job& job, Nanos now) {
-    close_tab(job);
+    close_tab(job, now);
     job.record.order.reset();
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();

@@ -93,7 +93,7 @@ void Market::begin_day(Nanos now) {
             // to the last moment of the old day
             for (const auto& [rank, job] : users_.at(uid).order) {
                 if (job->run_since != Nanos::never()) account_until(*job, run_time(*job, now), now);
-                close_tab(*job);
+                close_tab(*job, now);
             }
     for (const uint32_t uid : limited_) {
         User& user = users_.at(uid);
@@ -259,6 +259,7 @@ void Market::decide(std::optional<Nanos> now) {
         Job& job = *held.first;
         job.user->held += (held.second != Job::Held::none) - (job.held != Job::Held::none);
         job.held = held.second;
+        if (log_) log_->told(job, spec_of(job, wish(job)));
         noted_.insert(job);
         pending_.insert(job);
     }

@@ -14,10 +14,16 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
         return ran;
     }
     Node& payee = node_of(r.payee);
+    const __int128 due =
+        static_cast<__int128>(r.price.micro) * r.report.terms.cpus * (ran - r.billed).ns +
+        r.account.rest;
+    if (r.tab.empty() && log_) r.tab.decided = log_->number();
     const Money cost = bill::charge(job, ran, now + calendar_);
     spend(*job.user, cost);
     payee.record.earned += cost;
-    if (bill::is_due(job)) close_tab(job);
+    const __int128 charged = static_cast<__int128>(cost.micro) * hour_ns + r.account.rest;
+    if (charged != due && log_) log_->cut(job, now + calendar_);
+    if (bill::is_due(job)) close_tab(job, now);
     unsaved_.insert(job);
     unsaved_nodes_.insert(payee);
     noting_nodes_.insert(payee);
@@ -25,10 +31,12 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
 }
 
 // What is open of a job becomes a receipt.
-void Market::close_tab(Job& job) {
+void Market::close_tab(Job& job, Nanos now) {
     std::optional<Receipt> receipt = bill::close_tab(job);
     if (!receipt) return;
-    ledger_.post(*std::move(receipt));
+    if (log_) receipt->decided_to = log_->number();
+    const Receipt& posted = ledger_.post(*std::move(receipt));
+    if (log_) log_->posted(job, posted, now + calendar_);
     unsaved_.insert(job);
 }
 
@@ -62,12 +70,13 @@ void Market::open_ledger() {
 }
 
 // Whatever the solver says next: never above its bid, nor below the reserve if the bid covers that.
-void Market::run_at(Job& job, const NodeName& node) {
+void Market::run_at(Job& job, const NodeName& node, Nanos now) {
     JobRecord& record = job.record;
     record.payee = node;
     const Node* at = find_node(node);
     const Money least = std::min(at ? at->record.report.reserve : Money{}, job.bid);
     record.price = std::clamp(record.price, least, job.bid);
+    if (log_) log_->in_force(job, now + calendar_);
 }
 
 // It came to where it is, and this market hears of it late: it was away, or the way to the home
@@ -77,8 +86,8 @@ bool Market::settle_move(Job& job, Nanos total, Nanos now) {
     const auto former = bill::share_of_former(job, total);
     if (!former) return false;
     account_until(job, *former, now);
-    close_tab(job);
-    run_at(job, job.record.report.where);
+    close_tab(job, now);
+    run_at(job, job.record.report.where, now);
     return true;
 }
 
@@ -94,13 +103,13 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
     const bool came = settle_move(job, total, now);
     job.run_base = account_until(job, total, now);
-    if (complete && !(came && running && !r.stands)) close_tab(job);
+    if (complete && !(came && running && !r.stands)) close_tab(job, now);
     record.report.terms = terms;
     job.run_since = running && !r.stands ? now : Nanos::never();
     days_.changed(job.user->record.uid);
     if (running) {
-        if (record.payee != r.where) close_tab(job);
-        run_at(job, r.where);
+        if (record.payee != r.where) close_tab(job, now);
+        run_at(job, r.where, now);
     }
     if (bill::is_used_up(job)) record.out_of_budget = true;
     if (r.phase == JobPhase::frozen &&
@@ -120,8 +129,9 @@ void Market::set_bid(Job& job, Nanos now) {
 bool Market::set_price(Job& job, Money price, Nanos now) {
     if (job.record.price == price) return false;
     account_until(job, run_time(job, now), now);
-    if (bill::is_due_at_price(job)) close_tab(job);
+    if (bill::is_due_at_price(job)) close_tab(job, now);
     job.record.price = price;
+    if (log_) log_->in_force(job, now + calendar_);
     unsaved_.insert(job);
     noted_.insert(job);
     noting_nodes_.insert(node_of(job.record.report.where));
@@ -136,6 +146,14 @@ bool Market::Payers::may_change(JobKey key) const {
 
 // Everybody who runs where the solver has it pays what the solver says; one on its way out pays
 // what it paid.
+void Market::Payers::reckoned(const Solver::PriceStart& round, Nanos now) const {
+    if (market_.log_) market_.log_->reckoned(round, now + market_.calendar_);
+}
+
+void Market::Payers::reckoned(std::span<const Payment> some, Nanos now) const {
+    if (market_.log_) market_.log_->reckoned(some, now + market_.calendar_);
+}
+
 bool Market::Payers::take(const Payment& p, Nanos now) {
     Job* const job = market_.job_by_key_.find(p.job.n);
     const Node* const node = market_.node_by_key_.find(p.provider.n);

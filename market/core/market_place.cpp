@@ -20,8 +20,10 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
         const Node& to = nodes_.at(node);
         order.address = to.record.address;
         order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
+        if (log_) log_->ordered(job, order.price);
         // it does not pay any other now
         if (job.phase() != JobPhase::running) job.record.price = order.price;
+        if (log_) log_->in_force(job, now + calendar_);
     }
     if (orders_.next_seq() > meta_.seq_limit) meta_unsaved_ = true;
     Orders::give(job, order, now);

@@ -172,6 +172,7 @@ void Market::sync_nodes() {
         if (!same)
             MUST(known ? solver_.change_provider(node.key, spec)
                        : solver_.add_provider(node.key, spec));
+        if (!same && log_) log_->told(node, spec);
         if (!std::exchange(node.in_solver, true))
             for (const JobId& id : rooted_) touch(jobs_.at(id));  // not there
     }
@@ -198,6 +199,7 @@ void Market::sync_jobs() {
         Job& job = *one;
         if (job.phase() == JobPhase::finished) {
             if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
+            if (log_) log_->gone(job);
             job_by_key_.erase(job.key.n);
             unlist(job);
             continue;
@@ -214,6 +216,7 @@ void Market::sync_jobs() {
             MUST(solver_.change_job(job.key, spec));
         else
             job.in_solver = solver_.add_job(job.key, spec);
+        if (log_) log_->told(job, spec);
         noted_.insert(job);
         if (!r.where.empty()) noting_nodes_.insert(node_of(r.where));
         pending_.insert(job);
@@ -226,6 +229,7 @@ void Market::take_changes(std::span<const Change> changes) {
         Job* const found = job_by_key_.find(change.job.n);
         if (!found) continue;
         Job& job = *found;
+        if (log_) log_->changed(change.job);
         job.comment = solver_.reason(change, called);
         const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
         job.displaced = change.kind == ChangeKind::freeze && by_somebody;
@@ -288,6 +292,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
         } else if (changed && outside_.wants_question()) {
             out.ask_solver = true;
         }
+        if (log_) log_->decided(*this, now + calendar_);
         place(now, out);
         price_rounds_.changed();
         refresh_prices(now);

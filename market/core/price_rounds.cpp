@@ -26,6 +26,7 @@ uint64_t PriceRounds::reckon(const Solver& solver, const Payers& payers, uint64_
         due_ = false;
         round_at_ = now;
         Solver::PriceStart start = solver.start_prices();
+        payers.reckoned(start, now);
         round_ = std::move(start.payments);
         list_rest(std::move(start.rest), payers);
         return 2 * (solver.jobs() + solver.providers());
@@ -35,6 +36,7 @@ uint64_t PriceRounds::reckon(const Solver& solver, const Payers& payers, uint64_
     std::vector<JobKey> some(rest_.begin(), end);
     uint64_t steps = 0;
     round_ = solver.more_prices(some, steps_max, steps);
+    payers.reckoned(round_, now);
     if (!round_.empty()) reckoned_ = round_.back().job;
     some.insert(some.end(), end, rest_.end());
     rest_ = std::move(some);

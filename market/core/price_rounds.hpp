@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "kernel/base/time.hpp"
@@ -25,6 +26,9 @@ class PriceRounds {
         virtual bool may_change(JobKey job) const = 0;
         // False: its price is what it was.
         virtual bool take(const Payment& payment, Nanos now) = 0;
+        // Hear of prices before they are taken: of a round, and of some of its rest.
+        virtual void reckoned(const Solver::PriceStart& /*round*/, Nanos /*now*/) const {}
+        virtual void reckoned(std::span<const Payment> /*some*/, Nanos /*now*/) const {}
 
       protected:
         ~Payers() = default;

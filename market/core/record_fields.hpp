@@ -19,7 +19,7 @@ SOUK_FIELDS(market::Tab,  //
             field("run", &market::Tab::run, rule::balance),
             field("price", &market::Tab::price, rule::price),
             field("amount", &market::Tab::amount, rule::balance),
-            field("cpu", &market::Tab::cpu, rule::span));
+            field("cpu", &market::Tab::cpu, rule::span), field("decided", &market::Tab::decided));
 
 SOUK_FIELDS(market::Account,  //
             field("cost", &market::Account::amount, rule::amount),
@@ -103,6 +103,7 @@ SOUK_FIELDS(market::MetaRecord,  //
             field("receipts", &market::MetaRecord::receipts, rule::count),
             field("day", &market::MetaRecord::day, market::day_rule),
             field("finished_retired", &market::MetaRecord::finished_retired),
-            field("settings", &market::MetaRecord::settings, rule::at_most(64)));
+            field("settings", &market::MetaRecord::settings, rule::at_most(64)),
+            field("decisions", &market::MetaRecord::decisions));
 
 }  // namespace souk

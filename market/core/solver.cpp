@@ -343,6 +343,24 @@ std::vector<JobKey> Solver::guests(ProviderKey key) const {
     return keys;
 }
 
+Solver::Standing Solver::standing(JobKey key) const {
+    const uint32_t i = impl_->market.find_job(key);
+    if (!impl_->running(i)) return {};
+    const auto& job = impl_->market.jobs()[i];
+    return {impl_->market.machines()[job.slot].key, job.held};
+}
+
+std::vector<JobKey> Solver::competing() const {
+    std::vector<JobKey> keys;
+    impl_->market.order().each([&](const JobOrder::Entry& e) {
+        keys.push_back(JobKey{e.rank.key});
+        return true;
+    });
+    return keys;
+}
+
+bool Solver::bidders_are_users() const { return impl_->algorithm->bidders_are_users(); }
+
 std::span<const Change> Solver::solve(Nanos now) {
     impl_->algorithm->solve(impl_->market, now, impl_->options);
     return impl_->market.changes();

@@ -98,6 +98,18 @@ class Solver {
     };
     Result<std::span<const Change>> adopt(std::span<const Assignment> allocation, Nanos now);
 
+    // As decided: the provider that the job is to run on (0: none), and whether min_stay keeps it
+    // there.
+    struct Standing {
+        ProviderKey slot;
+        bool held = false;
+    };
+    Standing standing(JobKey key) const;
+    // Who competes for places, in the order in which they choose.
+    std::vector<JobKey> competing() const;
+    // Whether jobs of one user do not price each other.
+    bool bidders_are_users() const;
+
     // What a running job pays per CPU-hour under the pricing in force: at least its provider's
     // reserve, at most its bid (a pinned job whose bid is below the reserve: its bid). nullopt: not
     // running. Cached until something changes.

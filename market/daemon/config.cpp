@@ -67,6 +67,8 @@ Result<MarketConfig> load_market_config(const std::string& path) {
         {"nodes_max", number(c.market.nodes_max, 1, 1'000'000)},
         {"finished_max", number(c.finished_max, 0, 1'000'000'000)},
         {"finished_days", days(c.finished_age, 0, 36'500)},
+        {"decisions_mb", megabytes(c.decisions_mb, 0, 1'000'000)},
+        {"decisions_days", days(c.decisions_age, 0, 36'500)},
         {"solver_program", words(c.solver_program)},
         {"solver_places", boolean(c.solver_places)},
         {"solver_patience_ms", milliseconds(c.solver_patience, 1, 60'000)},

@@ -19,6 +19,10 @@ struct MarketConfig {
     market::MarketOptions market;
     uint64_t finished_max = 100'000;  // finished jobs whose records are kept, the newest
     Nanos finished_age;               // and for so long; 0: whatever their age
+    // The decision log (docs/decision-log.md): at most so much on disk (0: there is none), and for
+    // so long (0: whatever its age).
+    int64_t decisions_mb = 64;
+    Nanos decisions_age = Nanos::from_s(90 * 86'400LL);
     // speaks the solver's text protocol; empty: the own solver
     std::vector<std::string> solver_program;
     bool solver_places = false;  // it knows `rj` and `fj`: it is told where jobs are

@@ -49,7 +49,9 @@ void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
         .field("cpu_s", r.cpu.seconds())
         .field("price", r.price)
         .field("cpus", r.cpus);
-    w.field("paid", r.paid).field("earned", r.earned).field("hash", e.hash).end_object();
+    w.field("paid", r.paid).field("earned", r.earned).field("hash", e.hash);
+    if (r.decided_to > 0) w.field("decided_from", r.decided_from).field("decided_to", r.decided_to);
+    w.end_object();
 }
 
 struct Query {

@@ -92,6 +92,7 @@ Status Marketd::load() {
     TRY_ASSIGN(book_, ReceiptBook::open(state_.db(), state_));
     TRY_ASSIGN(finished_, FinishedJobs::open(state_.db(), state_));
     market_.set_calendar(calendar());
+    open_decision_log();
     market_.tell_to(trace_.listener());
     market_.started(Loop::now());
     if (state_.db().log_missing()) warn(StateDb::log_missing_text(state_.db().path()));
@@ -297,6 +298,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
+    if (request.verb == "decisions") {
+        replies_.push_back({number, decisions(request)});
+        wake();
+        return {};
+    }
     if (request.verb == "quote") {
         quotes_.push_back({number, c.node, std::move(request)});
         wake();
@@ -387,6 +393,7 @@ void Marketd::step() {
     market::Outputs out;
     market_.set_calendar(calendar());
     market_.solve(Loop::now(), out);
+    if (decision_log_) decision_log_->stepped(market_, unix_now());
     store(out.store);
     for (const QuoteAsked& q : std::exchange(quotes_, {}))
         replies_.push_back({q.connection, quote_reply(market_, q.home, program_ != nullptr,
@@ -425,6 +432,7 @@ void Marketd::flush() {
 // What is decided and durable.
 void Marketd::release() {
     release_waits_ = false;
+    if (decision_log_) decision_log_->write();
     for (const market::Send& s : std::exchange(held_, {})) {
         const auto agent = agents_.find(s.node);
         if (agent == agents_.end()) continue;
@@ -461,6 +469,11 @@ MarketFace Marketd::face() const {
                  decisions_.within(500),
                  decisions_.within(990),
                  warnings_};
+    if (decision_log_) {
+        const DecisionFiles& files = decision_log_->files();
+        f.decisions = {files.number(), files.head(), files.bytes(), files.oldest(),
+                       decision_log_->trouble()};
+    }
     if (program_)
         f.solver =
             config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
@@ -471,6 +484,7 @@ void Marketd::drain() {
     agents_listener_.close();
     tools_listener_.close();
     step();
+    if (decision_log_) decision_log_->close();
     timer_.cancel();
     retry_.cancel();
     walk_timer_.cancel();

@@ -31,6 +31,7 @@
 #include "kernel/wire/channel.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
+#include "market/daemon/decision_shell.hpp"
 #include "market/daemon/decision_times.hpp"
 #include "market/daemon/replies.hpp"
 #include "market/daemon/solver_program.hpp"
@@ -108,6 +109,9 @@ class Marketd {
     void end_backup(Result<std::string> json);
     wire::CtlReply compare_ledger(const Connection& c, const wire::CtlRequest& request);
     void warn(std::string text);
+    // marketd_decisions.cpp
+    void open_decision_log();
+    wire::CtlReply decisions(const wire::CtlRequest& request) const;
     Status recall(const JobId& id);
     void trim_finished();
 
@@ -118,6 +122,7 @@ class Marketd {
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
     LogTrace trace_{log_};
+    std::unique_ptr<DecisionShell> decision_log_;  // null: there is none
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
     UserShare tools_share_;

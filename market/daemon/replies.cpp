@@ -73,7 +73,14 @@ Result<std::string> status(const Context& c) {
         .field("decision_p99_ms", c.face.decision_p99.ms());
     w.field("settling", c.market.settling()).key("warnings").begin_array();
     for (const std::string& warning : c.face.warnings) w.value(warning);
-    w.end_array().end_object();
+    w.end_array();
+    if (const auto& d = c.face.decisions) {
+        w.key("decisions").begin_object().field("number", d->number).field("head", d->head);
+        w.field("bytes", d->bytes).field("since_unix_s", d->since.seconds());
+        if (!d->trouble.empty()) w.field("trouble", d->trouble);
+        w.end_object();
+    }
+    w.end_object();
     return w.take();
 }
 

@@ -4,6 +4,7 @@
 // given.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct MarketFace {
     uint64_t commits = 0;               // of its records, since it started
     Nanos decision_p50, decision_p99;   // from an input to the order on its way; 0: there was none
     std::vector<std::string> warnings;  // since it started
+    struct Decisions {                  // of the decision log; none: there is no log
+        uint64_t number = 0;
+        std::string head;
+        int64_t bytes = 0;
+        Nanos since;          // Unix time
+        std::string trouble;  // why it is not written now
+    };
+    std::optional<Decisions> decisions{};
 };
 
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before

@@ -18,8 +18,8 @@
 namespace souk {
 
 // Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one. 3:
-// finished jobs have rows of their own (finished.hpp).
-inline constexpr int market_schema_version = 3, market_schema_oldest = 1;
+// finished jobs have rows of their own (finished.hpp). 4: receipts name decisions.
+inline constexpr int market_schema_version = 4, market_schema_oldest = 1;
 // The kinds of its rows.
 inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account",
                             *kind_meta = "meta", *kind_receipt = "receipt", *kind_user = "user",

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Long: the cases of two tools that speak one protocol.
 """pvdctl and marketctl: what they ask, and how they show the answer."""
+import hashlib
 import json
 import os
 import select
 import subprocess
+import time
 
 import pytest
 
@@ -81,6 +83,16 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["lj", "--cpus", "3"], "are for user limit"),
     ("marketctl", ["ledger"], "'verify' is what"),
     ("marketctl", ["receipts", "--since", "noon"], "'noon' is neither"),
+    ("marketctl", ["decisions"], "decisions: 'export' is what can be done"),
+    ("marketctl", ["decisions", "export"], "a file is missing (- is stdout)"),
+    ("marketctl", ["decisions", "export", "-", "x"], "unexpected argument 'x'"),
+    ("marketctl", ["decisions", "export", "-", "--from", "noon"], "--from: 'noon' is neither"),
+    ("marketctl", ["decisions", "export", "-", "--job", "n1.1"], "are for receipts"),
+    ("marketctl", ["lj", "--to", "3h"], "--from and --to are for decisions export"),
+    ("marketctl", ["why-price"], "a job or a node is missing"),
+    ("marketctl", ["why-price", "N!"], "'N!' is neither a job id nor a node name"),
+    ("marketctl", ["why-price", "n1.7", "--at", "noon"], "--at: 'noon' is neither"),
+    ("marketctl", ["lj", "--at", "3h"], "--at is for why-price"),
     ("marketctl", ["backup"], "backup: a file is missing"),
     ("marketctl", ["backup", "a", "b"], "unexpected argument 'b'"),
     ("marketctl", ["backup", "a", "--dir", "b"], "--dir is for restore"),
@@ -508,3 +520,51 @@ def test_a_daemon_that_stays_away_is_one_line_after_the_patience(start, agentd):
     assert process.returncode == 1 and err.count("\n") == 1
     process = start("marketctl", "--patience", "0", "status")
     assert b"tried again" not in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
+
+
+def test_marketctl_exports_the_log_of_decisions_as_it_is(start, agentd, tmp_path):
+    parts = {"": (["S 1 1 5 00\nD 1 5 start\n"], "d1:30"), "d1:30": (["# ab\nE\n"], "")}
+    whole = "S 1 1 5 00\nD 1 5 start\n# ab\nE\n"
+    process = start("marketctl", "decisions", "export", "-", "--user", "me")
+    assert answer(agentd, process, parts=parts) == ["decisions", "-", "-", "me"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == whole
+    process = start("marketctl", "decisions", "export", tmp_path / "log", "--from", "1h")
+    asked = answer(agentd, process, parts=parts)
+    assert process.communicate(timeout=LIMIT)[0] == b"" and process.returncode == 0
+    assert (tmp_path / "log").read_text() == whole
+    assert abs(int(asked[1]) - time.time() + 3600) < 60 and asked[2:] == ["-", "-"]
+
+
+def test_marketctl_why_price_says_which_bid_sets_it(start, agentd):
+    name = hashlib.sha256(b"salt n1.7").hexdigest()[:12]
+    log = f"""S 1 1 0 {'0' * 64}
+D 1 1000000000 start
+o solver=greedy_migration pricing=critical users=0 program=0
+n 0 id=n1 k=1 r=2000000 s=100 c=1 m=10
+j 0 id={name} k=2 u=u1 v=20000000 s=r0
+j 1 id=b0b k=3 u=u2 v=9000000
+P
+p 0 9000000
+# {'0' * 12}
+N j {name} salt n1.7
+E
+"""
+    for args, said in [
+            (["n1.7"], "n1.7 pays 9 on n1: below 9 it loses its place on n1 to b0b (bid 9)\n"),
+            (["n1"], "n1 asks at least 2; n1.7 holds 1 CPU and pays 9 (bid 20); to have its place "
+                     "another must bid more than 20, the bid of n1.7\n"),
+            (["b0b"], "b0b has no place, and pays nothing now\n")]:
+        process = start("marketctl", "why-price", *args)
+        asked = answer(agentd, process, [log])
+        assert asked[0] == "decisions" and asked[1] == asked[2] and asked[3] == "-"
+        assert process.communicate(timeout=LIMIT)[0].decode() == said
+    process = start("marketctl", "why-price", "--json", "n1.7")
+    answer(agentd, process, [log])
+    told = json.loads(process.communicate(timeout=LIMIT)[0])
+    assert (told["price"], told["reserve"], told["bid"], told["decision"]) == (9, 2, 20, 1)
+    assert told["steps"] == [{"below": 9, "speed": 100, "speed_then": 0, "node": "n1",
+                              "job": "b0b", "bid": 9}]
+    process = start("marketctl", "why-price", "n9.9")
+    answer(agentd, process, [log])
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and out == b"" and b"n9.9 is no node, and no job" in err

@@ -33,6 +33,8 @@ struct Chaos {
             w.set_provider(p);
         }
     }
+    int32_t cpus_most = 2;     // that a job needs
+    int64_t memory_steps = 4;  // of 200 MB
     struct HomeJobRef {
         World& w;
         JobId id;
@@ -83,7 +85,8 @@ struct Chaos {
             case 3: {
                 if (w.jobs.size() >= 60) return;
                 w.submit(any_node(), rng.between(1, 60), Nanos::from_ms(rng.between(1, 40'000)),
-                         static_cast<int32_t>(rng.between(1, 2)), rng.between(0, 4) * 200,
+                         static_cast<int32_t>(rng.between(1, cpus_most)),
+                         rng.between(0, memory_steps) * 200,
                          rng.chance(0.2) ? Money{rng.between(1, 400'000)} : Money{}, any_user());
                 return;
             }

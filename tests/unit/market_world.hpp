@@ -44,6 +44,7 @@ struct World {
     // asked when an order is about to be done
     std::function<std::optional<OrderFailed>(const Order&)> refuse;
     std::function<void()> after_step;
+    std::function<void()> restarted;  // a new market has its records, and has not started
     std::map<JobId, JobRecord> stored_jobs;
     std::map<NodeName, NodeRecord> stored_nodes;
     MetaRecord stored_meta;
@@ -66,6 +67,7 @@ struct World {
         for (const auto& [uid, r] : stored_users) market->load(r);
         for (const auto& [minute, r] : stored_prices) market->load(r);
         market->set_calendar(calendar);
+        if (restarted) restarted();
         market->started(now);
     }
     void connect(const NodeName& node) {

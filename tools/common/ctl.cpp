@@ -17,7 +17,10 @@ Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std:
         TRY_ASSIGN(answer, ask(find, question.verb, question.args, patience));
         if (question.then) {
             TRY_ASSIGN(const CtlQuestion next, question.then(answer));
-            if (!next.verb.empty()) {
+            if (next.here) {
+                TRY_ASSIGN(std::string own, next.here());
+                answer = {std::move(own)};
+            } else if (!next.verb.empty()) {
                 TRY_ASSIGN(answer, ask(find, next.verb, next.args, patience));
             }
         }

@@ -21,8 +21,8 @@ struct CtlQuestion {
     std::function<Result<std::string>()> here{};
     // What the answer, which is shown, says of success. Errors: the tool's line, and exit status 1.
     Status (*verdict)(const Answer&) = nullptr;
-    // Set: the answer is that to a second question, which follows from the first's. An empty verb:
-    // there is none.
+    // Set: the answer is that to a second question, which follows from the first's (a verb, or
+    // `here`). With neither there is none.
     std::function<Result<CtlQuestion>(const Answer&)> then{};
 };
 

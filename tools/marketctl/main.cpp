@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <optional>
 #include <string_view>
 
 #include "kernel/base/ids.hpp"
 #include "tools/common/ctl.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/marketctl/decisions.hpp"
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"
@@ -92,24 +94,48 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     return {};
 }
 
-Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& order,
-                                const MoneyOptions& money, const UserOptions& user,
-                                const std::string& last, const std::string& step) {
+// All that stands before and between the words.
+struct Given {
+    OrderOptions order;
+    MoneyOptions money;
+    UserOptions user;
+    DecisionOptions decisions;
+    std::string last, step;
+};
+
+Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
+    TRY(take_money_options(given.money, question));
+    TRY(take_price_options(given.last, given.step, question));
+    return take_order_options(given.order, may_hold, question);
+}
+
+// Of the verbs that have words of their own; nothing: it is none of them.
+Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<char*> words,
+                                             Given given) {
+    std::optional<CtlQuestion> question;
+    if (name != "why-price" && !given.decisions.at.empty())
+        return fail(std::string(name) + ": --at is for why-price");
+    if (name != "decisions" && !(given.decisions.from + given.decisions.to).empty())
+        return fail(std::string(name) + ": --from and --to are for decisions export");
+    if (name == "decisions") {
+        const std::string user = std::exchange(given.money.user, {});
+        TRY_ASSIGN(question, decisions_question(words, given.decisions, user));
+    } else if (name == "why-price") {
+        TRY_ASSIGN(question, why_question(words, given.decisions));
+    } else if (name == "user") {
+        TRY_ASSIGN(question, user_question(words, given.user));
+    } else if (name == "set") {
+        TRY_ASSIGN(question, set_question(words));
+    }
+    if (question) TRY(take_options(given, false, *question));
+    return question;
+}
+
+Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
+    const UserOptions& user = given.user;
     const std::string_view name = words.empty() ? "" : words[0];
-    if (name == "user") {
-        TRY_ASSIGN(CtlQuestion question, user_question(words.subspan(1), user));
-        TRY(take_money_options(money, question));
-        TRY(take_price_options(last, step, question));
-        TRY(take_order_options(order, false, question));
-        return question;
-    }
-    if (name == "set") {
-        TRY_ASSIGN(CtlQuestion question, set_question(words.subspan(1)));
-        TRY(take_money_options(money, question));
-        TRY(take_price_options(last, step, question));
-        TRY(take_order_options(order, false, question));
-        return question;
-    }
+    TRY_ASSIGN(auto own, own_words(name, words.subspan(words.empty() ? 0 : 1), given));
+    if (own) return std::move(*own);
     if (!(user.spend + user.jobs + user.cpus).empty())
         return fail(std::string(name) + ": --spend-per-day, --jobs and --cpus are for user limit");
     const Verb* verb = std::find_if(std::begin(verbs), std::end(verbs), [&](const Verb& v) {
@@ -148,9 +174,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const OrderOptions& orde
     }
     if (words.size() > takes.size() + 1)
         return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
-    TRY(take_money_options(money, question));
-    TRY(take_price_options(last, step, question));
-    TRY(take_order_options(order, verb->may_hold, question));
+    TRY(take_options(given, verb->may_hold, question));
     return question;
 }
 
@@ -180,12 +204,16 @@ constexpr const char* verbs_text =
     "                      how the market decides: solver, pricing, horizon, min-stay, quantum,\n"
     "                      moves-max, ... (root; 'default': as configured)\n"
     "  ledger verify       add up all receipts, and follow their chain of hashes\n"
+    "  why-price JOB|NODE  the bids and the reserve that set a job's price; what a node's places\n"
+    "                      cost\n"
+    "  decisions export FILE\n"
+    "                      the log of decisions and prices, for souk-audit to confirm (-: stdout)\n"
     "  backup FILE         copy the market's records into a new file while it runs\n"
     "  restore FILE        put such a copy in their place, while marketd does not run; keeps "
     "what was there\n";
 
-std::vector<Option> options_of(OrderOptions& order, MoneyOptions& money, UserOptions& user,
-                               std::string& last, std::string& step) {
+std::vector<Option> options_of(Given& given) {
+    auto& [order, money, user, decisions, last, step] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -199,7 +227,8 @@ std::vector<Option> options_of(OrderOptions& order, MoneyOptions& money, UserOpt
         {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order",
          set_flag(order.no_wait)},
         {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
-        {0, "user", "USER", "with receipts, list-jobs: of this user, by name or number",
+        {0, "user", "USER",
+         "with receipts, list-jobs, decisions export: of this user, by name or number",
          set_text(money.user)},
         {0, "provider", "NODE", "with receipts: of what ran on this node",
          set_text(money.provider)},
@@ -220,6 +249,12 @@ std::vector<Option> options_of(OrderOptions& order, MoneyOptions& money, UserOpt
          set_text(user.jobs)},
         {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number",
          set_text(user.cpus)},
+        {0, "from", "TIME",
+         "with decisions export: from the decisions of then on, as --since takes it (default: all)",
+         set_text(decisions.from)},
+        {0, "to", "TIME", "with decisions export: up to those of then", set_text(decisions.to)},
+        {0, "at", "TIME", "with why-price: what was so then (default: now)",
+         set_text(decisions.at)},
         {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
         {0, "step", "SPAN",
          "with prices: one row for so long (a minute at least; default: what fits a screen)",
@@ -236,18 +271,14 @@ std::vector<Option> options_of(OrderOptions& order, MoneyOptions& money, UserOpt
 }
 
 int run(int argc, char** argv) {
-    OrderOptions order;
-    MoneyOptions money;
-    UserOptions user;
-    std::string last, step;
-    CtlTool tool{
-        {"marketctl", "[options] VERB [ARGS]", "Shows the market, and gives it orders by hand.",
-         options_of(order, money, user, last, step), verbs_text},
-        "ask through this node's agentd (default: the market on this machine)",
-        "ask through this daemon's socket",
-        "print the market's JSON",
-        [&](std::span<char*> words) { return parse_words(words, order, money, user, last, step); },
-        wire::find_market};
+    Given given;
+    CtlTool tool{{"marketctl", "[options] VERB [ARGS]",
+                  "Shows the market, and gives it orders by hand.", options_of(given), verbs_text},
+                 "ask through this node's agentd (default: the market on this machine)",
+                 "ask through this daemon's socket",
+                 "print the market's JSON",
+                 [&](std::span<char*> words) { return parse_words(words, given); },
+                 wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }
 

@@ -15,8 +15,9 @@ namespace {
 
 constexpr Nanos needs_unit{0}, span_max = Nanos::from_s(36'525 * 86'400LL);
 
-// Unix seconds of "90m", "12h", "7d" ago, or of a local date with or without a time.
-Result<int64_t> parse_since(const std::string& text) {
+}  // namespace
+
+Result<int64_t> parse_moment(const char* option, const std::string& text) {
     if (const auto ago = parse_span(text, needs_unit, Nanos{}, span_max))
         return std::max<int64_t>(0, ::time(nullptr) - ago->ns / 1'000'000'000);
     for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
@@ -27,11 +28,9 @@ Result<int64_t> parse_since(const std::string& text) {
         return std::max<int64_t>(0, ::mktime(&date));
     }
     return fail(
-        "--since: '" + text +
+        std::string(option) + ": '" + text +
         "' is neither a date such as 2026-11-20 or 2026-11-20T08:00 nor a span such as 12h");
 }
-
-}  // namespace
 
 Result<int64_t> parse_span_s(const char* option, const std::string& text) {
     const auto span = parse_span(text, needs_unit, Nanos::from_s(1), span_max);
@@ -73,7 +72,7 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
         question.args.push_back("node=" + o.provider);
     }
     if (!o.since.empty()) {
-        TRY_ASSIGN(const int64_t seconds, parse_since(o.since));
+        TRY_ASSIGN(const int64_t seconds, parse_moment("--since", o.since));
         question.args.push_back("since=" + std::to_string(seconds));
     }
     if (!o.limit.empty()) {

@@ -14,6 +14,8 @@ struct MoneyOptions {
 
 // Seconds of "90m", "12h", "7d".
 Result<int64_t> parse_span_s(const char* option, const std::string& text);
+// Unix seconds of "90m", "12h", "7d" ago, or of a local date with or without a time.
+Result<int64_t> parse_moment(const char* option, const std::string& text);
 // marketctl prices: how far back, and what makes a row (empty: so that all fits a screen).
 Status take_price_options(const std::string& last, const std::string& step, CtlQuestion& question);
 

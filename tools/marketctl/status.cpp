@@ -30,6 +30,10 @@ Result<std::string> status_text(const Answer& answer) {
                           field(set, "what") + " = " + field(set, "value") + ", " +
                               local_time(set, "at_unix_s") + ", user " + field(set, "uid") +
                               (field(set, "why").empty() ? "" : ": ") + field(set, "why"));
+    if (const Json log = s.value("decisions", Json()); log.is_object()) {
+        rows.emplace_back("Decisions", field(log, "number") + ":" + field(log, "head"));
+        if (log.contains("trouble")) rows.emplace_back("Not logged", field(log, "trouble"));
+    }
     for (const Json& warning : s.value("warnings", Json::array()))
         if (warning.is_string()) rows.emplace_back("Warning", warning.get<std::string>());
     return lines(rows);
