@@ -226,9 +226,9 @@ LDFLAGS_marketctl := $(if $(SAN),,-static)
 LDLIBS_marketctl  := -lprotobuf-c
 
 # A program of one Python file.
-$(BUILD)/bin/souk-audit: tools/souk-audit/souk_audit.py
+$(BUILD)/bin/souk-audit: tools/souk-audit/souk_audit.py $(BUILD)/gen/version.inc
 	@mkdir -p $(@D)
-	$(call say,CP,$@)install -m 755 $< $@
+	$(call say,CP,$@)sed 's/@SOUK_VERSION@/$(VERSION_TEXT)/' $< > $@ && chmod 755 $@
 
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)

@@ -23,6 +23,7 @@ import sys
 import time
 from decimal import Decimal
 
+VERSION = "@SOUK_VERSION@"  # make writes it
 HOUR = 3_600_000_000_000  # ns; an account's rest is in micro-units x ns of it
 DIFFERENCES_SHOWN = 200
 
@@ -1114,13 +1115,16 @@ def read_receipts(path):
 def main(argv):
     try:
         options, files = getopt.gnu_getopt(argv, "qh", [
-            "receipts=", "seen=", "quiet", "help", "why=", "at=", "json"])
+            "receipts=", "seen=", "quiet", "help", "version", "why=", "at=", "json"])
     except getopt.GetoptError as error:
         print(f"souk-audit: {error}", file=sys.stderr)
         return 2
     given = dict(options)
     if "-h" in given or "--help" in given:
         print(__doc__.strip())
+        return 0
+    if "--version" in given:
+        print(f"souk-audit (souk) {VERSION}")
         return 0
     if not files:
         print("souk-audit: a log is wanted (marketctl decisions export FILE)", file=sys.stderr)
