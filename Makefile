@@ -51,7 +51,8 @@ CXXFLAGS  += -std=c++20 -fno-plt -fstack-protector-strong $(WARN) $(SANFLAGS) \
              -ffunction-sections -fdata-sections
 CFLAGS    ?= $(OPTIMIZE)
 CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
-LDFLAGS   += -Wl,--as-needed $(if $(SAN),,-Wl,--gc-sections) $(SANFLAGS) $(if $(SAN),,-static-libstdc++ -static-libgcc)
+LDFLAGS   += -Wl,--as-needed $(SANFLAGS) \
+             $(if $(SAN),,-Wl,--gc-sections -static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
 LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lcrypto
 
@@ -78,8 +79,8 @@ TEST_SRCS := $(filter tests/unit/% tests/sim/test_%,$(UNIT_SRCS))
 UNIT_OBJS := $(TEST_SRCS:%.cpp=$(BUILD)/obj/%.o) \
              $(call objects,$(filter-out $(TEST_SRCS),$(UNIT_SRCS)) \
                $(filter-out %/main.cpp,$(wildcard agentd/daemon/*.cpp)))
-UNITS     := $(call units,$(LIB_SRCS) $(foreach p,$(PROGRAMS),$(wildcard $(call PROG_DIR,$(p))/*.cpp)) \
-               $(SIM_SRCS))
+UNITS     := $(call units,$(LIB_SRCS) $(SIM_SRCS) \
+               $(foreach p,$(PROGRAMS),$(wildcard $(call PROG_DIR,$(p))/*.cpp)))
 UNIT      := $(BUILD)/tests/unit
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
 FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
@@ -272,7 +273,8 @@ unity_text  = $(foreach f,$(sort $(wildcard $(1).cpp $(1)_*.cpp)),$(hash)include
 write_unity = $(if $(call same,$(file <$(BUILD)/unity/$(1).cpp),$(call unity_text,$(1))),, \
                 $(shell mkdir -p $(BUILD)/unity/$(dir $(1)))$(file >$(BUILD)/unity/$(1).cpp,$(call \
                 unity_text,$(1))))
-same        = $(and $(findstring $(strip $(1)),$(strip $(2))),$(findstring $(strip $(2)),$(strip $(1))))
+same        = $(and $(call in,$(1),$(2)),$(call in,$(2),$(1)))
+in          = $(findstring $(strip $(1)),$(strip $(2)))
 $(foreach u,$(UNITS),$(call write_unity,$(u)))
 $(UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)

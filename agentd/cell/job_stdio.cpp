@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 
+#include "agentd/wire/types.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/init_protocol.h"
-#include "agentd/wire/types.hpp"
 
 namespace souk {
 
