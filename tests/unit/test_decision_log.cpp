@@ -193,7 +193,7 @@ START_TEST(the_oldest_segments_go_and_the_rest_is_confirmed) {
     const std::string at = dir.path + "/log";
     constexpr int64_t bytes_max = 100 << 10;
     Logged log(busy.w, at, {bytes_max, {}});
-    busy.go_on(1'000, [&] { ck_assert_int_le(log.files.bytes(), bytes_max + (34 << 10)); });
+    busy.go_on(3'000, [&] { ck_assert_int_le(log.files.bytes(), bytes_max + (34 << 10)); });
     log.save(at);
     const std::string text = whole(log.files);
     ck_assert_msg(text.starts_with("S 1 ") && !text.starts_with("S 1 1 "), "nothing went");
