@@ -3,6 +3,7 @@
 an older state that comes up is found out by what homes have seen, an empty file begins nothing
 anew, and a full disk stops the node's word and not the node. And what is said of jobs: of orders by
 hand, and after daemons were killed."""
+import itertools
 import json
 import os
 import re
@@ -116,12 +117,13 @@ def test_a_node_whose_disk_is_full_says_nothing_lives_and_goes_on_when_there_is_
         market.until_runs(job.id, "n1")
         pid = market.daemon("n1")["pid"]
         waiting, said = [], "nothing leaves this node until it can"
+        fills = itertools.count()
 
         # Each submission is a record of 120 kB; whatever is given back is filled again.
         def filled():
             fs = os.statvfs(state)
             if fs.f_bavail:
-                with open(f"{state}/fill{len(os.listdir(state))}", "wb") as f:
+                with open(f"{state}/fill{next(fills)}", "xb") as f:
                     os.posix_fallocate(f.fileno(), 0, fs.f_bavail * fs.f_frsize)
             if said not in log_of(market, "n1"):
                 waiting.append(

@@ -121,9 +121,10 @@ class Connection:
         self.welcome()
         submit = self.expect("submit")
         self.send("submitted", {1: {1: "n1", 2: 7}})
-        if 4 in submit:  # stays attached
+        attached = 4 in submit  # else srun ends when it has the id
+        if attached:
             self.send("attached", {1: {1: "n1", 2: 7}, 2: WAITING, 3: 10 in decode(submit[1][0])})
-        if running:
+        if attached and running:
             self.send("notice", {1: STARTED, 2: "started on n2 at 24.5"})
         return submit
 
