@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""scripts/test: finds one test by its name, whatever runs it."""
+"""scripts/test finds one test by its name; each process of scripts/check finds the same tests."""
+import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -33,3 +35,22 @@ def test_what_is_not_there_is_said_in_a_line(name, words):
     done = shown(name)
     assert ((done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and
             words in done.stderr)
+
+
+# pytest-xdist refuses to run where its processes find different tests. They start at different
+# times and with different seeds of hashes.
+LATER = ("import sys, time\nimport pytest\nreal = time.time\n"
+         "time.time = lambda: real() + float(sys.argv[1])\n"
+         "sys.exit(pytest.main(['-q', '--collect-only', sys.argv[2]]))")
+
+
+@pytest.mark.parametrize("folder", ["tests/tools", "tests/cluster"])
+def test_the_same_tests_are_found_by_every_process(folder):
+    def found(later, seed):
+        return subprocess.run([sys.executable, "-c", LATER, later, folder], cwd=ROOT, text=True,
+                              env={**os.environ, "PYTHONHASHSEED": seed}, timeout=60,
+                              stdout=subprocess.PIPE).stdout
+
+    now, tomorrow = ([line for line in text.splitlines() if "::" in line]
+                     for text in (found("0", "1"), found("86400", "2")))
+    assert len(now) > 100 and now == tomorrow
