@@ -226,10 +226,13 @@ LDLIBS_testload   := -lxxhash
 LDFLAGS_marketctl := $(if $(SAN),,-static)
 LDLIBS_marketctl  := -lprotobuf-c
 
-# A program of one Python file.
-$(BUILD)/bin/souk-audit: tools/souk-audit/souk_audit.py $(BUILD)/gen/version.inc
-	@mkdir -p $(@D)
-	$(call say,CP,$@)sed 's/@SOUK_VERSION@/$(VERSION_TEXT)/' $< > $@ && chmod 755 $@
+# Python in one file, for a user to take along.
+AUDIT_SRCS := $(wildcard tools/souk-audit/*.py)
+$(BUILD)/bin/souk-audit: $(AUDIT_SRCS) $(BUILD)/gen/version.inc
+	@mkdir -p $(@D) && rm -rf $(BUILD)/gen/souk-audit && mkdir -p $(BUILD)/gen/souk-audit
+	@cp $(AUDIT_SRCS) $(BUILD)/gen/souk-audit
+	@echo 'VERSION = "$(VERSION_TEXT)"' > $(BUILD)/gen/souk-audit/version.py
+	$(call say,ZIP,$@)$(PYTHON) -m zipapp -c -p /usr/bin/python3 -o $@ $(BUILD)/gen/souk-audit
 
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)

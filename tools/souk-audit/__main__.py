@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""souk-audit [--receipts FILE] [--seen N:HASH] [--quiet] LOG ...
+
+Replays the decision log of a market (marketctl decisions export; docs/decision-log.md has its
+grammar) and confirms each price, allocation and receipt by the definitions of docs/market.md. It
+shares no code with the market. LOG may be - (stdin).
+
+  --receipts FILE   the answer of `marketctl --json receipts`: each is compared with the log (given
+                    again: those of the next LOG)
+  --seen N:HASH     a head that `marketctl status` showed earlier: the log must contain it
+  --quiet           only what is wrong
+  --why NAME        says why this job pays what it pays, or what this node's places cost, and no
+                    more; --at SECONDS: then (Unix time; default: at the end), --json: as JSON
+
+Exit status 0: all is confirmed; 1: something is wrong, a line each; 2: wrong usage, or no log.
+"""
+import getopt
+import json
+import sys
+from decimal import Decimal
+
+from audit import Audit
+from version import VERSION
+from why import explain
+
+
+def read_receipts(path):
+    with (sys.stdin if path == "-" else open(path)) as file:
+        return json.load(file, parse_float=Decimal)
+
+
+def main(argv):
+    try:
+        options, files = getopt.gnu_getopt(argv, "qh", [
+            "receipts=", "seen=", "quiet", "help", "version", "why=", "at=", "json"])
+    except getopt.GetoptError as error:
+        print(f"souk-audit: {error}", file=sys.stderr)
+        return 2
+    given = dict(options)
+    if "-h" in given or "--help" in given:
+        print(__doc__.strip())
+        return 0
+    if "--version" in given:
+        print(f"souk-audit (souk) {VERSION}")
+        return 0
+    if not files:
+        print("souk-audit: a log is wanted (marketctl decisions export FILE)", file=sys.stderr)
+        return 2
+    seen = given.get("--seen", "").rpartition(":")[2] or None
+    quiet = "-q" in given or "--quiet" in given
+    bad = False
+    of_logs = [value for key, value in options if key == "--receipts"]
+    for number, path in enumerate(files):
+        try:
+            receipts = read_receipts(of_logs[number]) if number < len(of_logs) else None
+            with (sys.stdin if path == "-" else open(path)) as file:
+                lines = file.read().split("\n")
+        except (OSError, ValueError) as error:
+            print(f"souk-audit: {path}: {error}", file=sys.stderr)
+            return 2
+        while lines and not lines[-1]:
+            lines.pop()
+        if "--why" in given:
+            until = int(Decimal(given["--at"]) * 10**9) if "--at" in given else 1 << 63
+            return explain(lines, given["--why"], until, "--json" in given)
+        audit = Audit(lines, seen, receipts)
+        audit.run()
+        bad = bad or bool(audit.wrong)
+        before = f"{path}: " if len(files) > 1 else ""
+        for line in audit.show():
+            print(before + line)
+        if quiet:
+            continue
+        for note in audit.notes:
+            print(before + note)
+        said = (f"{audit.decisions} decisions, {audit.prices} prices, {audit.forces} in force, "
+                f"{len(audit.receipts_found)} receipts")
+        print(f"{before}{said}: " +
+              (f"{len(audit.wrong)} are not as they should be" if audit.wrong else "confirmed") +
+              f"; head {audit.decision}:{audit.head}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a market is made of: nodes, jobs, money. All amounts are whole micro-units."""
+from decimal import Decimal
+
+
+class Wrong(Exception):
+    """A line of the log that cannot be read."""
+
+
+class Node:
+    def __init__(self, index):
+        self.index = index
+        self.id, self.k, self.r, self.s, self.c, self.m, self.a = "", 0, 0, 0, 0, 0, 1
+
+    def choice(self):
+        return (-self.s, self.r)
+
+
+class Job:
+    def __init__(self, index):
+        self.index = index
+        self.id, self.k, self.u = "", 0, ""
+        self.v, self.c, self.m, self.t, self.y, self.d = 0, 1, 0, 0, -1, -1
+        self.state, self.place, self.pin, self.barred = "w", None, "-", ()
+        self.held = False
+        self.slot = self.at = None  # the node that it is to run on; where it was before
+        self.price = self.offered = None  # reckoned last; that it was told to start at
+        self.paid = None  # in force: (price, node, run time, amount, rest, CPUs)
+        self.receipt = None  # (run time, amount) up to the newest receipt
+
+    def competes(self):
+        return self.pin == "-" and not self.held
+
+
+def money(micro):
+    if micro is None:
+        return "nothing"
+    text = f"{Decimal(micro) / 1000000:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def ceil_div(a, b):
+    return -(-a // b)
