@@ -4,17 +4,17 @@
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/core/market_io.hpp"
 #include "market/daemon/user_replies.hpp"
 
 namespace souk {
 namespace {
 
-using market::AccountRecord;
 using market::Holder;
 using market::Market;
 using market::Receipt;
+using market::root_uid;
 
-constexpr uint32_t root_uid = 0;
 constexpr size_t page_entries_max = 500;
 
 template <class T>

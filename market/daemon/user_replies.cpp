@@ -4,6 +4,7 @@
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/core/market_io.hpp"
 
 namespace souk {
 namespace {
@@ -11,10 +12,9 @@ namespace {
 using market::Holder;
 using market::Job;
 using market::Market;
+using market::root_uid;
 using market::User;
 using market::UserLimits;
-
-constexpr uint32_t root_uid = 0;
 
 template <class T>
 Result<T> whole(const std::string& key, const std::string& text) {
