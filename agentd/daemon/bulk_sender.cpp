@@ -110,7 +110,7 @@ void BulkSender::pump_soon() {
 }
 
 std::string BulkSender::refusal(const wire::Frame& f) {
-    if (f.type != wire::frame::error) return "an unexpected frame";
+    if (f.type != wire::frame::error_text) return "an unexpected frame";
     const auto text = wire::unpack<wire::ErrorText>(f.body);
     return text ? text->text : text.error().message;
 }

@@ -78,7 +78,7 @@ void MarketLink::connected(Result<Fd> socket) {
 }
 
 Status MarketLink::frame(const wire::Frame& f) {
-    if (f.type == wire::frame::error) {
+    if (f.type == wire::frame::error_text) {
         TRY_ASSIGN(const wire::ErrorText text, wire::unpack<wire::ErrorText>(f.body));
         return fail("the market says: " + text.text);
     }

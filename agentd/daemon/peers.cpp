@@ -87,7 +87,7 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
             lost(node, taken.error().message);
         return;
     }
-    if (frame.type == wire::frame::error) {
+    if (frame.type == wire::frame::error_text) {
         const auto text = wire::unpack<wire::ErrorText>(frame.body);
         return lost(node, text ? text->text : text.error().message);
     }

@@ -197,13 +197,13 @@ void Channel::finish() {
 }
 
 void Channel::refuse(std::string_view line) {
-    (void)send(frame::error, pack(ErrorText{std::string(line)}));  // closing is what counts
+    (void)send(frame::error_text, pack(ErrorText{std::string(line)}));  // closing is what counts
     finish();
 }
 
 void send_last_word(int socket, std::string_view line) {
     const std::string body = pack(ErrorText{std::string(line)});
-    const auto header = frame_header(common_words, frame::error, body.size());
+    const auto header = frame_header(common_words, frame::error_text, body.size());
     std::string frame(reinterpret_cast<const char*>(header.data()), header.size());
     frame += body;
     // whoever reads it knows; closing is what counts
@@ -218,7 +218,7 @@ void Channel::end(const Error& error) {
 
 void Channel::end_telling(const Error& error) {
     const Error copy = error;
-    (void)send(frame::error, pack(ErrorText{copy.message}));
+    (void)send(frame::error_text, pack(ErrorText{copy.message}));
     end(copy);
 }
 

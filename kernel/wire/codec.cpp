@@ -19,12 +19,7 @@ void check_hello(Hello& v, Check& c) {
 template <>
 inline constexpr auto also_check<Hello> = check_hello;
 
-SOUK_LISTED_CODEC(Hello, pb__hello)
-SOUK_LISTED_CODEC(Welcome, pb__welcome)
-SOUK_LISTED_CODEC(ErrorText, pb__error_text)
-SOUK_LISTED_CODEC(Ok, pb__ok)
-SOUK_LISTED_CODEC(CtlRequest, pb__ctl_request)
-SOUK_LISTED_CODEC(CtlReply, pb__ctl_reply)
+SOUK_COMMON_WORDS(SOUK_WIRE_LISTED)
 
 Status check_version(uint32_t version) {
     if (version == protocol_version) return {};

@@ -30,21 +30,6 @@ inline constexpr FrameType frame_type = FrameType{};
 inline constexpr uint32_t small_bytes = 16 * 1024, report_bytes = 256 * 1024,
                           list_bytes = 2 * 1024 * 1024;
 
-// Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an
-// error and the end. error: one line; after it the sender closes, except on a tool's connection
-// (the request has failed). ok: to a tool: done. ctl_request: of pvdctl and marketctl to agentd,
-// relayed by it to the market, or of marketctl to marketd; ctl_reply: the answer, the same way
-// back.
-// clang-format off
-#define SOUK_COMMON_WORDS(X)                          \
-    X(Hello, hello, 1, small_bytes)                   \
-    X(Welcome, welcome, 2, small_bytes)               \
-    X(ErrorText, error, 3, small_bytes)               \
-    X(Ok, ok, 4, small_bytes)                         \
-    X(CtlRequest, ctl_request, 5, report_bytes)       \
-    X(CtlReply, ctl_reply, 6, json_bytes_max + 4096)
-// clang-format on
-
 #define SOUK_WIRE_DECLARE(T, name, number, bytes_max) \
     namespace frame {                                 \
     inline constexpr FrameType name{number};          \

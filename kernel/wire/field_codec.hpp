@@ -2,9 +2,8 @@
 // A struct with a list of fields (kernel/base/fields.hpp) as a protobuf-c message and back: each
 // entry of the list meets the message's field of that name. Where the fields are is looked up once
 // for each pair of struct and message; a name or type that does not fit is a bug, found by the
-// first use and by the unit test of lists. Codec files alone include it.
-//
-// What no rule of one field can say (this field needs that one) is said by `also_check<T>`.
+// first use and by the unit test of lists. Codec files alone include it. What no rule of one field
+// can say (this field needs that one) is said by `also_check<T>`.
 #pragma once
 
 #include <algorithm>
@@ -391,10 +390,11 @@ Result<T> unpack_listed(const ProtobufCMessageDescriptor& d, std::string_view by
 
 }  // namespace souk::wire
 
-// pack() and unpack() of a struct that has a list of fields.
+// pack() and unpack() of a struct that has a list of fields; of a line of a table of words.
 #define SOUK_LISTED_CODEC(T, prefix)                                                      \
     std::string pack(const T& value) { return pack_listed(value, prefix##__descriptor); } \
     template <>                                                                           \
     Result<T> unpack<T>(std::string_view bytes) {                                         \
         return unpack_listed<T>(prefix##__descriptor, bytes);                             \
     }
+#define SOUK_WIRE_LISTED(T, name, ...) SOUK_LISTED_CODEC(T, pb__##name)

@@ -19,7 +19,7 @@ bool is_known(Words words, FrameType type) {
 
 bool may_open(Side side, FrameType type) {
     if (side == Side::acceptor) return type == frame::hello;
-    return type == frame::welcome || type == frame::error;
+    return type == frame::welcome || type == frame::error_text;
 }
 
 std::string number(FrameType type) { return std::to_string(static_cast<unsigned>(type)); }

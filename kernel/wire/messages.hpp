@@ -70,4 +70,20 @@ struct CtlReply {
     bool operator==(const CtlReply&) const = default;
 };
 
+// Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an
+// error and the end. error_text: one line; after it the sender closes, except on a tool's
+// connection (the request has failed). ok: to a tool: done. ctl_request: of pvdctl and marketctl to
+// agentd, relayed by it to the market, or of marketctl to marketd; ctl_reply: the answer, the same
+// way back. A line: the struct, the name of its frame and of its message in the .proto, the frame's
+// number, the longest body in bytes.
+// clang-format off
+#define SOUK_COMMON_WORDS(X)                          \
+    X(Hello, hello, 1, small_bytes)                   \
+    X(Welcome, welcome, 2, small_bytes)               \
+    X(ErrorText, error_text, 3, small_bytes)          \
+    X(Ok, ok, 4, small_bytes)                         \
+    X(CtlRequest, ctl_request, 5, report_bytes)       \
+    X(CtlReply, ctl_reply, 6, json_bytes_max + 4096)
+// clang-format on
+
 }  // namespace souk::wire

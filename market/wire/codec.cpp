@@ -33,14 +33,7 @@ inline constexpr auto also_check<Order> = check_order;
 template <>
 inline constexpr auto also_check<Directory> = check_directory;
 
-SOUK_LISTED_CODEC(JobReport, pb__job_report)
-SOUK_LISTED_CODEC(ProviderReport, pb__provider_report)
-SOUK_LISTED_CODEC(OrderFailed, pb__order_failed)
-SOUK_LISTED_CODEC(Order, pb__order)
-SOUK_LISTED_CODEC(JobNote, pb__job_note)
-SOUK_LISTED_CODEC(ProviderNote, pb__provider_note)
-SOUK_LISTED_CODEC(Directory, pb__directory)
-SOUK_LISTED_CODEC(NodeLost, pb__node_lost)
+SOUK_MARKET_WORDS(SOUK_WIRE_LISTED)
 
 FrameType type_of(const ToMarket& message) {
     return std::visit([]<class T>(const T&) { return frame_type<T>; }, message);

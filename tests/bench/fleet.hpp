@@ -173,7 +173,7 @@ class Fleet {
         if (!sent) fatal(sent.error().message);
     }
     void frame(Agent& a, const wire::Frame& f) {
-        if (f.type == wire::frame::error) {
+        if (f.type == wire::frame::error_text) {
             last_refusal_ = value(wire::unpack<wire::ErrorText>(f.body)).text;
             return;  // it closes
         }

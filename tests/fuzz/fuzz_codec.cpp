@@ -2,7 +2,7 @@
 // Every message after unpack: the first byte says which. What is accepted must pack to bytes that
 // are accepted again and pack to the same bytes.
 // FUZZ_SOURCES: kernel/wire/codec.cpp kernel/wire/codec_parts.cpp kernel/wire/field_codec.cpp
-// FUZZ_SOURCES: market/wire/codec.cpp agentd/wire/codec_guest.cpp agentd/wire/codec_tool.cpp
+// FUZZ_SOURCES: market/wire/codec.cpp agentd/wire/codec.cpp agentd/wire/codec_change.cpp
 // FUZZ_SOURCES: agentd/wire/spec_check.cpp agentd/store/records.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp agentd/core/story.cpp
 // FUZZ_SOURCES: agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp

@@ -42,8 +42,9 @@ std::string decoded(Side side, ByteView bytes, size_t step) {
             const auto& [type, body] = **frame;
             REQUIRE(body.size() <= agent_words(type));
             if (first)
-                REQUIRE(side == Side::acceptor ? type == frame::hello
-                                               : type == frame::welcome || type == frame::error);
+                REQUIRE(side == Side::acceptor
+                            ? type == frame::hello
+                            : type == frame::welcome || type == frame::error_text);
             first = false;
             out += text_of(encode_frame(agent_words, type, body));
         }

@@ -78,7 +78,7 @@ std::optional<std::pair<wire::FrameType, std::string>> MarketPeer::next() {
 std::string MarketPeer::refusal() {
     std::string text;
     while (const auto frame = next())
-        if (frame->first == wire::frame::error)
+        if (frame->first == wire::frame::error_text)
             text = wire::unpack<wire::ErrorText>(frame->second)->text;
     return text;
 }

@@ -291,7 +291,7 @@ START_TEST(garbage_is_answered_with_one_line_and_the_end) {
         FrameDecoder decoder(market_words, Side::connector);
         ByteView input = bytes_of(answer);
         auto frame = decoder.next(input);
-        ck_assert(frame && *frame && (*frame)->type == frame::error);
+        ck_assert(frame && *frame && (*frame)->type == frame::error_text);
         ck_assert_text(unpack<ErrorText>((*frame)->body)->text, server.closed);
     }
     UNTIL(loop, loop.objects() == 0);
@@ -389,7 +389,7 @@ START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
         UNTIL_PEER(loop, (seen += read_some(theirs.get(), &eof), eof));
         ck_assert_int_eq(calls, 1);
         ck_assert_int_eq(channel != nullptr, when == 1);
-        if (when == 1) ck_assert(seen == wire_of(frame::error, pack(ErrorText{"no"})));
+        if (when == 1) ck_assert(seen == wire_of(frame::error_text, pack(ErrorText{"no"})));
     }
     UNTIL(loop, loop.objects() <= 1);
 }

@@ -109,7 +109,7 @@ Result<Link::Frame> Link::await(Nanos limit) {
     const int64_t until_ms = monotonic_ms() + limit.ns / 1'000'000;
     for (;;) {
         TRY_ASSIGN(const auto frame, next());
-        if (frame && frame->type == wire::frame::error) {
+        if (frame && frame->type == wire::frame::error_text) {
             TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
             return fail(error.text);
         }
@@ -122,7 +122,7 @@ Result<std::string> Link::peer_name(Nanos limit) {
     const int64_t until_ms = monotonic_ms() + limit.ns / 1'000'000;
     while (!name_) {
         TRY_ASSIGN(const auto frame, next());
-        if (frame && frame->type == wire::frame::error) {
+        if (frame && frame->type == wire::frame::error_text) {
             TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
             return fail(error.text);
         }

@@ -45,7 +45,7 @@ void Session::on_frame(const Link::Frame& frame) {
         case frame::submitted: return with(&Session::on_submitted);
         case frame::attached: return with(&Session::on_attached);
         case frame::notice: return with(&Session::on_notice);
-        case frame::error:
+        case frame::error_text:
             if (const auto message = wire::unpack<wire::ErrorText>(frame.body))
                 on_error(message->text);
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What srun and its agentd say.
+// A change of a job's terms.
 #include "agentd/wire/agentd.pb-c.h"
 #include "agentd/wire/codec.hpp"
 #include "agentd/wire/message_fields.hpp"
@@ -38,18 +38,6 @@ Change take(const Pb__Change& m, Check& c) {
 
 }  // namespace
 
-SOUK_LISTED_CODEC(Submit, pb__submit)
-SOUK_LISTED_CODEC(Submitted, pb__submitted)
-SOUK_LISTED_CODEC(Attach, pb__attach)
-SOUK_LISTED_CODEC(Attached, pb__attached)
-SOUK_LISTED_CODEC(Output, pb__output)
-SOUK_LISTED_CODEC(OutputAck, pb__output_ack)
-SOUK_LISTED_CODEC(Input, pb__input)
-SOUK_LISTED_CODEC(InputAck, pb__input_ack)
-SOUK_LISTED_CODEC(Winch, pb__winch)
-SOUK_LISTED_CODEC(Signal, pb__signal)
-SOUK_LISTED_CODEC(Notice, pb__notice)
-SOUK_LISTED_CODEC(Exit, pb__exit)
 SOUK_WIRE_CODEC(Change, Pb__Change, pb__change)
 
 JobTerms changed(JobTerms terms, const Change& change) {

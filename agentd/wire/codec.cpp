@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Between the agentd of a job's home node and that of its guest.
-#include "agentd/wire/agentd.pb-c.h"
 #include "agentd/wire/codec.hpp"
+#include "agentd/wire/agentd.pb-c.h"
 #include "agentd/wire/message_fields.hpp"
 #include "agentd/wire/spec_check.hpp"
 #include "kernel/wire/field_codec.hpp"
@@ -43,18 +42,6 @@ inline constexpr auto also_check<ImageBegin> = check_image;
 template <>
 inline constexpr auto also_check<PageRange> = check_wish;
 
-SOUK_LISTED_CODEC(GuestCommand, pb__guest_command)
-SOUK_LISTED_CODEC(GuestEvent, pb__guest_event)
-SOUK_LISTED_CODEC(Expel, pb__expel)
-SOUK_LISTED_CODEC(Heartbeat, pb__heartbeat)
-SOUK_LISTED_CODEC(StdioData, pb__stdio_data)
-SOUK_LISTED_CODEC(StdioAck, pb__stdio_ack)
-SOUK_LISTED_CODEC(StdioInput, pb__stdio_input)
-SOUK_LISTED_CODEC(StdioInputAck, pb__stdio_input_ack)
-SOUK_LISTED_CODEC(StdioWinch, pb__stdio_winch)
-SOUK_LISTED_CODEC(ImageBegin, pb__image_begin)
-SOUK_LISTED_CODEC(ImageResult, pb__image_result)
-SOUK_LISTED_CODEC(PagesState, pb__pages_state)
-SOUK_LISTED_CODEC(PrecopyBegin, pb__precopy_begin)
+SOUK_AGENT_LISTED(SOUK_WIRE_LISTED)
 
 }  // namespace souk::wire
