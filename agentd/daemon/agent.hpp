@@ -147,7 +147,8 @@ class Agent final : private ToolHost {
     // agent_view.cpp
     Result<std::string> list_held(const std::string& id, const std::string& begin,
                                   std::string& next) const;
-    wire::CtlReply view_request(const wire::CtlRequest& request) const;
+    // `by_market`: the market asks, for a user who may see the job.
+    wire::CtlReply view_request(const wire::CtlRequest& request, bool by_market) const;
     bool answers(const wire::CtlRequest& request) const;
     std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const override;
 

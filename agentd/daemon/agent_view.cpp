@@ -90,7 +90,7 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
     return j.end_array().take();
 }
 
-wire::CtlReply Agent::view_request(const wire::CtlRequest& request) const {
+wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_market) const {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto refuse = [&](std::string why) {
@@ -116,6 +116,8 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request) const {
         return refuse("job " + id->text() +
                       " is not known to its home node any more: it keeps the last " +
                       std::to_string(config_.home.finished_max) + " that are finished");
+    if (!by_market && request.uid != 0 && request.uid != job->spec.uid)
+        return refuse("job " + id->text() + " is another user's: its story is that user's own");
     JsonWriter j;
     j.begin_object().field("id", id->text()).field("phase", to_string(job->phase));
     write_story(j, job->story);
@@ -127,7 +129,7 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request) const {
 // A home answers for its own jobs, with or without a market.
 std::optional<wire::CtlReply> Agent::view(const wire::CtlRequest& request) const {
     if (!answers(request)) return std::nullopt;
-    return view_request(request);
+    return view_request(request, false);
 }
 
 bool Agent::answers(const wire::CtlRequest& request) const {

@@ -141,7 +141,7 @@ void Agent::wire_market() {
     MarketLink::Handlers market;
     market.question = [this](wire::CtlRequest r) {
         r.uid = UINT32_MAX;  // nobody's: what is root's alone is asked for here
-        return view_request(r);
+        return view_request(r, true);
     };
     market.up = [this](const std::string& seen_at) {
         learn_address(seen_at);

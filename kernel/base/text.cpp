@@ -68,7 +68,10 @@ std::string blank_controls(std::string_view text) {
     std::string out(text);
     for (size_t at = 0, n = 0; at < text.size(); at += n) {
         const uint32_t c = character(text, at, n);
-        if (is_hidden(c)) std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(at), n, ' ');
+        // A terminal that is not in UTF-8 takes a byte of 0x80 to 0x9f by itself as a control.
+        const bool control =
+            c == malformed ? is_hidden(static_cast<unsigned char>(text[at])) : is_hidden(c);
+        if (control) std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(at), n, ' ');
     }
     return out;
 }

@@ -13,8 +13,8 @@ namespace souk {
 // format characters (right-to-left marks and the like, which change how the text around them is
 // shown), line or paragraph separators.
 Status check_label(std::string_view text, size_t bytes_max);
-// For what cannot be refused: such characters as blanks. As long as it was; bytes that are no UTF-8
-// stay.
+// For what cannot be refused: such characters as blanks, and such bytes where the text is no UTF-8.
+// As long as it was.
 std::string blank_controls(std::string_view text);
 
 }  // namespace souk

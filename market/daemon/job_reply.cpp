@@ -30,6 +30,24 @@ int exit_status(const JobReport& r) {
     return WIFSIGNALED(r.wait_status) ? 128 + WTERMSIG(r.wait_status) : 255;
 }
 
+void write_last_move(JsonWriter& w, const LastMove& m) {
+    if (m.total.ns <= 0) return;
+    w.field("last_move", move_name(m.forecast)).field("last_pause_ms", m.pause.ms());
+    w.field("last_total_ms", m.total.ms());
+    w.field("forecast_pause_ms", m.forecast.pause.ms())
+        .field("forecast_total_ms", m.forecast.total.ms());
+    if (m.forecast.dirty_expected_bytes_per_s > 0)
+        w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
+    if (m.forecast.precopy_bytes > 0) {
+        w.field("last_ahead_bytes", m.forecast.precopy_bytes)
+            .field("last_ahead_ms", m.forecast.precopy_time.ms());
+        w.field("last_ahead_rounds", m.forecast.precopy_rounds)
+            .field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
+        w.field("forecast_frozen_bytes", m.forecast.left_bytes)
+            .field("last_frozen_bytes", m.forecast.frozen_bytes);
+    }
+}
+
 }  // namespace
 
 std::string hold_of(const Job& job) {
@@ -42,7 +60,7 @@ std::string hold_of(const Job& job) {
     return "";
 }
 
-void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now) {
+void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, uint32_t asker) {
     const JobReport& r = job.record.report;
     const JobStats& s = r.stats;
     w.begin_object();
@@ -50,6 +68,10 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now) {
         .field("user", r.user)
         .field("uid", r.uid)
         .field("status", status_of(job));
+    if (asker != market::root_uid && asker != r.uid) {
+        w.end_object();
+        return;
+    }
     w.field("value", r.terms.max_price).field("budget", r.terms.budget);
     w.field("memory_mb", r.terms.memory_mb).field("cpus", r.terms.cpus);
     w.field("runtime_s", std::max(market.run_time(job, now), s.run_time).seconds());
@@ -78,22 +100,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now) {
         w.field("can_move", r.cannot_move.empty());
         if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);
     }
-    if (const LastMove& m = s.last_move; m.total.ns > 0) {
-        w.field("last_move", move_name(m.forecast)).field("last_pause_ms", m.pause.ms());
-        w.field("last_total_ms", m.total.ms());
-        w.field("forecast_pause_ms", m.forecast.pause.ms())
-            .field("forecast_total_ms", m.forecast.total.ms());
-        if (m.forecast.dirty_expected_bytes_per_s > 0)
-            w.field("forecast_dirty_bytes_per_s", m.forecast.dirty_expected_bytes_per_s);
-        if (m.forecast.precopy_bytes > 0) {
-            w.field("last_ahead_bytes", m.forecast.precopy_bytes)
-                .field("last_ahead_ms", m.forecast.precopy_time.ms());
-            w.field("last_ahead_rounds", m.forecast.precopy_rounds)
-                .field("last_dirty_bytes_per_s", m.forecast.dirty_bytes_per_s);
-            w.field("forecast_frozen_bytes", m.forecast.left_bytes)
-                .field("last_frozen_bytes", m.forecast.frozen_bytes);
-        }
-    }
+    write_last_move(w, s.last_move);
     w.key("places").begin_array();
     for (const NodeName& place : r.places) w.value(place);
     w.end_array().field("hold", hold_of(job));

@@ -10,6 +10,9 @@
 namespace souk {
 
 std::string hold_of(const market::Job& job);
-void write_job(JsonWriter& w, const market::Job& job, const market::Market& market, Nanos now);
+// `asker`: the uid of who is answered. Root and the job's user see all of it; others see the job's
+// id, user and status: its command line, bid, cost and place are the user's own.
+void write_job(JsonWriter& w, const market::Job& job, const market::Market& market, Nanos now,
+               uint32_t asker);
 
 }  // namespace souk

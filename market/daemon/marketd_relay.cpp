@@ -20,6 +20,17 @@ wire::CtlReply no_answer(std::string why) {
 Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
     if (request.args.size() != 1) return fail(request.verb + " takes a job's id");
     TRY_ASSIGN(const JobId id, parse_job_id(request.args[0]));
+    if (request.uid != market::root_uid) {  // the home takes the market's word for who asks
+        const market::Job* job = market_.find(id);
+        std::optional<market::JobRecord> ended;
+        if (!job) {
+            TRY_ASSIGN(ended, finished_->find(id));
+        }
+        const JobReport* report = job ? &job->record.report : ended ? &ended->report : nullptr;
+        if (!report) return fail("no such job: " + id.text());
+        if (report->uid != request.uid)
+            return fail("job " + id.text() + " is another user's: its story is that user's own");
+    }
     const auto agent = agents_.find(id.home);
     if (agent == agents_.end())
         return fail("the home node " + id.home + " of job " + id.text() +

@@ -103,7 +103,7 @@ std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
 Result<std::string> list_jobs(const Context& c) {
     return list_jobs_reply(
         c.market, c.finished, c.args, c.after,
-        [&c](JsonWriter& w, const Job& job) { write_job(w, job, c.market, c.now); }, c.next);
+        [&c](JsonWriter& w, const Job& job) { write_job(w, job, c.market, c.now, c.uid); }, c.next);
 }
 
 void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Context& c) {
@@ -198,12 +198,12 @@ Result<std::string> job(const Context& c) {
     TRY_ASSIGN(const JobId id, job_argument(c));
     JsonWriter w;
     if (const Job* found = c.market.find(id)) {
-        write_job(w, *found, c.market, c.now);
+        write_job(w, *found, c.market, c.now, c.uid);
         return w.take();
     }
     TRY_ASSIGN(auto finished, c.finished.find(id));
     if (!finished) return fail("no such job: " + id.text());
-    write_job(w, finished_job(std::move(*finished)), c.market, c.now);
+    write_job(w, finished_job(std::move(*finished)), c.market, c.now, c.uid);
     return w.take();
 }
 

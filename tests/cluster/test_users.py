@@ -82,3 +82,25 @@ def test_a_node_that_cannot_dump_jobs_of_other_users_says_so_and_does_not_try(ma
     assert "rlimit" not in logs
     market.tool("marketctl", "cancel", job.id)
     job.wait()
+
+
+def test_of_another_users_job_one_sees_its_id_its_user_and_its_state(market):
+    m = market
+    job = m.srun("-p", "30", "--name", "secret-name", "sh", "-c", "secret=1; while :; do :; done")
+    m.until_runs(job.id)
+
+    def as_nobody(*args, check=True):
+        return m.tool("marketctl", *args, check=check, user=65534, group=65534, extra_groups=[])
+
+    seen = [json.loads(as_nobody("--json", "job", job.id).stdout),
+            *(j for j in json.loads(as_nobody("--json", "list-jobs").stdout)
+              if j["id"] == job.id)]
+    assert seen == 2 * [{"id": job.id, "user": "root", "uid": 0, "status": "run"}]
+    for args in (["list-jobs"], ["job", job.id], ["job", job.id, "--story"]):
+        said = as_nobody(*args, check=False)
+        assert "secret" not in said.stdout + said.stderr
+    said = as_nobody("job", job.id, "--story", check=False)
+    assert said.returncode == 1 and "another user's" in said.stderr
+    own = json.loads(m.tool("marketctl", "--json", "job", job.id).stdout)
+    assert own["name"] == "secret-name" and "secret=1" in own["command"] and own["value"] == 30
+    m.tool("marketctl", "cancel", job.id)

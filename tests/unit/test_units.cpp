@@ -84,6 +84,7 @@ START_TEST(a_name_holds_nothing_that_changes_how_others_see_the_text_around_it) 
     ck_assert_text(check_label("a\u202e", 9).error().message,
                    "a name without control and format characters is wanted: it holds U+202E");
     ck_assert_text(blank_controls("a\u202eb\n\u00fc\xff"), "a   b \u00fc\xff");
+    ck_assert_text(blank_controls("\xe9t\xe9 \x9b[2J"), "\xe9t\xe9  [2J");  // CSI, not in UTF-8
 }
 END_TEST
 
