@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bpf/load.h"
@@ -145,11 +146,16 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
 
 LoadProbe::~LoadProbe() { close(); }
 
-Status LoadProbe::add(const std::string& job, bool lived) {
+Status LoadProbe::add(const std::string& job, bool lived, uint64_t id, Nanos used) {
     if (jobs_.contains(job) || followed_.contains(job)) return fail_errno("follow " + job, EEXIST);
-    TRY_ASSIGN(Cgroup group, cgroups_->create(job));
+    std::optional<Cgroup> group;
+    if (cpus_ == nullptr || lived || id == 0) {
+        TRY_ASSIGN(group, cgroups_->create(job));
+        id = group->id();
+    }
     if (cpus_ == nullptr) {
-        Followed followed{std::move(group), {}, {}, {}};
+        Followed followed{std::move(*group), {}, {}, {}};
+        followed.start.run = used;
         if (!lived) {
             TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
         }
@@ -163,9 +169,10 @@ Status LoadProbe::add(const std::string& job, bool lived) {
         static_cast<uint32_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
     if (free == LOAD_SLOTS) return fail_errno("follow " + job, ENOSPC);
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].counters[free] = {};
-    Job added{group.id(), free, {}, {}};
+    Job added{id, free, {}, {}};
     if (lived) {
-        TRY_ASSIGN(added.before, group.cpu_time());
+        TRY_ASSIGN(const Nanos all, group->cpu_time());
+        added.before = std::max(Nanos{}, all - used);
     }
     if (const int error = bpf_map_update_elem(slots_.get(), &added.id, &added.slot, BPF_ANY);
         error != 0)

@@ -44,8 +44,9 @@ class LoadProbe {
     const std::string& why_not_bpf() const { return why_not_bpf_; }
 
     // Begins to count a job's group, by its full name; at most 255 at a time (ENOSPC). The group
-    // exists; `lived`: its processes have run before, which counts too.
-    Status add(const std::string& job, bool lived = false);
+    // exists; `lived`: its processes have run before, which counts too, but for the CPU time that
+    // others had `used` in that group before them. `id` of the group, if it is known.
+    Status add(const std::string& job, bool lived = false, uint64_t id = 0, Nanos used = {});
     // Forgets it; ok if unknown. Call when its processes have ended.
     Status remove(const std::string& job);
 

@@ -118,17 +118,29 @@ Result<std::vector<pid_t>> Cell::pids() const {
     return job_group_->pids();
 }
 
-Status Cell::make_cgroup() {
-    if (!site_.cgroups || cgroup_) return {};
-    const CgroupUse use{.cpu = limits_cpus(),
-                        .memory = site_.limits.memory && job_.memory_mb > 0,
-                        .pids = site_.limits.pids && site_.pids_max > 0};
-    TRY_ASSIGN(Cgroup group, site_.cgroups->create(site_.cgroup_parent + "/" + key_.text(), use));
-    TRY_ASSIGN(Cgroup job_group, site_.cgroups->create(group.name() + "/job"));
-    cgroup_ = std::move(group);
-    job_group_ = std::move(job_group);
-    site_.cgroup_changed(cgroup_->name(), true);
+CgroupUse Cell::cgroup_use() const {
+    return {.cpu = limits_cpus(),
+            .memory = site_.limits.memory && job_.memory_mb > 0,
+            .pids = site_.limits.pids && site_.pids_max > 0};
+}
+
+Status Cell::take_groups() {
+    if (!site_.groups || cgroup_) return {};
+    // CRIU is not limited while it restores there: groups that were used may be.
+    const int64_t memory = job_.from_image       ? 0
+                           : job_.memory_mb == 0 ? INT64_MAX
+                                                 : job_.memory_mb << 20;
+    TRY_ASSIGN(CapsuleGroup groups, site_.groups->take(cgroup_use(), memory));
+    use_groups(std::move(groups));
     return {};
+}
+
+void Cell::use_groups(CapsuleGroup groups) {
+    cgroup_ = std::move(groups.capsule);
+    job_group_ = std::move(groups.job);
+    cgroup_name_ = cgroup_->name();
+    cgroup_used_ = groups.used;
+    site_.cgroup_changed(*cgroup_, cgroup_used_, true);
 }
 
 // Every v1 hierarchy that a process of the capsule must enter.
@@ -146,12 +158,13 @@ std::vector<int> Cell::v1_tasks() const {
 // the capsule
 
 void Cell::create_capsule() {
+    if (!job_.from_image) image_.has_none();
     const auto make = [&]() -> Status {
         TRY(network_.check());
         if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST)
             return fail_errno("create " + dir_, errno);
         TRY_ASSIGN(dir_fd_, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
-        TRY(make_cgroup());
+        TRY(take_groups());
         CapsuleOptions options;
         options.init_path = site_.init_path;
         options.dir = dir_fd_.get();
@@ -165,7 +178,8 @@ void Cell::create_capsule() {
         // is no such process.
         const ProcessId id = capsule_->id();
         return create_file(dir_fd_.get(), capsule_file,
-                           std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + "\n");
+                           std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + " " +
+                               cgroup_name_ + " " + std::to_string(cgroup_used_.ns) + "\n");
     };
     if (auto made = make(); !made) {
         if (capsule_) (void)capsule_->kill();
@@ -281,7 +295,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
 }
 
 void Cell::start_job() {
-    set_limits();
+    if (set_limits()) site_.groups->job_begins(cgroup_name_);
     if (auto sent = link_.tell(&CapsuleClient::start, launch_spec(job_.spec),
                                job_group_ ? job_group_->entry().v2 : -1);
         !sent)

@@ -123,6 +123,8 @@ class Cell {
     // Of the job's first process, on this node; 0: no look has found it yet.
     pid_t pid() const { return root_.here(); }
     bool has_capsule() const { return capsule_.has_value() && life_ != Life::gone; }
+    // Of its capsule, "n1/jobs/c7"; empty: there is none.
+    const std::string& cgroup_name() const { return cgroup_name_; }
 
   private:
     static constexpr const char* capsule_file = "capsule";  // what runs there
@@ -177,10 +179,14 @@ class Cell {
     void leased(const CapsuleClient::Event& e);
     void capsule_ended();
     void remove_files();
+    void remove_directory();
+    void find_capsule();
 
     // Its control groups.
-    Status make_cgroup();
-    void set_limits();
+    CgroupUse cgroup_use() const;
+    Status take_groups();
+    void use_groups(CapsuleGroup groups);
+    bool set_limits();  // false: not all of them
     bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
     void limit_cpus(bool on);
     std::vector<int> v1_tasks() const;
@@ -242,6 +248,8 @@ class Cell {
     Fd dir_fd_;
     // the capsule; below it the job, which a dump freezes
     std::optional<Cgroup> cgroup_, job_group_;
+    std::string cgroup_name_;
+    Nanos cgroup_used_;  // by capsules before this one
     std::optional<Capsule> capsule_;
     Watch exit_watch_;
     Life life_ = Life::lives;

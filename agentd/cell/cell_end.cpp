@@ -60,20 +60,48 @@ void Cell::remove() {
     (void)capsule_->kill();
 }
 
+// Mostly these files are all that lies there: to list it costs more than to remove it.
+void Cell::remove_directory() {
+    if (dir_fd_)
+        for (const char* file : {capsule_file, SOUK_CTL_NAME, SOUK_EXIT_NAME})
+            (void)::unlinkat(dir_fd_.get(), file, 0);
+    std::error_code ignored;
+    if (::rmdir(dir_.c_str()) != 0) std::filesystem::remove_all(dir_, ignored);
+}
+
 void Cell::remove_files() {
     network_.drop();
-    std::error_code ignored;
-    std::filesystem::remove_all(dir_, ignored);
+    remove_directory();
     drop_image();
     if (cgroup_) {
-        site_.cgroup_changed(cgroup_->name(), false);
-        if (job_group_) (void)job_group_->remove(group_limit);  // what it holds keeps the one above
-        if (auto removed = cgroup_->remove(group_limit); !removed)
-            site_.log->warning("cannot remove a control group", {{"WHY", removed.error()}});
+        site_.cgroup_changed(*cgroup_, cgroup_used_, false);
+        auto back =
+            site_.groups->give_back({std::move(*cgroup_), std::move(*job_group_), {}}, group_limit);
+        if (!back) log_.warning("cannot remove a control group", back.error());
         job_group_.reset();
         cgroup_.reset();
+        cgroup_name_.clear();
     }
     tell(guest::Removed{});
+}
+
+// Older daemons named the control group by the job.
+void Cell::find_capsule() {
+    ProcessId id;
+    char group[256] = "";
+    Nanos used;
+    const auto text = read_file(dir_fd_.get(), capsule_file);
+    if (!text || std::sscanf(text->c_str(), "%d %lu %255s %ld", &id.pid, &id.start_ticks, group,
+                             &used.ns) < 2)
+        return;
+    auto capsule = Capsule::reconnect(dir_fd_.get(), id);
+    if (!capsule) return;
+    capsule_ = std::move(*capsule);
+    if (!site_.groups) return;
+    cgroup_name_ = group[0] != 0 ? group : site_.groups->parent() + "/" + key_.text();
+    auto groups = site_.groups->find(cgroup_name_, cgroup_use(), used);
+    if (groups) return use_groups(std::move(*groups));
+    log_.warning("no control group", groups.error());
 }
 
 Guest::Found Cell::adopt() {
@@ -86,11 +114,7 @@ Guest::Found Cell::adopt() {
                 found.exited = true;
                 found.wait_status = exit->wait_status;
             }
-        ProcessId id;
-        if (const auto text = read_file(dir_fd_.get(), capsule_file);
-            text && std::sscanf(text->c_str(), "%d %lu", &id.pid, &id.start_ticks) == 2)
-            if (auto capsule = Capsule::reconnect(dir_fd_.get(), id))
-                capsule_ = std::move(*capsule);
+        find_capsule();
     }
     if (const auto sealed = open_sealed()) {
         found.image_complete = read_manifest(sealed->get()).has_value();
@@ -98,7 +122,6 @@ Guest::Found Cell::adopt() {
     }
     if (!capsule_) return found;
     found.capsule_alive = true;
-    if (auto made = make_cgroup(); !made) log_.warning("no control group", made.error());
     const auto processes = capsule_processes(*capsule_);
     // The root is a child of PID 1; what came from outside (CRIU) is not.
     found.job_alive =

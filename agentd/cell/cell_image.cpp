@@ -45,6 +45,7 @@ CellImage::CellImage(Loop& loop, Places places, GuestKey key)
       on_disk_(::faccessat(places_.disk, key_.text().c_str(), F_OK, 0) == 0) {}
 
 Status CellImage::begin() {
+    none_ = false;
     TRY_ASSIGN(fd_, create_image(parent(), key_.text()));
     return {};
 }
@@ -128,6 +129,7 @@ void CellImage::drop(bool job_has_sockets) {
     drop_.cancel();
     keeping_.reset();
     fd_.reset();
+    if (none_) return;
     for (const int parent : {places_.memory, places_.disk}) {
         for (const char* suffix : {"", ".part"})
             settle_sockets(parent, key_.text() + suffix, job_has_sockets);

@@ -30,6 +30,8 @@ class CellImage {
     bool on_disk() const { return on_disk_; }
     void place(bool on_disk) { on_disk_ = on_disk; }
 
+    // There never was one of that name. Until the first begins there is nothing to drop.
+    void has_none() { none_ = true; }
     // Made anew, and empty. What lay there under this name is removed.
     Status begin();
     int fd() const { return fd_.get(); }
@@ -79,6 +81,7 @@ class CellImage {
     Places places_;
     GuestKey key_;
     bool on_disk_;
+    bool none_ = false;
     Fd fd_;
     std::unique_ptr<Keeping> keeping_;
     Timer drop_;

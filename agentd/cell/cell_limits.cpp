@@ -8,23 +8,33 @@
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {
+namespace {
+
+// More than a capsule holds whose job has not begun.
+constexpr int64_t capsule_bytes = 16 << 20;
+
+}  // namespace
 
 // When the job is about to start, or has just been restored: CRIU does that inside of the job's
 // groups, and is no part of what the job may have. A job that holds more than its limit by then
 // keeps what it holds: no move kills it.
-void Cell::set_limits() {
-    if (!cgroup_) return;
+bool Cell::set_limits() {
+    if (!cgroup_) return false;
     const auto set = [&]() -> Status {
         if (site_.limits.pids && site_.pids_max > 0) TRY(cgroup_->set_pids_max(site_.pids_max));
         if (!site_.limits.memory || job_.memory_mb <= 0) return {};
+        const int64_t wanted = job_.memory_mb << 20;
+        if (!job_.from_image && wanted >= capsule_bytes) return cgroup_->set_memory_max(wanted);
         TRY_ASSIGN(const int64_t held, cgroup_->memory_bytes());
-        return cgroup_->set_memory_max(std::max(job_.memory_mb << 20, held));
+        return cgroup_->set_memory_max(std::max(wanted, held));
     };
-    if (auto done = set(); !done)
+    const Status done = set();
+    if (!done)
         site_.log->warning(
             "a job is not limited",
             {{"JOB", key_.id.text()}, {"EPOCH", key_.epoch.n}, {"WHY", done.error()}});
     limit_cpus(true);
+    return done.has_value();
 }
 
 // Not while it is dumped: what CRIU has the job's processes do there would wait for the next period

@@ -17,7 +17,7 @@
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/job_port.hpp"
-#include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/process/capsule_groups.hpp"
 #include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
@@ -26,10 +26,9 @@ namespace souk {
 struct CellSite {
     Loop* loop = nullptr;
     Log* log = nullptr;
-    const Cgroups* cgroups = nullptr;  // null: this machine has none
-    std::string cgroup_parent;         // "n1/jobs"
-    std::vector<int> v1_tasks;         // of the node's share, where v1 has the CPU controller
-    CgroupUse limits;                  // of a capsule that this machine has controllers for
+    CapsuleGroups* groups = nullptr;  // null: this machine has none
+    std::vector<int> v1_tasks;        // of the node's share, where v1 has the CPU controller
+    CgroupUse limits;                 // of a capsule that this machine has controllers for
     // of this machine: a job that may use all of them is not limited
     int32_t cpus = 1;
     int64_t pids_max = 0;  // 0: no limit
@@ -53,7 +52,7 @@ struct CellSite {
         output;
     std::function<void(const GuestKey&, uint64_t offset)> input_taken;
     // for the load reader
-    std::function<void(const std::string& cgroup, bool added)> cgroup_changed;
+    std::function<void(const Cgroup& capsule, Nanos used, bool added)> cgroup_changed;
     // Of a job whose pages come past the image. restored: any page may come; else these alone.
     std::function<void(const GuestKey&, bool restored, uint64_t bytes_put,
                        const std::vector<PageRange>& wishes)>

@@ -186,6 +186,7 @@ class Agent final : private ToolHost {
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<PrecopyLinks> precopy_;
     std::unique_ptr<Cgroups> cgroups_;
+    std::unique_ptr<CapsuleGroups> groups_;  // of the cells below
     // the node's part of the machine; below it what holds all jobs
     std::optional<Cgroup> share_, jobs_group_;
     int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "agentd/daemon/agent.hpp"
+#include "kernel/sys/host/clock.hpp"
 
 namespace souk {
 namespace {
 
 constexpr Nanos load_period = Nanos::from_s(1);
+constexpr Nanos group_kept = Nanos::from_s(10);
 constexpr uint64_t trim_ticks = 30, look_ticks = 60;
 
 int64_t memory_free_mb() {
@@ -55,6 +57,7 @@ void Agent::tick_load() {
     for (const auto& [key, c] : cells_)
         if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked() || c->looks_often())
             c->look();
+    if (groups_) groups_->drop_kept(monotonic_now(), group_kept);
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }

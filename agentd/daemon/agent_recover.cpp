@@ -96,17 +96,12 @@ Status Agent::remove_strays(std::set<std::string> known) {
 
 // Groups of capsules that ended while nobody looked.
 void Agent::remove_old_groups() {
-    if (!cgroups_) return;
-    const auto groups = cgroups_->list(site_.cgroup_parent);
-    for (const std::string& name : groups ? *groups : std::vector<std::string>{}) {
-        const bool in_use = std::any_of(cells_.begin(), cells_.end(), [&](const auto& c) {
-            return c.first.text() == name && c.second->has_capsule();
-        });
-        if (in_use) continue;
-        if (auto removed = cgroups_->remove(site_.cgroup_parent + "/" + name, group_limit);
-            !removed)
-            log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
-    }
+    if (!groups_) return;
+    std::vector<std::string> in_use;
+    for (const auto& [key, c] : cells_)
+        if (c->has_capsule()) in_use.push_back(c->cgroup_name());
+    if (auto removed = groups_->remove_others(in_use, group_limit); !removed)
+        log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
 }
 
 }  // namespace souk

@@ -66,6 +66,9 @@ Status make_tmpfs(const std::string& dir, int64_t size_mb, const char* more) {
     return {};
 }
 
+// For the jobs that run at once, and for those that end while they do.
+size_t kept_groups_max() { return 2 * static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)) + 8; }
+
 int64_t memory_total_mb() {
     struct sysinfo info {};
     ::sysinfo(&info);
@@ -183,8 +186,9 @@ Status Agent::open_cgroups() {
     }
     cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
     if (!cgroups_->layout().v2.empty()) guest_ = Guest(guests_max, true, config_.policy);
-    site_.cgroups = cgroups_.get();
-    site_.cgroup_parent = node + "/jobs";
+    const std::string jobs_name = node + "/jobs";
+    groups_ = std::make_unique<CapsuleGroups>(*cgroups_, jobs_name, kept_groups_max());
+    site_.groups = groups_.get();
     // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so
     // that a busy job cannot hold them up.
     auto share = cgroups_->create(node, CgroupUse{.cpu = true});
@@ -198,7 +202,7 @@ Status Agent::open_cgroups() {
     const auto try_limit = [&](bool CgroupUse::*controller, const char* name) {
         CgroupUse use;
         use.*controller = true;
-        const auto jobs = cgroups_->create(site_.cgroup_parent, use);
+        const auto jobs = cgroups_->create(jobs_name, use);
         if (!jobs)
             log_.warning("jobs are not limited", {{"controller", name}, {"WHY", jobs.error()}});
         site_.limits.*controller = jobs && jobs->has(name);
@@ -208,7 +212,7 @@ Status Agent::open_cgroups() {
     try_limit(&CgroupUse::cpu, "cpu");
     site_.cpus = hardware().cpus;
     if (site_.limits.memory)
-        if (auto jobs = cgroups_->create(site_.cgroup_parent, CgroupUse{.memory = true}))
+        if (auto jobs = cgroups_->create(jobs_name, CgroupUse{.memory = true}))
             jobs_group_ = std::move(*jobs);
     site_.pids_max = config_.pids_max;
     for (const int tasks : share_->entry().v1_tasks)

@@ -38,11 +38,13 @@ void Agent::wire_cells() {
         if (key.id.home != config_.node) return (void)peers_->to_home(key.id.home, ack);
         after_commit([this, ack] { stdio_input_ack(config_.node, ack); });
     };
-    site_.cgroup_changed = [this](const std::string& group, bool added) {
+    site_.cgroup_changed = [this](const Cgroup& capsule, Nanos used, bool added) {
         if (!load_) return;
-        if (auto done = added ? load_->add(group, !tools_listener_) : load_->remove(group); !done)
+        const auto done = added ? load_->add(capsule.name(), !tools_listener_, capsule.id(), used)
+                                : load_->remove(capsule.name());
+        if (!done)
             log_.limited("load", Loop::now(), Level::warning, "its load is not measured",
-                         {{"group", group}, {"WHY", done.error()}});
+                         {{"group", capsule.name()}, {"WHY", done.error()}});
     };
 }
 

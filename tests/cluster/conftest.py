@@ -5,6 +5,7 @@
 what it needs to see, never for time to pass. SOUK_BIN names the directory of the programs (default:
 build/bin of this checkout)."""
 import ctypes
+import glob
 import itertools
 import json
 import os
@@ -226,6 +227,8 @@ class Market:
         except Late:
             left = [p for p in self.cgroup_files() if "/jobs/" in p]
             raise Late(f"capsules are left: {self.capsules(empty=True)}; {left}") from None
+        until("no more control groups are kept than may be",
+              lambda: all(self.kept_groups(n) <= 2 * os.cpu_count() + 8 for n in self.nodes()))
         for node in self.nodes():
             status = self.ctl("pvdctl", "--node", node, "status")
             if not status["on_market"]:
@@ -303,14 +306,39 @@ class Market:
 
     # What the kernel knows
 
-    def capsules(self, job="", node="*", empty=False):
-        """Control groups of capsules that have a process: (node, JOB.EPOCH, pids)."""
+    def capsule_groups(self):
+        """{node/jobs/GROUP: JOB.EPOCH}, as the nodes have written down."""
         found = {}
+        for path in glob.glob(f"{self.run_dir}/state/*/guests/*/capsule"):
+            if len(words := read_text(path).split()) == 4:
+                found[words[2]] = os.path.basename(os.path.dirname(path))
+        return found
+
+    def capsules(self, job="", node="*", empty=False):
+        """Capsules that have a process, empty: or a directory: (node, JOB.EPOCH, pids)."""
+        found = {}
+        names = self.capsule_groups()
         for path in self.cgroup_files():
-            m = re.search(rf"/{self.tag}/([^/]+)/jobs/([^/]+)/", path)
-            if m and (not job or m[2].startswith(job + ".")) and node in ("*", m[1]):
-                found.setdefault((m[1], m[2]), set()).update(map(int, read_text(path).split()))
-        return [(n, c, pids) for (n, c), pids in found.items() if pids or empty]
+            m = re.search(rf"/{self.tag}/(([^/]+)/jobs/([^/]+))/", path)
+            name = m and names.get(m[1], m[3])
+            if m and (not job or name.startswith(job + ".")) and node in ("*", m[2]):
+                found.setdefault((m[2], name), set()).update(map(int, read_text(path).split()))
+        return [(n, c, pids) for (n, c), pids in found.items()
+                if pids or empty and c in names.values()]
+
+    def groups(self, job, node):
+        """The directories of the control groups of its newest capsule there, one in each
+        hierarchy."""
+        name = max((int(capsule[len(job) + 1:]), g)
+                   for g, capsule in self.capsule_groups().items()
+                   if capsule.startswith(job + ".") and g.startswith(node + "/"))[1]
+        return [path for root in mount_points(("cgroup", "cgroup2"))
+                if os.path.exists(path := f"{root}/{self.tag}/{name}")]
+
+    def kept_groups(self, node):
+        """How many are kept there for the next capsules."""
+        return len({m[1] for path in self.cgroup_files()
+                    if (m := re.search(rf"/{self.tag}/{node}/jobs/([^/]+)/", path))})
 
     def processes(self, job, program):
         """How many processes of that name the job has, on all nodes."""

@@ -40,8 +40,10 @@ class Cut:
 
 def stands(market, job, node="n2"):
     """Every process of it on that node is frozen by its control group."""
+    names = {g for g, capsule in market.capsule_groups().items()
+             if capsule.startswith(job.id + ".") and g.startswith(node + "/")}
     groups = {os.path.dirname(p) for p in market.cgroup_files()
-              if f"/{node}/jobs/{job.id}." in p and p.endswith("/job/cgroup.procs")}
+              if any(p.endswith(f"/{name}/job/cgroup.procs") for name in names)}
     states = [read_text(f"{g}/cgroup.events") for g in groups
               if os.path.exists(f"{g}/cgroup.events") and read_text(f"{g}/cgroup.procs")]
     return bool(states) and all("frozen 1" in s for s in states)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a job may have of its node: memory as `srun -m` says, a number of processes; the same
 wherever it has moved to."""
-import glob
+import os
 import subprocess
 
 import pytest
@@ -29,10 +29,10 @@ def limit_of(market, id, *files):
     """What stands in the control group of its capsule, in whichever hierarchy has one of these
     files."""
     # Where it came from its capsule may still stand for a moment.
-    (node, capsule, _), = until("one capsule",
-                                lambda: len(found := market.capsules(id)) == 1 and found)
-    found = [p for root in mount_points(("cgroup", "cgroup2")) for f in files
-             for p in glob.glob(f"{root}/{market.tag}/{node}/jobs/{capsule}/{f}")]
+    (node, _, _), = until("one capsule",
+                          lambda: len(found := market.capsules(id)) == 1 and found)
+    found = [p for group in market.groups(id, node) for f in files
+             if os.path.exists(p := f"{group}/{f}")]
     return read_text(found[0]).strip() if found else None
 
 
@@ -77,3 +77,50 @@ def test_the_processes_of_a_job_are_counted_and_limited_wherever_it_is(market):
         assert limit_of(market, job.id, "pids.max") == "4096"
         assert int(limit_of(market, job.id, "pids.current")) == 2  # it and its PID 1
         move(market, job.id)
+
+
+WHERE = "\nprint(open('/proc/self/cgroup').read(), flush=True)\n"
+
+
+def test_the_control_groups_of_a_job_serve_the_next_which_finds_nothing_of_it(market):
+    if not mount_points(("cgroup2",)):
+        pytest.skip("no cgroup v2: each job has new groups")
+    for node in ("n2", "n3"):
+        market.tool("pvdctl", "--node", node, "market", "off")
+
+    def groups_of(code):
+        """Of a job that does this, and has ended."""
+        job = market.srun("-p", 50, "/usr/bin/python3", "-c", WHERE + code)
+        assert job.wait() == 0, job.words
+        until("nothing of it is left", lambda: not market.capsules(job.id, empty=True))
+        return bytes(job.out)
+
+    groups = groups_of("")
+    assert groups_of("import time\nwhile time.process_time() < 0.5: pass") == groups
+    # The CPU time of the job before is not charged, also where a new daemon finds the job.
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", WHERE + "input()", stdin=subprocess.PIPE)
+    job.printed(len(groups.splitlines()))
+    assert bytes(job.out) == groups
+    market.kill_daemon("n1")
+    job.process.stdin.write(b"\n")
+    job.process.stdin.close()
+    assert job.wait() == 0
+    market.until_job(job.id, "is paid for", lambda j: j["status"] == "finish")
+    receipts = until("its receipt is there",
+                     lambda: market.ctl("marketctl", "receipts", "--job", job.id))
+    assert sum(float(r["cpu_s"]) for r in receipts) < 0.4, receipts
+    until("nothing of it is left", lambda: not market.capsules(job.id, empty=True))
+    # Of groups that are kept none outlives a daemon that dies.
+    kept = groups_of("")
+    assert market.kept_groups("n1") > 0
+    market.kill_daemon("n1")
+    assert market.kept_groups("n1") == 0
+    assert groups_of("") != kept
+    # A job of root changes a setting of its own group: nobody else gets that.
+    changed = groups_of("""
+path = [p.split("::")[1] for p in open("/proc/self/cgroup").read().split() if "::" in p][0]
+mount = [m.split()[1] for m in open("/proc/mounts") if m.split()[2] == "cgroup2"][0]
+with open(mount + path + "/cgroup.max.depth", "w") as f:
+    f.write("3")
+""")
+    assert groups_of("") != changed

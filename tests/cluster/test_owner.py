@@ -138,8 +138,8 @@ time.sleep(1000)
 
     def quota():
         node = market.until_runs(job.id)["where"]
-        (_, capsule, _), = market.capsules(job.id, node)
-        return group_file(market, node, f"/jobs/{capsule}", "cpu.max", "cpu.cfs_quota_us")
+        group = os.path.basename(market.groups(job.id, node)[0])
+        return group_file(market, node, f"/jobs/{group}", "cpu.max", "cpu.cfs_quota_us")
 
     if os.cpu_count() == 1:
         pytest.skip("one CPU: nothing to limit")

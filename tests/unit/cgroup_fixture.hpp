@@ -62,9 +62,7 @@ class CgroupFixture {
         auto forked = fork_into(group.entry());
         MUST(forked);
         if (forked->is_child) {
-            // a fork does not close it, and the guard waits for the last copy
-            ::close(alive_.get());
-            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            let_go();
             ready.read_end.reset();
             ready.write_end.reset();
             work();
@@ -74,6 +72,13 @@ class CgroupFixture {
         char byte;
         MUST(::read(ready.read_end.get(), &byte, 1) == 0);
         return std::move(forked->pidfd);
+    }
+
+    // In a child of the test: it dies with the test. A fork does not close the pipe, and the guard
+    // waits for the last copy.
+    void let_go() const {
+        ::close(alive_.get());
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     }
 
   private:

@@ -29,6 +29,7 @@ struct Node {
     Loop loop = open_loop();
     Log log{{.level_max = Level::error, .program = "test_cell"}};
     CgroupFixture cgroups;
+    CapsuleGroups groups{*cgroups, "n1/jobs", 4};
     TempDir guests, images, ram, work;
     CellSite site;
     std::map<GuestKey, std::deque<guest::Event>> events;
@@ -44,8 +45,7 @@ struct Node {
         });
         site.loop = &loop;
         site.log = &log;
-        site.cgroups = &*cgroups;
-        site.cgroup_parent = "n1/jobs";
+        site.groups = &groups;
         site.guests = guests.path;
         site.images = std::move(*duplicate(images.fd.get()));
         site.ram = std::move(*duplicate(ram.fd.get()));
@@ -62,7 +62,7 @@ struct Node {
             return true;
         };
         site.input_taken = [](const GuestKey&, uint64_t) {};
-        site.cgroup_changed = [](const std::string&, bool) {};
+        site.cgroup_changed = [](const Cgroup&, Nanos, bool) {};
         // its file is written before each move
         site.is_network = [](std::string_view) { return true; };
         site.want_pages = [](const GuestKey&, bool, uint64_t, const std::vector<PageRange>&) {};
@@ -235,7 +235,7 @@ START_TEST(
     for (int moves = 1; moves < 4; ++moves) {
         n.dumped(c);
         n.kill_criu(c);
-        const auto group = n.cgroups->create("n1/jobs/" + c.key().text() + "/job");
+        const auto group = n.cgroups->create(c.cgroup_name() + "/job");
         (void)n.loop.run_until([&] { return !n.events[c.key()].empty(); }, Nanos::from_ms(50));
         ck_assert(n.events[c.key()].empty());
         ck_assert_text(*read_file(group->entry().v2, "cgroup.freeze"), "1\n");
@@ -343,7 +343,7 @@ START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_th
     UNIT_SKIP_IF(moves_impossible());
     Node n;
     Cell& c = n.running();
-    const auto group = n.cgroups->create("n1/jobs/" + c.key().text() + "/job");
+    const auto group = n.cgroups->create(c.cgroup_name() + "/job");
     for (int round = 1; round < 3; ++round) {
         c.keep_lease(Loop::now() + Nanos::from_ms(200), false);
         const Nanos limit_at = Loop::now() + limit;  // this daemon does nothing until it stands

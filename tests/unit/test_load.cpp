@@ -96,6 +96,13 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     // One that was there before this probe counts with what it had run.
     ck_assert(probe.add("n1/jobs/n1.1", true));
     assert_between([&] { return probe.read("n1/jobs/n1.1"); }, Nanos::from_ms(200), first);
+    // Others had used its group before it.
+    ck_assert(probe.remove("n1/jobs/n1.1"));
+    const Nanos all = *one.cpu_time();
+    ck_assert(probe.add("n1/jobs/n1.1", true, one.id(), all - Nanos::from_ms(50)));
+    const Nanos own = probe.read("n1/jobs/n1.1")->run;
+    ck_assert_int_ge(own.ns, Nanos::from_ms(50).ns);
+    ck_assert_int_le(own.ns, (*one.cpu_time() - all).ns + Nanos::from_ms(50).ns);
     ck_assert(probe.add("n1/jobs/n1.3"));
     ck_assert_int_eq(probe.read("n1/jobs/n1.3")->run.ns, 0);
     ck_assert_int_eq(probe.add("n1/jobs/n1.3").error().code, EEXIST);

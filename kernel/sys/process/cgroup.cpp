@@ -282,6 +282,12 @@ Result<std::vector<pid_t>> Cgroup::pids() const {
     return all;
 }
 
+std::vector<int> Cgroup::dirs() const {
+    std::vector<int> all;
+    for (const Member& member : members_) all.push_back(member.dir.get());
+    return all;
+}
+
 Result<Nanos> Cgroup::cpu_time() const {
     if (tracker().v2) {
         TRY_ASSIGN(const std::string text, read_file(tracker().dir.get(), "cpu.stat"));
@@ -296,6 +302,42 @@ Result<Nanos> Cgroup::cpu_time() const {
     TRY_ASSIGN(const std::string text, read_file(member->dir.get(), "cpuacct.usage"));
     TRY_ASSIGN(const int64_t ns, number_in(text, member->path));
     return Nanos{ns};
+}
+
+Result<int64_t> Cgroup::memory_peak_bytes() const {
+    TRY_ASSIGN(const Member* member, need("memory"));
+    TRY_ASSIGN(
+        const std::string text,
+        read_file(member->dir.get(), member->v2 ? "memory.peak" : "memory.max_usage_in_bytes"));
+    return number_in(text, member->path);
+}
+
+Result<bool> Cgroup::limit_was_reached() const {
+    bool reached = false;
+    const auto look = [&](const char* controller, const char* file_v2,
+                          const char* file_v1) -> Status {
+        const Member* const member = find(controller);
+        if (member == nullptr || reached) return {};
+        TRY_ASSIGN(const std::string text,
+                   read_file(member->dir.get(), member->v2 ? file_v2 : file_v1));
+        // "max 0\noom 0\n", or a number alone
+        for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+            end = std::min(text.find('\n', at), text.size());
+            const size_t space = text.rfind(' ', end);
+            const size_t from = space == text.npos || space < at ? at : space + 1;
+            TRY_ASSIGN(const int64_t n, number_in(std::string_view(text).substr(from, end - from),
+                                                  member->path + "/" + file_v2));
+            reached = reached || n != 0;
+        }
+        return {};
+    };
+    TRY(look("memory", "memory.events", "memory.failcnt"));
+    TRY(look("pids", "pids.events", "pids.events"));
+    const Member* const memory = find("memory");
+    if (reached || memory == nullptr || memory->v2) return reached;
+    // also for a limit of a group above
+    TRY_ASSIGN(const int64_t kills, memory_kills());
+    return kills > 0;
 }
 
 Result<int64_t> Cgroup::memory_bytes() const {

@@ -120,10 +120,17 @@ class Cgroup {
     // Kills, then removes the group and those below. ETIMEDOUT; ok if it is gone already.
     Status remove(Nanos wait_max);
 
+    // Its directories, open as long as it is there.
+    std::vector<int> dirs() const;
     // Processes here and below, sorted; 0 is never among them.
     Result<std::vector<pid_t>> pids() const;
     Result<Nanos> cpu_time() const;
     Result<int64_t> memory_bytes() const;
+    // The most that was held at once, since the group was made. ENOENT: a v2 before kernel 5.19.
+    Result<int64_t> memory_peak_bytes() const;
+    // Whether the kernel has refused or killed anything here for a limit of memory or processes,
+    // since the group was made. False for a controller that it does not have.
+    Result<bool> limit_was_reached() const;
 
   private:
     friend class Cgroups;
