@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/process/movable.hpp"
 #include "tests/unit/capsule_rig.hpp"
@@ -77,6 +80,30 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
     ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 7);
     const auto record = read_exit_record(rig.dir.fd.get());
     ck_assert(record.has_value() && decode_exit(*record)->wait_status == rig.exit->wait_status);
+}
+END_TEST
+
+// Both share a table of files for a moment. Many: some have numbers above those that are handed
+// over, some below.
+START_TEST(a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    std::vector<Fd> files;
+    for (int i = 0; i < 200; ++i) files.emplace_back(::open("/dev/null", O_RDWR));
+    JobOutput output;
+    CapsuleRig rig(output);
+    ck_assert(rig.until([&] { return rig.welcomed; }));
+    const std::string links = "/proc/" + std::to_string(rig.capsule.id().pid) + "/fd";
+    const auto numbers = std::move(*list_dir(AT_FDCWD, links));
+    ck_assert_int_eq(std::count_if(numbers.begin(), numbers.end(),
+                                   [&](const std::string& number) {
+                                       return std::filesystem::read_symlink(links + "/" + number) ==
+                                              "/dev/null";
+                                   }),
+                     3);
+    for (const Fd& fd : files) ck_assert_int_ge(::fcntl(fd.get(), F_GETFD), 0);
+    // The daemon keeps no copy of souk-init's end, which would hide that this is gone.
+    ck_assert(rig.capsule.kill());
+    ck_assert(rig.until([&] { return rig.closed; }));
 }
 END_TEST
 
@@ -410,6 +437,7 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            the_peer_of_a_connection_is_read_from_the_kernels_tables,
            a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
            a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
+           a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
