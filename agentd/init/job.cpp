@@ -148,6 +148,14 @@ int parent_of(int pid) {
     ProcStat stat;
     return parse_proc_stat(text, &stat) ? stat.parent : -1;
 }
+
+// Once the root is dead, whatever it has left is a child of this process. CRIU is not: it comes
+// from outside, after its pids were made way for.
+bool others_are_here() {
+    siginfo_t none;
+    return g.last_pid > 0 || waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) == 0 ||
+           errno != ECHILD;
+}
 }  // namespace
 
 void start_job(int spec_fd, int cgroup) {
@@ -206,7 +214,9 @@ void on_exec_pipe() {
 void finish_root() {
     if (g.state == SOUK_STARTING) on_exec_pipe();
     if (g.state == SOUK_NOT_STARTED) return;
-    kill(-1, SIGKILL);  // the job is its root: what it left behind ends with it
+    // The job is its root: what it left behind ends with it. Mostly there is nothing, and the
+    // kernel would look at each process of the machine for it.
+    if (others_are_here()) kill(-1, SIGKILL);
     g.exit.magic = SOUK_EXIT_MAGIC;
     g.exit.version = SOUK_INIT_VERSION;
     g.exit.wait_status = g.root_status;
