@@ -14,7 +14,9 @@ using namespace home;
 Home::Home(const NodeName& node, Limits limits)
     : node_(node),
       limits_(std::move(limits)),
-      records_(node, {limits_.jobs_max, limits_.finished_max, limits_.addresses}),
+      records_(node, {.jobs_max = limits_.jobs_max,
+                      .finished_max = limits_.finished_max,
+                      .addresses = limits_.addresses}),
       runs_({limits_.step_patience, limits_.transfer_patience}),
       moves_({limits_.step_patience, limits_.transfer_patience}),
       checkpoints_({limits_.checkpoint_every, limits_.transfer_patience, limits_.address,

@@ -19,6 +19,8 @@ HomeJob& HomeRecords::load(HomeJob job) {
     const uint64_t seq = job.id.seq;
     next_seq_ = std::max(next_seq_, seq + 1);
     if (job.phase == JobPhase::finished && job.settled) finished_.push_back(seq);
+    uncount(seq);
+    count(seq, job.spec);
     return jobs_.insert_or_assign(seq, std::move(job)).first->second;
 }
 
@@ -26,13 +28,61 @@ Result<HomeJob*> HomeRecords::add(HomeJob job) {
     if (jobs_.size() >= limits_.jobs_max)
         return fail("this node keeps " + std::to_string(limits_.jobs_max) +
                     " jobs already; wait until some are done");
+    TRY(check_share(job.spec));
     job.spec.address = {};
     if (job.spec.net == NetMode::own) {
         TRY_ASSIGN(job.spec.address, free_address());
     }
     job.id = {node_, next_seq_++};
+    count(job.id.seq, job.spec);
     return &jobs_.emplace(job.id.seq, std::move(job)).first->second;
 }
+
+// -------------------------------------------------------------------------------------------------
+// what one user may keep here
+
+static size_t bytes_of(const JobSpec& spec) {
+    size_t bytes = 0;
+    for (const auto* list : {&spec.argv, &spec.env})
+        for (const std::string& text : *list) bytes += text.size() + sizeof text;
+    return bytes;
+}
+
+Status HomeRecords::check_share(const JobSpec& spec) const {
+    if (spec.uid == 0) return {};
+    const auto it = users_.find(spec.uid);
+    const Held held = it == users_.end() ? Held{} : it->second;
+    if (held.jobs >= limits_.user_jobs_max)
+        return fail("this node keeps " + std::to_string(held.jobs) +
+                    " jobs of yours already, the most for one user; wait until some are done");
+    if (held.bytes + bytes_of(spec) > limits_.user_bytes_max)
+        return fail(
+            "the arguments and environments of your jobs on this node would be longer "
+            "than " +
+            std::to_string(limits_.user_bytes_max >> 20) +
+            " MB, the most for one user; wait until some are done");
+    return {};
+}
+
+void HomeRecords::count(uint64_t seq, const JobSpec& spec) {
+    const Held held{spec.uid, 1, bytes_of(spec)};
+    sizes_[seq] = held;
+    users_[spec.uid].jobs += held.jobs;
+    users_[spec.uid].bytes += held.bytes;
+}
+
+void HomeRecords::uncount(uint64_t seq) {
+    const auto it = sizes_.find(seq);
+    if (it == sizes_.end()) return;
+    Held& user = users_[it->second.uid];
+    user.jobs -= it->second.jobs;
+    user.bytes -= it->second.bytes;
+    if (user.jobs == 0) users_.erase(it->second.uid);
+    sizes_.erase(it);
+}
+
+// -------------------------------------------------------------------------------------------------
+// addresses of jobs
 
 // One that no job here has, beginning where the job's number says, so that one that has just been
 // given back rests.
@@ -122,6 +172,7 @@ void HomeRecords::trim(const HomeTurn& turn) {
         --excess;
         turn.out.push_back(home::Erase{it->second.id});
         jobs_.erase(it);
+        uncount(seq);
         look_at(seq, Nanos::never());
         return true;
     });

@@ -20,6 +20,8 @@ class HomeRecords {
         size_t jobs_max = 0;
         size_t finished_max = 0;             // settled ones that are kept
         std::optional<Ipv4Range> addresses;  // all but the first and the last
+        // of one user other than root: jobs, and bytes of their arguments and environments
+        size_t user_jobs_max = 20'000, user_bytes_max = 256 << 20;
     };
     HomeRecords(NodeName node, const Limits& limits);
 
@@ -27,7 +29,7 @@ class HomeRecords {
     HomeJob& load(HomeJob job);
     JobId next_id() const { return {node_, next_seq_}; }
     // A new job: it gets the next id, and an address if its spec asks for one. Errors: too many
-    // jobs, no address is free.
+    // jobs, of all or of its user; no address is free.
     Result<HomeJob*> add(HomeJob job);
 
     HomeJob* find(const JobId& id);
@@ -61,7 +63,14 @@ class HomeRecords {
     static void add_place(HomeJob& job);
 
   private:
+    struct Held {
+        uint32_t uid = 0;
+        size_t jobs = 0, bytes = 0;
+    };
     Result<Ipv4> free_address() const;
+    Status check_share(const JobSpec& spec) const;
+    void count(uint64_t seq, const JobSpec& spec);
+    void uncount(uint64_t seq);
 
     NodeName node_;
     Limits limits_;
@@ -69,6 +78,8 @@ class HomeRecords {
     std::map<uint64_t, HomeJob> jobs_;
     HomeIndex index_;
     std::vector<uint64_t> finished_;  // settled, oldest first
+    std::map<uint64_t, Held> sizes_;  // of each job, as it came
+    std::map<uint32_t, Held> users_;  // their sums
 };
 
 }  // namespace souk

@@ -51,6 +51,38 @@ START_TEST(more_jobs_than_the_most_are_refused_and_change_nothing) {
 }
 END_TEST
 
+START_TEST(one_user_takes_a_share_of_the_places_and_gets_it_back) {
+    const HomeRecords::Limits limits{
+        .jobs_max = 100, .addresses = {}, .user_jobs_max = 2, .user_bytes_max = 1 << 20};
+    HomeRecords r("n1", limits);
+    HomeJob own = HomeRig::waiting(), others = own, roots = own;
+    own.spec.uid = 1000;
+    others.spec.uid = 1001;
+    roots.spec.uid = 0;
+    HomeJob wide = own;
+    wide.spec.env.assign(600, std::string(1024, 'x'));
+    ck_assert(r.add(wide).has_value());
+    const auto longer = r.add(wide);
+    ck_assert(!longer && longer.error().message.find("than 1 MB") != std::string::npos);
+    ck_assert(r.add(own).has_value());
+    const auto third = r.add(own);
+    ck_assert(!third && third.error().message.find("2 jobs of yours") != std::string::npos);
+    ck_assert(r.add(others).has_value());
+    for (int i = 0; i < 5; ++i) ck_assert(r.add(roots).has_value());
+    // What is forgotten gives its place back; what is read back after a restart takes one.
+    HomeRig rig;
+    HomeJob ended = r.at(1);
+    ended.phase = JobPhase::finished;
+    ended.settled = true;
+    (void)r.load(ended);
+    r.trim(rig.turn());
+    ck_assert(!r.find({"n1", 1}) && r.add(wide).has_value() && !r.add(own));
+    HomeRecords again("n1", limits);
+    for (const auto& [seq, job] : r.all()) (void)again.load(job);
+    ck_assert(!again.add(own) && again.add(others).has_value());
+}
+END_TEST
+
 START_TEST(each_job_with_a_network_of_its_own_gets_another_address) {
     HomeRecords r = records(100, 10);
     HomeJob own = HomeRig::waiting();
@@ -233,6 +265,7 @@ END_TEST
 
 UNIT_SUITE(home_records, ids_grow_past_all_that_was_read_back,
            more_jobs_than_the_most_are_refused_and_change_nothing,
+           one_user_takes_a_share_of_the_places_and_gets_it_back,
            each_job_with_a_network_of_its_own_gets_another_address,
            a_request_that_is_sent_again_finds_its_newest_job_of_that_user,
            the_guests_needed_are_those_that_records_name,
