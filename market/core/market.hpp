@@ -146,8 +146,8 @@ class Market {
     // connected again.
     Result<std::string> write_off(const NodeName& name, uint32_t uid);
 
-    // What a job would get that is submitted now; after solve(), as what came in since is not
-    // decided yet. Errors: no quote can be given now, and why.
+    // What a job, or several alike, would get that are submitted now; after solve(), as what came
+    // in since is not decided yet. Errors: no quote can be given now, and why.
     Result<Quote> quote(const QuoteRequest& request, Nanos now) const;
 
     // Decides on everything that came in, and on what time made due. Cheap if that is nothing.
@@ -281,8 +281,9 @@ class Market {
         }
     };
     bool has_room(const Job& job) const;
-    bool walk(const User& user, const Solver& solver, Job* guest, bool more, Decision& d) const;
-    Decision work_out(Solver& solver, Job* guest, std::optional<Nanos> now,
+    bool walk(const User& user, const Solver& solver, std::span<Job> guests, bool more,
+              Decision& d) const;
+    Decision work_out(Solver& solver, std::span<Job> guests, std::optional<Nanos> now,
                       std::set<uint32_t> due) const;
     void decide(std::optional<Nanos> now);
     void spend(User& user, Money cost);
@@ -318,7 +319,12 @@ class Market {
 
     // market_quote.cpp
     void sample_prices(Nanos now);
-    Quote try_out(const QuoteRequest& q, Money bid, Nanos now) const;
+    struct Trial;
+    void try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;
+    Quote quote_of(const QuoteRequest& q, Money bid, Nanos now) const;
+    bool all_run(const QuoteRequest& q, Money bid, Nanos now) const;
+    std::optional<Money> least_bid_for_all(const QuoteRequest& q, const Quote& quote,
+                                           Nanos now) const;
     std::optional<Money> bid_within_limits(const User& user, int32_t cpus,
                                            const Solver& solver) const;
 
@@ -353,7 +359,7 @@ class Market {
     const Node* target_of(const Job& job) const;
     bool will_give_room(Node& node);
     void break_cycle(const Job& blocked, Nanos now, Outputs& out);
-    bool fits(const Job& job, const Node& node) const;
+    bool fits(const Job& job, const Node& node, int32_t before = 0) const;
     void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
                Outputs& out);
     bool usable(const Node& node) const;

@@ -175,7 +175,7 @@ void Market::unlist(Job& job) {
 
 // One walk over a user's jobs, into `d`; false: all are as they should be. `more` false: nobody is
 // let in, so that it ends.
-bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
+bool Market::walk(const User& user, const Solver& solver, std::span<Job> guests, bool more,
                   Decision& d) const {
     const UserLimits& limits = user.record.limits;
     size_t jobs = 0, looked_at = 0;
@@ -189,7 +189,7 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
         if (const auto known = fact(job); known && known->state == JobState::running) count(job);
     }
     const size_t admitted =
-        user.order.size() + (guest != nullptr) - (user.held + d.more_held[user.record.uid]);
+        user.order.size() + guests.size() - (user.held + d.more_held[user.record.uid]);
     bool changed = false;
     const auto look = [&](Job& job) {  // false: the others are held
         if (!user.lets(jobs, cpus, 1) && looked_at == admitted) return false;
@@ -214,16 +214,19 @@ bool Market::walk(const User& user, const Solver& solver, Job* guest, bool more,
         return true;
     };
     for (const auto& [rank, job] : user.order) {
-        if (guest && guest->listed < rank && !look(*std::exchange(guest, nullptr))) return changed;
+        for (; !guests.empty() && guests.front().listed < rank; guests = guests.subspan(1))
+            if (!look(guests.front())) return changed;
         if (!look(*job)) return changed;
     }
-    if (guest) look(*guest);
+    for (Job& guest : guests)
+        if (!look(guest)) break;
     return changed;
 }
 
-// The solver and the limits in turn, until both are content. `guest`: one more job, that the solver
-// knows and no list does. Without `now` the solver is another program: one walk over what it said.
-Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nanos> now,
+// The solver and the limits in turn, until both are content. `guests`: more jobs of one user, in
+// the order of their ranks, that the solver knows and no list does. Without `now` the solver is
+// another program: one walk over what it said.
+Market::Decision Market::work_out(Solver& solver, std::span<Job> guests, std::optional<Nanos> now,
                                   std::set<uint32_t> due) const {
     constexpr int rounds_max = 16;
     Decision d;
@@ -240,7 +243,8 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
         d.again = false;
         for (const uint32_t uid : std::exchange(due, {})) {
             if (!limited_.contains(uid)) continue;
-            Job* const mine = guest && guest->user->record.uid == uid ? guest : nullptr;
+            const bool own = !guests.empty() && guests.front().user->record.uid == uid;
+            const std::span<Job> mine = own ? guests : std::span<Job>{};
             if (walk(users_.at(uid), solver, mine, round < rounds_max, d))
                 d.again = due.insert(uid).second;
         }
@@ -254,7 +258,7 @@ Market::Decision Market::work_out(Solver& solver, Job* guest, std::optional<Nano
 
 void Market::decide(std::optional<Nanos> now) {
     if (!now || *now >= admit_at_) admit_due_.insert(limited_.begin(), limited_.end());
-    Decision d = work_out(solver_, nullptr, now, std::exchange(admit_due_, {}));
+    Decision d = work_out(solver_, {}, now, std::exchange(admit_due_, {}));
     for (const auto& [key, held] : d.held) {
         Job& job = *held.first;
         job.user->held += (held.second != Job::Held::none) - (job.held != Job::Held::none);

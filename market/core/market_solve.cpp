@@ -28,12 +28,14 @@ int64_t Market::memory_of(const Node& node) const {
     return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
 }
 
-bool Market::fits(const Job& job, const Node& node) const {
+// Beside what holds places there, and `before` jobs of the same size that will.
+bool Market::fits(const Job& job, const Node& node, int32_t before) const {
     const JobTerms& t = job.record.report.terms;
+    const int64_t jobs = int64_t{before} + 1;
     // with its memory
     const bool stands_there = is_rooted(job) && job.record.report.where == node.id();
-    return node.used_cpus + t.cpus <= node.record.report.cpus &&
-           (stands_there || node.used_mb + t.memory_mb <= memory_of(node));
+    return node.used_cpus + t.cpus * jobs <= node.record.report.cpus &&
+           (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node));
 }
 
 // Neither moved nor frozen nor thawed now.

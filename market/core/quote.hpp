@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "market/core/messages.hpp"
 #include "market/core/price_history.hpp"
@@ -16,8 +17,10 @@ struct QuoteRequest {
     NodeName home;
     uint32_t uid = 0;
     JobTerms terms;
-    Nanos runtime;  // of the whole job on a standard machine (speed 100); 0: not known
+    Nanos runtime;     // of the whole job on a standard machine (speed 100); 0: not known
+    int32_t jobs = 1;  // so many of it at once, at most quote_jobs_max
 };
+inline constexpr int32_t quote_jobs_max = 1'000;
 
 // What the prices of some minutes, one after the other and then again from the first one, would
 // have meant for a job that runs at the greatest speed that its bid reaches, waits or is frozen
@@ -42,21 +45,29 @@ Outlook outlook(const std::map<int64_t, PriceRecord>& rows, int64_t from_minute,
                 int32_t cpus, Nanos runtime, Nanos finish, bool waits);
 
 struct Quote {
-    bool runs = false;          // it would be given a place at once
-    bool others_first = false;  // when others have left it
-    NodeName node;              // where
-    int64_t speed = 0;          // of that
-    Money price;                // what it would pay per CPU-hour
-    Money bid;                  // its maximum price, or less with --pace
-    std::string why;            // why it waits
+    // Jobs of those asked about that would be there at one price.
+    struct Place {
+        NodeName node;
+        int64_t speed = 0;  // of that
+        Money price;        // what each would pay per CPU-hour
+        int32_t jobs = 0;
+    };
+    std::vector<Place> places;  // of those that would be given a place at once; the fastest first
+    int32_t running = 0;        // how many these are
+    bool runs = false;          // all of them
+    bool others_first = false;  // when others have left some place
+    Money bid;                  // the maximum price, or less with --pace
+    std::string why;            // why the first that waits does
     std::optional<Money>
-        // that would get a place at once, at most `bid` if that does; nullopt: no bid would
+        // that would get all a place at once, at most `bid` if that does (of several jobs: a whole
+        // number of units); nullopt: no bid would
         winning_bid;
-    size_t displaced = 0;               // jobs that would be frozen for it
-    std::optional<Money> cost;          // with a run time: at the price now, where it would run now
-    std::optional<Nanos> span;          // until its end there
-    std::optional<Nanos> budget_lasts;  // how long at the price now
-    Outlook day;                        // by the prices of the last day
+    size_t displaced = 0;               // jobs that would be frozen for them
+    Money rate;                         // what those that run would pay an hour, all together
+    std::optional<Money> cost;          // if all run, with a run time: of all, at the prices now
+    std::optional<Nanos> span;          // until the last ends there
+    std::optional<Nanos> budget_lasts;  // if all run: how long that of each at the prices now
+    Outlook day;                        // of one of them by the prices of the last day
 };
 
 }  // namespace souk::market

@@ -60,29 +60,44 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
             TRY_ASSIGN(q.terms.finish.ns, whole(key, value, 0, span_ns_max));
         } else if (key == "runtime_ns") {
             TRY_ASSIGN(q.runtime.ns, whole(key, value, 0, span_ns_max));
+        } else if (key == "jobs") {
+            TRY_ASSIGN(const int64_t jobs, whole(key, value, 1, market::quote_jobs_max));
+            q.jobs = static_cast<int32_t>(jobs);
         } else if (key == "pace") {
             q.terms.pace = value == "yes";
         } else {
             return fail("quote: '" + word +
-                        "' is none of price, budget, memory, cpus, finish_ns, runtime_ns and pace");
+                        "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns "
+                        "and pace");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");
     return q;
 }
 
-std::string quote_json(const Quote& q, bool by_program) {
+void write_places(JsonWriter& w, const Quote& q) {
+    w.field("running", int64_t{q.running}).field("rate", q.rate).key("places").begin_array();
+    for (const Quote::Place& p : q.places)
+        w.begin_object()
+            .field("node", p.node)
+            .field("speed", p.speed)
+            .field("price", p.price)
+            .field("jobs", int64_t{p.jobs})
+            .end_object();
+    w.end_array();
+}
+
+std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
     JsonWriter w;
     w.begin_object().field("runs", q.runs).field("bid", q.bid);
-    if (q.runs)
-        w.field("node", q.node)
-            .field("speed", q.speed)
-            .field("price", q.price)
-            .field("others_first", q.others_first);
-    if (q.runs)
-        w.field("displaced", q.displaced);
-    else
-        w.field("why", q.why);
+    if (jobs > 1)
+        write_places(w, q);
+    else if (q.runs)
+        w.field("node", q.places[0].node)
+            .field("speed", q.places[0].speed)
+            .field("price", q.places[0].price);
+    if (q.running > 0) w.field("others_first", q.others_first).field("displaced", q.displaced);
+    if (!q.runs) w.field("why", q.why);
     if (q.winning_bid) w.field("winning_bid", *q.winning_bid);
     if (q.cost) w.field("cost_now", *q.cost).field("span_now_s", q.span->seconds());
     if (q.budget_lasts) w.field("budget_lasts_s", q.budget_lasts->seconds());
@@ -130,7 +145,7 @@ wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_p
             return fail("a quote is for a job of a node: ask through its agentd (srun --quote)");
         TRY_ASSIGN(const QuoteRequest q, parse(home, request));
         TRY_ASSIGN(const Quote quote, market.quote(q, now));
-        return quote_json(quote, by_program);
+        return quote_json(quote, q.jobs, by_program);
     }();
     reply.ok = answered.has_value();
     if (answered)

@@ -31,6 +31,25 @@ def test_a_quote_is_what_the_job_then_gets_and_submits_nothing(market):
     assert len(market.list_jobs()) == before + 1 + len(jobs)
 
 
+def test_a_quote_for_several_jobs_is_what_they_then_get(market):
+    free = sum(p["cpus"] - p["guests"] for p in market.providers())
+    q = quote(market, "-p", "42", "-n", str(free + 2), "--runtime", "30m")
+    cpus = sum(p["cpus"] for p in market.providers())
+    assert q["running"] == sum(p["jobs"] for p in q["places"]) == min(free + 2, cpus), q
+    assert abs(q["rate"] - sum(p["price"] * p["jobs"] for p in q["places"])) < 1e-5, q
+    text = market.tool("srun", "--quote", "-p", "42", "-n", "2").stdout
+    assert "2 of 2 jobs run" in text and "All an hour" in text, text
+    q = quote(market, "-p", "43", "-n", "2")
+    assert q["runs"], q
+    jobs = [market.srun("-p", "43", *SPIN) for _ in range(2)]
+    said = sorted((p["node"], p["price"]) for p in q["places"] for _ in range(p["jobs"]))
+    for job in jobs:
+        market.until_runs(job.id)
+    until(f"they run and pay as said: {said}",
+          lambda: said == sorted((j["where"], j["price"]) for j in map(market.job, [
+              job.id for job in jobs])))
+
+
 def test_a_quote_says_when_the_market_is_away(market):
     pid = market.daemon("market")["pid"]
     os.kill(pid, signal.SIGSTOP)

@@ -51,6 +51,8 @@ from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, decode, read_until
     (["-d", "--log", "x", "-p", "3", "true"], "--log is for a job that srun stays attached to"),
     (["--runtime", "2h", "-p", "3", "true"], "--runtime is for --quote"),
     (["--quote", "--runtime", "2x", "-p", "3", "true"], "--runtime: '2x' is no time such as"),
+    (["-n", "2", "-p", "3", "true"], "--jobs is for --quote"),
+    (["--quote", "-n", "1001", "-p", "3", "true"], "--jobs: '1001' is not a whole number"),
 ])
 def test_a_mistake_on_the_command_line_is_one_line_and_exit_2(tool, args, words):
     status, out, err = tool("srun", *args)
@@ -566,6 +568,30 @@ def test_a_quote_asks_the_market_and_submits_nothing(start, agentd):
                 lines["Budget lasts"].startswith("8h00m"))
         assert (lines["a place"].startswith("93%") and
                 lines["frozen"].startswith("less than 1%") and lines["in time"] == "50%")
+
+
+def test_a_quote_for_several_jobs_says_how_many_run_where_and_what_all_cost(start, agentd):
+    places = [{"node": "n2", "speed": 80, "price": 12.5, "jobs": 1},
+              {"node": "n3", "speed": 60, "price": 7, "jobs": 2}]
+    some = {"runs": False, "bid": 40, "running": 3, "rate": 26.5, "places": places, "displaced": 2,
+            "others_first": True, "why": "outbid; 41 would win a place", "winning_bid": 44,
+            "history_s": 86400, "place_share": 1}
+    process = start("srun", "--quote", "-n", "4", "-p", "40")
+    connection = agentd.accept()
+    connection.welcome()
+    request = connection.expect("ctl_request")
+    assert b"jobs=4" in request[4] and b"price=40" in request[4]
+    connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(some)})
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (0, b"")
+    lines = dict(line.strip().split(":", 1) for line in out.decode().splitlines())
+    lines = {key: value.strip() for key, value in lines.items()}
+    assert lines == {
+        "Now": "3 of 4 jobs run, in place of 2 jobs; another waits: outbid; 41 would win a place",
+        "1 job": "n2 (speed 80) at 12.5 per CPU-hour",
+        "2 jobs": "n3 (speed 60) at 7 per CPU-hour",
+        "All an hour": "26.5", "All for": "a bid of 44", "Prices of": "24h00m, for one job",
+        "a place": "100% of the time, at this bid"}
 
 
 def test_a_quote_that_cannot_be_given_is_one_line_and_exit_1(start, agentd):

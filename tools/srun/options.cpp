@@ -139,6 +139,7 @@ std::vector<Option> quote_options(SrunOptions& o) {
              o.mode = SrunOptions::Mode::quote;
              return {};
          }},
+        {'n', "jobs", "N", "with --quote: N such jobs at once (default 1)", whole(o.jobs, 1'000)},
         {0, "runtime", "TIME",
          "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a "
          "number\n"
@@ -255,6 +256,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (!o.log_file.empty() && (quotes || o.detach))
         return usage("--log is for a job that srun stays attached to");
     if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
+    if (!quotes && o.jobs > 1) return usage("--jobs is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;

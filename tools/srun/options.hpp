@@ -30,6 +30,7 @@ struct SrunOptions {
     std::string log_file;   // empty: none
     std::string json_file;  // empty: stderr (an attached job) or stdout
     Nanos runtime;          // --quote
+    int32_t jobs = 1;       // --quote
     Nanos patience = Nanos::from_s(300);
     std::span<char*> program;
 };

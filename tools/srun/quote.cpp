@@ -29,33 +29,49 @@ std::string chance(const Json& q, const char* key) {
     return std::to_string(std::lround(p)) + "%";
 }
 
+std::string jobs(int64_t n) { return std::to_string(n) + (n == 1 ? " job" : " jobs"); }
+
+// "n2 (speed 80) at 12.5 per CPU-hour".
+std::string place(const Json& p) {
+    return field(p, "node") + " (speed " + field(p, "speed") + ") at " + field(p, "price") +
+           " per CPU-hour";
+}
+
+std::string in_place_of(const Json& q) {
+    const int displaced = q.value("displaced", 0);
+    if (displaced > 0) return ", in place of " + jobs(displaced);
+    return q.value("others_first", false) ? ", when others have left" : "";
+}
+
 void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
-    if (q.value("runs", false)) {
-        const int displaced = q.value("displaced", 0);
-        std::string now = "runs on " + field(q, "node") + " (speed " + field(q, "speed") + ") at " +
-                          field(q, "price") + " per CPU-hour";
-        if (displaced > 0)
-            now +=
-                ", in place of " + std::to_string(displaced) + (displaced == 1 ? " job" : " jobs");
-        else if (q.value("others_first", false))
-            now += ", when others have left";
+    if (o.jobs > 1) {
+        const int running = q.value("running", 0);
+        std::string now = std::to_string(running) + " of " + jobs(o.jobs) +
+                          (running == 1 ? " runs" : " run") + in_place_of(q);
+        if (running < o.jobs) now += "; another waits: " + field(q, "why");
         rows.emplace_back("Now", now);
+        for (const Json& p : q.value("places", Json::array()))
+            rows.emplace_back("  " + jobs(p.value("jobs", 0)), place(p));
+        if (running > 0) rows.emplace_back("All an hour", field(q, "rate"));
+    } else if (q.value("runs", false)) {
+        rows.emplace_back("Now", "runs on " + place(q) + in_place_of(q));
     } else {
         rows.emplace_back("Now", "waits: " + field(q, "why"));
     }
     if (o.terms.pace) rows.emplace_back("Bid", field(q, "bid") + " now, to last until the finish");
-    rows.emplace_back("At once for",
+    rows.emplace_back(o.jobs > 1 ? "All for" : "At once for",
                       q.contains("winning_bid") ? "a bid of " + field(q, "winning_bid") : "no bid");
     if (q.contains("cost_now")) {
         rows.emplace_back("Cost", field(q, "cost_now") + ", at the price now");
-        rows.emplace_back("Finish", until(q, "span_now_s") + ", if it stays there");
+        rows.emplace_back("Finish", until(q, "span_now_s") + (o.jobs > 1 ? ", if they stay there"
+                                                                         : ", if it stays there"));
     }
     if (q.contains("budget_lasts_s"))
         rows.emplace_back("Budget lasts", duration(q, "budget_lasts_s") + ", at the price now");
 }
 
 void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
-    rows.emplace_back("Prices of", duration(q, "history_s"));
+    rows.emplace_back("Prices of", duration(q, "history_s") + (o.jobs > 1 ? ", for one job" : ""));
     if (q.value("history_s", 0) == 0) return;
     rows.emplace_back("  a place", chance(q, "place_share") + " of the time, at this bid");
     if (q.contains("frozen_chance"))
@@ -77,6 +93,7 @@ Status quote(const SrunOptions& o, const std::string& socket) {
         "memory=" + std::to_string(t.memory_mb),    "cpus=" + std::to_string(t.cpus),
         "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
     if (t.pace) args.emplace_back("pace=yes");
+    if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
     const auto here = [&] { return Result<std::string>(socket); };
     TRY_ASSIGN(const Answer answer,
                ask(here, "quote", args, std::min(o.patience, Nanos::from_s(5))));
