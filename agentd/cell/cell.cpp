@@ -16,23 +16,6 @@ namespace {
 
 constexpr Nanos still_limit = Nanos::from_ms(500);  // of a job, between rounds of pre-copy
 
-LaunchSpec launch_spec(const JobSpec& s) {
-    LaunchSpec l;
-    l.path = s.path;
-    l.argv = s.argv;
-    l.env = s.env;
-    l.cwd = s.cwd;
-    l.umask = s.umask;
-    l.uid = s.uid;
-    l.gid = s.gid;
-    l.groups = s.groups;
-    for (const ResourceLimit& r : s.rlimits) l.rlimits.push_back({r.resource, r.soft, r.hard});
-    l.tty = s.tty;
-    l.rows = s.rows;
-    l.cols = s.cols;
-    return l;
-}
-
 }  // namespace
 
 Cell::Cell(CellSite& site, GuestJob job)
@@ -44,7 +27,7 @@ Cell::Cell(CellSite& site, GuestJob job)
       link_(*site.loop, {.event = [this](CapsuleClient::Event& e) { client_event(e); },
                          .read = [this] { stdio_.look_for_end(); },
                          .lost = [this](const std::string& why) { lost_client(why); }}),
-      stdio_(*site.loop, link_, job_.spec.tty, stdio_hooks()),
+      stdio_(*site.loop, link_, job_.spec.launch.tty, stdio_hooks()),
       lease_(*site.loop, log_, group_, dir_fd_,
              {.tell_init = [this](Nanos until) { tell_lease(until); },
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
@@ -296,7 +279,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
 
 void Cell::start_job() {
     if (set_limits()) site_.groups->job_begins(cgroup_name_);
-    if (auto sent = link_.tell(&CapsuleClient::start, launch_spec(job_.spec),
+    if (auto sent = link_.tell(&CapsuleClient::start, job_.spec.launch,
                                job_group_ ? job_group_->entry().v2 : -1);
         !sent)
         tell(guest::JobNotStarted{0, false, sent.error().message});

@@ -36,7 +36,7 @@ Manifest Cell::needs() const {
 void Cell::drop_image() { image_.drop(has_job_ && !filling()); }
 
 Status Cell::can_be_dumped() const {
-    if (!site_.restriction.empty() && job_.spec.uid != ::geteuid())
+    if (!site_.restriction.empty() && job_.spec.launch.uid != ::geteuid())
         return fail("cannot move: " + site_.restriction);
     return check_movable(*capsule_, root_.inside(), job_.spec.tcp);
 }
@@ -72,7 +72,7 @@ void Cell::enter_capsule() {
     plan_ = Plan::coming;
     if (!has_job_) {
         // Both at once: it is new, so that nothing stands before its answers. Then begin_criu.
-        (void)link_.tell(&CapsuleClient::prepare, job_.spec.tty);
+        (void)link_.tell(&CapsuleClient::prepare, job_.spec.launch.tty);
         (void)link_.tell(&CapsuleClient::helpers_enter, true);
     } else {
         if (auto movable = can_be_dumped(); !movable)

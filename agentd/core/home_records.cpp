@@ -117,7 +117,7 @@ HomeJob* HomeRecords::find(const JobId& id) {
 const HomeJob* HomeRecords::find_token(uint32_t uid, uint64_t token) const {
     if (token == 0) return nullptr;
     for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it)
-        if (it->second.token == token && it->second.spec.uid == uid) return &it->second;
+        if (it->second.token == token && it->second.spec.launch.uid == uid) return &it->second;
     return nullptr;
 }
 

@@ -12,10 +12,10 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     JobReport r;
     r.id = job.id;
     r.terms = job.terms;
-    r.uid = job.spec.uid;
+    r.uid = job.spec.launch.uid;
     r.user = job.user;
     r.name = job.name;
-    for (const std::string& arg : job.spec.argv) {
+    for (const std::string& arg : job.spec.launch.argv) {
         if (r.command.size() + arg.size() > 200) break;
         r.command += (r.command.empty() ? "" : " ") + arg;
     }

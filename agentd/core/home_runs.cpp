@@ -111,9 +111,9 @@ void HomeRuns::finish(HomeJob& job, int32_t wait_status, const std::string& why,
                       const HomeTurn& turn) {
     job.phase = JobPhase::finished;
     // Never started again, and a thousand of them are kept. (`= {}` would keep the memory.)
-    std::exchange(job.spec.env, {});
-    std::exchange(job.spec.rlimits, {});
-    std::exchange(job.spec.groups, {});
+    std::exchange(job.spec.launch.env, {});
+    std::exchange(job.spec.launch.rlimits, {});
+    std::exchange(job.spec.launch.groups, {});
     job.wait_status = wait_status;
     job.why = why;
     job.story.add(turn.step(StoryStep::What::finished, job.at.node, why));

@@ -16,7 +16,7 @@ void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end) {
         from[i] = std::min(c.output_end[i], have);
         after[i] = have - from[i];
     }
-    const bool tty = job.spec.tty;
+    const bool tty = job.spec.launch.tty;
     const int stream = tty ? 0 : 1;
     s.text = "souk: job " + job.id.text() +
              (c.epoch.n > 0 ? " goes on from its checkpoint" : " begins anew") +

@@ -7,26 +7,9 @@
 
 namespace souk {
 
-inline constexpr size_t spec_rlimits_max = 16;  // RLIM_NLIMITS
-inline constexpr Rule spec_strings_rule =
-    rule::at_most(32'768, rule::text(TextRule::c_string, 512 * 1024));
-inline constexpr Rule cells_rule = rule::between(0, 65'535);
 inline constexpr Rule guest_state_rule = rule::one_of(GuestState::unknown, GuestState::filling);
 
-SOUK_FIELDS(ResourceLimit,
-            field("resource", &ResourceLimit::resource, rule::between(0, spec_rlimits_max - 1)),
-            field("soft", &ResourceLimit::soft), field("hard", &ResourceLimit::hard));
-
-SOUK_FIELDS(JobSpec,  //
-            field("argv", &JobSpec::argv, spec_strings_rule),
-            field("path", &JobSpec::path, rule::text(TextRule::c_string, 4095)),
-            field("env", &JobSpec::env, spec_strings_rule),
-            field("cwd", &JobSpec::cwd, rule::text(TextRule::c_string, 4095)),
-            field("umask", &JobSpec::umask, rule::between(0, 0777)),
-            field("rlimits", &JobSpec::rlimits, rule::at_most(spec_rlimits_max)),
-            field("uid", &JobSpec::uid), field("gid", &JobSpec::gid),
-            field("groups", &JobSpec::groups, rule::at_most(65'536)), field("tty", &JobSpec::tty),
-            field("rows", &JobSpec::rows, cells_rule), field("cols", &JobSpec::cols, cells_rule),
+SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),
             field("tcp", &JobSpec::tcp, rule::one_of(TcpPolicy::close, TcpPolicy::keep)),
             field("net", &JobSpec::net, rule::one_of(NetMode::host, NetMode::own)),

@@ -11,29 +11,15 @@
 #include "kernel/base/durable.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/ipv4.hpp"
+#include "kernel/base/launch.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk {
 
-struct ResourceLimit {
-    int32_t resource = 0;  // RLIMIT_*
-    uint64_t soft = 0, hard = 0;
-    bool operator==(const ResourceLimit&) const = default;
-};
-
-// What to run, as the submitter had it: taken by srun, and its credentials from the kernel.
+// What to run, and how it is to be treated. Every room that keeps or sends a job holds this one.
 struct JobSpec {
-    std::vector<std::string> argv;  // argv[0] as the user typed it
-    std::string path;               // absolute path of the program
-    std::vector<std::string> env;
-    std::string cwd;
-    uint32_t umask = 022;
-    std::vector<ResourceLimit> rlimits;
-    uint32_t uid = 0, gid = 0;
-    std::vector<uint32_t> groups;
-    bool tty = false;  // a terminal of its own; else three pipes
-    uint16_t rows = 24, cols = 80;
+    LaunchSpec launch;
     MovePolicy move = MovePolicy::automatic;
     TcpPolicy tcp = TcpPolicy::close;
     NetMode net = NetMode::host;  // own: with `keep`

@@ -165,7 +165,7 @@ void Terminals::splice(const HomeJob& job) {
 // Its place in the stream says whether it has been written; cut off, the rest of it is.
 Status Terminals::mark(const HomeJob& job, Job& j) {
     const Splice& s = job.splice;
-    const int stream = job.spec.tty ? 0 : 1;
+    const int stream = job.spec.launch.tty ? 0 : 1;
     if (s.text.empty() || j.spool->end(stream) >= s.at + s.text.size()) return {};
     return j.spool->append(stream, s.at, s.text);
 }
@@ -206,7 +206,7 @@ Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach&
     wire::Attached answer;
     answer.id = job.id;
     answer.phase = job.phase;
-    answer.tty = job.spec.tty;
+    answer.tty = job.spec.launch.tty;
     answer.input_offset = j->input_base + j->input.size();
     for (int i = 0; i < 2; ++i) {
         const uint64_t from = request.resume ? request.offset[i] : 0;

@@ -106,15 +106,15 @@ Status ToolSession::frame(const wire::Frame& f) {
 Result<const HomeJob*> ToolSession::mine(const JobId& id) const {
     const HomeJob* job = host_.job(id);
     if (!job) return fail("no job " + id.text() + " on node " + host_.node());
-    if (who_.uid != 0 && who_.uid != job->spec.uid)
+    if (who_.uid != 0 && who_.uid != job->spec.launch.uid)
         return fail("job " + id.text() + " belongs to " + job->user);
     return job;
 }
 
 Status ToolSession::submit(wire::Submit request) {
-    request.spec.uid = who_.uid;
-    request.spec.gid = who_.gid;
-    request.spec.groups = groups_;
+    request.spec.launch.uid = who_.uid;
+    request.spec.launch.gid = who_.gid;
+    request.spec.launch.groups = groups_;
     TRY_ASSIGN(const JobId id, host_.submit(request, who_.uid));
     const HomeJob* job = host_.job(id);
     reply(wire::Submitted{id, job ? host_.why_waits(*job) : std::string()});

@@ -11,7 +11,7 @@ namespace {
 void check_command(GuestCommand& v, Check& c) {
     const bool needs_spec =
         v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep;
-    if (needs_spec && v.spec.argv.empty()) c.bad("spec", "missing");
+    if (needs_spec && v.spec.launch.argv.empty()) c.bad("spec", "missing");
     const bool sends = v.verb == GuestVerb::ship || v.verb == GuestVerb::checkpoint;
     if (sends && (v.dest.empty() || v.dest_address.empty())) c.bad("dest", "missing");
     if ((sends || v.verb == GuestVerb::restore_here) && v.new_epoch <= v.epoch)

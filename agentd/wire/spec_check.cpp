@@ -10,6 +10,7 @@ namespace souk::wire {
 static_assert(spec_rlimits_max == RLIM_NLIMITS);
 
 void check_spec(JobSpec& spec, Check& c) {
+    const LaunchSpec& launch = spec.launch;
     size_t bytes_left = spec_bytes_max;
     const auto count = [&](const char* field, const std::vector<std::string>& strings) {
         for (const std::string& s : strings) {
@@ -19,12 +20,12 @@ void check_spec(JobSpec& spec, Check& c) {
             bytes_left -= std::min(bytes_left, s.size() + 1);
         }
     };
-    count("argv", spec.argv);
-    count("env", spec.env);
-    if (spec.argv.empty()) c.bad("argv", "empty");
-    if (!spec.path.starts_with('/')) c.bad("path", "not absolute");
-    if (!spec.cwd.starts_with('/')) c.bad("cwd", "not absolute");
-    for (const ResourceLimit& r : spec.rlimits)
+    count("argv", launch.argv);
+    count("env", launch.env);
+    if (launch.argv.empty()) c.bad("argv", "empty");
+    if (!launch.path.starts_with('/')) c.bad("path", "not absolute");
+    if (!launch.cwd.starts_with('/')) c.bad("cwd", "not absolute");
+    for (const ResourceLimit& r : launch.rlimits)
         if (r.soft > r.hard) c.bad("rlimits", "a soft limit above its hard one");
     if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep))
         c.bad("tcp", "connections go along with a network of its own, and only with that");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/base/fields.hpp"
+#include "kernel/base/launch.hpp"
 #include "kernel/base/machine.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/pages.hpp"
@@ -33,5 +34,27 @@ SOUK_FIELDS(PageRange,  //
             field("pid", &PageRange::pid, rule::between(1, INT32_MAX)),
             field("start", &PageRange::start, rule::between(0, int64_t{1} << 57)),
             field("pages", &PageRange::pages, rule::between(1, 1 << 16)));
+
+inline constexpr size_t spec_rlimits_max = 16;  // RLIM_NLIMITS
+inline constexpr Rule spec_strings_rule =
+    rule::at_most(32'768, rule::text(TextRule::c_string, 512 * 1024));
+inline constexpr Rule spec_path_rule = rule::text(TextRule::c_string, 4095);
+inline constexpr Rule cells_rule = rule::between(0, 65'535);
+
+SOUK_FIELDS(ResourceLimit,
+            field("resource", &ResourceLimit::resource, rule::between(0, spec_rlimits_max - 1)),
+            field("soft", &ResourceLimit::soft), field("hard", &ResourceLimit::hard));
+
+SOUK_FIELDS(LaunchSpec,  //
+            field("argv", &LaunchSpec::argv, spec_strings_rule),
+            field("path", &LaunchSpec::path, spec_path_rule),
+            field("env", &LaunchSpec::env, spec_strings_rule),
+            field("cwd", &LaunchSpec::cwd, spec_path_rule),
+            field("umask", &LaunchSpec::umask, rule::between(0, 0777)),
+            field("rlimits", &LaunchSpec::rlimits, rule::at_most(spec_rlimits_max)),
+            field("uid", &LaunchSpec::uid), field("gid", &LaunchSpec::gid),
+            field("groups", &LaunchSpec::groups, rule::at_most(65'536)),
+            field("tty", &LaunchSpec::tty), field("rows", &LaunchSpec::rows, cells_rule),
+            field("cols", &LaunchSpec::cols, cells_rule));
 
 }  // namespace souk

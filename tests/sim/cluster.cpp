@@ -122,9 +122,9 @@ void Cluster::submit_job() {
     if (!n.up || n.name == provider_only_) return;
     Submission s;
     s.spec.restart = rng_.chance(0.3);
-    s.spec.argv = {"/bin/job"};
-    s.spec.path = "/bin/job";
-    s.spec.cwd = "/";
+    s.spec.launch.argv = {"/bin/job"};
+    s.spec.launch.path = "/bin/job";
+    s.spec.launch.cwd = "/";
     s.terms.max_price = Money::units(rng_.between(1, 100));
     // up to some minutes
     if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};

@@ -146,9 +146,9 @@ char Cluster::run_one_fault(Moment moment, Victim victim, MoveForm form, bool fe
     JobId id;
     home_step(node(home), [&](Home& h, home::Outputs& out) {
         Submission s;
-        s.spec.path = "/bin/job";
-        s.spec.cwd = "/";
-        s.spec.argv = {s.spec.path};
+        s.spec.launch.path = "/bin/job";
+        s.spec.launch.cwd = "/";
+        s.spec.launch.argv = {s.spec.launch.path};
         s.terms.max_price = Money::units(1);
         const auto submitted = h.submit(s, now_, out);
         MUST(submitted.has_value());

@@ -200,8 +200,8 @@ struct Street {
         JobId id;
         home_step(home, [&](Home& h, home::Outputs& out) {
             Submission s;
-            s.spec.argv = {"/bin/job"};
-            s.spec.uid = 1000;
+            s.spec.launch.argv = {"/bin/job"};
+            s.spec.launch.uid = 1000;
             s.terms.max_price = Money::units(price);
             s.terms.budget = budget;
             id = *h.submit(std::move(s), now, out);

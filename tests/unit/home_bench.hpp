@@ -26,7 +26,7 @@ struct Bench {
     Bench& submit() {
         out.clear();
         Submission s;
-        s.spec.argv = {"/bin/job"};
+        s.spec.launch.argv = {"/bin/job"};
         s.terms.max_price = Money::units(1);
         ck_assert(h.submit(s, now, out).has_value());
         return *this;

@@ -69,7 +69,7 @@ struct HomeRig {
     static HomeJob waiting() {
         HomeJob job;
         job.id = id;
-        job.spec.argv = {"/bin/job"};
+        job.spec.launch.argv = {"/bin/job"};
         job.terms.max_price = Money::units(1);
         return job;
     }

@@ -80,12 +80,12 @@ struct Node {
     Cell& add(uint64_t epoch) {
         GuestJob job;
         job.key = {JobId{"n1", 1}, {epoch}};
-        job.spec.path = "/bin/sh";
-        job.spec.argv = {
+        job.spec.launch.path = "/bin/sh";
+        job.spec.launch.argv = {
             "sh", "-c",
             "exec 9>>" + work.path + "/file; i=0; while read x; do i=$((i + 1)); echo $i; done"};
-        job.spec.env = {"PATH=/usr/bin:/bin"};
-        job.spec.cwd = "/";
+        job.spec.launch.env = {"PATH=/usr/bin:/bin"};
+        job.spec.launch.cwd = "/";
         Cell& c = cells.emplace_back(site, job);
         c.create_capsule();
         await(c, Kind::capsule_ready);

@@ -11,10 +11,10 @@ namespace {
 Bench saving_job(bool restart = false, bool tty = false) {
     Bench b;
     Submission s;
-    s.spec.argv = {"/bin/job"};
+    s.spec.launch.argv = {"/bin/job"};
     s.spec.checkpoint_every = Nanos::from_s(60);
     s.spec.restart = restart;
-    s.spec.tty = tty;
+    s.spec.launch.tty = tty;
     s.terms.max_price = Money::units(1);
     ck_assert(b.h.submit(s, b.now, b.out).has_value());
     b.run_on("n2").event("n2", 1, GuestState::running);

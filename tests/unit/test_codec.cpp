@@ -52,9 +52,9 @@ std::string refused(const T& message) {
 
 JobSpec tiny_spec() {
     JobSpec spec;
-    spec.argv = {"true"};
-    spec.path = "/bin/true";
-    spec.cwd = "/";
+    spec.launch.argv = {"true"};
+    spec.launch.path = "/bin/true";
+    spec.launch.cwd = "/";
     return spec;
 }
 
@@ -119,19 +119,19 @@ END_TEST
 
 START_TEST(a_spec_is_refused_beyond_its_bounds) {
     Submit s = tiny_submit();
-    s.spec.env.assign(3, std::string(200 * 1024, 'x'));
+    s.spec.launch.env.assign(3, std::string(200 * 1024, 'x'));
     ck_assert(refused(s).starts_with("Submit: env: 204800 bytes, at most "));
     s = tiny_submit();
-    s.spec.argv.clear();
+    s.spec.launch.argv.clear();
     ck_assert_text(refused(s), "Submit: argv: empty");
     s = tiny_submit();
-    s.spec.path = "bin/true";
+    s.spec.launch.path = "bin/true";
     ck_assert_text(refused(s), "Submit: path: not absolute");
     s = tiny_submit();
-    s.spec.argv.push_back(std::string("a\0b", 3));
+    s.spec.launch.argv.push_back(std::string("a\0b", 3));
     ck_assert_text(refused(s), "Submit: argv: a NUL byte inside");
     s = tiny_submit();
-    s.spec.rlimits = {{0, 2, 1}};
+    s.spec.launch.rlimits = {{0, 2, 1}};
     ck_assert_text(refused(s), "Submit: rlimits: a soft limit above its hard one");
 }
 END_TEST

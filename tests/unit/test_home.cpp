@@ -316,7 +316,7 @@ START_TEST(no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rest
     Home h("n1", limits);
     home::Outputs out;
     Submission s;
-    s.spec.argv = {"/bin/job"};
+    s.spec.launch.argv = {"/bin/job"};
     s.spec.address = *parse_ipv4("1.2.3.4");  // not for the submitter to say
     s.terms.max_price = Money::units(1);
     const auto submit = [&](NetMode net) {

@@ -50,7 +50,7 @@ std::set<NodeName> needed_by_any(const Home& home) {
 
 void submit(Home& home, home::Outputs& out) {
     Submission s;
-    s.spec.argv = {"/bin/job"};
+    s.spec.launch.argv = {"/bin/job"};
     s.terms.max_price = Money::units(1);
     ck_assert(home.submit(std::move(s), Nanos{}, out).has_value());
 }

@@ -328,7 +328,7 @@ END_TEST
 
 START_TEST(a_second_splice_counts_from_the_first) {
     HomeJob job = HomeRig::waiting();
-    job.spec.tty = true;
+    job.spec.launch.tty = true;
     job.checkpoint = {{"n1", "a:1"}, {2}, {}, 5, {100, 0}, 0};
     const uint64_t first[2] = {150, 0};
     splice(job, first, 0);

@@ -106,7 +106,7 @@ START_TEST(a_request_that_is_sent_again_finds_its_newest_job_of_that_user) {
     HomeRecords r = records(10, 10);
     HomeJob job = HomeRig::waiting();
     job.token = 5;
-    job.spec.uid = 1000;
+    job.spec.launch.uid = 1000;
     (void)r.add(job);
     (void)r.add(job);
     ck_assert_uint_eq(r.find_token(1000, 5)->id.seq, 2);

@@ -64,7 +64,7 @@ namespace {
 Bench with_budget(bool market_up = false) {
     Bench b;
     Submission s;
-    s.spec.argv = {"/bin/job"};
+    s.spec.launch.argv = {"/bin/job"};
     s.terms.max_price = Money::units(40);
     s.terms.budget = Money::units(2);
     ck_assert(b.h.submit(s, b.now, b.out).has_value());

@@ -15,8 +15,8 @@ using What = guest::Do::What;
 
 JobSpec spec_of(Nanos its_lease) {
     JobSpec s;
-    s.path = "/bin/job";
-    s.argv = {s.path};
+    s.launch.path = "/bin/job";
+    s.launch.argv = {s.launch.path};
     s.lease = its_lease;
     return s;
 }

@@ -331,7 +331,7 @@ START_TEST(
     const auto begin = [](bool must) {
         unit::Bench b;
         Submission s;
-        s.spec.argv = {"/bin/job"};
+        s.spec.launch.argv = {"/bin/job"};
         s.spec.must_migrate = must;
         s.terms.max_price = Money::units(1);
         ck_assert(b.h.submit(s, b.now, b.out).has_value());
@@ -365,7 +365,7 @@ START_TEST(a_job_that_does_not_say_its_memory_gets_the_default_and_that_is_known
     Home h("n1", limits);
     home::Outputs out;
     Submission s;
-    s.spec.argv = {"/bin/job"};
+    s.spec.launch.argv = {"/bin/job"};
     s.terms.max_price = Money::units(1);
     const auto id = h.submit(s, {}, out);
     ck_assert(id && h.find(*id)->terms.memory_mb == 512 && h.find(*id)->terms.memory_by_default);

@@ -24,18 +24,18 @@ using namespace souk;
 
 JobSpec spec_then() {
     JobSpec s;
-    s.argv = {"sh", "-c", "echo \xff"};
-    s.path = "/bin/sh";
-    s.env = {"HOME=/home/u", "LANG=C"};
-    s.cwd = "/home/u";
-    s.umask = 027;
-    s.rlimits = {{7, 1024, 4096}, {3, 8388608, UINT64_MAX}};
-    s.uid = 1000;
-    s.gid = 1001;
-    s.groups = {4, 24};
-    s.tty = true;
-    s.rows = 50;
-    s.cols = 132;
+    s.launch.argv = {"sh", "-c", "echo \xff"};
+    s.launch.path = "/bin/sh";
+    s.launch.env = {"HOME=/home/u", "LANG=C"};
+    s.launch.cwd = "/home/u";
+    s.launch.umask = 027;
+    s.launch.rlimits = {{7, 1024, 4096}, {3, 8388608, UINT64_MAX}};
+    s.launch.uid = 1000;
+    s.launch.gid = 1001;
+    s.launch.groups = {4, 24};
+    s.launch.tty = true;
+    s.launch.rows = 50;
+    s.launch.cols = 132;
     s.move = MovePolicy::fast;
     s.tcp = TcpPolicy::keep;
     s.net = NetMode::own;
@@ -395,7 +395,7 @@ END_TEST
 
 START_TEST(a_record_is_json_with_every_field_by_its_name) {
     GuestJob guest = guest_job_then();
-    guest.spec.argv = {"sh", "-c", "a\nb"};
+    guest.spec.launch.argv = {"sh", "-c", "a\nb"};
     JsonWriter j;
     j.begin_object();
     write_fields(j, guest);

@@ -20,7 +20,7 @@ StoryStep step(What what, Nanos at = {}, const char* why = "") {
 
 // As the disk gives it back. (A record that is read has to be whole.)
 Result<HomeJob> again(HomeJob job) {
-    job.spec.path = job.spec.cwd = "/";
+    job.spec.launch.path = job.spec.launch.cwd = "/";
     return wire::unpack<HomeJob>(wire::pack(job));
 }
 

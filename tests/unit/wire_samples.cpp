@@ -84,10 +84,10 @@ struct Dice {
     }
     JobSpec spec() {
         JobSpec s;
-        s.argv.resize(1 + rng.below(20));
-        for (auto& arg : s.argv) arg = bytes(30, 1);
-        s.env.resize(rng.below(20));
-        for (auto& entry : s.env) entry = "K=" + bytes(30, 1);
+        s.launch.argv.resize(1 + rng.below(20));
+        for (auto& arg : s.launch.argv) arg = bytes(30, 1);
+        s.launch.env.resize(rng.below(20));
+        for (auto& entry : s.launch.env) entry = "K=" + bytes(30, 1);
         s.move = any(MovePolicy::automatic, MovePolicy::fast);
         s.net = any(NetMode::host, NetMode::own);
         s.tcp = s.net == NetMode::own ? TcpPolicy::keep : any(TcpPolicy::close, TcpPolicy::refuse);
@@ -96,20 +96,20 @@ struct Dice {
         s.restart = flag();
         s.lease = {up_to(INT64_MAX / 10)};
         s.must_migrate = flag();
-        s.path = "/bin/" + bytes(20, 1);
-        s.cwd = "/" + bytes(20, 1);
-        s.umask = static_cast<uint32_t>(rng.below(01000));
+        s.launch.path = "/bin/" + bytes(20, 1);
+        s.launch.cwd = "/" + bytes(20, 1);
+        s.launch.umask = static_cast<uint32_t>(rng.below(01000));
         for (int32_t i = 0; i < static_cast<int32_t>(rng.below(16)); ++i) {
             const uint64_t soft = rng.next();
-            s.rlimits.push_back({i, soft, flag() ? soft : UINT64_MAX});
+            s.launch.rlimits.push_back({i, soft, flag() ? soft : UINT64_MAX});
         }
-        s.uid = u32();
-        s.gid = u32();
-        s.groups.resize(rng.below(10));
-        for (auto& group : s.groups) group = u32();
-        s.tty = flag();
-        s.rows = static_cast<uint16_t>(u32());
-        s.cols = static_cast<uint16_t>(u32());
+        s.launch.uid = u32();
+        s.launch.gid = u32();
+        s.launch.groups.resize(rng.below(10));
+        for (auto& group : s.launch.groups) group = u32();
+        s.launch.tty = flag();
+        s.launch.rows = static_cast<uint16_t>(u32());
+        s.launch.cols = static_cast<uint16_t>(u32());
         return s;
     }
 };

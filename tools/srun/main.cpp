@@ -78,9 +78,9 @@ int detach(const SrunOptions& options, const std::string& socket, const wire::Su
 
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
-    auto spec = capture_spec(options.program);
-    if (!spec) return failed(spec.error());
-    request.spec = std::move(*spec);
+    auto launch = capture_launch(options.program);
+    if (!launch) return failed(launch.error());
+    request.spec.launch = std::move(*launch);
     request.terms = options.terms;
     request.name = options.name;
     request.spec.move = options.move;
@@ -93,9 +93,9 @@ int submit(const SrunOptions& options, const std::string& socket) {
     if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token)
         request.token = 0;
     if (!options.detach && Terminal::present()) {
-        request.spec.tty = true;
-        request.spec.rows = Terminal::size().rows;
-        request.spec.cols = Terminal::size().cols;
+        request.spec.launch.tty = true;
+        request.spec.launch.rows = Terminal::size().rows;
+        request.spec.launch.cols = Terminal::size().cols;
     }
     if (options.detach) return detach(options, socket, request);
     if (const Status file = check_summary_file(options.json_file); !file)

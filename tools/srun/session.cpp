@@ -45,7 +45,7 @@ Result<Fd> take_signals() {
 }  // namespace
 
 int Session::submit(wire::Submit request) {
-    tty_ = request.spec.tty;
+    tty_ = request.spec.launch.tty;
     request_ = std::move(request);
     submitted_here_ = true;
     return run();

@@ -67,8 +67,8 @@ Result<std::string> working_directory() {
 
 }  // namespace
 
-Result<JobSpec> capture_spec(std::span<char*> program) {
-    JobSpec spec;
+Result<LaunchSpec> capture_launch(std::span<char*> program) {
+    LaunchSpec spec;
     TRY_ASSIGN(spec.cwd, working_directory());
     TRY_ASSIGN(spec.path, find_program(program[0], spec.cwd));
     spec.argv.assign(program.begin(), program.end());

@@ -4,13 +4,13 @@
 
 #include <span>
 
-#include "agentd/core/messages.hpp"
+#include "kernel/base/launch.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk::tools {
 
 // The program is looked up as execvp does. Errors: there is no such program, it is not executable,
 // or its arguments and environment are longer than a job's may be.
-Result<JobSpec> capture_spec(std::span<char*> program);
+Result<LaunchSpec> capture_launch(std::span<char*> program);
 
 }  // namespace souk::tools

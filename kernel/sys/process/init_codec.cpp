@@ -43,7 +43,6 @@ Result<std::string> encode_spec(const LaunchSpec& spec) {
     head.magic = SOUK_SPEC_MAGIC;
     head.version = SOUK_INIT_VERSION;
     head.tty = spec.tty;
-    head.durable = spec.durable;
     head.uid = spec.uid;
     head.gid = spec.gid;
     head.umask = spec.umask;

@@ -10,29 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/base/launch.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/process/init_protocol.h"
 
 namespace souk {
 
-// What a capsule starts: the submitter's program, credentials and surroundings.
-struct LaunchSpec {
-    struct Limit {
-        int32_t resource = 0;  // RLIMIT_*
-        uint64_t soft = 0, hard = 0;
-    };
-    std::string path;               // absolute path of the program
-    std::vector<std::string> argv;  // at least one
-    std::vector<std::string> env;
-    std::string cwd;
-    uint32_t umask = 022, uid = 0, gid = 0;
-    std::vector<uint32_t> groups;
-    std::vector<Limit> rlimits;
-    bool tty = false;
-    uint16_t rows = 24, cols = 80;
-    bool durable = false;  // fsync the exit record before telling it
-};
-
+// The packed form (souk_spec) of what a capsule starts; souk-init reads it where it lies
+// (init_spec.hpp). Each field of LaunchSpec is in it.
 // Errors: no program, a NUL inside a string, longer than SOUK_SPEC_MAX.
 Result<std::string> encode_spec(const LaunchSpec& spec);
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What to run, and as whom: the one description of a program to start. It is part of a
+// JobSpec (agentd/core/messages.hpp), which is stored and sent, and it is what a capsule starts
+// (kernel/sys/process/init_codec.hpp), which has no other part of the job. Its list of fields is in
+// value_fields.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace souk {
+
+struct ResourceLimit {
+    int32_t resource = 0;  // RLIMIT_*
+    uint64_t soft = 0, hard = 0;
+    bool operator==(const ResourceLimit&) const = default;
+};
+
+// As the submitter had it: taken by srun, and the credentials from the kernel.
+struct LaunchSpec {
+    std::vector<std::string> argv;  // at least one; argv[0] as the user typed it
+    std::string path;               // absolute path of the program
+    std::vector<std::string> env;
+    std::string cwd;
+    uint32_t umask = 022;
+    std::vector<ResourceLimit> rlimits;
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+    bool tty = false;  // a terminal of its own; else three pipes
+    uint16_t rows = 24, cols = 80;
+    bool operator==(const LaunchSpec&) const = default;
+};
+
+}  // namespace souk
