@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// AheadSource: the memory of a job that runs, as sections of a stream (checkpoint/pages.hpp), in
+// PrecopySource: the memory of a job that runs, as sections of a stream (checkpoint/pages.hpp), in
 // rounds: first all private pages, then those that were written to since. look() and mark() want
 // the job to stand still for a moment, since the kernel cannot tell and clear its marks in one; the
 // pages are read while it runs. What of it is true in the end, checkpoint/sent_pages says.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// AheadStore: pages that came ahead of a job, until it is restored: one memfd a process, a page at
-// its own address, the newest of it alone. It is in memory and has no name, so that nothing of it
-// outlives this process.
+// PrecopyStore: pages that came ahead of a job, until it is restored: one memfd a process, a page
+// at its own address, the newest of it alone. It is in memory and has no name, so that nothing of
+// it outlives this process.
 //
 // Owner: the destination's cell, from the first page until all are in place. What fails: more bytes
 // than were announced, or no memory.

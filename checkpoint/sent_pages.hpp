@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What was sent of a running job's memory, and what of that is still true. Pure; the looks at the
-// kernel's page tables are in checkpoint/ahead_source.
+// kernel's page tables are in checkpoint/precopy_source.
 //
 // The kernel marks a page that is written to after /proc/PID/clear_refs (soft-dirty;
 // Documentation/admin-guide/mm/ soft-dirty.rst, pagemap.rst). A page that was sent from an address

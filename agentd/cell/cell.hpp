@@ -106,11 +106,11 @@ class Cell {
     MoveForm form() const { return dump_.form(); }
     Result<std::unique_ptr<PageSource>> pages(Epoch to) const;
     // Destination: memory ahead of the image, how the rest comes, and pages (page_intake.hpp).
-    Status expect_precopy(uint64_t bytes) { return intake_.expect_ahead(bytes); }
+    Status expect_precopy(uint64_t bytes) { return intake_.expect_precopy(bytes); }
     Status take_precopy(const PageRange& range, std::string_view bytes) {
-        return intake_.take_ahead(range, bytes);
+        return intake_.take_precopy(range, bytes);
     }
-    void precopy_lost() { intake_.ahead_lost(); }
+    void precopy_lost() { intake_.precopy_lost(); }
     void expect_pages(MoveForm form) { intake_.expect(form); }
     Status put_pages(const PageRange& range, std::string_view bytes) {
         return intake_.put(range, bytes);

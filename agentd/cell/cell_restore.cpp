@@ -42,7 +42,7 @@ void Cell::restore() {
             TRY(intake_.begin(image, image, manifest));
         }
         rounds_.dirty().load(image);
-        return intake_.use_ahead(image);
+        return intake_.use_precopy(image);
     };
     if (auto taken = take(); !taken) return criu_failed(taken.error().message);
     load_image();

@@ -40,7 +40,7 @@ Result<std::unique_ptr<PagePlace>> listen_for_faults(int image) {
 // -------------------------------------------------------------------------------------------------
 // ahead of the image
 
-Status PageIntake::expect_ahead(uint64_t bytes) {
+Status PageIntake::expect_precopy(uint64_t bytes) {
     if (!possible_) return fail("this node cannot take memory past an image");
     TRY(room_precopy(bytes));
     // it may grow meanwhile
@@ -48,13 +48,13 @@ Status PageIntake::expect_ahead(uint64_t bytes) {
     return {};
 }
 
-Status PageIntake::take_ahead(const PageRange& range, std::string_view bytes) {
-    return store_ && stage_ == Stage::ahead ? store_->put(range, bytes)
-                                            : fail("no memory is expected any more");
+Status PageIntake::take_precopy(const PageRange& range, std::string_view bytes) {
+    return store_ && stage_ == Stage::precopy ? store_->put(range, bytes)
+                                              : fail("no memory is expected any more");
 }
 
-void PageIntake::ahead_lost() {
-    if (stage_ == Stage::ahead) store_.reset();
+void PageIntake::precopy_lost() {
+    if (stage_ == Stage::precopy) store_.reset();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ Status PageIntake::begin(int image, int pages, const Manifest& manifest) {
 }
 
 // The image says what of the store is to be used; without such a word nothing is.
-Status PageIntake::use_ahead(int image) {
+Status PageIntake::use_precopy(int image) {
     stage_ = Stage::faults;
     const auto list = form_ == MoveForm::stop_and_copy
                           ? Result<std::string>(fail(""))

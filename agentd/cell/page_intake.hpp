@@ -4,7 +4,7 @@
 // image (checkpoint/page_file.hpp); all of it is put in place through a PagePlace, while CRIU holds
 // the restored job (pages_first) or while the job runs and waits for what it touches (post_copy).
 //
-//   ahead   memory may come before the image does
+//   precopy memory may come before the image does
 //   faults  CRIU restores: only what is waited for may be put
 //   any     CRIU holds the job: everything may be put
 //   whole   nothing is missing any more
@@ -65,9 +65,9 @@ class PageIntake {
 
     // Ahead of the image, at most so many bytes and a little more. lost: its source is gone, or
     // wants none of it.
-    Status expect_ahead(uint64_t bytes);
-    Status take_ahead(const PageRange& range, std::string_view bytes);
-    void ahead_lost();
+    Status expect_precopy(uint64_t bytes);
+    Status take_precopy(const PageRange& range, std::string_view bytes);
+    void precopy_lost();
 
     // How the rest comes; the form of an image with a page file is found by begin().
     void expect(MoveForm form) { form_ = form; }
@@ -75,7 +75,7 @@ class PageIntake {
     // The image is here, in `image`, its page file in `pages` (the same directory, or that of the
     // image which it is linked from). What came ahead and the image does not name is dropped.
     Status begin(int image, int pages, const Manifest& manifest);
-    Status use_ahead(int image);
+    Status use_precopy(int image);
     // CRIU is about to restore.
     Status listen(int image);
     bool listening() const { return place_ != nullptr; }
@@ -92,7 +92,7 @@ class PageIntake {
     void end();
 
   private:
-    enum class Stage : uint8_t { ahead, faults, any, whole };
+    enum class Stage : uint8_t { precopy, faults, any, whole };
     void faults();
     void serve(const std::vector<PageRange>& wishes);
     void read_file();
@@ -106,7 +106,7 @@ class PageIntake {
     bool possible_;
     Hooks hooks_;
     MoveForm form_ = MoveForm::stop_and_copy;
-    Stage stage_ = Stage::ahead;
+    Stage stage_ = Stage::precopy;
     std::unique_ptr<PrecopyStore> store_;  // until all is in place
     uint64_t store_put_ = 0;
     Timer store_timer_;

@@ -32,8 +32,8 @@
 // killed, and the source goes on.
 //
 // A source that has shipped its image writes that down while the restore goes on elsewhere: whoever
-// kills the held job after that, what is left is its image. So `shipped` is taken back on disk
-// before the job is let go on.
+// kills the held job after that, what is left is its image. So `shipped` is undone on disk before
+// the job is let go on.
 //
 // After a crash of the daemon, the capsules go on: the shell loads the records and says what it
 // found of each

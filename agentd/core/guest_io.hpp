@@ -59,8 +59,8 @@ struct Do {
         // -> job_started | job_not_started; `running` on disk means: was told to start or run
         start_job,
         ready_criu,  // beside the job or in the empty capsule -> criu_ready | criu_failed
-        // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_ahead |
-        // dump_failed; undo_dump calls it off at once
+        // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_precopy
+        // | dump_failed; undo_dump calls it off at once
         send_precopy,
         // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
         dump_for_move,
@@ -88,8 +88,8 @@ struct Do {
         stand,  // its control group is frozen; undo_dump lets it go on -> stood
     } what;
     GuestKey key;
-    Epoch other_epoch;  // ship, send_ahead: new epoch; restore_local: the source's
-    Peer dest;          // ship, send_ahead, dump_for_move
+    Epoch other_epoch;  // ship, send_precopy: new epoch; restore_local: the source's
+    Peer dest;          // ship, send_precopy, dump_for_move
     int32_t signal = 0;
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
     bool to_keep = false;  // ready_criu: for a dump_to_keep

@@ -10,7 +10,7 @@
 //
 // While it runs, a Motion says how far that is which is wanted:
 //
-//   Steady --> CriuComing --> CriuReady --> (Ahead) --> Making --> Held --> Undoing --> Steady
+//   Steady --> CriuComing --> CriuReady --> (Precopy) --> Making --> Held --> Undoing --> Steady
 //   Steady --> Standing --> Held
 #pragma once
 

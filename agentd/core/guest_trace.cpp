@@ -29,7 +29,7 @@ const char* to_string(Input input) {
         case Input::job_not_started: return "job_not_started";
         case Input::criu_ready: return "criu_ready";
         case Input::criu_failed: return "criu_failed";
-        case Input::sent_precopy: return "sent_ahead";
+        case Input::sent_precopy: return "sent_precopy";
         case Input::dump_froze: return "dump_froze";
         case Input::dump_held: return "dump_held";
         case Input::dump_failed: return "dump_failed";

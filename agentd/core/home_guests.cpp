@@ -85,13 +85,13 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
 void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
     leases_.heard(node);
     HomeJob* job = records_.find(event.id);
-    if (!job || job->phase == JobPhase::finished) return records_.stranger(node, event, turn);
+    if (!job || job->phase == JobPhase::finished) return records_.stale_copy(node, event, turn);
     const bool moves_there =
         job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
     if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {
         if (HomeCheckpoints::is_kept(*job, node, event.epoch))
             return checkpoints_.from_keeper(*job, event, turn);
-        return records_.stranger(node, event, turn);
+        return records_.stale_copy(node, event, turn);
     }
     runs_.note_pid(*job, event);
     leases_.note(*job, node, event, turn);

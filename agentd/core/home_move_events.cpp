@@ -33,7 +33,7 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
             }
             state(job).ready.source = true;
             return ship_when_ready(job, turn);
-        case GuestState::retained:  // of the move before, which was taken back
+        case GuestState::retained:  // of the move before, which was given up or rolled back
             return abort(job, job.at.node, "it stands in memory there", turn);
         case GuestState::dumping:
         case GuestState::shipped: return source_stands(job, e, turn);

@@ -178,7 +178,7 @@ void HomeRecords::trim(const HomeTurn& turn) {
     });
 }
 
-void HomeRecords::stranger(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
+void HomeRecords::stale_copy(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
     HomeJob* const job = find(event.id);
     Peer peer = peer_of(node).value_or(Peer{node, {}});
     if (job) {

@@ -55,8 +55,9 @@ class HomeRecords {
     // there are four times as many as are kept.
     void trim(const HomeTurn& turn);
 
-    // A copy that is not (or no longer) the job: it is ended, then forgotten by its node.
-    void stranger(const NodeName& node, const GuestEvent& event, const HomeTurn& turn);
+    // A stale copy: a copy of a job that its home does not count (any more), or a copy of a job
+    // that is not known here. It is ended, then forgotten by its node.
+    void stale_copy(const NodeName& node, const GuestEvent& event, const HomeTurn& turn);
     // Something of the job may still lie there; asked after until the node says `unknown`.
     static void add_orphan(HomeJob& job, const Peer& peer, Epoch epoch);
     // Where it is, at the end of the places where it has been.

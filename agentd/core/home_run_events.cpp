@@ -204,10 +204,10 @@ HomeNext HomeRuns::frozen(HomeJob& job, const GuestEvent& e, const HomeTurn& tur
             if (job.cancelled) return Cancelled{};
             return Nothing{};
         case GuestState::retained:
-        case GuestState::dumping:  // the source of a move that was taken back: it stands there in
+        case GuestState::dumping:  // the source of a move that was rolled back: it stands there in
                                    // memory, not in an image
         case GuestState::shipped: return send(job, GuestVerb::resume, turn);
-        case GuestState::running:  // the source of a move that was taken back: it stood there in
+        case GuestState::running:  // the source of a move that was rolled back: it stood there in
                                    // memory, not in an image
             job.in_place = false;
             job.phase = JobPhase::running;

@@ -39,7 +39,7 @@ const char* to_string(Do::What what) {
         case Do::What::create_capsule: return "create_capsule";
         case Do::What::start_job: return "start_job";
         case Do::What::ready_criu: return "ready_criu";
-        case Do::What::send_precopy: return "send_ahead";
+        case Do::What::send_precopy: return "send_precopy";
         case Do::What::dump_for_move: return "dump_for_move";
         case Do::What::dump_to_disk: return "dump_to_disk";
         case Do::What::ship: return "ship";
@@ -86,7 +86,7 @@ const char* to_string(Want want) {
 }
 
 const char* to_string(const Motion& motion) {
-    static constexpr const char* names[] = {"steady", "criu_coming", "criu_ready", "ahead",
+    static constexpr const char* names[] = {"steady", "criu_coming", "criu_ready", "precopy",
                                             "making", "held",        "undoing",    "standing"};
     static_assert(std::size(names) == std::variant_size_v<Motion>);
     return names[motion.index()];

@@ -3,8 +3,8 @@
 // then, at once or later, a frame that says what comes, and then bytes as fast as the connection
 // takes them, in slices, so that nothing else is held up. It ends with one `ended`: no connection,
 // a silent or broken peer, or bytes that cannot be had; after that nothing is called. May be
-// dropped at any time, in its own callbacks too. Owned by Transfers (images) and AheadLinks (memory
-// ahead of them).
+// dropped at any time, in its own callbacks too. Owned by Transfers (images) and PrecopyLinks
+// (memory ahead of them).
 #pragma once
 
 #include <functional>

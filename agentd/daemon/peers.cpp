@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10);
 constexpr Nanos pause_min = Nanos::from_ms(50), pause_max = Nanos::from_s(5);
-constexpr size_t waiting_max = 4096, strangers_max = 4096;
+constexpr size_t waiting_max = 4096, incoming_max = 4096;
 // Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
 constexpr size_t queue_bytes_max = 8 << 20;
 
@@ -125,14 +125,14 @@ void Peers::lost(const NodeName& node, const std::string& why) {
 // homes (incoming)
 
 void Peers::accepted(Fd socket) {
-    if (connections_.size() >= strangers_max) return;  // closed: the peer tries again
+    if (connections_.size() >= incoming_max) return;  // closed: the peer tries again
     (void)set_no_delay(socket.get());
     const uint64_t number = next_number_++;
     auto in = std::make_unique<Incoming>();
     in->number = number;
     Incoming* raw = in.get();
     wire::ChannelHandlers handlers;
-    handlers.on_frame = [this, raw](const wire::Frame& f) { frame_from_stranger(*raw, f); };
+    handlers.on_frame = [this, raw](const wire::Frame& f) { incoming_frame(*raw, f); };
     handlers.on_closed = [this, number](const Error&) { incoming_closed(number); };
     handlers.on_drain = [this, raw] {
         if (raw->role == wire::Role::agent && !raw->node.empty()) handlers_.home_drained(raw->node);
@@ -175,7 +175,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     handlers_.home_up(in.node);
 }
 
-void Peers::frame_from_stranger(Incoming& in, const wire::Frame& frame) {
+void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
     if (in.node.empty()) return greet(in, frame);
     const uint64_t number = in.number;
     const NodeName node = in.node;

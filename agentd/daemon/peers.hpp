@@ -89,7 +89,7 @@ class Peers {
     void connected(const NodeName& node, Result<Fd> socket);
     void frame_from_guest(const NodeName& node, const wire::Frame& frame);
     void lost(const NodeName& node, const std::string& why);
-    void frame_from_stranger(Incoming& in, const wire::Frame& frame);
+    void incoming_frame(Incoming& in, const wire::Frame& frame);
     void greet(Incoming& in, const wire::Frame& frame);
     void incoming_closed(uint64_t number);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// AheadLinks: memory of jobs that still run, from the source's agentd to the destination's, each
-// over a connection of its own: rounds of pages (checkpoint/ahead_source.hpp), unframed; the end of
-// each is acknowledged. What has come stays with the destination's cell as long as that connection
-// stands, and no longer, until an image comes that uses it. A connection that stalls or breaks ends
-// it: the job has never stopped. Owned by the Agent.
+// PrecopyLinks: memory of jobs that still run, from the source's agentd to the destination's, each
+// over a connection of its own: rounds of pages (checkpoint/precopy_source.hpp), unframed; the end
+// of each is acknowledged. What has come stays with the destination's cell as long as that
+// connection stands, and no longer, until an image comes that uses it. A connection that stalls or
+// breaks ends it: the job has never stopped. Owned by the Agent.
 #pragma once
 
 #include <functional>

@@ -143,7 +143,7 @@ def test_the_debug_log_of_a_move_is_its_story(market):
              "home state STEP=moving.release", "home output STEP=command.release",
              f"home input STEP=event.running JOB={job.id} EPOCH=2 NODE={there}",
              "home output STEP=tell.moved")
-    in_order(of_job[here], "guest input STEP=command.ship", "guest output STEP=do.send_ahead",
+    in_order(of_job[here], "guest input STEP=command.ship", "guest output STEP=do.send_precopy",
              "guest input STEP=dump_held", "guest state STEP=dumping.ship.held",
              "guest output STEP=do.ship", "guest input STEP=shipped",
              "guest output STEP=event.shipped")

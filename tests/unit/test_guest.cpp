@@ -164,7 +164,7 @@ START_TEST(a_move_holds_the_source_until_it_is_committed) {
     b.running();
     ck_assert_text(b.command(GuestVerb::prepare_dump).text(), "ready_criu");
     ck_assert_text(b.criu_ready().text(), ">dump_ready");
-    ck_assert_text(b.command(GuestVerb::ship).text(), "send_ahead");
+    ck_assert_text(b.command(GuestVerb::ship).text(), "send_precopy");
     ck_assert_text(b.sent_precopy().text(), "dump_for_move");
     ck_assert_text(b.dump_held().text(), "ship");
     b.ended(guest::Shipped{});
@@ -324,7 +324,7 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
     const auto precopy = [](Bench& b) -> Bench& {
         b.running().command(GuestVerb::prepare_dump);
         b.criu_ready().command(GuestVerb::ship);
-        ck_assert_text(b.text(), "send_ahead");
+        ck_assert_text(b.text(), "send_precopy");
         ck_assert_text(b.command(GuestVerb::query).text(), ">dump_ready");
         return b;
     };
@@ -339,7 +339,7 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
     ck_assert_text(precopy(newer).command(GuestVerb::ship).text(), "");
     ck_assert_text(newer.command(GuestVerb::ship, 1, 3).text(), "undo_dump");
     ck_assert_text(newer.undone().text(), "ready_criu");
-    ck_assert_text(newer.criu_ready().text(), "send_ahead");
+    ck_assert_text(newer.criu_ready().text(), "send_precopy");
     ck_assert_text(newer.sent_precopy().text(), "dump_for_move");
     precopy(failed).ended(guest::DumpFailed{"cut"});
     ck_assert_text(failed.text(), ">running(cut)");

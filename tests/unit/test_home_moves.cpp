@@ -124,7 +124,7 @@ START_TEST(a_source_that_only_its_home_lets_go_on_need_not_die_before_the_candid
     Bench d;  // said of another move
     d.shipping().held_for(1);
     ck_assert_text(d.event("n3", 2, GuestState::held).text(), "P commit n2.1");
-    Bench e;  // and taken back
+    Bench e;  // and withdrawn
     e.shipping().held_for(2);
     e.event("n2", 1, GuestState::shipped);
     ck_assert_text(e.event("n3", 2, GuestState::held).text(), "P commit n2.1");

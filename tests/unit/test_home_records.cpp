@@ -161,23 +161,23 @@ START_TEST(the_oldest_settled_jobs_go_first_and_those_with_orphans_stay_a_while)
 }
 END_TEST
 
-START_TEST(a_copy_that_is_not_the_job_is_ended_and_asked_after_until_it_is_gone) {
+START_TEST(a_stale_copy_is_ended_and_asked_after_until_it_is_gone) {
     HomeRig rig;
     HomeRecords r = records(10, 10);
     HomeJob& job = r.load(rig.running());
-    r.stranger("n3", HomeRig::event(GuestState::running, 5), rig.turn());
+    r.stale_copy("n3", HomeRig::event(GuestState::running, 5), rig.turn());
     ck_assert_text(rig.text(), "kill n3.5");
     ck_assert_uint_eq(job.orphans.size(), 1);
-    r.stranger("n3", HomeRig::event(GuestState::killed, 5), rig.turn());
+    r.stale_copy("n3", HomeRig::event(GuestState::killed, 5), rig.turn());
     ck_assert_text(rig.text(), "drop n3.5");
     ck_assert_uint_eq(job.orphans.size(), 1);
-    r.stranger("n3", HomeRig::event(GuestState::unknown, 5), rig.turn());
+    r.stale_copy("n3", HomeRig::event(GuestState::unknown, 5), rig.turn());
     ck_assert_text(rig.text(), "");
     ck_assert(job.orphans.empty());
     // Of a job that is not known here: nothing is kept, the copy is ended too.
     GuestEvent e = HomeRig::event(GuestState::frozen, 1);
     e.id.seq = 99;
-    r.stranger("n3", e, rig.turn());
+    r.stale_copy("n3", e, rig.turn());
     ck_assert_text(rig.text(), "drop n3.1");
 }
 END_TEST
@@ -270,7 +270,7 @@ UNIT_SUITE(home_records, ids_grow_past_all_that_was_read_back,
            a_request_that_is_sent_again_finds_its_newest_job_of_that_user,
            the_guests_needed_are_those_that_records_name,
            the_oldest_settled_jobs_go_first_and_those_with_orphans_stay_a_while,
-           a_copy_that_is_not_the_job_is_ended_and_asked_after_until_it_is_gone);
+           a_stale_copy_is_ended_and_asked_after_until_it_is_gone);
 UNIT_SUITE(home_orders, an_order_that_is_not_newer_does_nothing,
            in_a_step_only_the_newest_order_waits_and_is_taken_once,
            how_an_order_is_carried_out_depends_on_where_the_job_is,

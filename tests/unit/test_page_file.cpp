@@ -189,9 +189,9 @@ START_TEST(what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_si
     write_pagemap(dir.fd.get(), memory.ranges);
     std::optional<Result<ImageFile>> file;
     const auto done = [&](Result<ImageFile> f) { file = std::move(f); };
-    const auto stranger =
+    const auto other_process =
         PageFileWrite::start(loop, dir.fd.get(), {{inside + 1, ::getpid()}}, done);
-    ck_assert_text(stranger.error().message, "process 7 of the image is not there");
+    ck_assert_text(other_process.error().message, "process 7 of the image is not there");
     {
         const auto dropped = PageFileWrite::start(loop, dir.fd.get(), {{inside, ::getpid()}}, done);
         ck_assert(dropped.has_value());

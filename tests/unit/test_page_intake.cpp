@@ -110,7 +110,7 @@ struct Destination {
     void restore(MoveForm form, uint64_t pages) {
         for (uint64_t i = 0; i < pages; ++i) job.missing.insert(base + i * page_bytes);
         intake.expect(form);
-        OK(intake.use_ahead(image.fd.get()));
+        OK(intake.use_precopy(image.fd.get()));
         OK(intake.listen(image.fd.get()));
     }
     void touches(const PageRange& range) {
@@ -201,8 +201,8 @@ END_TEST
 
 START_TEST(what_came_ahead_and_the_image_names_is_put_from_here_and_the_rest_is_asked_for) {
     Destination d;
-    OK(d.intake.expect_ahead(8 * page_bytes));
-    OK(d.intake.take_ahead(pages_at(0, 3), bytes_of_pages(0, 3)));
+    OK(d.intake.expect_precopy(8 * page_bytes));
+    OK(d.intake.take_precopy(pages_at(0, 3), bytes_of_pages(0, 3)));
     d.name_in_image({pages_at(0, 2)});  // the third was written to since
     d.restore(MoveForm::post_copy, 4);
     d.touches(pages_at(1, 1));
@@ -218,8 +218,8 @@ END_TEST
 
 START_TEST(all_that_came_ahead_is_put_without_being_touched) {
     Destination d;
-    OK(d.intake.expect_ahead(8 * page_bytes));
-    OK(d.intake.take_ahead(pages_at(0, 4), bytes_of_pages(0, 4)));
+    OK(d.intake.expect_precopy(8 * page_bytes));
+    OK(d.intake.take_precopy(pages_at(0, 4), bytes_of_pages(0, 4)));
     d.name_in_image({pages_at(0, 4)});
     d.restore(MoveForm::pages_first, 4);
     d.intake.restored();
@@ -230,30 +230,30 @@ END_TEST
 
 START_TEST(memory_comes_ahead_only_where_it_is_expected_and_before_the_image) {
     Destination d;
-    ck_assert(!d.intake.take_ahead(pages_at(0, 1), bytes_of_pages(0, 1)));
-    OK(d.intake.expect_ahead(page_bytes));
-    OK(d.intake.take_ahead(pages_at(0, 1), bytes_of_pages(0, 1)));
-    d.intake.ahead_lost();
-    ck_assert(!d.intake.take_ahead(pages_at(0, 1), bytes_of_pages(0, 1)));
-    OK(d.intake.expect_ahead(page_bytes));
+    ck_assert(!d.intake.take_precopy(pages_at(0, 1), bytes_of_pages(0, 1)));
+    OK(d.intake.expect_precopy(page_bytes));
+    OK(d.intake.take_precopy(pages_at(0, 1), bytes_of_pages(0, 1)));
+    d.intake.precopy_lost();
+    ck_assert(!d.intake.take_precopy(pages_at(0, 1), bytes_of_pages(0, 1)));
+    OK(d.intake.expect_precopy(page_bytes));
     d.restore(MoveForm::pages_first, 1);
-    ck_assert(!d.intake.take_ahead(pages_at(0, 1), bytes_of_pages(0, 1)));
+    ck_assert(!d.intake.take_precopy(pages_at(0, 1), bytes_of_pages(0, 1)));
     Destination cannot(false);
-    ck_assert(!cannot.intake.expect_ahead(page_bytes));
+    ck_assert(!cannot.intake.expect_precopy(page_bytes));
 }
 END_TEST
 
 START_TEST(an_image_that_names_memory_which_is_not_here_any_more_is_refused) {
     Destination d;
-    OK(d.intake.expect_ahead(page_bytes));
-    OK(d.intake.take_ahead(pages_at(0, 1), bytes_of_pages(0, 1)));
-    d.intake.ahead_lost();
+    OK(d.intake.expect_precopy(page_bytes));
+    OK(d.intake.take_precopy(pages_at(0, 1), bytes_of_pages(0, 1)));
+    d.intake.precopy_lost();
     d.name_in_image({pages_at(0, 1)});
     d.intake.expect(MoveForm::pages_first);
-    ck_assert(!d.intake.use_ahead(d.image.fd.get()));
+    ck_assert(!d.intake.use_precopy(d.image.fd.get()));
     // As a whole image it needs none of it.
     d.intake.expect(MoveForm::stop_and_copy);
-    OK(d.intake.use_ahead(d.image.fd.get()));
+    OK(d.intake.use_precopy(d.image.fd.get()));
 }
 END_TEST
 
