@@ -149,7 +149,7 @@ void Marketd::copy_on() {
         return;
     }
     // Of this moment, with all that has been said by now.
-    const ReceiptMark mark{market_.ledger().last(), book_->head()};
+    const ReceiptMark mark = book_->newest();
     auto file = backup_->copy.whole();
     if (!file) return end_backup(tl::unexpected(file.error()));
     backup_->synced = std::move(*file);
@@ -216,7 +216,9 @@ wire::CtlReply Marketd::compare_ledger(const Connection& c, const wire::CtlReque
     wire::CtlReply reply;
     reply.request = request.request;
     reply.ok = true;
-    reply.json = '"' + ReceiptMark{market_.ledger().last(), book_->head()}.text() + '"';
+    // Of the book, whose numbers and hashes belong together: the market's own ledger may be a step
+    // ahead of it.
+    reply.json = '"' + book_->newest().text() + '"';
     return reply;
 }
 

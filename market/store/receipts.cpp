@@ -43,7 +43,12 @@ Result<ReceiptBook::Entry> parse_row(const StateDb::Row& row) {
 Result<ReceiptBook> ReceiptBook::open(StateDb& db, Records& records) {
     ReceiptBook book(db, records);
     TRY_ASSIGN(const auto newest, db.before(kind_receipt, "~", 1));
-    book.head_ = newest.empty() ? first_hash() : newest[0].value.substr(0, hash_digits);
+    book.newest_.head = first_hash();
+    if (!newest.empty()) {
+        std::string_view key = newest[0].key;
+        book.newest_ = {take_number<uint64_t>(key).value_or(0),
+                        newest[0].value.substr(0, hash_digits)};
+    }
     return book;
 }
 
@@ -54,8 +59,8 @@ Result<std::string> ReceiptBook::hash_of(uint64_t seq) const {
 
 void ReceiptBook::append(const Receipt& receipt) {
     const std::string text = receipt_text(receipt);
-    head_ = sha256_hex(head_ + " " + text);
-    records_->put(kind_receipt, key_of(receipt.seq), head_ + " " + text);
+    newest_ = {receipt.seq, sha256_hex(newest_.head + " " + text)};
+    records_->put(kind_receipt, key_of(receipt.seq), newest_.head + " " + text);
 }
 
 bool ReceiptBook::Filter::lets(const Receipt& r) const {

@@ -44,8 +44,9 @@ class ReceiptBook {
     static Result<ReceiptBook> open(StateDb& db, Records& records);
 
     void append(const market::Receipt& receipt);
-    const std::string& head() const { return head_; }  // the newest hash
-    Result<std::string> hash_of(uint64_t seq) const;   // empty: there is no such receipt
+    // The newest one that was appended.
+    const ReceiptMark& newest() const { return newest_; }
+    Result<std::string> hash_of(uint64_t seq) const;  // empty: there is no such receipt
 
     struct Filter {
         std::optional<JobId> job;
@@ -70,7 +71,7 @@ class ReceiptBook {
     ReceiptBook(StateDb& db, Records& records) : db_(&db), records_(&records) {}
     StateDb* db_;
     Records* records_;
-    std::string head_;
+    ReceiptMark newest_;
 };
 
 // A walk over all of them, oldest first, a bounded number a step: the chain of hashes, and sums.

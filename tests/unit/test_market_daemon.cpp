@@ -78,6 +78,39 @@ START_TEST(a_job_is_ordered_run_shown_and_settled) {
 }
 END_TEST
 
+// The report that ends a job and the question come in one packet: the receipt is counted, and is
+// not in the book yet.
+START_TEST(what_a_node_is_told_of_the_ledger_is_what_stands_there_later) {
+    UNIT_SKIP_IF(impossible());
+    MarketRig m;
+    MarketPeer n1 = m.agent("n1");
+    n1.send(offer("n1"));
+    for (uint64_t seq = 1; seq <= 3; ++seq) {
+        JobReport r = job("n1", seq, 100);
+        n1.send(r);
+        Order order = n1.expect<Order>();
+        while (order.id != r.id) order = n1.expect<Order>();
+        run_it(r, order);
+        n1.send(r);
+        m.ask_until("job", {r.id.text()}, R"("status":"run")");
+        r.phase = JobPhase::finished;
+        r.stats.run_time = Nanos::from_s(100);
+        wire::CtlRequest seen;
+        seen.verb = "ledger-seen";
+        n1.send_together(r, seen);
+        seen.args = {n1.expect<wire::CtlReply>().json};
+        seen.args[0] = seen.args[0].substr(1, seen.args[0].size() - 2);
+        m.ask_until("job", {r.id.text()}, R"("status":"finish")");
+        if (seen.args[0].starts_with("0:")) continue;  // none yet: an agent keeps no such mark
+        n1.send(seen);
+        (void)n1.expect<wire::CtlReply>();
+        const std::string status = m.ask("status").json;
+        ck_assert_msg(status.find("has seen") == std::string::npos, "%s", status.c_str());
+    }
+    ck_assert_int_eq(m.stop(), 0);
+}
+END_TEST
+
 START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
     UNIT_SKIP_IF(impossible());
     MarketRig m;
@@ -498,7 +531,9 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
 END_TEST
 
 UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_records,
-           a_job_is_ordered_run_shown_and_settled, a_market_that_was_killed_goes_on_where_it_was,
+           a_job_is_ordered_run_shown_and_settled,
+           what_a_node_is_told_of_the_ledger_is_what_stands_there_later,
+           a_market_that_was_killed_goes_on_where_it_was,
            a_second_market_on_the_same_port_or_directory_says_so_and_ends,
            an_unknown_key_or_a_bad_value_is_refused_with_its_line,
            garbage_ends_its_own_connection_and_nothing_else,
