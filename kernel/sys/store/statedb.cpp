@@ -13,6 +13,11 @@ namespace souk {
 namespace {
 
 constexpr int application_id = 0x536f756b;  // "Souk"
+// A row that says that whoever ends cleanly takes the mark of the log off this file. Programs up to
+// commit 59249cf left the mark there: in a file without this row it says nothing.
+constexpr const char* unmarked_row = "SELECT count(*) FROM state WHERE kind = 'log'";
+constexpr const char* note_unmarked =
+    "INSERT OR IGNORE INTO state VALUES ('log', 'mark', 'is taken off by a clean end')";
 
 bool present(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 std::string log_of(const std::string& file) { return file + "-wal"; }
@@ -75,7 +80,7 @@ StateDb::~StateDb() {
     if (db_ && use_ == Use::hold) (void)run("PRAGMA journal_mode = DELETE");
     db_.reset();  // before the lock
     // The log that SQLite made to look at a file that had none.
-    if (looked && log_missing_) unlink(log_of(path_).c_str());
+    if (looked && no_log_) unlink(log_of(path_).c_str());
 }
 
 tl::unexpected<Error> StateDb::failed(std::string_view what) const {
@@ -128,8 +133,9 @@ Status StateDb::create(const std::string& file, int schema_version) {
     TRY(fresh.use_file(Use::create));
     TRY(fresh.run(("BEGIN IMMEDIATE; CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, "
                    "value BLOB NOT NULL,"
-                   " PRIMARY KEY (kind, key)) WITHOUT ROWID; PRAGMA application_id = " +
-                   std::to_string(application_id) +
+                   " PRIMARY KEY (kind, key)) WITHOUT ROWID; " +
+                   std::string(note_unmarked) +
+                   "; PRAGMA application_id = " + std::to_string(application_id) +
                    "; PRAGMA user_version = " + std::to_string(schema_version) + "; COMMIT")
                       .c_str()));
     fresh.db_.reset();
@@ -148,9 +154,12 @@ Result<StateDb> StateDb::open_to_read(const std::string& file, int schema_versio
 
 Status StateDb::open_file(int schema_version, int oldest, Use use) {
     TRY_ASSIGN(const bool logged, has_log(path_));
-    log_missing_ = logged && !present(log_of(path_));
+    no_log_ = logged && !present(log_of(path_));
     TRY(use_file(use));
     TRY(check_version(schema_version, oldest));
+    TRY_ASSIGN(const int64_t noted, ask(unmarked_row));
+    log_missing_ = no_log_ && noted > 0;
+    if (use == Use::hold) (void)run(note_unmarked);  // on a full disk: at the next start
     TRY_ASSIGN(begin_, prepare("BEGIN IMMEDIATE"));
     TRY_ASSIGN(put_, prepare("INSERT INTO state VALUES (?1, ?2, ?3) "
                              "ON CONFLICT DO UPDATE SET value = excluded.value"));
@@ -188,7 +197,7 @@ Status StateDb::check_version(int schema_version, int oldest) {
     TRY_ASSIGN(const int64_t tables, ask("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0)
         return fail(path_ + " holds nothing, not even a table" +
-                    (log_missing_ ? ": it was copied without its log " + log_of(path_) : "") +
+                    (no_log_ ? ": it was copied without its log " + log_of(path_) : "") +
                     ": put a copy of it back, or remove it to begin anew");
     TRY_ASSIGN(const int64_t id, ask("PRAGMA application_id"));
     TRY_ASSIGN(const int64_t version, ask("PRAGMA user_version"));

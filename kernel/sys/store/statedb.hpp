@@ -11,8 +11,9 @@
 // The log beside the file (state.db-wal) holds the newest commits while a daemon has the database.
 // Its clean end puts them into the file, removes the log and takes the mark of it off the file's
 // header. So a file with the mark and without its log is a copy that may lack what was committed
-// last (log_missing). A file of this name is never empty: a new one is made whole under another
-// name first.
+// last (log_missing). A row of the file says that its daemons do so: those up to commit 59249cf
+// left the mark. A file of this name is never empty: a new one is made whole under another name
+// first.
 #pragma once
 
 #include <climits>
@@ -102,6 +103,7 @@ class StateDb final : public Records {
     tl::unexpected<Error> failed(std::string_view what) const;
 
     std::string path_;
+    bool no_log_ = false;  // it has the mark of a log, and no log lies there
     bool log_missing_ = false;
     Use use_ = Use::look;
     uint64_t commits_ = 0;
