@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market: what is billed when the market, a home, a node or the clock was away.
 #include "kernel/base/rng.hpp"
+#include "market/core/bill.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -181,7 +182,40 @@ START_TEST(a_job_whose_home_is_away_is_billed_no_longer_than_its_node_lets_it_ru
 }
 END_TEST
 
-UNIT_SUITE(market_bills, what_ran_while_the_market_was_away_is_billed_at_the_last_price,
+// Between two places, and while it runs on, the market's clock is ahead of a report by what
+// messages take. Once it stands still or runs under a new epoch, the home's sum is all that it ran:
+// the market takes back what it reckoned too much, and counts on where a home forgot a stretch.
+START_TEST(a_sum_is_the_last_word_where_a_run_ended_or_a_new_one_began) {
+    const JobPhase phases[] = {JobPhase::waiting, JobPhase::starting, JobPhase::running,
+                               JobPhase::moving,  JobPhase::freezing, JobPhase::frozen,
+                               JobPhase::thawing, JobPhase::finished};
+    for (const JobPhase phase : phases)
+        for (const bool stands : {false, true})
+            for (const bool new_epoch : {false, true})
+                for (const int64_t reported : {5, 59, 60, 64}) {
+                    Job job;
+                    JobReport& r = job.record.report;
+                    r.phase = phase;
+                    JobReport before = r;
+                    r.stands = stands;
+                    if (new_epoch) r.epoch = r.epoch.next();
+                    r.stats.run_time = s(reported);
+                    const bill::Reading read = bill::read(job, before, s(60));
+                    const bool still = phase == JobPhase::waiting || phase == JobPhase::frozen ||
+                                       phase == JobPhase::finished;
+                    const bool anew = phase == JobPhase::running && (stands || new_epoch);
+                    ck_assert(read.complete == (still || anew));
+                    const bool forgot = reported == 5;
+                    ck_assert(read.total == (!read.complete ? s(std::max<int64_t>(60, reported))
+                                             : forgot       ? s(60)
+                                                            : s(reported)));
+                    ck_assert(job.record.skew == (read.complete && forgot ? s(55) : s(0)));
+                }
+}
+END_TEST
+
+UNIT_SUITE(market_bills, a_sum_is_the_last_word_where_a_run_ended_or_a_new_one_began,
+           what_ran_while_the_market_was_away_is_billed_at_the_last_price,
            a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it,
            a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there,
            a_wall_clock_that_is_set_charges_nothing_and_loses_nothing,
