@@ -2,14 +2,13 @@
 // Agent: the shell around this node's three machines. Every input becomes one call of a machine,
 // and what comes out is carried out in the order persist, send, do: records go into the journal
 // (kernel/base/journal.hpp) and messages into the queues of their connections at once; the journal
-// is flushed in the loop's deferred phase, before any byte leaves; only after it do effects begin
+// is flushed (commits.hpp) before any byte leaves; only after it do effects begin
 // and messages between this node's own halves arrive. As long as the disk refuses a commit, nothing
 // of what is decided leaves and no effect begins; what comes in is decided on all the same, and
 // waits with the rest: in records one each, in queues that are bounded.
 #pragma once
 
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,20 +20,22 @@
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
+#include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
+#include "agentd/daemon/leave_waits.hpp"
+#include "agentd/daemon/ledger_mark.hpp"
+#include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/market_link.hpp"
+#include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/precopy.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "agentd/daemon/transfer.hpp"
-#include "bpf/load.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 #include "kernel/sys/net/user_share.hpp"
-#include "kernel/sys/store/journal_db.hpp"
-#include "market/store/receipts.hpp"
 
 namespace souk {
 
@@ -55,11 +56,6 @@ class Agent final : private ToolHost {
     void apply(guest::Output& output);
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
-    void put(const char* kind, const std::string& key, std::string record, Durable when);
-    void erase(const char* kind, const std::string& key, Durable when);
-    void ask_flush();
-    void flush();
-    void tell_disk(const Journal::Flushed& flushed, bool held);
     template <class Outputs, class Machine>
     void tick(Machine& machine, Timer& timer);
     static WallTime wall_now();
@@ -67,7 +63,7 @@ class Agent final : private ToolHost {
     // agent_start.cpp
     Status open_directories();
     Status open_criu();
-    Status open_cgroups();
+    Status open_share();
     void examine_node();
     Status open_provider();
     void learn_address(const std::string& seen_at);
@@ -78,6 +74,7 @@ class Agent final : private ToolHost {
     void wire_cells();
     void wire_peers();
     void wire_transfers();
+    Status wire_ledger();
     void wire_market();
     Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
 
@@ -88,7 +85,6 @@ class Agent final : private ToolHost {
     void remove_old_groups();
 
     // agent_load.cpp
-    Status open_load();
     void tick_load();
 
     // agent_home.cpp: this node as the home of jobs
@@ -99,7 +95,6 @@ class Agent final : private ToolHost {
     void stdio_data(const NodeName& node, const wire::StdioData& data);
     void stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack);
     void from_market(const FromMarket& message);
-    void compare_ledger();
     void tell(const home::Tell& tell);
     void gone_back(const JobId& id);
     void finish_terminals(const JobId& id);
@@ -132,16 +127,11 @@ class Agent final : private ToolHost {
     void stdio_winch(const wire::StdioWinch& winch);
 
     // agent_owner.cpp: what the owner wants of this node
-    struct LeaveWait {
-        std::function<void()> done;
-        Timer limit;
-    };
     void arm_provider();
     void apply_bounds();
     void write_guests(JsonWriter& j) const;
     // When no guest runs here any more, or after a bound.
     void when_guests_left(std::function<void()> done) override;
-    void end_leave_wait(std::list<LeaveWait>::iterator it);
     void check_left();
 
     // agent_view.cpp
@@ -175,7 +165,7 @@ class Agent final : private ToolHost {
     Log& log_;
     LogTrace trace_{log_};
     const Config config_;
-    std::unique_ptr<JournalDb> state_;
+    std::unique_ptr<Commits> state_;
     Home home_;
     static constexpr size_t guests_max = 4096;
     Guest guest_;
@@ -185,15 +175,10 @@ class Agent final : private ToolHost {
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<PrecopyLinks> precopy_;
-    std::unique_ptr<Cgroups> cgroups_;
-    std::unique_ptr<CapsuleGroups> groups_;  // of the cells below
-    // the node's part of the machine; below it what holds all jobs
-    std::optional<Cgroup> share_, jobs_group_;
-    int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
-    std::list<LeaveWait> leave_waits_;
-    std::unique_ptr<LoadProbe> load_;
-    LoadSample load_sample_;
-    Nanos load_at_;
+    std::unique_ptr<LedgerMark> ledger_;
+    std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
+    LoadMeter load_{log_};              // of groups of the share
+    LeaveWaits leave_waits_{loop_};
     uint64_t load_ticks_ = 0;
     CriuTool criu_;
     CpuAwake awake_{loop_};
@@ -202,17 +187,13 @@ class Agent final : private ToolHost {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, journal_timer_, outage_timer_,
-        seen_timer_;
+    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, outage_timer_;
     UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;
     ProviderNote provider_note_;
     std::function<void()> on_ready_;
-    bool flush_due_ = false;
-    ReceiptMark seen_;  // the newest receipt of the market that this node has heard of
-    Nanos seen_asked_{INT64_MIN / 2};
     bool outage_told_ = false;  // to those whose jobs wait
 };
 

@@ -70,8 +70,7 @@ void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->stream_ends().output[i];
         event.input_end = c->stream_ends().input;
         if (event.state == GuestState::running) event.pid = c->pid();
-        if (const auto load = load_ ? load_->read(c->cgroup_name()) : Result<LoadSample>(fail("")))
-            event.cpu_time = load->run;
+        if (const auto used = load_.cpu_time(c->cgroup_name())) event.cpu_time = *used;
     }
     if (home != config_.node) return (void)peers_->to_home(home, event);
     after_commit([this, event] { guest_event(config_.node, event); });

@@ -12,7 +12,6 @@ namespace souk {
 namespace {
 
 constexpr Nanos bill_limit = Nanos::from_ms(500);
-constexpr Nanos seen_wait = Nanos::from_s(1), seen_pace = Nanos::from_s(30);
 
 }  // namespace
 
@@ -130,12 +129,7 @@ void Agent::from_market(const FromMarket& message) {
         return home_step([&](Home& h, home::Outputs& out) { h.order(*order, Loop::now(), out); });
     if (const auto* note = std::get_if<JobNote>(&message)) {
         home_step([&](Home& h, home::Outputs& out) { h.note(*note, Loop::now(), out); });
-        if (!seen_timer_.waiting())
-            seen_timer_ =
-                loop_.at(std::max(seen_asked_ + seen_pace, Loop::now() + seen_wait), [this] {
-                    seen_asked_ = Loop::now();
-                    compare_ledger();
-                });
+        ledger_->compare_soon();
         if (note->settled && exit_waits_.contains(note->id)) finish_terminals(note->id);
         return;
     }
@@ -145,22 +139,6 @@ void Agent::from_market(const FromMarket& message) {
             [&](Home& h, home::Outputs& out) { h.node_lost(lost->node, Loop::now(), out); });
     }
     if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
-}
-
-// Tells the market the newest of its receipts that this node has heard of, and hears which is the
-// newest now. So a market whose records are those of an earlier day finds it out.
-void Agent::compare_ledger() {
-    wire::CtlRequest request;
-    request.verb = "ledger-seen";
-    if (seen_.seq > 0) request.args.push_back(seen_.text());
-    market_->ask(std::move(request), [this](const wire::CtlReply& reply) {
-        const std::string& text = reply.json;
-        if (!reply.ok || text.size() < 2) return;  // a market that does not know the question
-        auto mark = parse_receipt_mark(std::string_view(text).substr(1, text.size() - 2));
-        if (!mark || mark->seq <= seen_.seq) return;
-        seen_ = std::move(*mark);
-        put("seen", config_.market, seen_.text(), Durable::later);
-    });
 }
 
 // Where its output goes on, and what is said there; both follow from what is on disk by now.

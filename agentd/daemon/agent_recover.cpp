@@ -16,10 +16,10 @@ constexpr Nanos group_limit = Nanos::from_s(2);
 
 Status Agent::recover_home() {
     if (!config_.home.address_known) {
-        TRY_ASSIGN(const auto address, state_->get("address", "own"));
+        TRY_ASSIGN(const auto address, state_->db().get("address", "own"));
         if (address) home_.own_address(*address);  // as it was told last
     }
-    TRY_ASSIGN(const auto stored, state_->db().load("home"));
+    TRY_ASSIGN(const auto stored, state_->db().db().load("home"));
     for (const auto& row : stored) {
         auto job = wire::unpack<HomeJob>(row.value);
         if (!job) return wrap("state of job " + row.key, job.error());
@@ -42,7 +42,7 @@ Status Agent::recover_home() {
 }
 
 Status Agent::recover_guests() {
-    TRY_ASSIGN(const auto stored, state_->db().load("guest"));
+    TRY_ASSIGN(const auto stored, state_->db().db().load("guest"));
     std::set<std::string> known;
     for (const auto& row : stored) {
         auto job = wire::unpack<GuestJob>(row.value);
@@ -96,11 +96,11 @@ Status Agent::remove_strays(std::set<std::string> known) {
 
 // Groups of capsules that ended while nobody looked.
 void Agent::remove_old_groups() {
-    if (!groups_) return;
+    if (!share_) return;
     std::vector<std::string> in_use;
     for (const auto& [key, c] : cells_)
         if (c->has_capsule()) in_use.push_back(c->cgroup_name());
-    if (auto removed = groups_->remove_others(in_use, group_limit); !removed)
+    if (auto removed = share_->capsules().remove_others(in_use, group_limit); !removed)
         log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
 }
 

@@ -66,9 +66,6 @@ Status make_tmpfs(const std::string& dir, int64_t size_mb, const char* more) {
     return {};
 }
 
-// For the jobs that run at once, and for those that end while they do.
-size_t kept_groups_max() { return 2 * static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)) + 8; }
-
 int64_t memory_total_mb() {
     struct sysinfo info {};
     ::sysinfo(&info);
@@ -82,7 +79,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(Capsule::prepare());
     TRY(open_directories());
     TRY(open_criu());
-    TRY(open_cgroups());
+    TRY(open_share());
     home_.tell_to(trace_.listener());
     guest_.tell_to(trace_.listener());
     examine_node();
@@ -93,8 +90,8 @@ Status Agent::begin(std::function<void()> on_ready) {
     wire_peers();
     wire_transfers();
     open_precopy();
+    TRY(wire_ledger());
     wire_market();
-    TRY(open_load());
     TRY(open_provider());
     TRY(recover_guests());
     TRY(recover_home());
@@ -143,22 +140,7 @@ Status Agent::open_directories() {
     for (const std::string& dir :
          {config_.state, config_.state + "/home", site_.guests, images, ram})
         TRY(make_dir(dir));
-    const std::string reserve = config_.state + "/ballast";
-    const auto open = [&]() -> Status {
-        TRY_ASSIGN(StateDb db, StateDb::open(config_.state, {}));
-        state_ = std::make_unique<JournalDb>(std::move(db), reserve);
-        return {};
-    };
-    Status opened = open();
-    const bool gave = !opened && opened.error().code == ENOSPC && JournalDb::give_up(reserve);
-    if (gave) opened = open();
-    if (!opened) return opened;
-    if (state_->db().log_missing()) log_.warning(StateDb::log_missing_text(state_->db().path()));
-    TRY_ASSIGN(const auto seen, state_->get("seen", config_.market));
-    if (seen) seen_ = parse_receipt_mark(*seen).value_or(ReceiptMark{});
-    tell_disk({.committed = {}, .gave_room = gave, .calls = {}}, false);
-    state_->journal().take_room(Loop::now());
-    loop_.defer([this] { flush(); });  // sets the journal's timer
+    TRY_ASSIGN(state_, Commits::open(loop_, log_, config_.state));
     const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
     // Big pages make writing and reading an image more than twice as fast; kernels without them
     // refuse the option.
@@ -174,50 +156,17 @@ Status Agent::open_directories() {
     return {};
 }
 
-Status Agent::open_cgroups() {
-    const size_t slash = config_.cgroup.find('/');
-    const std::string root = config_.cgroup.substr(0, slash),
-                      node = config_.cgroup.substr(slash + 1);
-    auto groups = Cgroups::open(root);
-    if (!groups) {
-        log_.warning("no control groups: a job is not held while its daemon is away during a dump",
-                     {{"WHY", groups.error()}});
-        return {};
-    }
-    cgroups_ = std::make_unique<Cgroups>(std::move(*groups));
-    if (!cgroups_->layout().v2.empty()) guest_ = Guest(guests_max, true, config_.policy);
-    const std::string jobs_name = node + "/jobs";
-    groups_ = std::make_unique<CapsuleGroups>(*cgroups_, jobs_name, kept_groups_max());
-    site_.groups = groups_.get();
-    // The node's share: every capsule is born in it; this daemon and its dumps stay outside, so
-    // that a busy job cannot hold them up.
-    auto share = cgroups_->create(node, CgroupUse{.cpu = true});
-    if (!share) share = cgroups_->create(node);
-    if (!share) return tl::unexpected(share.error());
-    if (auto set = share->set_cpu_weight(config_.cpu_weight); !set) {
-        log_.warning("no CPU share", {{"WHY", set.error()}});
-    }
-    share_ = std::move(*share);
-    // What limits a job, where this machine has a controller for it (souk doctor).
-    const auto try_limit = [&](bool CgroupUse::*controller, const char* name) {
-        CgroupUse use;
-        use.*controller = true;
-        const auto jobs = cgroups_->create(jobs_name, use);
-        if (!jobs)
-            log_.warning("jobs are not limited", {{"controller", name}, {"WHY", jobs.error()}});
-        site_.limits.*controller = jobs && jobs->has(name);
-    };
-    try_limit(&CgroupUse::memory, "memory");
-    try_limit(&CgroupUse::pids, "pids");
-    try_limit(&CgroupUse::cpu, "cpu");
+Status Agent::open_share() {
+    TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight));
+    if (!share_) return {};
+    const Cgroups& cgroups = share_->cgroups();
+    if (!cgroups.layout().v2.empty()) guest_ = Guest(guests_max, true, config_.policy);
+    site_.groups = &share_->capsules();
+    site_.limits = share_->limits();
+    site_.v1_tasks = share_->v1_tasks();
     site_.cpus = hardware().cpus;
-    if (site_.limits.memory)
-        if (auto jobs = cgroups_->create(jobs_name, CgroupUse{.memory = true}))
-            jobs_group_ = std::move(*jobs);
     site_.pids_max = config_.pids_max;
-    for (const int tasks : share_->entry().v1_tasks)
-        if (tasks >= 0) site_.v1_tasks.push_back(tasks);
-    return {};
+    return load_.open(cgroups, config_.cgroup.substr(config_.cgroup.find('/') + 1));
 }
 
 Hardware Agent::hardware() const {
@@ -239,7 +188,7 @@ Status Agent::open_provider() {
     record.memory_mb = config_.memory_mb > 0 ? config_.memory_mb : m.memory_mb;
     record.frames = config_.frames;
     record.on_market = config_.on_market;
-    TRY_ASSIGN(const auto stored, state_->db().load("provider"));
+    TRY_ASSIGN(const auto stored, state_->db().db().load("provider"));
     for (const auto& row : stored) {
         TRY_ASSIGN(kept, wire::unpack<ProviderRecord>(row.value));
     }
@@ -258,8 +207,8 @@ Status Agent::open_provider() {
 void Agent::learn_address(const std::string& seen_at) {
     if (config_.home.address_known || seen_at.empty()) return;
     home_.own_address(seen_at);
-    const auto known = state_->get("address", "own");
-    if (!known || *known != seen_at) put("address", "own", seen_at, Durable::later);
+    const auto known = state_->db().get("address", "own");
+    if (!known || *known != seen_at) state_->put("address", "own", seen_at, Durable::later);
 }
 
 Status Agent::listen() {

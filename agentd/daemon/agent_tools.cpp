@@ -219,7 +219,7 @@ std::string Agent::provider_json() const {
         .field("cannot", r.cannot);
     if (!r.restriction.empty()) j.field("restriction", r.restriction);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
-    if (seen_.seq > 0) j.field("ledger_seen", seen_.text());
+    if (ledger_->mark().seq > 0) j.field("ledger_seen", ledger_->mark().text());
     j.key("set_by_owner").begin_array();
     for (const Provider::Override& o : provider_->overrides())
         j.begin_object()
@@ -228,8 +228,7 @@ std::string Agent::provider_json() const {
             .field("configuration", o.file)
             .end_object();
     j.end_array();
-    if (jobs_group_ &&
-        memory_in_force_mb_ != (r.memory_mb < provider_->machine().memory_mb ? r.memory_mb : 0))
+    if (share_ && share_->memory_waits(r.memory_mb, provider_->machine()))
         j.field("memory_waits", true);  // guests hold more than that
     j.key("here");
     write_guests(j);

@@ -39,12 +39,8 @@ void Agent::wire_cells() {
         after_commit([this, ack] { stdio_input_ack(config_.node, ack); });
     };
     site_.cgroup_changed = [this](const Cgroup& capsule, Nanos used, bool added) {
-        if (!load_) return;
-        const auto done = added ? load_->add(capsule.name(), !tools_listener_, capsule.id(), used)
-                                : load_->remove(capsule.name());
-        if (!done)
-            log_.limited("load", Loop::now(), Level::warning, "its load is not measured",
-                         {{"group", capsule.name()}, {"WHY", done.error()}});
+        const bool lived = !tools_listener_;  // it was found again
+        added ? load_.capsule_came(capsule, used, lived) : load_.capsule_went(capsule);
     };
 }
 
@@ -139,6 +135,21 @@ void Agent::wire_transfers() {
                                              std::move(transfers));
 }
 
+Status Agent::wire_ledger() {
+    TRY_ASSIGN(const auto known, state_->db().get("seen", config_.market));
+    LedgerMark::Hooks ledger;
+    ledger.ask = [this](wire::CtlRequest request, auto answer) {
+        market_->ask(std::move(request), std::move(answer));
+    };
+    ledger.keep = [this](const std::string& text) {
+        state_->put("seen", config_.market, text, Durable::later);
+    };
+    const ReceiptMark mark =
+        known ? parse_receipt_mark(*known).value_or(ReceiptMark{}) : ReceiptMark{};
+    ledger_ = std::make_unique<LedgerMark>(loop_, mark, std::move(ledger));
+    return {};
+}
+
 void Agent::wire_market() {
     MarketLink::Handlers market;
     market.question = [this](wire::CtlRequest r) {
@@ -149,7 +160,7 @@ void Agent::wire_market() {
         learn_address(seen_at);
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
-        compare_ledger();
+        ledger_->compare();
         outage_timer_.cancel();
         if (std::exchange(outage_told_, false)) tell_waiting();
     };

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/node_share.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "kernel/sys/loop/loop.hpp"
+
+namespace souk {
+namespace {
+
+// What a restore needs beside the jobs' own memory: CRIU works inside of their groups.
+constexpr int64_t restore_room_bytes = 32 << 20;
+
+// For the jobs that run at once, and for those that end while they do.
+size_t kept_groups_max() { return 2 * static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)) + 8; }
+
+// 0: all that the machine has.
+int64_t bound_of(int64_t offered, int64_t all) { return offered < all ? offered : 0; }
+
+}  // namespace
+
+Result<std::unique_ptr<NodeShare>> NodeShare::open(Log& log, const std::string& group,
+                                                   int64_t cpu_weight) {
+    const size_t slash = group.find('/');
+    const std::string node = group.substr(slash + 1);
+    auto cgroups = Cgroups::open(group.substr(0, slash));
+    if (!cgroups) {
+        log.warning("no control groups: a job is not held while its daemon is away during a dump",
+                    {{"WHY", cgroups.error()}});
+        return std::unique_ptr<NodeShare>();
+    }
+    auto share = cgroups->create(node, CgroupUse{.cpu = true});
+    if (!share) share = cgroups->create(node);
+    if (!share) return tl::unexpected(share.error());
+    if (auto set = share->set_cpu_weight(cpu_weight); !set)
+        log.warning("no CPU share", {{"WHY", set.error()}});
+    return std::make_unique<NodeShare>(log, std::move(*cgroups), std::move(*share), node + "/jobs");
+}
+
+NodeShare::NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string& jobs)
+    : log_(log),
+      cgroups_(std::move(cgroups)),
+      capsules_(cgroups_, jobs, kept_groups_max()),
+      share_(std::move(share)) {
+    limits_.memory = try_limit(jobs, &CgroupUse::memory, "memory");
+    limits_.pids = try_limit(jobs, &CgroupUse::pids, "pids");
+    limits_.cpu = try_limit(jobs, &CgroupUse::cpu, "cpu");
+    if (!limits_.memory) return;
+    if (auto group = cgroups_.create(jobs, CgroupUse{.memory = true})) jobs_ = std::move(*group);
+}
+
+// What limits a job, where this machine has a controller for it (souk doctor).
+bool NodeShare::try_limit(const std::string& jobs, bool CgroupUse::*controller, const char* name) {
+    CgroupUse use;
+    use.*controller = true;
+    const auto group = cgroups_.create(jobs, use);
+    if (!group)
+        log_.warning("jobs are not limited", {{"controller", name}, {"WHY", group.error()}});
+    return group && group->has(name);
+}
+
+std::vector<int> NodeShare::v1_tasks() const {
+    std::vector<int> all;
+    for (const int tasks : share_.entry().v1_tasks)
+        if (tasks >= 0) all.push_back(tasks);
+    return all;
+}
+
+void NodeShare::trouble(const char* what, const Error& why) {
+    log_.limited("bounds", Loop::now(), Level::warning, "what guests use in all is not bounded",
+                 {{"of", what}, {"WHY", why}});
+}
+
+void NodeShare::bound(const ProviderRecord& offered, const Hardware& all) {
+    bound_cpus(bound_of(offered.cpus, all.cpus));
+    bound_memory(bound_of(offered.memory_mb, all.memory_mb));
+}
+
+void NodeShare::bound_cpus(int64_t cpus) {
+    if (!share_.has("cpu") || cpus_in_force_ == cpus) return;
+    const Status set = share_.set_cpus_max(cpus, true);  // a restore is one
+    if (set)
+        cpus_in_force_ = cpus;
+    else if (set.error().code != EINVAL)
+        trouble("CPUs", set.error());  // v1: a guest that leaves has more
+}
+
+void NodeShare::bound_memory(int64_t memory_mb) {
+    if (!jobs_ || memory_in_force_mb_ == memory_mb) return;
+    if (memory_mb == 0) {
+        if (const Status lifted = jobs_->set_memory_max(0); !lifted)
+            return trouble("memory", lifted.error());
+    } else {
+        const auto set = jobs_->lower_memory_max((memory_mb << 20) + restore_room_bytes);
+        if (!set) return trouble("memory", set.error());
+        if (!*set) return;
+    }
+    memory_in_force_mb_ = memory_mb;
+}
+
+bool NodeShare::memory_waits(int64_t memory_mb, const Hardware& all) const {
+    return jobs_ && memory_in_force_mb_ != bound_of(memory_mb, all.memory_mb);
+}
+
+}  // namespace souk

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// NodeShare: the part of this machine that guests have: the control group of the node, in which
+// every capsule is born, and below it the one that holds all jobs. The daemon and its dumps stay
+// outside, so that a busy job cannot hold them up. Owned by the Agent.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agentd/core/provider.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/process/capsule_groups.hpp"
+#include "kernel/sys/process/cgroup.hpp"
+
+namespace souk {
+
+class NodeShare {
+  public:
+    // `group`: "souk/n1". Null: this machine has no control groups, which the log says.
+    static Result<std::unique_ptr<NodeShare>> open(Log& log, const std::string& group,
+                                                   int64_t cpu_weight);
+    // Use open().
+    NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string& jobs);
+
+    const Cgroups& cgroups() const { return cgroups_; }
+    CapsuleGroups& capsules() { return capsules_; }
+    // Of a capsule that this machine has controllers for.
+    const CgroupUse& limits() const { return limits_; }
+    // Of the group of the node, where v1 has the CPU controller.
+    std::vector<int> v1_tasks() const;
+
+    // What the owner offers bounds what all guests use in all. CPUs at once; memory when they hold
+    // no more than that: until then the market moves or freezes whom the node has no room for, and
+    // nobody is killed. To be called again then.
+    void bound(const ProviderRecord& offered, const Hardware& all);
+    // Guests hold more memory than what is offered.
+    bool memory_waits(int64_t memory_mb, const Hardware& all) const;
+
+  private:
+    bool try_limit(const std::string& jobs, bool CgroupUse::*controller, const char* name);
+    void bound_cpus(int64_t cpus);
+    void bound_memory(int64_t memory_mb);
+    void trouble(const char* what, const Error& why);
+
+    Log& log_;
+    const Cgroups cgroups_;
+    CapsuleGroups capsules_;
+    Cgroup share_;
+    std::optional<Cgroup> jobs_;  // if their memory can be bounded
+    CgroupUse limits_;
+    int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
+};
+
+}  // namespace souk
