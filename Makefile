@@ -15,8 +15,8 @@ PYTHON    ?= /usr/bin/python3
 CRIU_ROOT ?= /opt/souk/criu
 
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
-             kernel/wire market/core market/wire market/store market/sim checkpoint agentd/core \
-             agentd/wire agentd/store agentd/cell bpf tools/common
+             kernel/trust kernel/wire market/core market/wire market/store market/sim checkpoint \
+             agentd/core agentd/wire agentd/store agentd/cell bpf tools/common
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
@@ -54,7 +54,8 @@ CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) \
              $(if $(SAN),,-Wl,--gc-sections -static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
-LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lcrypto
+LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lssl \
+             -lcrypto
 
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C
 # library.
@@ -265,7 +266,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
-	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') -lprotobuf-c -lxxhash -lz
+	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') \
+	  -lprotobuf-c -lxxhash -lz -lcrypto
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)

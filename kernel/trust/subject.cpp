@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/trust/subject.hpp"
+
+#include "kernel/base/ids.hpp"
+
+namespace souk::trust {
+namespace {
+
+struct Word {
+    Role role;
+    const char* text;
+};
+constexpr Word words[] = {{Role::home, "home"},
+                          {Role::provider, "provider"},
+                          {Role::market, "market"},
+                          {Role::operator_, "operator"}};
+
+bool is_node(Roles roles) { return roles.bits != 0 && roles.within(node_roles); }
+
+Result<Role> role_named(std::string_view text) {
+    for (const Word& w : words)
+        if (text == w.text) return w.role;
+    return fail("'" + std::string(text.substr(0, 40)) + "' is no role");
+}
+
+}  // namespace
+
+std::string text_of(Roles roles) {
+    std::string text;
+    for (const Word& w : words)
+        if (roles.has(w.role)) text += (text.empty() ? "" : ",") + std::string(w.text);
+    return text;
+}
+
+Result<Roles> parse_node_roles(std::string_view text) {
+    Roles roles;
+    while (true) {
+        const size_t comma = text.find(',');
+        TRY_ASSIGN(const Role role, role_named(text.substr(0, comma)));
+        roles.bits |= static_cast<uint8_t>(role);
+        if (comma == text.npos) break;
+        text.remove_prefix(comma + 1);
+    }
+    if (!is_node(roles)) return fail("a node is home, provider or both (home,provider)");
+    return roles;
+}
+
+Status check(const Subject& subject) {
+    if (!valid_node_name(subject.name))
+        return fail("'" + subject.name.substr(0, 40) +
+                    "' is no name (a letter, then letters, digits or -; 32 at most)");
+    if (!is_node(subject.roles) && subject.roles != only(Role::market) &&
+        subject.roles != only(Role::operator_))
+        return fail("nobody is '" + text_of(subject.roles) + "' at once");
+    return {};
+}
+
+std::vector<std::string> uris_of(const Subject& subject) {
+    const std::string kind = is_node(subject.roles) ? "node" : text_of(subject.roles);
+    std::vector<std::string> uris{"souk:" + kind + "/" + subject.name};
+    if (is_node(subject.roles))
+        for (const Word& w : words)
+            if (subject.roles.has(w.role)) uris.push_back(std::string("souk:role/") + w.text);
+    return uris;
+}
+
+Result<Subject> subject_of(const std::vector<std::string>& uris) {
+    Subject s;
+    bool node = false;
+    for (const std::string_view uri : uris) {
+        const size_t slash = uri.find('/');
+        if (!uri.starts_with("souk:") || slash == uri.npos)
+            return fail("a certificate with a name that is not souk's");
+        const std::string_view kind = uri.substr(5, slash - 5), value = uri.substr(slash + 1);
+        if (kind == "role") {
+            TRY_ASSIGN(const Role role, role_named(value));
+            if (!only(role).within(node_roles)) return fail("a certificate with a role of no node");
+            s.roles.bits |= static_cast<uint8_t>(role);
+            continue;
+        }
+        if (!s.name.empty()) return fail("a certificate with two names");
+        s.name = value;
+        if (kind == "node") {
+            node = true;
+            continue;
+        }
+        TRY_ASSIGN(const Role role, role_named(kind));
+        if (only(role).within(node_roles))
+            return fail("a certificate with an unknown kind of name");
+        s.roles.bits |= static_cast<uint8_t>(role);
+    }
+    if (node && !is_node(s.roles)) return fail("a node's certificate without its roles");
+    TRY(check(s));
+    return s;
+}
+
+}  // namespace souk::trust

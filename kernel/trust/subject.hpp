@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whom a certificate names, and as what. A certificate says it in its URIs of subjectAltName:
+// souk:node/NAME, souk:market/NAME or souk:operator/NAME, and of a node souk:role/home and
+// souk:role/provider. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::trust {
+
+enum class Role : uint8_t { home = 1, provider = 2, market = 4, operator_ = 8 };
+
+// A set of roles.
+struct Roles {
+    uint8_t bits = 0;
+    bool has(Role role) const { return (bits & static_cast<uint8_t>(role)) != 0; }
+    bool within(Roles other) const { return (bits & ~other.bits) == 0; }
+    bool operator==(const Roles&) const = default;
+};
+constexpr Roles operator|(Role a, Role b) {
+    return {static_cast<uint8_t>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b))};
+}
+constexpr Roles only(Role role) { return {static_cast<uint8_t>(role)}; }
+inline constexpr Roles node_roles = Role::home | Role::provider;
+
+struct Subject {
+    std::string name;  // as a node's (kernel/base/ids.hpp)
+    Roles roles;
+    bool operator==(const Subject&) const = default;
+};
+
+// "home,provider"
+std::string text_of(Roles roles);
+// Of a node: home, provider or both.
+Result<Roles> parse_node_roles(std::string_view text);
+
+// A node is home, provider or both and nothing else; a market and an operator are that alone.
+Status check(const Subject& subject);
+std::vector<std::string> uris_of(const Subject& subject);
+Result<Subject> subject_of(const std::vector<std::string>& uris);
+
+}  // namespace souk::trust

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whether a peer's certificates are good here and now, and whose they are. Each reason against them
+// is one line that names what to do; its code is OpenSSL's (X509_V_ERR_...), from which TLS makes
+// the alert that the peer gets.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/trust/certificate.hpp"
+#include "kernel/trust/revocations.hpp"
+
+namespace souk::trust {
+
+// Who is on the other end, proven by its key.
+struct Peer {
+    Subject subject;
+    std::string key;  // the digest of its key
+    Nanos ends;       // of its certificate
+};
+
+// `chain`: as the peer sent it, its own first. `now`: Unix time.
+Result<Peer> verify(const std::vector<Certificate>& chain, const Certificate& root,
+                    const Revocations& revoked, Nanos now);
+// Of these certificates, the root with that digest: how a joiner recognises its market.
+Result<Certificate> root_among(const std::vector<Certificate>& chain, std::string_view digest);
+
+}  // namespace souk::trust
