@@ -84,6 +84,13 @@ class Agent final : private ToolHost {
     Status remove_strays(std::set<std::string> known);
     void remove_old_groups();
 
+    // agent_trust.cpp
+    Status open_trust();
+    void tick_certificate();
+    Status renew_certificate();
+    void certified(const wire::Certified& certified);
+    void revoked(const std::string& list);
+
     // agent_load.cpp
     void tick_load();
 
@@ -166,6 +173,7 @@ class Agent final : private ToolHost {
     LogTrace trace_{log_};
     const Config config_;
     std::unique_ptr<Commits> state_;
+    std::unique_ptr<wire::Tls> tls_;  // null: insecure
     Home home_;
     static constexpr size_t guests_max = 4096;
     Guest guest_;
@@ -187,7 +195,8 @@ class Agent final : private ToolHost {
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, outage_timer_;
+    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, outage_timer_,
+        certificate_timer_;
     UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited

@@ -168,8 +168,8 @@ void Agent::open_precopy() {
     h.answer = [this](uint64_t number, const wire::ImageResult& r) {
         peers_->answer_image(number, r);
     };
-    precopy_ = std::make_unique<PrecopyLinks>(loop_, BulkIdentity{config_.node, config_.address},
-                                              std::move(h));
+    precopy_ = std::make_unique<PrecopyLinks>(
+        loop_, BulkIdentity{config_.node, config_.address, tls_.get()}, std::move(h));
 }
 
 // To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in

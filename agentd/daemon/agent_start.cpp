@@ -78,6 +78,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
     TRY(Capsule::prepare());
     TRY(open_directories());
+    TRY(open_trust());
     TRY(open_criu());
     TRY(open_share());
     home_.tell_to(trace_.listener());
@@ -98,6 +99,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(listen());
     arm_provider();
     tick_load();
+    tick_certificate();
     market_->start();
     return {};
 }

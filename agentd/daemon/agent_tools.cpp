@@ -155,6 +155,8 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         if (word != "on" && word != "off") return refuse("market needs on or off");
         provider_step(
             [&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
+    } else if (request.verb == "provider-renew") {
+        done = renew_certificate();
     } else if (request.verb == "provider-set") {
         if (request.args.size() != 2) return refuse("set needs a name and a value");
         const std::string& key = request.args[0];

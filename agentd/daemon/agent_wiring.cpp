@@ -79,7 +79,8 @@ void Agent::wire_peers() {
         transfers_->closed(number);
         precopy_->closed(number);
     };
-    peers_ = std::make_unique<Peers>(loop_, log_, config_.node, config_.address, std::move(peers));
+    peers_ = std::make_unique<Peers>(loop_, log_, tls_.get(), config_.node, config_.address,
+                                     std::move(peers));
 }
 
 // An image is here. One that is kept need not run here.
@@ -131,8 +132,8 @@ void Agent::wire_transfers() {
     transfers.answer = [this](uint64_t number, const wire::ImageResult& r) {
         peers_->answer_image(number, r);
     };
-    transfers_ = std::make_unique<Transfers>(loop_, BulkIdentity{config_.node, config_.address},
-                                             std::move(transfers));
+    transfers_ = std::make_unique<Transfers>(
+        loop_, BulkIdentity{config_.node, config_.address, tls_.get()}, std::move(transfers));
 }
 
 Status Agent::wire_ledger() {
@@ -174,8 +175,10 @@ void Agent::wire_market() {
     market.tried = [this] {
         if (const auto told = std::exchange(on_ready_, nullptr)) told();
     };
+    market.certified = [this](const wire::Certified& c) { certified(c); };
+    market.revoked = [this](const std::string& list) { revoked(list); };
     market.message = [this](const FromMarket& m) { from_market(m); };
-    market_ = std::make_unique<MarketLink>(loop_, log_, config_.node, config_.address,
+    market_ = std::make_unique<MarketLink>(loop_, log_, tls_.get(), config_.node, config_.address,
                                            config_.market, std::move(market));
 }
 

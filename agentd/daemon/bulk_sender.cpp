@@ -19,9 +19,11 @@ BulkSender::BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, Ha
     const auto connect = [&]() -> Status {
         TRY_ASSIGN(const Address address, Address::parse(dest.address));
         TRY_ASSIGN(connecting_,
-                   loop_.connect(address, connect_limit, [this, hello](Result<Fd> socket) {
-                       connected(std::move(socket), hello);
-                   }));
+                   loop_.connect(address, connect_limit,
+                                 [this, hello, tls = own.tls, to = dest.node](Result<Fd> socket) {
+                                     connected(std::move(socket), hello,
+                                               wire::connector(tls, trust::node_roles, to));
+                                 }));
         return {};
     };
     // The owner is in the middle of its own step: a failure is told after it.
@@ -46,7 +48,8 @@ void BulkSender::begin(wire::FrameType first, std::string body) {
         first_ = {first, std::move(body)};
 }
 
-void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello) {
+void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello,
+                           std::unique_ptr<wire::Transport> transport) {
     if (!socket) return end(socket.error().message);
     (void)set_no_delay(socket->get());
     wire::ChannelHandlers handlers;
@@ -58,7 +61,8 @@ void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello) {
     wire::ChannelOptions options;
     options.words = wire::agent_words;
     options.side = wire::Side::connector;
-    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
+                                       std::move(transport));
     if (!channel) return end(channel.error().message);
     channel_ = std::move(*channel);
     (void)channel_->send(wire::frame::hello, wire::pack(hello));

@@ -17,13 +17,15 @@
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
 
 namespace souk {
 
-// Who sends: as its hello says.
+// Who sends: as its hello says, and its certificate (null: there is none).
 struct BulkIdentity {
     NodeName node;
     std::string address;
+    wire::Tls* tls = nullptr;
 };
 
 class BulkSender {
@@ -54,7 +56,8 @@ class BulkSender {
     static std::string refusal(const wire::Frame& frame);
 
   private:
-    void connected(Result<Fd> socket, const wire::Hello& hello);
+    void connected(Result<Fd> socket, const wire::Hello& hello,
+                   std::unique_ptr<wire::Transport> transport);
     Status pump_some();
     void hear_last_words(const std::string& otherwise);
     void end(const std::string& why);

@@ -85,6 +85,7 @@ Status check(Config& c) {
     if (!valid_node_name(c.node))
         return fail("node: '" + c.node +
                     "' is no node name (a letter, then letters, digits or -; 32 at most)");
+    if (c.identity.empty()) c.identity = c.state + "/identity";
     if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
     const auto everywhere = [](const std::string& address) {
         return address.starts_with("0.0.0.0:") || address.starts_with("[::]:") ||
@@ -133,6 +134,8 @@ Result<Config> load_config(const std::string& path) {
         {"market", peer(c.market)},
         {"socket", socket_path(c.socket)},
         {"state", text(c.state)},
+        {"identity", text(c.identity)},
+        {"insecure", boolean(c.insecure)},
         {"cgroup", text(c.cgroup)},
         {"cpu_weight", number(c.cpu_weight, 1, 10'000)},
         {"criu", text(c.criu)},

@@ -20,6 +20,10 @@ struct Config {
     std::string market;                   // the market's host:port
     std::string socket = "/run/souk/agentd.sock";
     std::string state = "/var/lib/souk/agentd";
+    // who this node is to others (kernel/trust/identity.hpp); default: STATE/identity
+    std::string identity;
+    // No certificates: whoever reaches a port may act as root on this node.
+    bool insecure = false;
     std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
     // prefix of a private CRIU; default: the one that `make deps` made, else the system's

@@ -31,10 +31,11 @@ uint64_t random_seed() {
 
 }  // namespace
 
-MarketLink::MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address,
+MarketLink::MarketLink(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string own_address,
                        std::string market, Handlers handlers)
     : loop_(loop),
       log_(log),
+      tls_(tls),
       node_(std::move(node)),
       own_address_(std::move(own_address)),
       market_(std::move(market)),
@@ -66,7 +67,8 @@ void MarketLink::connected(Result<Fd> socket) {
     options.side = wire::Side::connector;
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
-    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
+                                       wire::connector(tls_, trust::only(trust::Role::market), ""));
     if (!channel) return lost(channel.error().message);
     channel_ = std::move(*channel);
     wire::Hello hello;
@@ -103,6 +105,16 @@ Status MarketLink::frame(const wire::Frame& f) {
         TRY_ASSIGN(const wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
         return channel_->send(wire::frame::ctl_reply, wire::pack(handlers_.question(request)));
     }
+    if (f.type == wire::frame::certified) {
+        TRY_ASSIGN(const auto certified, wire::unpack<wire::Certified>(f.body));
+        handlers_.certified(certified);
+        return {};
+    }
+    if (f.type == wire::frame::revoked) {
+        TRY_ASSIGN(const auto revoked, wire::unpack<wire::Revoked>(f.body));
+        handlers_.revoked(revoked.list);
+        return {};
+    }
     TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));
     handlers_.message(message);
     return {};
@@ -129,6 +141,11 @@ void MarketLink::send(const ToMarket& message) {
             if (channel_) lost(why);
         });
     }
+}
+
+bool MarketLink::renew(const std::string& request) {
+    return welcomed_ &&
+           channel_->send(wire::frame::renew, wire::pack(wire::Renew{request})).has_value();
 }
 
 void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done) {

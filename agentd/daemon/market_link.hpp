@@ -14,6 +14,7 @@
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {
@@ -25,17 +26,23 @@ class MarketLink {
         std::function<void()> down;
         std::function<void()> tried;  // after every attempt, whatever came of it
         std::function<void(const FromMarket&)> message;
+        // the market's new certificate for this node, and its newest list of revoked keys
+        std::function<void(const wire::Certified&)> certified;
+        std::function<void(const std::string& list)> revoked;
         // that the market asks this node
         std::function<wire::CtlReply(const wire::CtlRequest&)> question;
     };
-    MarketLink(Loop& loop, Log& log, NodeName node, std::string own_address, std::string market,
-               Handlers handlers);
+    // `tls` null: without certificates.
+    MarketLink(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string own_address,
+               std::string market, Handlers handlers);
     void start() { connect(); }
 
     bool connected() const { return welcomed_; }
     const std::string& market() const { return market_; }
     const std::string& trouble() const { return trouble_; }  // why it is not connected
     void send(const ToMarket& message);
+    // False: there is no connection.
+    bool renew(const std::string& request);
     // `done` is called once, also when the connection breaks first or the limit passes.
     void ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done);
 
@@ -52,6 +59,7 @@ class MarketLink {
 
     Loop& loop_;
     Log& log_;
+    wire::Tls* tls_;
     NodeName node_;
     std::string own_address_, market_, trouble_ = "not connected yet";
     Handlers handlers_;

@@ -2,6 +2,7 @@
 #include "agentd/daemon/peers.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/log.hpp"
@@ -17,9 +18,11 @@ constexpr size_t queue_bytes_max = 8 << 20;
 
 }  // namespace
 
-Peers::Peers(Loop& loop, Log& log, NodeName node, std::string address, Handlers handlers)
+Peers::Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address,
+             Handlers handlers)
     : loop_(loop),
       log_(log),
+      tls_(tls),
       node_(std::move(node)),
       address_(std::move(address)),
       handlers_(std::move(handlers)) {}
@@ -70,7 +73,9 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
     options.side = wire::Side::connector;
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
-    auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options);
+    auto channel =
+        wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
+                            wire::connector(tls_, trust::only(trust::Role::provider), node));
     if (!channel) return lost(node, channel.error().message);
     o.channel = std::move(*channel);
     wire::Hello hello;
@@ -130,10 +135,14 @@ void Peers::accepted(Fd socket) {
     const uint64_t number = next_number_++;
     auto in = std::make_unique<Incoming>();
     in->number = number;
+    if (const auto from = Address::peer(socket.get())) in->from = from->text();
     Incoming* raw = in.get();
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, raw](const wire::Frame& f) { incoming_frame(*raw, f); };
-    handlers.on_closed = [this, number](const Error&) { incoming_closed(number); };
+    handlers.on_closed = [this, raw, number](const Error& why) {
+        incoming_failed(*raw, why);
+        incoming_closed(number);
+    };
     handlers.on_drain = [this, raw] {
         if (raw->role == wire::Role::agent && !raw->node.empty()) handlers_.home_drained(raw->node);
     };
@@ -141,7 +150,8 @@ void Peers::accepted(Fd socket) {
     options.words = wire::agent_words;
     options.keepalive = keepalive;
     options.send_queue_bytes_max = queue_bytes_max;
-    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
+    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
+                                       wire::acceptor(tls_));
     if (!channel)
         return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
                             {{"WHY", channel.error()}});
@@ -149,10 +159,38 @@ void Peers::accepted(Fd socket) {
     connections_.emplace(number, std::move(in));
 }
 
+// One that never said who it is.
+void Peers::incoming_failed(const Incoming& in, const Error& why) {
+    if (in.node.empty())
+        log_.limited("stranger " + std::to_string(why.code), Loop::now(), Level::warning,
+                     "a connection was closed", {{"from", in.from}, {"WHY", why}});
+}
+
+// Whether the certificate is of that name, and may do what that role does.
+Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
+    if (hello.role == wire::Role::joiner) return fail("nodes join at the market");
+    if (!tls_) return {};
+    const trust::Peer* const peer = in.channel->peer();
+    if (!peer) return fail("a peer without a certificate");
+    if (peer->subject.name != hello.node)
+        return fail("the peer says it is " + hello.node + ", its certificate that it is " +
+                    peer->subject.name);
+    const bool commands = hello.role == wire::Role::agent;
+    if (commands ? !peer->subject.roles.has(trust::Role::home)
+                 : !peer->subject.roles.within(trust::node_roles))
+        return fail(hello.node + " may not do that: its certificate is of a " +
+                    trust::text_of(peer->subject.roles));
+    const auto old = incoming_.find(hello.node);
+    if (commands && old != incoming_.end() && old->second->channel->peer() &&
+        old->second->channel->peer()->key != peer->key)
+        return fail(hello.node + " is connected already, with another key");
+    return {};
+}
+
 void Peers::greet(Incoming& in, const wire::Frame& frame) {
     const auto refuse = [&](const std::string& why) {
         log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
-                     {{"WHY", why}});
+                     {{"from", in.from}, {"WHY", why}});
         in.channel->refuse(why);
         incoming_closed(in.number);
     };
@@ -162,6 +200,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
         return refuse(version.error().message);
     if (hello->role == wire::Role::tool) return refuse("tools use the unix socket of this node");
     if (!valid_node_name(hello->node)) return refuse("hello without a node name");
+    if (const auto may = may_greet(in, *hello); !may) return refuse(may.error().message);
     in.role = hello->role;
     in.node = hello->node;
     (void)in.channel->send(wire::frame::welcome,
@@ -200,6 +239,25 @@ void Peers::incoming_closed(uint64_t number) {
         handlers_.home_down(in->node);
     }
     if (in->role == wire::Role::image) handlers_.image_closed(number);
+}
+
+void Peers::cut(const trust::Revocations& revoked) {
+    const auto gone = [&](const wire::Channel& channel) {
+        return channel.peer() && revoked.has(channel.peer()->key);
+    };
+    constexpr const char* why = "its certificate was revoked";
+    std::vector<uint64_t> homes;
+    for (const auto& [number, in] : connections_)
+        if (gone(*in->channel)) homes.push_back(number);
+    for (const uint64_t number : homes) {
+        if (const auto it = connections_.find(number); it != connections_.end())
+            it->second->channel->refuse(why);
+        incoming_closed(number);
+    }
+    std::vector<NodeName> guests;
+    for (const auto& [node, out] : outgoing_)
+        if (out.channel && gone(*out.channel)) guests.push_back(node);
+    for (const NodeName& node : guests) lost(node, why);
 }
 
 void Peers::receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes) {

@@ -4,6 +4,10 @@
 // direction has one owner: who connects again after a break, with a growing pause, is the home. A
 // connection of role `image` is handed on at its hello.
 //
+// With certificates each end is who its certificate says: a home may command, a provider be
+// commanded, and who greets by a name has that name's certificate and, while an older connection of
+// that name stands, the same key.
+//
 // Owned by the Agent. What is sent to a node that is not connected is lost and said so; both
 // machines state levels and ask again, so nothing else is needed.
 #pragma once
@@ -19,6 +23,7 @@
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
 
 namespace souk {
 
@@ -40,7 +45,9 @@ class Peers {
         std::function<Status(uint64_t connection, const NodeName&, const wire::Frame&)> from_image;
         std::function<void(uint64_t connection)> image_closed;
     };
-    Peers(Loop& loop, Log& log, NodeName node, std::string address, Handlers handlers);
+    // `tls` null: without certificates.
+    Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address,
+          Handlers handlers);
 
     // A socket that somebody opened to this node.
     void accepted(Fd socket);
@@ -66,6 +73,8 @@ class Peers {
     // after it.
     void receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes);
     void answer_image(uint64_t connection, const wire::ImageResult& result);
+    // Ends the connections of revoked keys.
+    void cut(const trust::Revocations& revoked);
     void want_pages(uint64_t connection, const wire::PagesState& state);
 
   private:
@@ -82,7 +91,8 @@ class Peers {
         uint64_t number = 0;
         std::unique_ptr<wire::Channel> channel;
         wire::Role role = wire::Role::agent;
-        NodeName node;  // empty before the hello
+        NodeName node;     // empty before the hello
+        std::string from;  // its address
     };
 
     void connect(const NodeName& node);
@@ -91,10 +101,13 @@ class Peers {
     void lost(const NodeName& node, const std::string& why);
     void incoming_frame(Incoming& in, const wire::Frame& frame);
     void greet(Incoming& in, const wire::Frame& frame);
+    Status may_greet(const Incoming& in, const wire::Hello& hello) const;
+    void incoming_failed(const Incoming& in, const Error& why);
     void incoming_closed(uint64_t number);
 
     Loop& loop_;
     Log& log_;
+    wire::Tls* tls_;
     NodeName node_;
     std::string address_;
     Handlers handlers_;

@@ -37,7 +37,7 @@ Result<Roles> parse_node_roles(std::string_view text) {
     while (true) {
         const size_t comma = text.find(',');
         TRY_ASSIGN(const Role role, role_named(text.substr(0, comma)));
-        roles.bits |= static_cast<uint8_t>(role);
+        roles.bits |= static_cast<uint32_t>(role);
         if (comma == text.npos) break;
         text.remove_prefix(comma + 1);
     }
@@ -75,7 +75,7 @@ Result<Subject> subject_of(const std::vector<std::string>& uris) {
         if (kind == "role") {
             TRY_ASSIGN(const Role role, role_named(value));
             if (!only(role).within(node_roles)) return fail("a certificate with a role of no node");
-            s.roles.bits |= static_cast<uint8_t>(role);
+            s.roles.bits |= static_cast<uint32_t>(role);
             continue;
         }
         if (!s.name.empty()) return fail("a certificate with two names");
@@ -87,7 +87,7 @@ Result<Subject> subject_of(const std::vector<std::string>& uris) {
         TRY_ASSIGN(const Role role, role_named(kind));
         if (only(role).within(node_roles))
             return fail("a certificate with an unknown kind of name");
-        s.roles.bits |= static_cast<uint8_t>(role);
+        s.roles.bits |= static_cast<uint32_t>(role);
     }
     if (node && !is_node(s.roles)) return fail("a node's certificate without its roles");
     TRY(check(s));

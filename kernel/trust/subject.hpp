@@ -17,15 +17,15 @@ enum class Role : uint8_t { home = 1, provider = 2, market = 4, operator_ = 8 };
 
 // A set of roles.
 struct Roles {
-    uint8_t bits = 0;
-    bool has(Role role) const { return (bits & static_cast<uint8_t>(role)) != 0; }
+    uint32_t bits = 0;
+    bool has(Role role) const { return (bits & static_cast<uint32_t>(role)) != 0; }
     bool within(Roles other) const { return (bits & ~other.bits) == 0; }
     bool operator==(const Roles&) const = default;
 };
 constexpr Roles operator|(Role a, Role b) {
-    return {static_cast<uint8_t>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b))};
+    return {static_cast<uint32_t>(a) | static_cast<uint32_t>(b)};
 }
-constexpr Roles only(Role role) { return {static_cast<uint8_t>(role)}; }
+constexpr Roles only(Role role) { return {static_cast<uint32_t>(role)}; }
 inline constexpr Roles node_roles = Role::home | Role::provider;
 
 struct Subject {

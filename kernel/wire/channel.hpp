@@ -58,8 +58,8 @@ class Channel {
     // Bulk data goes past frames and queue. From the next byte on, what the peer sends is given to
     // `on_bytes`, for good, and this side pings no more; to be called in on_frame.
     void receive_raw(std::function<void(ByteView)> on_bytes);
-    // How many of these bytes the connection takes now, at once; 0: when fd() is writable. Nothing
-    // may be queued, and no frame be sent after it.
+    // How many of these bytes the connection takes now, at once; 0: when fd() is writable. No frame
+    // may be queued, and none be sent after it.
     Result<size_t> send_raw(ByteView bytes);
 
     // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for
@@ -72,12 +72,16 @@ class Channel {
     // The same after an error frame with this line.
     void refuse(std::string_view line);
     bool closed() const { return !stream_; }
+    // Who the other end has proven to be; null: nobody.
+    const trust::Peer* peer() const { return transport_->peer(); }
     int fd() const { return stream_.fd(); }
 
   private:
     Channel(Loop& loop, ChannelHandlers handlers, ChannelOptions options,
             std::unique_ptr<Transport> transport);
     Status may_send(FrameType type, size_t body_bytes);
+    Result<size_t> send_now(ByteView bytes);
+    Result<size_t> send_sealed(ByteView bytes);
     void received(ByteView wire);
     void decode(ByteView clear);
     void take(const Frame& frame);

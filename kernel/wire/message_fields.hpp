@@ -10,7 +10,7 @@ namespace souk {
 // The version is the receiver's to judge: it answers an error that names both.
 SOUK_FIELDS(wire::Hello,  //
             field("magic", &wire::Hello::magic), field("version", &wire::Hello::version),
-            field("role", &wire::Hello::role, rule::one_of(wire::Role::agent, wire::Role::image)),
+            field("role", &wire::Hello::role, rule::one_of(wire::Role::agent, wire::Role::joiner)),
             field("node", &wire::Hello::node, rule::node_or_none),
             field("address", &wire::Hello::address, rule::address),
             field("answers", &wire::Hello::answers));
@@ -34,5 +34,20 @@ SOUK_FIELDS(wire::CtlReply,  //
             field("error", &wire::CtlReply::error),
             field("json", &wire::CtlReply::json, rule::text(TextRule::bytes, wire::json_bytes_max)),
             field("next", &wire::CtlReply::next), field("away", &wire::CtlReply::away));
+
+SOUK_FIELDS(wire::Join,  //
+            field("token", &wire::Join::token, rule::text(TextRule::bytes, 8)),
+            field("secret", &wire::Join::secret, rule::text(TextRule::bytes, 32)),
+            field("request", &wire::Join::request, rule::text(TextRule::bytes, 2048)));
+
+SOUK_FIELDS(wire::Renew,
+            field("request", &wire::Renew::request, rule::text(TextRule::bytes, 2048)));
+
+SOUK_FIELDS(wire::Certified,  //
+            field("chain", &wire::Certified::chain, rule::text(TextRule::bytes, 65'536)),
+            field("revoked", &wire::Certified::revoked, rule::text(TextRule::bytes, 1 << 20)));
+
+SOUK_FIELDS(wire::Revoked,
+            field("list", &wire::Revoked::list, rule::text(TextRule::bytes, 1 << 20)));
 
 }  // namespace souk

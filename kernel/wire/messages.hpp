@@ -23,13 +23,13 @@ inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
 // a list that is longer is answered in parts
 inline constexpr size_t json_part_bytes = 256 * 1024;
 
-enum class Role : uint8_t { agent = 1, tool, image };
+enum class Role : uint8_t { agent = 1, tool, image, joiner };
 
 struct Hello {
     uint32_t magic = hello_magic;
     uint32_t version = protocol_version;
     Role role = Role::tool;
-    NodeName node;         // agent, image: who it is
+    NodeName node;         // agent, image: who it is; joiner: who it wants to be
     std::string address;   // agent: where its own agentd listens, host:port
     bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
                            // the connection
@@ -68,6 +68,29 @@ struct CtlReply {
     std::string next;   // the list goes on after this one; empty: that was all
     bool away = false;  // not asked: there is no connection to the market now
     bool operator==(const CtlReply&) const = default;
+};
+
+// To the market: of a joiner, which has a token and no certificate yet.
+struct Join {
+    std::string token, secret;  // the token's id and secret
+    std::string request;        // for a certificate (kernel/trust/certificate.hpp)
+    bool operator==(const Join&) const = default;
+};
+// Of an agent at half of its certificate's life: with the key that it has.
+struct Renew {
+    std::string request;
+    bool operator==(const Renew&) const = default;
+};
+// The answer to both.
+struct Certified {
+    std::string chain;    // PEM: its own, the issuing authority's
+    std::string revoked;  // the newest signed list
+    bool operator==(const Certified&) const = default;
+};
+// The market to all agents, at their connection and at each change: the newest signed list.
+struct Revoked {
+    std::string list;
+    bool operator==(const Revoked&) const = default;
 };
 
 // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an

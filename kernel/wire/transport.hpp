@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Transport: what lies between a channel's frames and its socket. Plain passes bytes through. An
-// encrypting session takes this place: until its handshake is done seal() keeps clear bytes inside
-// and gives out handshake records, and open() returns in `reply` the next records and, at the end,
-// what was kept. One transport per channel, owned by it.
+// Transport: what lies between a channel's frames and its socket. Plain passes bytes through: on
+// unix sockets, and between daemons that are configured as insecure. TLS (tls.hpp) encrypts: until
+// its handshake is done seal() keeps clear bytes inside and gives out handshake records, and open()
+// returns in `reply` the next records and, at the end, what was kept. One transport per channel,
+// owned by it.
 #pragma once
 
 #include <memory>
@@ -10,18 +11,31 @@
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/bytes.hpp"
 
+namespace souk::trust {
+struct Peer;
+}
+
 namespace souk::wire {
 
 class Transport {
   public:
     virtual ~Transport() = default;
     // Bytes from the socket to clear bytes (a view valid until the next call, empty if there are
-    // none yet), and what must be sent back at once. An error ends the connection.
+    // none yet), and what must be sent back at once, also when an error ends the connection.
     virtual Result<ByteView> open(ByteView wire, Bytes& reply) = 0;
     // Clear bytes to what goes to the socket now (perhaps nothing yet).
     virtual Result<Bytes> seal(Bytes&& clear) = 0;
     // Both change nothing, now and later: bulk data may go past them.
     virtual bool passes_through() const { return false; }
+    // How many bytes more than the clear ones seal() may make, at most.
+    virtual size_t overhead(size_t clear_bytes) const {
+        (void)clear_bytes;
+        return 0;
+    }
+    // Who the other end has proven to be; null: nobody, or not yet.
+    virtual const trust::Peer* peer() const { return nullptr; }
+    // What is awaited of a peer that says nothing, for a line to people.
+    virtual const char* awaits() const { return "the peer connected and said nothing"; }
 };
 
 std::unique_ptr<Transport> plain_transport();

@@ -14,6 +14,7 @@ Status check(MarketConfig& c) {
         ::gethostname(host, sizeof host - 1);
         c.name = host;
     }
+    if (c.identity.empty()) c.identity = c.state + "/identity";
     TRY(market::Solver().set_options(c.market.solver));
     return {};
 }
@@ -57,6 +58,9 @@ Result<MarketConfig> load_market_config(const std::string& path) {
         {"listen", address(c.listen)},
         {"socket", socket_path(c.socket)},
         {"state", text(c.state)},
+        {"identity", text(c.identity)},
+        {"insecure", boolean(c.insecure)},
+        {"nodes_operate", boolean(c.nodes_operate)},
         {"solver", algorithm(solver.algorithm)},
         {"pricing", one_of(solver.pricing, pricings)},
         {"settle_ms", milliseconds(c.market.settle, 0, 3'600'000)},

@@ -16,6 +16,13 @@ struct MarketConfig {
     std::string listen = "0.0.0.0:7070";            // where agents connect
     std::string socket = "/run/souk/marketd.sock";  // where marketctl connects
     std::string state = "/var/lib/souk/marketd";
+    // who the market is to others, and the authority that certifies (kernel/trust/identity.hpp);
+    // default: STATE/identity
+    std::string identity;
+    // No certificates: whoever reaches the port may act as any node and as an operator.
+    bool insecure = false;
+    // Root of each node is an operator of the market (as with `souk up`, where they are one).
+    bool nodes_operate = false;
     market::MarketOptions market;
     uint64_t finished_max = 100'000;  // finished jobs whose records are kept, the newest
     Nanos finished_age;               // and for so long; 0: whatever their age

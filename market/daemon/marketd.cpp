@@ -57,7 +57,10 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
                StateDb::open(config.state, market_schema_version, market_schema_oldest));
     std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
     TRY(daemon->load());
+    TRY(daemon->open_trust());
     TRY(daemon->listen());
+    if (!daemon->tls_)
+        log.warning("insecure: whoever reaches the port may act as any node and as an operator");
     if (!config.solver_program.empty()) {
         daemon->program_ = std::make_unique<SolverProgram>(
             loop, log, config.solver_program, config.solver_places, config.solver_patience,
@@ -167,7 +170,9 @@ void Marketd::accept(Fd socket, bool local) {
     options.keepalive = local ? Nanos{0} : config_.keepalive;
     options.send_queue_bytes_max =
         local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
-    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options);
+    auto channel =
+        wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
+                            local ? wire::plain_transport() : wire::acceptor(tls_.get()));
     if (!channel) return refused("open", "a connection was not taken", channel.error().message);
     c.channel = std::move(*channel);
     tools_ += local;
@@ -187,6 +192,7 @@ void Marketd::frame(uint64_t number, const wire::Frame& f) {
     if (input_at_ == Nanos::never()) input_at_ = Loop::now();
     const Status taken = c.kind == Kind::greeting ? greet(number, c, f)
                          : c.kind == Kind::agent  ? from_agent(number, c, f)
+                         : c.kind == Kind::joiner ? certify(number, c, f)
                                                   : question(number, c, f);
     if (!taken) drop(number, taken.error().message);
 }
@@ -199,26 +205,36 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
         if (hello.role != wire::Role::tool)
             return fail("this socket is for marketctl; agents connect to " + config_.listen);
         c.kind = Kind::tool;
+    } else if (hello.role == wire::Role::joiner) {
+        TRY(greet_joiner(c, hello));
+    } else if (hello.role == wire::Role::tool && tls_) {
+        TRY(greet_operator(c));
     } else {
         if (hello.role != wire::Role::agent)
             return fail("this is the market; it talks to agents here");
         TRY(greet_agent(number, c, hello));
     }
     send(number, wire::Welcome{wire::protocol_version, config_.name,
-                               c.local ? "" : reachable(hello.address, c.host)});
+                               c.kind == Kind::agent ? reachable(hello.address, c.host) : ""});
+    if (c.kind == Kind::agent && enrolment_) send(number, wire::Revoked{enrolment_->signed_list()});
     return {};
 }
 
 Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& hello) {
     if (hello.node.empty() || hello.address.empty())
         return fail("an agent's hello needs its node name and its address");
+    TRY(is_certified(c, hello.node));
     if (const auto old = agents_.find(hello.node); old != agents_.end()) {
-        const std::string& host = connections_.at(old->second).host;
-        if (host != c.host)
+        const Connection& first = connections_.at(old->second);
+        const std::string& host = first.host;
+        if (tls_ && first.channel->peer()->key != c.channel->peer()->key)
+            return fail("node " + hello.node + " is connected already, with another key");
+        if (!tls_ && host != c.host)
             return fail("node " + hello.node + " is connected already, from " + host +
                         "; give this one another name");
         drop(old->second, "replaced by a newer connection");
     }
+    if (enrolment_) enrolment_->met(*c.channel->peer(), unix_now());
     const std::string address = reachable(hello.address, c.host);
     TRY(market_.agent_connected(hello.node, address, Loop::now()));
     c.kind = Kind::agent;
@@ -233,6 +249,7 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
     if (f.type == wire::frame::ctl_request) return question(number, c, f);
     if (f.type == wire::frame::ctl_reply) return home_answers(c.node, f);
+    if (f.type == wire::frame::renew) return certify(number, c, f);
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
     if (const auto* job = std::get_if<JobReport>(&message)) TRY(recall(job->id));
     TRY(market_.report(c.node, message, Loop::now()));
@@ -271,7 +288,8 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) +
                     " is not for the market");
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
-    if (c.local) request.uid = c.uid;
+    request.uid = speaks_for(c, request);
+    if (Enrolment::takes(request.verb)) return trust_question(number, c, request);
     if (request.verb == "ledger-verify") {
         verify_ledger(number, request);
         return {};
@@ -339,8 +357,10 @@ void Marketd::closed(uint64_t number, const Error& error) {
         market_.agent_lost(c.node, Loop::now());
         return wake();
     }
-    if (c.kind == Kind::tool && error.code == 0) return;  // it has its answer
-    log_.limited(c.local ? "local" : "tcp", Loop::now(), Level::warning, "connection closed",
+    const bool asked = c.kind == Kind::tool || c.kind == Kind::joiner;
+    if (asked && error.code == 0) return;  // it has its answer
+    log_.limited((c.local ? "local " : "tcp ") + std::to_string(error.code), Loop::now(),
+                 Level::warning, "connection closed",
                  {{"from", c.local ? "uid " + std::to_string(c.uid) : c.host}, {"WHY", error}});
 }
 
@@ -486,6 +506,7 @@ void Marketd::drain() {
     step();
     if (decision_log_) decision_log_->close();
     timer_.cancel();
+    renew_timer_.cancel();
     retry_.cancel();
     walk_timer_.cancel();
     trim_timer_.cancel();

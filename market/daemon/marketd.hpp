@@ -7,11 +7,11 @@
 //
 // Who may connect. TCP: agents (a hello with the node's name; the welcome names the market). Unix
 // socket: marketctl, whose user the kernel names; the socket is open to everybody, what each may do
-// is the machine's business. An agent passes on the questions of its own local users and vouches
-// for their uid. A second connection for the same node: from the same host it is that agent,
-// restarted or reconnected, and replaces the first; from another host it is refused for as long as
-// the first one lives (a silent one is given up after three keepalives), so that nobody takes a
-// node over by its name.
+// is the machine's business. An agent has a certificate of its name. It passes on the questions of
+// its own local users and vouches for their uid. A second connection for the same node: with the
+// same key (or, without certificates, from the same host) it is that agent, restarted or
+// reconnected, and replaces the first; else it is refused for as long as the first one lives (a
+// silent one is given up after three keepalives), so that nobody takes a node over by its name.
 //
 // Whatever does not speak the protocol is told so in one line and closed; the log says it a few
 // times a minute.
@@ -29,10 +29,12 @@
 #include "kernel/sys/store/journal_db.hpp"
 #include "kernel/sys/store/statecopy.hpp"
 #include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
 #include "market/core/market.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_shell.hpp"
 #include "market/daemon/decision_times.hpp"
+#include "market/daemon/enrolment.hpp"
 #include "market/daemon/replies.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/store/finished.hpp"
@@ -55,7 +57,7 @@ class Marketd {
     uint16_t port() const { return port_; }
 
   private:
-    enum class Kind : uint8_t { greeting, agent, tool };
+    enum class Kind : uint8_t { greeting, agent, tool, joiner };
     struct Connection {
         std::unique_ptr<wire::Channel> channel;
         Kind kind = Kind::greeting;
@@ -74,6 +76,16 @@ class Marketd {
     Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db);
     Status load();
     Status listen();
+    // marketd_trust.cpp
+    Status open_trust();
+    Status is_certified(const Connection& c, const NodeName& node) const;
+    Status greet_joiner(Connection& c, const wire::Hello& hello);
+    Status greet_operator(Connection& c);
+    Status certify(uint64_t number, const Connection& c, const wire::Frame& frame);
+    Status trust_question(uint64_t number, const Connection& c, const wire::CtlRequest& request);
+    uint32_t speaks_for(const Connection& c, const wire::CtlRequest& request) const;
+    void revoked();
+    void renew_own();
     void accept(Fd socket, bool local);
 
     void frame(uint64_t number, const wire::Frame& frame);
@@ -119,6 +131,8 @@ class Marketd {
     Log& log_;
     const MarketConfig& config_;
     JournalDb state_;
+    std::unique_ptr<wire::Tls> tls_;  // null: insecure
+    std::unique_ptr<Enrolment> enrolment_;
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
     LogTrace trace_{log_};
@@ -172,7 +186,7 @@ class Marketd {
     DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_, walk_timer_, trim_timer_, wait_timer_;
+    Timer timer_, retry_, walk_timer_, trim_timer_, wait_timer_, renew_timer_;
     // finished jobs below that number, and from that on, are still to be walked over
     uint64_t walked_to_ = 0, walked_from_ = 0;
 };

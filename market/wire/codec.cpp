@@ -2,6 +2,7 @@
 #include "market/wire/codec.hpp"
 
 #include "kernel/wire/field_codec.hpp"
+#include "kernel/wire/message_fields.hpp"
 #include "market/core/message_fields.hpp"
 #include "market/wire/market.pb-c.h"
 

@@ -8,17 +8,21 @@
 
 namespace souk::wire {
 
-// job_report, provider_report, order_failed: agentd to marketd; the others: marketd to agentd.
+// job_report to renew: to marketd, join from one that has no certificate yet; the others: from it.
 // clang-format off
 #define SOUK_MARKET_WORDS(X)                          \
     X(JobReport, job_report, 16, report_bytes)        \
     X(ProviderReport, provider_report, 17, small_bytes) \
     X(OrderFailed, order_failed, 18, small_bytes)     \
+    X(Join, join, 19, small_bytes)                    \
+    X(Renew, renew, 20, small_bytes)                  \
     X(Order, order, 32, small_bytes)                  \
     X(JobNote, job_note, 33, small_bytes)             \
     X(ProviderNote, provider_note, 34, small_bytes)   \
     X(Directory, directory, 35, list_bytes)           \
-    X(NodeLost, node_lost, 36, small_bytes)
+    X(NodeLost, node_lost, 36, small_bytes)           \
+    X(Certified, certified, 37, list_bytes)           \
+    X(Revoked, revoked, 38, list_bytes)
 // clang-format on
 
 SOUK_MARKET_WORDS(SOUK_WIRE_DECLARE)

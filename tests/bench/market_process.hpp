@@ -86,7 +86,7 @@ class MarketProcess {
         {
             std::ofstream file(dir + "/m.toml");
             file << "name = \"m\"\nlisten = \"127.0.0.1:" << port << "\"\nstate = \"" << dir
-                 << "/state\"\nsocket = \"" << dir << "/m.sock\"\n"
+                 << "/state\"\nsocket = \"" << dir << "/m.sock\"\ninsecure = true\n"
                  << more_;
         }
         std::error_code ignored;

@@ -129,7 +129,8 @@ def test_a_second_market_on_the_same_port_or_state_does_not_start(market, tmp_pa
     refused(subprocess.run([*enter, f"{BIN}/marketd", "--config", conf], **how), 1, "in use")
     other = tmp_path / "marketd.conf"
     address = market.daemon("market")["address"]
-    other.write_text(f'listen = "{address}"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n')
+    other.write_text(f'listen = "{address}"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n'
+                     'insecure = true\n')
     done = subprocess.run([*enter, f"{BIN}/marketd", "--config", str(other)], **how)
     assert done.returncode == 1 and "7070" in done.stderr and "in use" in done.stderr.lower(), done
     refused(subprocess.run([f"{BIN}/agentd", "--config", f"{market.run_dir}/n1/agentd.conf"],
@@ -194,7 +195,7 @@ def test_an_agent_without_a_market_stays_up_and_says_so(market, tmp_path):
                        ("cgroup", f"{market.tag}/n9")):
         old = next(line for line in text.splitlines() if line.startswith(key + " ="))
         text = text.replace(old, f'{key} = "{value}"')
-    conf.write_text(text)
+    conf.write_text(text + "insecure = true\n")
     with open(log, "wb") as out:
         enter = ["nsenter", f"--net=/run/netns/{market.tag}-n1"]
         agent = subprocess.Popen([*enter, f"{BIN}/agentd", "--config", str(conf)],

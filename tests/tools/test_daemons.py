@@ -17,7 +17,7 @@ def few_files():
 def test_a_market_that_may_not_have_a_descriptor_for_each_node_says_so(tmp_path):
     config = tmp_path / "m.conf"
     config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'
-                      f'state = "{tmp_path}/state"\nnodes_max = 900\n')
+                      f'state = "{tmp_path}/state"\nnodes_max = 900\ninsecure = true\n')
     argv = [f"{BIN}/marketd", "--config", str(config)]
     told = ("no more than 500 files may be open (hard limit), and 900 agents (nodes_max) need "
             "1924: LimitNOFILE=1924 in its unit, or ulimit -Hn 1924")
@@ -77,7 +77,7 @@ def test_the_usual_configuration_is_read_if_it_is_there(daemon):
 def test_the_log_says_which_configuration_was_read(tmp_path):
     config = tmp_path / "m.conf"
     config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'
-                      f'state = "{tmp_path}/state"\n')
+                      f'state = "{tmp_path}/state"\ninsecure = true\n')
     daemon = subprocess.Popen([f"{BIN}/marketd", "--config", str(config)], stderr=subprocess.PIPE,
                               text=True)
     try:
@@ -133,3 +133,15 @@ def test_a_good_configuration_passes_the_check(tmp_path):
         said = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"],
                               capture_output=True, text=True, timeout=20)
         assert (said.returncode, said.stderr) == (0, ""), market
+
+
+def test_a_market_without_a_certificate_does_not_start_and_says_how_to_make_one(tmp_path):
+    config = tmp_path / "m.conf"
+    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'
+                      f'state = "{tmp_path}/state"\n')
+    said = subprocess.run([f"{BIN}/marketd", "--config", str(config)], capture_output=True,
+                          text=True, timeout=20)
+    assert said.returncode == 1, said
+    assert f"no certificate in {tmp_path}/state/identity" in said.stderr
+    assert "souk setup market" in said.stderr and "insecure = true" in said.stderr
+    assert not (tmp_path / "s").exists()

@@ -90,7 +90,7 @@ MarketRig::~MarketRig() { kill(); }
 std::string MarketRig::config(const std::string& listen, const std::string& state,
                               const std::string& socket) const {
     return "name = \"m\"\nlisten = \"" + listen + "\"\nstate = \"" + state + "\"\nsocket = \"" +
-           socket + "\"\n" + more_;
+           socket + "\"\ninsecure = true\n" + more_;
 }
 
 pid_t MarketRig::spawn(const std::string& config_path, const std::string& log_path) const {

@@ -123,7 +123,7 @@ struct Dice {
 #define END }
 
 SAMPLE(Hello)
-const Role role = d.any(Role::agent, Role::image);
+const Role role = d.any(Role::agent, Role::joiner);
 return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(),
         d.address(), d.flag()};
 END SAMPLE(Welcome) return {d.u32(), d.line(255), d.flag() ? d.address() : ""};
@@ -134,6 +134,10 @@ v.args.resize(r.below(17));
 for (auto& arg : v.args) arg = d.line();
 return v;
 END SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), d.flag()};
+END SAMPLE(Join) return {d.bytes(8), d.bytes(32), d.bytes(2000)};
+END SAMPLE(Renew) return {d.bytes(2000)};
+END SAMPLE(Certified) return {d.bytes(5000), d.bytes(5000)};
+END SAMPLE(Revoked) return {d.bytes(5000)};
 END SAMPLE(JobReport) return {d.id(),
                               d.terms(),
                               d.u32(),

@@ -479,9 +479,9 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
     """marketd and two agentd of contrib/systemd: ready when they say so, started again when killed;
     their job goes on."""
     os.makedirs("/etc/souk")
-    agent = 'market = "127.0.0.1:7070"\ncpus = 1\nmemory_mb = 200\n'
+    agent = 'market = "127.0.0.1:7070"\ncpus = 1\nmemory_mb = 200\ninsecure = true\n'
     for name, text in (
-            ("marketd", 'listen = "127.0.0.1:7070"\n'),
+            ("marketd", 'listen = "127.0.0.1:7070"\ninsecure = true\n'),
             ("agentd", f'node = "left"\nlisten = "127.0.0.1:7071"\ncgroup = "souk/left"\n{agent}'),
             ("right", f'node = "right"\nlisten = "127.0.0.1:7072"\ncgroup = "souk/right"\n'
              f'socket = "/run/souk/right.sock"\n'

@@ -16,6 +16,7 @@
 #include "market/core/solver.hpp"
 #include "tools/common/cli_units.hpp"
 #include "tools/souk/network.hpp"
+#include "tools/souk/setup.hpp"
 #include "tools/souk/verbs.hpp"
 
 namespace souk {
@@ -114,11 +115,13 @@ int run(int argc, char** argv) {
     const std::string bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
     // The doctor reads its own arguments.
     if (argc > 1 && std::string_view(argv[1]) == "doctor") return cmd_doctor(argc - 1, argv + 1);
+    if (argc > 1 && is_trust_verb(argv[1])) return cmd_trust(argc, argv);
 
     if (argc > 1 && argv[1][0] != '-' &&
         !std::set<std::string_view>{"up", "down", "status"}.contains(argv[1])) {
         std::fprintf(stderr,
-                     "souk: '%s' is not a verb: up, down, status or doctor (see souk --help)\n",
+                     "souk: '%s' is not a verb: up, down, status, doctor, setup, token, node or "
+                     "operator (see souk --help)\n",
                      argv[1]);
         return 2;
     }
@@ -141,6 +144,10 @@ int run(int argc, char** argv) {
     status->add_flag("--json", json, "as JSON");
     app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")
         ->prefix_command();
+    app.add_subcommand("setup", "make this machine a market, or a node of one")->prefix_command();
+    app.add_subcommand("token", "what lets a machine join a market, once")->prefix_command();
+    app.add_subcommand("node", "who has a certificate: list, revoke, renew")->prefix_command();
+    app.add_subcommand("operator", "who may operate the market from elsewhere")->prefix_command();
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {

@@ -22,6 +22,7 @@
 #include "kernel/base/check.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "tools/souk/identities.hpp"
 #include "tools/souk/network.hpp"
 
 namespace souk {
@@ -120,6 +121,7 @@ Status Supervisor::prepare() {
         return fail(e.what());
     }
     TRY(save_shape(state, options_.shape));
+    TRY(make_identities(instance_));
     TRY(write_configs());
     TRY_ASSIGN(network_, create_network(instance_.tag, names));
 
@@ -151,7 +153,7 @@ Status Supervisor::write_configs() {
     };
     const Daemon& m = instance_.market;
     std::string text = "listen = \"" + m.address + "\"\nsocket = \"" + m.dir +
-                       "/marketd.sock\"\nstate = \"" + m.state + "\"\n";
+                       "/marketd.sock\"\nstate = \"" + m.state + "\"\nnodes_operate = true\n";
     const MarketShape& shape = options_.shape;
     if (!shape.solver.empty()) text += "solver = \"" + shape.solver + "\"\n";
     if (!shape.pricing.empty()) text += "pricing = \"" + shape.pricing + "\"\n";

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// TLS 1.3 for every connection that leaves a host, by OpenSSL over memory: the event loop moves the
+// bytes. Both ends have certificates (kernel/trust); no session is resumed, so each connection is
+// checked against the newest list of revocations. AES-128-GCM where the processor has it, records
+// of up to 16 KiB.
+//
+// A handshake is bounded: in time by the channel (first_frame_limit), in bytes here. What is wrong
+// with a peer is one line; the peer gets the alert that fits, and says in its own log what it
+// means.
+//
+// Tls is owned by the daemon and outlives its transports; the certificate may be replaced, and the
+// list of revocations, at any time: connections that stand are the daemon's to end.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernel/trust/identity.hpp"
+#include "kernel/trust/verify.hpp"
+#include "kernel/wire/transport.hpp"
+
+namespace souk::wire {
+
+class Tls {
+  public:
+    struct Options {
+        // An acceptor takes peers without a certificate too (peer() is null then), and shows them
+        // its root: they want to join.
+        bool takes_strangers = false;
+    };
+    static Result<std::unique_ptr<Tls>> open(trust::Identity identity, Options options);
+    // Of one who has no certificate yet: it believes the root with that digest alone.
+    static Result<std::unique_ptr<Tls>> open_stranger(std::string root_digest);
+    ~Tls();
+    Tls(const Tls&) = delete;
+
+    // To a peer that must have one of these roles, and that name (empty: any).
+    std::unique_ptr<Transport> connector(trust::Roles roles, std::string name);
+    std::unique_ptr<Transport> acceptor();
+
+    // Null: a stranger's.
+    const trust::Identity* identity() const;
+    // From the next handshake on.
+    Status renew(std::vector<trust::Certificate> chain);
+    void revoke(trust::Revocations revoked);
+    // Of a stranger, once a market has been recognised.
+    const trust::Certificate* root() const;
+
+  private:
+    struct Inside;
+    friend class TlsSession;
+    explicit Tls(std::unique_ptr<Inside> inside);
+    std::unique_ptr<Inside> inside_;
+};
+
+// The transports of a daemon: of `tls`, or plain ones where it is null (insecure = true).
+std::unique_ptr<Transport> connector(Tls* tls, trust::Roles roles, std::string name);
+std::unique_ptr<Transport> acceptor(Tls* tls);
+
+// What a daemon's configuration says: null if it is insecure, else the identity in `dir`; an error
+// says what is missing there, and `how` to make it.
+Result<std::unique_ptr<Tls>> open_tls(const std::string& dir, bool insecure, const char* how,
+                                      Tls::Options options);
+
+}  // namespace souk::wire

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/enrolment.hpp"
+
+#include <algorithm>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
+#include "kernel/trust/openssl.hpp"
+
+namespace souk {
+namespace {
+
+constexpr const char *kind_token = "join-token", *kind_member = "member", *kind_root = "root";
+constexpr size_t tokens_max = 10'000, members_max = 1'000'000;
+constexpr int64_t token_seconds_max = 86'400 * 7;
+// A token that is over is shown for a day.
+constexpr Nanos token_remembered = Nanos::from_s(86'400);
+
+int64_t unix_s(Nanos time) { return time.ns / 1'000'000'000; }
+
+}  // namespace
+
+Result<std::unique_ptr<Enrolment>> Enrolment::open(JournalDb& state, const std::string& dir,
+                                                   const trust::Identity& identity) {
+    TRY_ASSIGN(trust::Authority issuing, trust::load_issuing(dir));
+    std::unique_ptr<Enrolment> e(new Enrolment(state, std::move(issuing), identity.root.digest()));
+    TRY(e->load());
+    return e;
+}
+
+// What another authority has certified, in the time before this one, counts for nothing.
+Status Enrolment::forget_others() {
+    for (const char* kind : {kind_token, kind_member}) {
+        TRY_ASSIGN(const auto rows, state_.db().load(kind));
+        for (const auto& row : rows) state_.erase(kind, row.key);
+    }
+    state_.put(kind_root, "digest", root_);
+    return sign_list();
+}
+
+Status Enrolment::load() {
+    TRY_ASSIGN(const auto known, state_.get(kind_root, "digest"));
+    if (!known || *known != root_) return forget_others();
+    TRY_ASSIGN(const auto tokens, state_.db().load(kind_token));
+    for (const auto& row : tokens) {
+        TRY_ASSIGN(auto record, wire::unpack<trust::TokenRecord>(row.value));
+        tokens_.emplace(row.key, std::move(record));
+    }
+    TRY_ASSIGN(const auto members, state_.db().load(kind_member));
+    for (const auto& row : members) {
+        TRY_ASSIGN(Member member, wire::unpack<Member>(row.value));
+        if (member.revoked) revoked_.keys.emplace(member.key, member.name);
+        members_.emplace(row.key, std::move(member));
+    }
+    return sign_list();
+}
+
+// Nobody's key is taken off the list, so that their number only grows.
+Status Enrolment::sign_list() {
+    revoked_.number = revoked_.keys.size();
+    TRY_ASSIGN(signed_list_, trust::sign(revoked_, issuing_.key));
+    return {};
+}
+
+void Enrolment::keep(const Member& member) {
+    state_.put(kind_member, member.key, wire::pack(member));
+    members_.insert_or_assign(member.key, member);
+}
+
+const Member* Enrolment::holder_of(const std::string& name) const {
+    for (const auto& [key, member] : members_)
+        if (member.name == name && !member.revoked) return &member;
+    return nullptr;
+}
+
+// ---- certificates
+
+Result<wire::Certified> Enrolment::certify(const trust::Request& request, trust::Roles roles,
+                                           Nanos now) {
+    const std::string key = request.key.digest();
+    if (revoked_.has(key)) return fail("this key was revoked; a new one is wanted");
+    if (members_.size() >= members_max) return fail("too many keys are certified");
+    TRY_ASSIGN(const auto own, trust::issue(issuing_, request.key, {request.name, roles}, now));
+    const auto before = members_.find(key);
+    const Nanos joined = before == members_.end() ? now : before->second.joined;
+    keep({key, request.name, roles, joined, own.ends(), false});
+    return wire::Certified{trust::pem_of({own, issuing_.certificate}), signed_list_};
+}
+
+Result<wire::Certified> Enrolment::join(const NodeName& name, const wire::Join& join, Nanos now) {
+    const auto token = tokens_.find(join.token);
+    if (token == tokens_.end()) return fail("the market knows no such token");
+    TRY(trust::may_join(token->second, join.secret, name, now));
+    TRY_ASSIGN(const trust::Request request, trust::parse_request(join.request));
+    if (request.name != name) return fail("the request is for another name than the joiner's");
+    // A pattern is no licence to take another node's place.
+    if (const Member* holder = holder_of(name); holder && holder->key != request.key.digest())
+        return fail("there is a " + name +
+                    " already, with another key: if it is gone, `souk node "
+                    "revoke " +
+                    name + "` first");
+    TRY_ASSIGN(wire::Certified certified, certify(request, token->second.roles, now));
+    token->second.used_by = name;
+    state_.put(kind_token, token->first, wire::pack(token->second));
+    return certified;
+}
+
+void Enrolment::met(const trust::Peer& who, Nanos now) {
+    if (!members_.contains(who.key) && members_.size() < members_max)
+        keep({who.key, who.subject.name, who.subject.roles, now, who.ends, false});
+}
+
+Result<wire::Certified> Enrolment::renew(const trust::Peer& who, const wire::Renew& renew,
+                                         Nanos now) {
+    TRY_ASSIGN(const trust::Request request, trust::parse_request(renew.request));
+    if (request.name != who.subject.name || request.key.digest() != who.key)
+        return fail("a certificate is renewed for the same name and the same key");
+    return certify(request, who.subject.roles, now);
+}
+
+Result<std::vector<trust::Certificate>> Enrolment::renew_own(const trust::Identity& own,
+                                                             Nanos now) const {
+    TRY_ASSIGN(const trust::Subject subject, own.own().subject());
+    TRY_ASSIGN(auto next, trust::issue(issuing_, own.key, subject, now));
+    return std::vector{std::move(next), issuing_.certificate};
+}
+
+// ---- what root asks
+
+bool Enrolment::takes(const std::string& verb) {
+    constexpr std::string_view verbs[] = {"token-create", "token-list",  "token-withdraw",
+                                          "node-list",    "node-revoke", "operator-add"};
+    return std::find(std::begin(verbs), std::end(verbs), verb) != std::end(verbs);
+}
+
+Result<std::string> Enrolment::answer(const std::string& verb, const std::vector<std::string>& args,
+                                      Nanos now) {
+    if (verb == "token-create") return create_token(args, now);
+    if (verb == "token-list") return list_tokens(now);
+    if (verb == "token-withdraw") return withdraw_token(args);
+    if (verb == "node-list") return list_members(now);
+    if (verb == "node-revoke") return revoke(args);
+    return add_operator(args, now);
+}
+
+Result<std::string> Enrolment::create_token(const std::vector<std::string>& args, Nanos now) {
+    if (args.size() != 3) return fail("token-create takes names, roles and seconds");
+    TRY_ASSIGN(const trust::Roles roles, trust::parse_node_roles(args[1]));
+    const auto seconds = whole_number<int64_t>(args[2]);
+    if (!seconds || *seconds < 1 || *seconds > token_seconds_max)
+        return fail("a token is good for 1 second to 7 days");
+    for (auto it = tokens_.begin(); it != tokens_.end();)
+        if (it->second.ends + token_remembered < now) {
+            state_.erase(kind_token, it->first);
+            it = tokens_.erase(it);
+        } else {
+            ++it;
+        }
+    if (tokens_.size() >= tokens_max) return fail("too many tokens: withdraw some");
+    TRY_ASSIGN(const auto made,
+               trust::make_token(root_, args[0], roles, now, Nanos::from_s(*seconds)));
+    tokens_.emplace(made.record.id, made.record);
+    state_.put(kind_token, made.record.id, wire::pack(made.record));
+    JsonWriter j;
+    j.begin_object().field("token", made.token.text()).field("id", made.record.id);
+    j.field("names", made.record.names).field("roles", trust::text_of(roles));
+    j.field("ends_unix_s", unix_s(made.record.ends)).end_object();
+    return j.take();
+}
+
+Result<std::string> Enrolment::withdraw_token(const std::vector<std::string>& args) {
+    if (args.size() != 1) return fail("token-withdraw takes a token's id");
+    if (tokens_.erase(args[0]) == 0) return fail("there is no token " + args[0]);
+    state_.erase(kind_token, args[0]);
+    JsonWriter j;
+    j.begin_object().field("id", args[0]).end_object();
+    return j.take();
+}
+
+std::string Enrolment::list_tokens(Nanos now) const {
+    JsonWriter j;
+    j.begin_array();
+    for (const auto& [id, t] : tokens_) {
+        j.begin_object().field("id", id).field("names", t.names);
+        j.field("roles", trust::text_of(t.roles)).field("ends_unix_s", unix_s(t.ends));
+        j.field("state", !t.used_by.empty() ? "used" : now >= t.ends ? "over" : "good");
+        j.field("used_by", t.used_by).end_object();
+    }
+    j.end_array();
+    return j.take();
+}
+
+std::string Enrolment::list_members(Nanos now) const {
+    JsonWriter j;
+    j.begin_array();
+    for (const auto& [key, m] : members_) {
+        j.begin_object().field("name", m.name).field("roles", trust::text_of(m.roles));
+        j.field("joined_unix_s", unix_s(m.joined)).field("ends_unix_s", unix_s(m.ends));
+        j.field("state", m.revoked ? "revoked" : now >= m.ends ? "over" : "good");
+        j.field("key", key).end_object();
+    }
+    j.end_array();
+    return j.take();
+}
+
+Result<std::string> Enrolment::revoke(const std::vector<std::string>& args) {
+    if (args.size() != 1) return fail("node-revoke takes a name");
+    const Member* const holder = holder_of(args[0]);
+    if (!holder) return fail("nobody of the name " + args[0] + " has a certificate");
+    Member member = *holder;
+    member.revoked = true;
+    auto before = revoked_;
+    revoked_.keys.emplace(member.key, member.name);
+    if (Status listed = sign_list(); !listed) {
+        revoked_ = std::move(before);
+        return tl::unexpected(listed.error());
+    }
+    keep(member);
+    JsonWriter j;
+    j.begin_object().field("name", member.name).field("key", member.key).end_object();
+    return j.take();
+}
+
+Result<std::string> Enrolment::add_operator(const std::vector<std::string>& args, Nanos now) {
+    if (args.size() != 1) return fail("operator-add takes a request");
+    TRY_ASSIGN(const std::string bytes, trust::from_hex(args[0]));
+    TRY_ASSIGN(const trust::Request request, trust::parse_request(bytes));
+    if (const Member* holder = holder_of(request.name);
+        holder && holder->key != request.key.digest())
+        return fail("there is a " + request.name + " already, with another key");
+    TRY_ASSIGN(const auto certified, certify(request, trust::only(trust::Role::operator_), now));
+    JsonWriter j;
+    j.begin_object().field("name", request.name).field("chain", certified.chain).end_object();
+    return j.take();
+}
+
+}  // namespace souk

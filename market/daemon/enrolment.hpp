@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Enrolment: whom the market certifies. A joiner with a token that is good, a node that renews with
+// the key that it has, an operator whom root adds; and which keys were revoked. What it changes is
+// in the journal when a call returns: who answers waits for the commit (kernel/base/journal.hpp).
+// Owned by Marketd, if it has certificates.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernel/sys/store/journal_db.hpp"
+#include "kernel/trust/identity.hpp"
+#include "kernel/trust/verify.hpp"
+#include "kernel/wire/messages.hpp"
+#include "market/store/trust_records.hpp"
+
+namespace souk {
+
+class Enrolment {
+  public:
+    // `dir`: of the market's identity. The issuing authority's key is there.
+    static Result<std::unique_ptr<Enrolment>> open(JournalDb& state, const std::string& dir,
+                                                   const trust::Identity& identity);
+
+    Result<wire::Certified> join(const NodeName& name, const wire::Join& join, Nanos now);
+    // Somebody who is certified, perhaps not by this process: known from now on.
+    void met(const trust::Peer& who, Nanos now);
+    Result<wire::Certified> renew(const trust::Peer& who, const wire::Renew& renew, Nanos now);
+    // The market's own next certificate, with the issuing authority's.
+    Result<std::vector<trust::Certificate>> renew_own(const trust::Identity& own, Nanos now) const;
+
+    // A verb of root's (tools/common/replies.md) and its answer in JSON; `takes` says which.
+    static bool takes(const std::string& verb);
+    Result<std::string> answer(const std::string& verb, const std::vector<std::string>& args,
+                               Nanos now);
+
+    // Whose keys count no more, and the same as the market's signed word.
+    const trust::Revocations& revoked() const { return revoked_; }
+    const std::string& signed_list() const { return signed_list_; }
+
+  private:
+    Enrolment(JournalDb& state, trust::Authority issuing, std::string root)
+        : state_(state), issuing_(std::move(issuing)), root_(std::move(root)) {}
+    Status load();
+    Status forget_others();
+    Status sign_list();
+    Result<wire::Certified> certify(const trust::Request& request, trust::Roles roles, Nanos now);
+    void keep(const Member& member);
+    const Member* holder_of(const std::string& name) const;
+
+    Result<std::string> create_token(const std::vector<std::string>& args, Nanos now);
+    Result<std::string> withdraw_token(const std::vector<std::string>& args);
+    std::string list_tokens(Nanos now) const;
+    std::string list_members(Nanos now) const;
+    Result<std::string> revoke(const std::vector<std::string>& args);
+    Result<std::string> add_operator(const std::vector<std::string>& args, Nanos now);
+
+    JournalDb& state_;
+    trust::Authority issuing_;
+    std::string root_;  // its digest
+    std::map<std::string, trust::TokenRecord> tokens_;
+    std::map<std::string, Member> members_;  // by key
+    trust::Revocations revoked_;
+    std::string signed_list_;
+};
+
+}  // namespace souk

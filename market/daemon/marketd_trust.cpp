@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Marketd: certificates. Who may say that it is a node, who gets a certificate, whose word counts
+// for a user or an operator, and what is done when a key is revoked. See marketd.hpp.
+#include "kernel/sys/host/clock.hpp"
+#include "market/daemon/marketd.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+namespace {
+
+// Nobody's: what is an operator's alone is asked for in vain.
+constexpr uint32_t no_uid = UINT32_MAX;
+
+}  // namespace
+
+Status Marketd::open_trust() {
+    TRY_ASSIGN(tls_, wire::open_tls(config_.identity, config_.insecure, "souk setup market",
+                                    {.takes_strangers = true}));
+    if (!tls_) return {};
+    TRY_ASSIGN(enrolment_, Enrolment::open(state_, config_.identity, *tls_->identity()));
+    tls_->revoke(enrolment_->revoked());
+    renew_own();
+    return {};
+}
+
+// At half of its life, and soon again if that fails.
+void Marketd::renew_own() {
+    constexpr Nanos again = Nanos::from_s(60), often = Nanos::from_s(3'600);
+    const trust::Identity& own = *tls_->identity();
+    Nanos next = often;
+    if (unix_now() >= own.own().renew_at()) {
+        const auto renew = [&]() -> Status {
+            TRY_ASSIGN(auto chain, enrolment_->renew_own(own, unix_now()));
+            TRY(trust::save_chain(config_.identity, chain));
+            return tls_->renew(std::move(chain));
+        };
+        if (const Status renewed = renew(); renewed) {
+            log_.info("the market's certificate is renewed",
+                      {{"until", trust::date_text(own.own().ends())}});
+        } else {
+            next = again;
+            log_.limited("renew", Loop::now(), Level::error,
+                         "the market's certificate cannot be renewed",
+                         {{"WHY", renewed.error()}, {"until", trust::date_text(own.own().ends())}});
+        }
+    }
+    renew_timer_ = loop_.after(next, [this] { renew_own(); });
+}
+
+Status Marketd::is_certified(const Connection& c, const NodeName& node) const {
+    if (!tls_) return {};
+    const trust::Peer* const peer = c.channel->peer();
+    if (!peer) return fail("a peer without a certificate may only join (souk setup node --join)");
+    if (!peer->subject.roles.within(trust::node_roles))
+        return fail("the certificate of " + peer->subject.name + " is of no node");
+    if (peer->subject.name != node)
+        return fail("the peer says it is " + node + ", its certificate that it is " +
+                    peer->subject.name);
+    return {};
+}
+
+Status Marketd::greet_joiner(Connection& c, const wire::Hello& hello) {
+    if (!tls_) return fail("this market runs without certificates: there is nothing to join");
+    c.kind = Kind::joiner;
+    c.node = hello.node;
+    return {};
+}
+
+Status Marketd::greet_operator(Connection& c) {
+    const trust::Peer* const peer = c.channel->peer();
+    if (!peer || !peer->subject.roles.has(trust::Role::operator_))
+        return fail("this is the market; it talks to agents and operators here");
+    c.kind = Kind::tool;
+    c.node = peer->subject.name;
+    return {};
+}
+
+// As whom the request is taken. The kernel's word counts on the unix socket, a certificate is an
+// operator's, and an agent's word for its users, of whom root is none.
+uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& request) const {
+    if (c.local) return c.uid;
+    if (c.kind == Kind::tool) return 0;
+    // What the daemon asks for itself.
+    if (request.verb == "ledger-seen") return request.uid;
+    const bool operates = !tls_ || config_.nodes_operate;
+    return request.uid == 0 && !operates ? no_uid : request.uid;
+}
+
+// A joiner's or a renewing agent's; answered when what it changes is durable.
+Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame& f) {
+    const bool joins = c.kind == Kind::joiner;
+    if (!enrolment_ || f.type != (joins ? wire::frame::join : wire::frame::renew))
+        return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) +
+                    " is not for the market from such a peer");
+    const auto made = [&]() -> Result<wire::Certified> {
+        if (joins) {
+            TRY_ASSIGN(const auto join, wire::unpack<wire::Join>(f.body));
+            return enrolment_->join(c.node, join, unix_now());
+        }
+        TRY_ASSIGN(const auto renew, wire::unpack<wire::Renew>(f.body));
+        return enrolment_->renew(*c.channel->peer(), renew, unix_now());
+    }();
+    if (!made) return tl::unexpected(made.error());
+    log_.notice(joins ? "a node has joined" : "a certificate is renewed",
+                {{"NODE", c.node}, {"from", c.host}});
+    state_.journal().then([this, number, certified = *made] { send(number, certified); });
+    wake();
+    return {};
+}
+
+Status Marketd::trust_question(uint64_t number, const Connection& c,
+                               const wire::CtlRequest& request) {
+    const auto ask = [&]() -> Result<std::string> {
+        if (request.uid != 0) return fail("only an operator may do that: root, on the market");
+        if (!enrolment_) return fail("this market runs without certificates: souk setup market");
+        return enrolment_->answer(request.verb, request.args, unix_now());
+    };
+    const auto answer = ask();
+    wire::CtlReply reply{request.request, answer.has_value(), {}, {}, {}};
+    if (answer)
+        reply.json = *answer;
+    else
+        reply.error = answer.error().message;
+    if (answer && !request.verb.ends_with("-list")) {
+        log_.notice("an operator's word", {{"verb", request.verb},
+                                           {"uid", static_cast<int64_t>(request.uid)},
+                                           {"operator", c.node}});
+        if (request.verb == "node-revoke") state_.journal().then([this] { revoked(); });
+    }
+    replies_.push_back({number, std::move(reply)});
+    wake();
+    return {};
+}
+
+// All are told, and who is revoked is not talked to any more.
+void Marketd::revoked() {
+    tls_->revoke(enrolment_->revoked());
+    std::vector<uint64_t> gone, told;
+    for (const auto& [number, c] : connections_) {
+        const trust::Peer* const peer = c.channel->peer();
+        if (peer && enrolment_->revoked().has(peer->key))
+            gone.push_back(number);
+        else if (c.kind == Kind::agent)
+            told.push_back(number);
+    }
+    for (const uint64_t number : gone) drop(number, "its certificate was revoked");
+    for (const uint64_t number : told) send(number, wire::Revoked{enrolment_->signed_list()});
+}
+
+}  // namespace souk

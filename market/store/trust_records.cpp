@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/store/trust_records.hpp"
+
+#include "kernel/base/fields.hpp"
+#include "kernel/wire/field_codec.hpp"
+#include "market/store/records.pb-c.h"
+
+namespace souk {
+
+SOUK_FIELDS(trust::Roles, field("roles", &trust::Roles::bits, rule::between(0, 15)));
+
+SOUK_FIELDS(trust::TokenRecord,  //
+            field("id", &trust::TokenRecord::id),
+            field("secret_digest", &trust::TokenRecord::secret_digest),
+            field("names", &trust::TokenRecord::names), flat(&trust::TokenRecord::roles),
+            field("ends", &trust::TokenRecord::ends, rule::time),
+            field("used_by", &trust::TokenRecord::used_by));
+
+SOUK_FIELDS(Member,  //
+            field("key", &Member::key), field("name", &Member::name, rule::node),
+            flat(&Member::roles), field("joined", &Member::joined, rule::time),
+            field("ends", &Member::ends, rule::time), field("revoked", &Member::revoked));
+
+namespace wire {
+
+SOUK_LISTED_CODEC(trust::TokenRecord, pb__join_token)
+SOUK_LISTED_CODEC(Member, pb__member)
+
+}  // namespace wire
+}  // namespace souk

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Who may take part in a market: strangers, foreign and revoked certificates, other names, join
+tokens, and a market without certificates that gets some while a job runs. Each attack is tried with
+Python's own TLS against the real daemons."""
+import os
+import re
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import time
+
+import pytest
+
+import programs
+from conftest import BIN, LIMIT, Market, bring_up, read_text, until
+
+HELLO, WELCOME, ERROR = 1, 2, 3
+AGENT, IMAGE = 1, 3
+
+
+def varint(number, value):
+    out = bytes([number << 3])
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def text(number, value):
+    return bytes([number << 3 | 2, len(value)]) + value.encode()
+
+
+def hello(node, role=AGENT):
+    body = struct.pack("<BI", 1 << 3 | 5, 0x4B554F53) + varint(2, 2) + varint(3, role)
+    body += text(4, node) + text(5, "10.0.0.9:7071")
+    return struct.pack("<IHH", len(body), HELLO, 0) + body
+
+
+def state(market, daemon):
+    return f"{market.run_dir}/state/{daemon}/identity"
+
+
+def call(market, daemon, say, identity=None):
+    """What the daemon answers to these bytes from n1's host, over TLS with that identity; the type
+    of its first frame and its text, or the reason why there is none."""
+    host, port = market.daemon(daemon)["address"].split(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if identity:
+        context.load_cert_chain(f"{identity}/certificate.pem", f"{identity}/key.pem")
+
+    def talk():
+        try:
+            with socket.create_connection((host, int(port)), 10) as raw:
+                with context.wrap_socket(raw) as s:
+                    s.sendall(say)
+                    head = s.recv(8)
+                    if len(head) < 8:
+                        return None, "closed"
+                    length, kind, _ = struct.unpack("<IHH", head)
+                    body = b""
+                    while len(body) < length:
+                        body += s.recv(length - len(body))
+                    return kind, body[2:].decode(errors="replace")
+        except (ssl.SSLError, OSError) as e:
+            return None, str(e)
+    return market.in_netns("fabric", talk)
+
+
+def logged(market, daemon, line):
+    path = f"{market.run_dir}/{daemon}/log"
+    until(f"{daemon} logs '{line}'", lambda: line in read_text(path))
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """The identity of n1 in another market, made by openssl."""
+    d = tmp_path_factory.mktemp("foreign")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=n1", "-addext",
+                    "subjectAltName=URI:souk:node/n1,URI:souk:role/home,URI:souk:role/provider",
+                    "-keyout", f"{d}/key.pem", "-out", f"{d}/certificate.pem"], check=True,
+                   capture_output=True)
+    return d
+
+
+@pytest.mark.parametrize("daemon", ["market", "n3"])
+def test_strangers_are_refused_with_a_line_and_nobody_else_notices(market, foreign, daemon):
+    kind, why = call(market, daemon, hello("n1"))
+    if daemon == "market":  # who has no certificate may join, and no more
+        assert kind == ERROR and "may only join" in why
+    else:
+        assert kind is None and "certificate required" in why.lower().replace("_", " "), why
+        logged(market, daemon, "peer did not return a certificate")
+    kind, why = call(market, daemon, hello("n1"), foreign)
+    assert kind is None, why
+    logged(market, daemon, "the certificate of n1 is not of this market")
+    host, port = market.daemon(daemon)["address"].split(":")
+
+    def plain():
+        with socket.create_connection((host, int(port)), 10) as s:
+            s.sendall(hello("n1"))
+            said = b""
+            while part := s.recv(4096):
+                said += part
+            return said
+    assert b"\x02\x00\x00\x00" not in market.in_netns("fabric", plain)[:8]  # no welcome
+    logged(market, daemon, "does not speak TLS 1.3")
+    assert market.tool("srun", "-p", 5, "true").returncode == 0
+
+
+def test_a_node_is_not_heard_under_another_name(market):
+    own = state(market, "n2")
+    for daemon in ("n3", "market"):
+        kind, why = call(market, daemon, hello("n1"), own)
+        assert kind == ERROR and "says it is n1, its certificate that it is n2" in why
+    kind, why = call(market, "n3", hello("n1", IMAGE), own)
+    assert kind == ERROR and "its certificate that it is n2" in why
+    assert call(market, "n3", hello("n2", IMAGE), own)[0] == WELCOME  # the client can do it
+    kind, why = call(market, "n3", hello("market"), state(market, "market"))
+    assert kind == ERROR and "may not do that" in why
+
+
+def test_half_a_handshake_ends_and_holds_nobody_up(market):
+    host, port = market.daemon("n3")["address"].split(":")
+
+    def half():
+        held = [socket.create_connection((host, int(port)), 10) for _ in range(50)]
+        for s in held:
+            s.sendall(b"\x16\x03\x01\x02\x00\x01")
+        return held
+    held = market.in_netns("fabric", half)
+    try:
+        began = time.monotonic()
+        assert market.tool("srun", "-p", 5, "--node", "n1", "true").returncode == 0
+        assert time.monotonic() - began < LIMIT / 4
+        for s in held:
+            s.settimeout(LIMIT)
+            assert s.recv(1) == b""
+        logged(market, "n3", "no TLS handshake in time")
+        lines = read_text(f"{market.run_dir}/n3/log").count("no TLS handshake in time")
+        assert lines < 25, f"{lines} lines for 50 connections"
+    finally:
+        for s in held:
+            s.close()
+
+
+def test_a_certificate_is_renewed_while_a_job_runs(market):
+    job = market.srun("-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+    job.printed(3)
+    path = f"{state(market, 'n1')}/certificate.pem"
+    before = read_text(path)
+    market.tool("souk", "node", "renew", "--node", "n1")
+    until("n1 has a new certificate", lambda: read_text(path) not in ("", before))
+    logged(market, "n1", "this node's certificate is renewed")
+    assert re.search(r"^n1 +home,provider +good", market.tool("souk", "node", "list").stdout, re.M)
+    market.kill_daemon("n1")  # comes back with it
+    job.printed(job.lines() + 3)
+    job.process.stdin.close()
+    assert job.wait() == 7
+    programs.check_chain(job.out)
+
+
+def token(market, *words):
+    return market.tool("souk", "token", "create", *words).stdout.strip()
+
+
+def joins(market, tmp_path, secret, name, address=None):
+    """souk setup node, from the market's own network."""
+    address = address or market.daemon("market")["address"]
+    enter = ["nsenter", f"--net=/run/netns/{market.tag}-fabric"]
+    return subprocess.run([*enter, f"{BIN}/souk", "setup", "node", "--join", secret, "--name", name,
+                           "--market", address, "--identity", f"{tmp_path}/{name}", "--config",
+                           f"{tmp_path}/{name}.conf", "--no-restart"], capture_output=True,
+                          text=True, env=market.env, timeout=60)
+
+
+def refused(done, why):
+    assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1, done
+
+
+def test_a_join_token_lets_one_node_of_its_name_in_once(market, tmp_path):
+    one = token(market, "gpu-*")
+    refused(joins(market, tmp_path, one, "cpu-1"), "is for gpu-*, not for cpu-1")
+    refused(joins(market, tmp_path, one[:-1] + ("0" if one[-1] != "0" else "1"), "gpu-1"),
+            "another market than the token's")
+    wrong = one.split(".")
+    wrong[2] = "0" * 32
+    refused(joins(market, tmp_path, ".".join(wrong), "gpu-1"), "knows no such token")
+    refused(joins(market, tmp_path, "souk1.nonsense", "gpu-1"), "this is no join token")
+    assert not os.path.exists(f"{tmp_path}/gpu-1/certificate.pem")
+    done = joins(market, tmp_path, one, "gpu-1")
+    assert done.returncode == 0, done
+    assert os.stat(f"{tmp_path}/gpu-1/key.pem").st_mode & 0o777 == 0o600
+    conf = read_text(f"{tmp_path}/gpu-1.conf")
+    assert 'node = "gpu-1"' in conf and "market = " in conf
+    refused(joins(market, tmp_path, one, "gpu-2"), "was used already, by gpu-1")
+    # A name that somebody has is given to no other key.
+    os.rename(f"{tmp_path}/gpu-1", f"{tmp_path}/gpu-1.first")
+    refused(joins(market, tmp_path, token(market, "*"), "gpu-1"), "there is a gpu-1 already")
+    assert call(market, "n3", hello("gpu-1", IMAGE), f"{tmp_path}/gpu-1.first")[0] == WELCOME
+    late = token(market, "gpu-9", "--minutes", "1")
+    market.tool("souk", "token", "withdraw", late.split(".")[1])
+    refused(joins(market, tmp_path, late, "gpu-9"), "knows no such token")
+    listed = market.tool("souk", "token", "list").stdout
+    assert re.search(r"gpu-\* .* used .*by gpu-1", listed), listed
+
+    # Revoked, it is not talked to any more, by nobody.
+    market.tool("souk", "node", "revoke", "gpu-1")
+    for daemon in ("n3", "market"):
+        until(f"{daemon} refuses it", lambda: "CERTIFICATE_REVOKED" in call(
+            market, daemon, hello("gpu-1", IMAGE), f"{tmp_path}/gpu-1.first")[1])
+    logged(market, "n3", "the certificate of gpu-1 was revoked")
+    assert joins(market, tmp_path, token(market, "gpu-1"), "gpu-1").returncode == 0
+
+
+def test_a_plain_user_makes_no_token_and_revokes_nobody(market):
+    for words in (["token", "create", "x"], ["token", "list"], ["node", "list"],
+                  ["node", "revoke", "n1"]):
+        done = subprocess.run(["setpriv", "--reuid=12345", "--clear-groups", f"{BIN}/souk", *words],
+                              capture_output=True, text=True, env=market.env, timeout=30)
+        assert done.returncode == 1 and "only an operator may do that" in done.stderr, done
+
+
+def test_a_revoked_node_is_cut_off_and_the_others_go_on(fit):
+    for market in bring_up(Market("--nodes", "2")):
+        market.tool("souk", "node", "revoke", "n2")
+        until("n2 is off the market", lambda: not next(
+            p for p in market.providers() if p["node"] == "n2")["connected"])
+        logged(market, "n2", "it was revoked")
+        assert market.tool("srun", "--node", "n1", "-p", 5, "true").returncode == 0
+
+
+def test_a_market_without_certificates_gets_them_while_a_job_runs(fit, tmp_path):
+    for market in bring_up(Market("--nodes", "2", "--speeds", "100,60")):
+        daemons = ["market", "n1", "n2"]
+        confs = {d: f"{market.run_dir}/{d}/{'marketd' if d == 'market' else 'agentd'}.conf"
+                 for d in daemons}
+        for d in daemons:
+            with open(confs[d], "a") as f:
+                f.write("insecure = true\n")
+            shutil.rmtree(state(market, d))
+        for d in daemons:
+            os.kill(market.daemon(d)["pid"], 9)
+        market.until_up()
+        logged(market, "market", "insecure")
+        job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+        job.printed(3)
+        market.tool("souk", "setup", "market", "--config", confs["market"], "--root-key",
+                    f"{tmp_path}/root.key", "--no-restart")
+        os.kill(market.daemon("market")["pid"], 9)
+        enter = ["nsenter", f"--net=/run/netns/{market.tag}-fabric"]
+        for node in ("n1", "n2"):
+            secret = until("a token", lambda: market.tool("souk", "token", "create", node,
+                                                          check=False).stdout.strip())
+            done = subprocess.run([*enter, f"{BIN}/souk", "setup", "node", "--join", secret,
+                                   "--config", confs[node], "--no-restart"], capture_output=True,
+                                  text=True, env=market.env, timeout=60)
+            assert done.returncode == 0, done
+            os.kill(market.daemon(node)["pid"], 9)
+        market.until_up()
+        assert "insecure" not in read_text(confs["n1"]) + read_text(confs["market"])
+        job.printed(job.lines() + 3)
+        market.tool("marketctl", "--hold", "move", job.id, "n2")
+        market.until_runs(job.id, "n2")
+        job.printed(job.lines() + 3)
+        job.process.stdin.close()
+        assert job.wait() == 7
+        programs.check_chain(job.out)

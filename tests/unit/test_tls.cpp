@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// TLS between two channels: who is heard and who is not, and what each end says of it.
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
+#include "market/wire/codec.hpp"
+#include "tests/unit/loop_fixture.hpp"
+
+using namespace souk;
+using namespace souk::unit;
+using namespace souk::wire;
+
+namespace {
+
+struct Ca {
+    trust::Authority root = *trust::make_root("m", unix_now()),
+                     issuing = *trust::make_issuing(root, "m", unix_now());
+    trust::Identity identity(const trust::Subject& subject, Nanos now = unix_now(),
+                             trust::Revocations revoked = {}) const {
+        const trust::Key key = *trust::Key::make();
+        return {key,
+                {*trust::issue(issuing, key, subject, now), issuing.certificate},
+                root.certificate,
+                std::move(revoked)};
+    }
+    trust::Identity node(const std::string& name, Nanos now = unix_now()) const {
+        return identity({name, trust::node_roles}, now);
+    }
+};
+
+std::unique_ptr<Tls> tls_of(trust::Identity identity, Tls::Options options = {}) {
+    auto tls = Tls::open(std::move(identity), options);
+    OK(tls);
+    return std::move(*tls);
+}
+
+struct End {
+    std::unique_ptr<Channel> channel;
+    std::vector<std::string> frames;
+    std::string closed;
+    void open(Loop& loop, Fd fd, Side side, std::unique_ptr<Transport> transport,
+              ChannelOptions options = {}) {
+        options.words = market_words;
+        options.side = side;
+        ChannelHandlers handlers;
+        handlers.on_frame = [this](const Frame& f) { frames.emplace_back(f.body); };
+        handlers.on_closed = [this](const Error& e) { closed = e.message; };
+        auto opened =
+            Channel::open(loop, std::move(fd), std::move(handlers), options, std::move(transport));
+        OK(opened);
+        channel = std::move(*opened);
+    }
+};
+
+struct Pair {
+    Loop loop = open_loop();
+    End server, client;
+    Pair(std::unique_ptr<Transport> accepts, std::unique_ptr<Transport> connects) {
+        auto [a, b] = pair_of_sockets();
+        server.open(loop, std::move(a), Side::acceptor, std::move(accepts));
+        client.open(loop, std::move(b), Side::connector, std::move(connects));
+        (void)client.channel->send(frame::hello, "h");
+    }
+    // What either end says of a connection that comes to nothing.
+    void fails(std::string_view server_says, std::string_view client_says) {
+        UNTIL(loop, !server.closed.empty() && !client.closed.empty());
+        const auto says = [](const std::string& text, std::string_view part) {
+            ck_assert_msg(text.find(part) != std::string::npos, "'%s' does not say '%s'",
+                          text.c_str(), std::string(part).c_str());
+        };
+        says(server.closed, server_says);
+        says(client.closed, client_says);
+        ck_assert(server.frames.empty() && client.frames.empty());
+    }
+};
+
+constexpr trust::Roles providers = trust::only(trust::Role::provider);
+constexpr Nanos hour = Nanos::from_s(3'600);
+
+START_TEST(both_ends_know_who_the_other_is) {
+    const Ca ca;
+    const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
+    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    UNTIL(p.loop, p.server.frames.size() == 1);
+    ck_assert_text(p.server.channel->peer()->subject.name, "n1");
+    ck_assert_text(p.client.channel->peer()->subject.name, "n2");
+    ck_assert_text(p.server.channel->peer()->key, n1->identity()->key.digest());
+    // frames of all lengths, both ways
+    OK(p.server.channel->send(frame::welcome, "w"));
+    for (const size_t bytes : {0U, 1U, 16'383U, 16'384U, 100'000U, 2'000'000U}) {
+        const std::string body = pattern(bytes, 7);
+        OK(p.server.channel->send(frame::directory, body));
+        OK(p.client.channel->send(frame::directory, body));
+        const size_t count = p.server.frames.size() + 1;
+        UNTIL(p.loop, p.server.frames.size() == count && p.client.frames.size() == count);
+        ck_assert(p.server.frames.back() == body && p.client.frames.back() == body);
+    }
+}
+END_TEST
+
+START_TEST(strangers_are_not_heard) {
+    const Ca ca, foreign;
+    const auto n2 = tls_of(ca.node("n2"));
+    {  // without a certificate
+        const auto stranger = Tls::open_stranger(ca.root.certificate.digest());
+        Pair p(n2->acceptor(), (*stranger)->connector(providers, ""));
+        p.fails("does not want this end", "another market than the token's");
+    }
+    {  // of another market
+        const auto other = tls_of(foreign.node("n1"));
+        Pair p(n2->acceptor(), other->connector(providers, "n2"));
+        UNTIL(p.loop, !p.client.closed.empty());
+        ck_assert(p.client.closed.find("is not of this market") != std::string::npos);
+        UNTIL(p.loop, !p.server.closed.empty());
+        ck_assert(p.server.frames.empty());
+    }
+    {  // that does not speak TLS
+        Pair p(n2->acceptor(), plain_transport());
+        p.fails("does not speak TLS 1.3", "");
+    }
+    {  // to one that does not
+        const auto n1 = tls_of(ca.node("n1"));
+        Pair p(plain_transport(), n1->connector(providers, "n2"));
+        p.fails("this is not souk's protocol", "does not speak TLS 1.3");
+    }
+}
+END_TEST
+
+// A client that believes anybody of a name, to see what the other end says of it.
+START_TEST(each_bad_certificate_has_its_line_at_both_ends) {
+    const Ca ca;
+    const Nanos now = unix_now();
+    const auto n2 = tls_of(ca.node("n2"));
+    const auto meets = [&](trust::Identity identity, std::string_view server_says,
+                           std::string_view client_says) {
+        const auto n1 = tls_of(std::move(identity));
+        Pair p(n2->acceptor(), n1->connector(trust::node_roles, "n2"));
+        p.fails(server_says, client_says);
+    };
+    meets(ca.node("n1", now - trust::leaf_life - hour), "the certificate of n1 ended",
+          "refuses this end's certificate: it has ended");
+    meets(ca.node("n1", now + hour), "one of the two clocks is wrong",
+          "refuses this end's certificate");
+    auto fake = ca.node("n1");
+    const Ca foreign;
+    fake.chain = foreign.node("n1").chain;
+    fake.key = *trust::Key::make();
+    fake.chain[0] = *trust::issue(foreign.issuing, fake.key, {"n1", trust::node_roles}, now);
+    meets(fake, "is not of this market", "it is of another market");
+
+    auto revoked = ca.node("n1");
+    n2->revoke({1, {{revoked.key.digest(), "n1"}}});
+    meets(revoked, "was revoked", "it was revoked");
+}
+END_TEST
+
+START_TEST(a_peer_of_another_name_or_role_is_not_talked_to) {
+    const Ca ca;
+    const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
+    {
+        Pair p(n2->acceptor(), n1->connector(providers, "n3"));
+        UNTIL(p.loop, !p.client.closed.empty());
+        ck_assert_text(p.client.closed, "the peer is n2, not n3");
+    }
+    {
+        Pair p(n2->acceptor(), n1->connector(trust::only(trust::Role::market), ""));
+        UNTIL(p.loop, !p.client.closed.empty());
+        ck_assert_text(p.client.closed, "the peer is n2 (home,provider), not market");
+        UNTIL(p.loop, !p.server.closed.empty());
+        ck_assert(p.server.frames.empty());
+    }
+}
+END_TEST
+
+START_TEST(a_market_shows_its_root_to_those_who_want_to_join) {
+    const Ca ca;
+    const auto market = tls_of(ca.identity({"market", trust::only(trust::Role::market)}),
+                               {.takes_strangers = true});
+    const auto stranger = Tls::open_stranger(ca.root.certificate.digest());
+    Pair p(market->acceptor(), (*stranger)->connector(trust::only(trust::Role::market), ""));
+    UNTIL(p.loop, p.server.frames.size() == 1);
+    ck_assert(p.server.channel->peer() == nullptr);
+    ck_assert_text((*stranger)->root()->digest(), ca.root.certificate.digest());
+    // With a certificate, it has to be a good one.
+    const auto late = tls_of(ca.node("n1", unix_now() - trust::leaf_life - hour));
+    Pair q(market->acceptor(), late->connector(trust::only(trust::Role::market), ""));
+    q.fails("the certificate of n1 ended", "it has ended");
+    const auto wrong = Tls::open_stranger(std::string(64, '0'));
+    Pair r(market->acceptor(), (*wrong)->connector(trust::only(trust::Role::market), ""));
+    UNTIL(r.loop, !r.client.closed.empty());
+    ck_assert(r.client.closed.find("nothing was told to it") != std::string::npos);
+}
+END_TEST
+
+START_TEST(half_a_handshake_ends_in_time_and_in_bytes) {
+    const Ca ca;
+    const auto n2 = tls_of(ca.node("n2"));
+    Loop loop = open_loop();
+    {
+        auto [a, b] = pair_of_sockets();
+        End server;
+        server.open(loop, std::move(a), Side::acceptor, n2->acceptor(),
+                    {.first_frame_limit = Nanos::from_ms(50)});
+        write_all(b.get(), std::string_view("\x16\x03\x01\x02", 4));
+        UNTIL(loop, !server.closed.empty());
+        ck_assert_text(server.closed, "no TLS handshake in time");
+    }
+    auto [a, b] = pair_of_sockets();
+    End server;
+    server.open(loop, std::move(a), Side::acceptor, n2->acceptor());
+    set_nonblocking(b.get());
+    // handshake records that announce a message which never ends
+    std::string record("\x16\x03\x01\x40\x00\x01\xff\xff\xff", 9);
+    record.resize(5 + 0x4000);
+    for (int i = 0; i < 20 && server.closed.empty(); ++i) {
+        (void)!::send(b.get(), record.data(), record.size(), MSG_NOSIGNAL);
+        (void)loop.run_until([&] { return !server.closed.empty(); }, Nanos::from_ms(20));
+    }
+    ck_assert_msg(!server.closed.empty(), "it goes on listening");
+}
+END_TEST
+
+START_TEST(bulk_data_is_sealed_too_and_comes_whole) {
+    const Ca ca;
+    const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
+    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    UNTIL(p.loop, p.server.frames.size() == 1);
+    const std::string all = pattern(20'000'000, 9);
+    std::string came;
+    p.server.channel->receive_raw([&](ByteView bytes) { came += text_of(bytes); });
+    size_t sent = 0;
+    UNTIL(p.loop, [&] {
+        while (sent < all.size()) {
+            const auto taken =
+                p.client.channel->send_raw(bytes_of(std::string_view(all).substr(sent, 1'000'000)));
+            OK(taken);
+            if (*taken == 0) break;
+            sent += *taken;
+        }
+        return came.size() == all.size();
+    }());
+    ck_assert(came == all);
+}
+END_TEST
+
+START_TEST(a_renewed_certificate_counts_from_the_next_connection_on) {
+    const Ca ca;
+    const auto n1 = tls_of(ca.node("n1", unix_now() - trust::leaf_life - hour)),
+               n2 = tls_of(ca.node("n2"));
+    {
+        Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+        UNTIL(p.loop, !p.server.closed.empty());
+    }
+    const trust::Identity& own = *n1->identity();
+    OK(n1->renew({*trust::issue(ca.issuing, own.key, {"n1", trust::node_roles}, unix_now()),
+                  ca.issuing.certificate}));
+    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    UNTIL(p.loop, p.server.frames.size() == 1);
+}
+END_TEST
+
+UNIT_SUITE(tls, both_ends_know_who_the_other_is, strangers_are_not_heard,
+           each_bad_certificate_has_its_line_at_both_ends,
+           a_peer_of_another_name_or_role_is_not_talked_to,
+           a_market_shows_its_root_to_those_who_want_to_join,
+           half_a_handshake_ends_in_time_and_in_bytes, bulk_data_is_sealed_too_and_comes_whole,
+           a_renewed_certificate_counts_from_the_next_connection_on);
+
+}  // namespace

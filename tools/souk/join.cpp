@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/souk/join.hpp"
+
+#include <optional>
+
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos connect_limit = Nanos::from_s(10), answer_limit = Nanos::from_s(20);
+
+// One connection of a joiner: what came of it.
+class Joining {
+  public:
+    Joining(Loop& loop, wire::Tls& tls, const JoinPlan& plan, std::string request)
+        : loop_(loop), tls_(tls), plan_(plan), request_(std::move(request)) {}
+
+    Result<wire::Certified> run() {
+        TRY_ASSIGN(const Address address, Address::resolve(plan_.market));
+        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this](Result<Fd> socket) {
+            if (const Status done = connected(std::move(socket)); !done) end(done.error());
+        }));
+        TRY(loop_.run_until([&] { return outcome_.has_value(); }, answer_limit));
+        if (!outcome_) return fail("no answer within 20 s");
+        return *outcome_;
+    }
+
+  private:
+    Status connected(Result<Fd> socket) {
+        if (!socket) return tl::unexpected(socket.error());
+        wire::ChannelHandlers handlers;
+        handlers.on_frame = [this](const wire::Frame& f) {
+            if (const Status taken = frame(f); !taken) end(taken.error());
+        };
+        handlers.on_closed = [this](const Error& e) { end(e); };
+        wire::ChannelOptions options;
+        options.words = wire::market_words;
+        options.side = wire::Side::connector;
+        TRY_ASSIGN(channel_,
+                   wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
+                                       tls_.connector(trust::only(trust::Role::market), "")));
+        wire::Hello hello;
+        hello.role = wire::Role::joiner;
+        hello.node = plan_.name;
+        return channel_->send(wire::frame::hello, wire::pack(hello));
+    }
+
+    Status frame(const wire::Frame& f) {
+        if (f.type == wire::frame::error) {
+            TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
+            return fail("the market says: " + text.text);
+        }
+        if (f.type == wire::frame::welcome) {
+            // The peer has the market's certificate below the token's root: else it had not been
+            // heard.
+            const wire::Join join{plan_.token.id, plan_.token.secret, request_};
+            return channel_->send(wire::frame::join, wire::pack(join));
+        }
+        if (f.type != wire::frame::certified) return fail("an unexpected answer of the market");
+        TRY_ASSIGN(outcome_, wire::unpack<wire::Certified>(f.body));
+        return {};
+    }
+
+    void end(const Error& error) {
+        if (!outcome_) outcome_ = tl::unexpected(error);
+    }
+
+    Loop& loop_;
+    wire::Tls& tls_;
+    const JoinPlan& plan_;
+    const std::string request_;
+    Connect connecting_;
+    std::unique_ptr<wire::Channel> channel_;
+    std::optional<Result<wire::Certified>> outcome_;
+};
+
+}  // namespace
+
+Status join(const JoinPlan& plan) {
+    TRY(trust::make_private_dir(plan.identity));
+    TRY_ASSIGN(const trust::Key key, trust::key_of(plan.identity));
+    TRY_ASSIGN(std::string request, trust::make_request(key, plan.name));
+    TRY_ASSIGN(Loop loop, Loop::open());
+    TRY_ASSIGN(const auto tls, wire::Tls::open_stranger(plan.token.root));
+    const auto certified = Joining(loop, *tls, plan, std::move(request)).run();
+    if (!certified) return wrap("join the market at " + plan.market, certified.error());
+    TRY_ASSIGN(auto chain, trust::parse_chain(certified->chain));
+    const trust::Certificate& root = *tls->root();
+    TRY_ASSIGN(const trust::Peer me, trust::verify(chain, root, {}, unix_now()));
+    if (me.subject.name != plan.name || me.key != key.digest())
+        return fail("the market has certified somebody else");
+    TRY(trust::save_revoked(plan.identity, certified->revoked));
+    return trust::save_identity(plan.identity, {key, std::move(chain), root, {}});
+}
+
+}  // namespace souk

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How a node gets its first certificate: with a join token (kernel/trust/token.hpp), from the
+// market that the token names.
+#pragma once
+
+#include "kernel/trust/token.hpp"
+
+namespace souk {
+
+struct JoinPlan {
+    trust::Token token;
+    std::string name;      // that the node wants
+    std::string market;    // HOST:PORT
+    std::string identity;  // the directory that gets it
+};
+// The key is made here. The market proves that it is the token's before it hears the secret.
+Status join(const JoinPlan& plan);
+
+}  // namespace souk
