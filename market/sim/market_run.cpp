@@ -111,20 +111,28 @@ class MarketRun {
         }
         out_.totals.end_s = now_;
         count_work();
+        while (next_mark_ < options_.marks.size()) note_mark(now_);
         return std::move(out_);
     }
 
   private:
     void count_work() {
-        for (uint32_t i = 0; i < jobs_.size(); ++i) {
-            const Job& job = jobs_[i];
-            int64_t left = job.phase == Phase::finished ? 0 : job.work;
-            if (job.phase == Phase::running && job.since_s < now_)
-                left -= (now_ - job.since_s) * providers_[job.provider].speed;
-            // The last second may have more than is left.
-            if (job.phase != Phase::away)
-                out_.jobs[i].done = specs_[i].run_s * 100 - std::max<int64_t>(0, left);
-        }
+        for (uint32_t i = 0; i < jobs_.size(); ++i) out_.jobs[i].done = done_by(i, now_);
+    }
+    // Not before the last event.
+    int64_t done_by(uint32_t i, int64_t t) const {
+        const Job& job = jobs_[i];
+        if (job.phase == Phase::away) return 0;
+        int64_t left = job.phase == Phase::finished ? 0 : job.work;
+        if (job.phase == Phase::running && job.since_s < t)
+            left -= (t - job.since_s) * providers_[job.provider].speed;
+        // The last second may have more than is left.
+        return specs_[i].run_s * 100 - std::max<int64_t>(0, left);
+    }
+    void note_mark(int64_t at_s) {
+        for (const uint32_t i : options_.until)
+            out_.marks.push_back({done_by(i, at_s), out_.jobs[i].paid});
+        ++next_mark_;
     }
     Status decide() {
         if (!decider_) {
@@ -193,8 +201,16 @@ class MarketRun {
         return t;
     }
 
-    // Everything that grows with time, from now_ to t.
     void accrue(int64_t t) {
+        for (; next_mark_ < options_.marks.size() && options_.marks[next_mark_] <= t;) {
+            grow(options_.marks[next_mark_]);
+            now_ = std::max(now_, options_.marks[next_mark_]);
+            note_mark(now_);
+        }
+        grow(t);
+    }
+    // Everything that grows with time, from now_ to t.
+    void grow(int64_t t) {
         const int64_t span = t - now_;
         if (span <= 0) return;
         for (const Rate& rate : rates_) {
@@ -450,7 +466,7 @@ class MarketRun {
     std::vector<Job> jobs_;
     std::vector<uint32_t> arrivals_;              // job indices by start
     std::vector<ProviderEvent> provider_events_;  // by time
-    size_t next_arrival_ = 0, next_provider_ = 0;
+    size_t next_arrival_ = 0, next_provider_ = 0, next_mark_ = 0;
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     int64_t now_ = 0;
     size_t unfinished_ = 0;  // arrived and not finished

@@ -61,6 +61,8 @@ struct MarketRunOptions {
     // The run ends when these jobs, by index, have; empty: when all have.
     std::vector<uint32_t> until;
     int64_t stop_s = INT64_MAX;  // or at this second
+    // Ascending seconds at which it is noted how far the jobs of `until` are.
+    std::vector<int64_t> marks;
 };
 
 // Exact sums of micro-units per hour times seconds; 128 bits hold any simulation.
@@ -87,6 +89,12 @@ struct JobOutcome {
     uint32_t moves = 0, freezes = 0, thaws = 0;
     MoneySeconds paid;
     bool operator==(const JobOutcome&) const = default;
+};
+
+// How far a job was at some second.
+struct Mark {
+    int64_t done = 0;  // as in JobOutcome
+    MoneySeconds paid;
 };
 
 struct RunTotals {
@@ -118,6 +126,7 @@ struct RunOutcome {
     RunTotals totals;
     std::vector<Stay> stays;  // only with record
     std::vector<Load> loads;
+    std::vector<Mark> marks;  // of the first second each of `until`, of the next ...
 };
 
 // Who decides, by name.

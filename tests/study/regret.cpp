@@ -1,224 +1,241 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Lies over time: what a job of a recorded workload gains by a false bid, by coming late or early,
-// by a bid that changes once it runs, or by a split of its CPUs into jobs.
+// by a bid that changes once it runs, or by a split of its CPUs into jobs (lies.hpp), as a part of
+// what the truthful job pays. Two questions that are easily mixed up:
 //
-// What a job gains, in three measures:
-// - by its end: what is done until the second at which it ends when it says the truth is worth
-//   value x CPU-hours x speed / fastest speed; later work is worth nothing. Less what it pays.
-// - patient: the same, but with half again as much time.
-// - impatient: all work is worth the same, and each hour in the system costs value x CPUs (the
-//   weighted completion time of Amar, Mu'alem and Stoesser 2008). Less what it pays.
-// The regret is what the best of the lies tried gains more, as a part of what the truthful job
-// pays.
-#include "tests/study/study.hpp"
-
+// - In hindsight: which of all lies would have been the best for this job. A market of many jobs is
+//   chaotic: whatever changes, all that comes after it changes. So the best of many changes gains
+//   something even if none of them is a lie. The controls say how much.
+// - Beforehand: what one lie gains that is chosen without knowing the future. The lie is chosen on
+//   one half of the stretches, as the one that gains most there on average (or the truth, if none
+//   gains), and told on the other half; then the other way round. A split is not among these: who
+//   can be split is another job than who cannot, and says so by it. It has a column of its own.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 #include <map>
+#include <set>
+#include <thread>
+
+#include "tests/study/lies.hpp"
 
 namespace souk::study {
 namespace {
 
-constexpr size_t classes = 4;
-
-struct Lie {
-    const char* kind;
-    double bid = 1;
-    int64_t later_s = 0;  // below 0: earlier, with a placeholder that runs as long
-    double rebid = 0;     // once it runs; 0: never
-    bool split = false;   // a job for each CPU
-};
-constexpr Lie lies[] = {
-    {"bid", 0.2},
-    {"bid", 0.5},
-    {"bid", 0.8},
-    {"bid", 0.9},
-    {"bid", 1.1},
-    {"bid", 1.25},
-    {"bid", 2},
-    {"bid", 5},
-    {"late", 1, 60},
-    {"late", 1, 600},
-    {"late", 1, 3600},
-    {"early", 1, -300},
-    {"bid later", 1, 0, 5},
-    {"bid later", 1, 0, 2},
-    {"bid later", 1, 0, 0.5},
-    {"bid later", 2, 0, 1},
-    {"split", 1, 0, 0, true},
-};
-
 struct Market {
     const char* algorithm;
     int64_t horizon_s, min_stay_s;
-};
 
-Money times(Money value, double factor) {
-    return Money{
-        std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(value.micro) * factor))};
-}
-
-struct Measure {
-    const char* name;
-    double stay;  // until so many times the truthful time in the system; 0: impatient
-};
-constexpr Measure measures[] = {{"by its end", 1}, {"patient", 1.5}, {"impatient", 0}};
-
-class Search {
-  public:
-    Search(const sim::Imported& w, const Market& market, const Measure& measure)
-        : w_(w), measure_(measure) {
-        for (const sim::SimProvider& p : w.providers) top_ = std::max(top_, p.speed);
-        options_.solver.algorithm = market.algorithm;
-        options_.solver.quantum = Nanos::from_s(600);  // shorter turns are all freezes and thaws
-        options_.solver.horizon = Nanos::from_s(market.horizon_s);
-        options_.solver.min_stay = Nanos::from_s(market.min_stay_s);
-        truth_ = run(w, options_);
+    sim::MarketRunOptions options() const {
+        sim::MarketRunOptions o;
+        o.solver.algorithm = algorithm;
+        o.solver.quantum = Nanos::from_s(600);  // shorter turns are all freezes and thaws
+        o.solver.horizon = Nanos::from_s(horizon_s);
+        o.solver.min_stay = Nanos::from_s(min_stay_s);
+        return o;
     }
+};
 
-    // The regret of job j; and what the best lie of each kind gains.
-    std::optional<double> regret(uint32_t j, std::map<std::string, double>& by_kind,
-                                 std::map<size_t, double>& by_lie) const {
-        const double paid = static_cast<double>(truth_.jobs[j].paid.micro_s) / 3600;
-        if (truth_.jobs[j].end_s < 0 || paid <= 0) return std::nullopt;
-        const double honest = gain_of(j, truth_, {j}, 0);
-        double best = 0;
-        for (const Lie& lie : lies) {
-            if (lie.split && w_.jobs[j].cpus == 1) continue;
-            const double gain = (tell(j, lie) - honest) / paid;
-            best = std::max(best, gain);
-            by_lie[static_cast<size_t>(&lie - lies)] = gain;
-            by_kind[lie.kind] = std::max(by_kind[lie.kind], gain);
-        }
-        return best;
+// A mean, or the quotient of two sums, over cases of which those of one workload belong together.
+class Mean {
+  public:
+    void add(size_t workload, double value, double weight = 1) {
+        value_ += value, weight_ += weight, ++cases_;
+        by_workload_[workload].first += value, by_workload_[workload].second += weight;
+    }
+    bool empty() const { return cases_ == 0; }
+    double mean() const { return weight_ > 0 ? value_ / weight_ : 0; }
+    // Half the width of the 95 % confidence interval (normal approximation, by workload).
+    double half_width() const {
+        const auto n = static_cast<double>(by_workload_.size());
+        if (n < 2 || weight_ <= 0) return 0;
+        double sum = 0;
+        for (const auto& [workload, one] : by_workload_)
+            sum += std::pow(one.first - mean() * one.second, 2);
+        return 1.96 * std::sqrt(sum * n / (n - 1)) / weight_;
+    }
+    std::string text() const {
+        return empty() ? "" : number(mean(), 2) + " ± " + number(half_width(), 2);
     }
 
   private:
-    double tell(uint32_t j, const Lie& lie) const {
-        sim::Imported w = w_;
-        sim::MarketRunOptions options = options_;
-        sim::SimJob& job = w.jobs[j];
-        job.value = times(job.value, lie.bid);
-        if (lie.later_s < 0) job.run_s -= std::max(lie.later_s, -job.start_s);
-        job.start_s = std::max<int64_t>(0, job.start_s + lie.later_s);
-        if (lie.rebid > 0) options.rebid = sim::Rebid{j, times(w_.jobs[j].value, lie.rebid)};
-        options.until = {j};
-        if (lie.split)
-            for (int32_t n = std::exchange(job.cpus, 1); n > 1; --n) {
-                options.until.push_back(static_cast<uint32_t>(w.jobs.size()));
-                w.jobs.push_back(w.jobs[j]);
-                w.jobs.back().id = static_cast<int64_t>(w.jobs.size());
-            }
-        const int64_t stay = truth_.jobs[j].end_s - w_.jobs[j].start_s;
-        if (measure_.stay > 0)
-            options.stop_s =
-                w_.jobs[j].start_s +
-                std::max<int64_t>(1, std::llround(measure_.stay * static_cast<double>(stay)));
-        return gain_of(j, run(w, options), options.until, w.jobs[j].run_s - w_.jobs[j].run_s);
-    }
-    // `extra_s`: the placeholder's part of the work, which is worth nothing.
-    double gain_of(uint32_t j, const sim::RunOutcome& out, const std::vector<uint32_t>& jobs,
-                   int64_t extra_s) const {
-        const sim::SimJob& job = w_.jobs[j];
-        double paid = 0, done = 0;
-        int64_t end_s = 0;
-        for (const uint32_t i : jobs) {
-            end_s = std::max(end_s, out.jobs[i].end_s);
-            paid += static_cast<double>(out.jobs[i].paid.micro_s) / 3600;
-            done += static_cast<double>(std::max<int64_t>(0, out.jobs[i].done - 100 * extra_s));
-        }
-        done /= static_cast<double>(jobs.size()) * top_;
-        const double hours =
-            measure_.stay > 0 ? done / 3600 : static_cast<double>(job.start_s - end_s) / 3600;
-        return static_cast<double>(job.value.micro) * job.cpus * hours - paid;
-    }
-
-    const sim::Imported& w_;
-    const Measure& measure_;
-    int32_t top_ = 1;
-    sim::MarketRunOptions options_;
-    sim::RunOutcome truth_;
+    double value_ = 0, weight_ = 0;
+    size_t cases_ = 0;
+    std::map<size_t, std::pair<double, double>> by_workload_;
 };
 
-struct Regrets {
-    Sample all;
-    std::array<Sample, classes> by_value;
-    std::map<std::string, Sample> by_kind;
-    std::map<size_t, Sample> by_lie;
+using Cases = std::vector<Case>;
 
-    // The one lie that gains most on average: what who does not know the future can plan with.
-    std::string best_rule() const {
-        const auto best = std::max_element(
-            by_lie.begin(), by_lie.end(),
-            [](const auto& a, const auto& b) { return a.second.mean() < b.second.mean(); });
-        if (best == by_lie.end()) return "";
-        const Lie& lie = lies[best->first];
-        std::string name = lie.kind;
-        if (lie.bid != 1) name += " x " + number(lie.bid, 2);
-        if (lie.later_s != 0) name += " " + std::to_string(lie.later_s) + " s";
-        if (lie.rebid > 0) name += " x " + number(lie.rebid, 2);
-        return name + ": " + best->second.text(2);
-    }
-    std::vector<std::string> row(std::vector<std::string> cells) const {
-        const auto percent = [](const Sample& s) { return s.text(2); };
-        cells.push_back(std::to_string(all.values.size()));
-        cells.push_back(percent(all));
-        cells.push_back(best_rule());
-        for (const Sample& s : by_value) cells.push_back(percent(s));
-        cells.push_back(number(all.quantile(0.5), 2));
-        cells.push_back(number(all.quantile(0.9), 2));
-        for (const char* kind : {"bid", "late", "early", "bid later", "split"}) {
-            const auto found = by_kind.find(kind);
-            cells.push_back(found == by_kind.end() ? "" : number(found->second.mean(), 2));
+double percent(const Case& c, const Gains& gains, size_t measure) {
+    return 100 * gains[measure] / c.paid;
+}
+
+// The best of all changes, or none of them, for each job.
+template <class Changes>
+Mean best_of(const Cases& cases, size_t measure, Changes changes) {
+    Mean best;
+    for (const Case& c : cases) {
+        if (changes(c).empty()) continue;
+        double most = 0;
+        for (const auto& change : changes(c)) {
+            if constexpr (requires { change.gains; })
+                most = std::max(most, percent(c, change.gains, measure));
+            else
+                most = std::max(most, percent(c, change, measure));
         }
-        return cells;
+        best.add(c.workload, most);
     }
+    return best;
+}
+
+std::array<Mean, std::size(lies)> by_lie(const Cases& cases, size_t measure) {
+    std::array<Mean, std::size(lies)> all;
+    for (const Case& c : cases)
+        for (const Told& told : c.by_lies)
+            all[told.lie].add(c.workload, percent(c, told.gains, measure));
+    return all;
+}
+
+bool splits(size_t lie) { return std::strcmp(lies[lie].kind, "split") == 0; }
+
+// What a lie gains that is chosen beforehand.
+struct Chosen {
+    std::set<std::string> names;
+    Mean percent_of_job, percent_of_sum;
 };
 
-Regrets regrets(const std::vector<Trace>& traces, const Kind& kind, const Market& market,
-                const Measure& measure, const Settings& settings, int64_t seeds) {
-    constexpr int64_t asked = 6;
-    Regrets r;
-    for (const Trace& trace : traces)
-        for (int64_t seed = 1; seed <= seeds; ++seed) {
-            const sim::Imported w =
-                workload_of(trace, kind, settings.jobs, static_cast<uint64_t>(seed));
-            if (w.jobs.empty()) continue;
-            const Search search(w, market, measure);
-            Rng rng(static_cast<uint64_t>(seed));
-            for (int64_t n = 0; n < asked; ++n) {
-                const auto j = static_cast<uint32_t>(rng.below(w.jobs.size()));
-                std::map<std::string, double> by_kind;
-                std::map<size_t, double> by_lie;
-                const auto regret = search.regret(j, by_kind, by_lie);
-                if (!regret) continue;
-                r.all.add(100 * *regret);
-                const auto value = w.jobs[j].value.micro / 1'000'000;
-                r.by_value[static_cast<size_t>(std::clamp<int64_t>((value - 10) * 4 / 51, 0, 3))]
-                    .add(100 * *regret);
-                for (const auto& [lie, gain] : by_lie) r.by_lie[lie].add(100 * gain);
-                for (const auto& [what, gain] : by_kind) r.by_kind[what].add(100 * gain);
-            }
+Chosen chosen(const Cases& cases, size_t measure) {
+    Chosen r;
+    for (const size_t told_half : {0U, 1U}) {
+        std::array<Cases, 2> halves;
+        for (const Case& c : cases) halves[c.workload % 2].push_back(c);
+        auto means = by_lie(halves[1 - told_half], measure);
+        for (size_t n = 0; n < means.size(); ++n)
+            if (splits(n)) means[n] = {};
+        const auto best =
+            std::max_element(means.begin(), means.end(),
+                             [](const Mean& a, const Mean& b) { return a.mean() < b.mean(); });
+        const bool lies_at_all = best->mean() > 0;
+        const auto lie = static_cast<size_t>(best - means.begin());
+        if (!halves[told_half].empty())
+            r.names.insert(lies_at_all ? lies[lie].name() : "the truth");
+        for (const Case& c : halves[told_half]) {
+            const auto told = std::find_if(c.by_lies.begin(), c.by_lies.end(),
+                                           [&](const Told& t) { return t.lie == lie; });
+            const double gain = lies_at_all && told != c.by_lies.end() ? told->gains[measure] : 0;
+            r.percent_of_job.add(c.workload, 100 * gain / c.paid);
+            r.percent_of_sum.add(c.workload, 100 * gain, c.paid);
         }
+    }
     return r;
 }
 
-// The larger a market, the less one job changes in it.
-Table by_size(const std::vector<Trace>& traces, const Settings& settings) {
-    Table table{"Regret over time by the size of the market, by its end: one CPU, reserves drawn",
-                {"algorithm", "machines", "jobs", "mean", "best single rule", "values 10-22",
-                 "23-35", "36-47", "48-60", "median", "9 of 10 below", "by bid", "late", "early",
-                 "bid later", "split"},
-                {}};
-    for (const int64_t machines : {4, 16, 32})
-        for (const char* algorithm : {"greedy_migration", "welfare"}) {
-            Settings larger = settings;
-            larger.jobs = 10 * machines;
-            const Regrets r = regrets(traces, {false, false, machines}, {algorithm, 0, 0},
-                                      measures[0], larger, 1);
-            table.add(r.row({algorithm, std::to_string(machines)}));
+std::vector<std::string> row(const Market& market, const Cases& cases, size_t measure) {
+    const Chosen all = chosen(cases, measure);
+    std::string names;
+    for (const std::string& name : all.names) names += (names.empty() ? "" : "; ") + name;
+    Mean worst, split;
+    for (size_t n = 0; n < std::size(lies); ++n)
+        if (const Mean one = by_lie(cases, measure)[n]; splits(n) && one.mean() > split.mean())
+            split = one;
+    std::string worst_class;
+    for (size_t q = 0; q < quarters.size(); ++q) {
+        Cases some;
+        for (const Case& c : cases)
+            if (c.value == q) some.push_back(c);
+        const Mean one = chosen(some, measure).percent_of_job;
+        if (worst.empty() || one.mean() > worst.mean())
+            worst = one, worst_class = quarters[q] + std::string(": ");
+    }
+    return {market.algorithm,
+            std::to_string(market.horizon_s),
+            std::to_string(market.min_stay_s),
+            std::to_string(cases.size()),
+            best_of(
+                cases, measure, [](const Case& c) -> auto& { return c.by_lies; })
+                .text(),
+            best_of(
+                cases, measure, [](const Case& c) -> auto& { return c.by_others; })
+                .text(),
+            best_of(
+                cases, measure, [](const Case& c) -> auto& { return c.by_arrival; })
+                .text(),
+            names,
+            all.percent_of_job.text(),
+            all.percent_of_sum.text(),
+            worst_class + worst.text(),
+            split.text()};
+}
+
+// As parallel as the machine is; the result does not depend on it.
+Cases all_cases(const std::vector<sim::Imported>& workloads, const Market& market, bool controls) {
+    constexpr int64_t asked = 6;
+    std::vector<Cases> parts(workloads.size());
+    std::atomic<size_t> next{0};
+    const sim::MarketRunOptions options = market.options();
+    const auto work = [&] {
+        for (size_t w = next++; w < workloads.size(); w = next++) {
+            if (workloads[w].jobs.empty()) continue;
+            parts[w] = cases_of(workloads[w], options, asked, controls, w + 1);
+            for (Case& c : parts[w]) c.workload = w;
         }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned n = 1; n < std::thread::hardware_concurrency(); ++n) threads.emplace_back(work);
+    work();
+    for (std::thread& t : threads) t.join();
+    Cases cases;
+    for (Cases& part : parts) cases.insert(cases.end(), part.begin(), part.end());
+    return cases;
+}
+
+std::vector<sim::Imported> workloads_of(const std::vector<Trace>& traces, const Kind& kind,
+                                        int64_t jobs, int64_t seeds) {
+    std::vector<sim::Imported> workloads;
+    for (int64_t seed = 1; seed <= seeds; ++seed)
+        for (const Trace& trace : traces)
+            workloads.push_back(workload_of(trace, kind, jobs, static_cast<uint64_t>(seed)));
+    return workloads;
+}
+
+constexpr Market plain[] = {
+    {"greedy_migration", 0, 0}, {"welfare", 0, 0}, {"proportional_share", 0, 0}};
+constexpr Market aware[] = {{"greedy_migration", 600, 0}, {"welfare", 600, 0},
+                            {"greedy_migration", 0, 60},  {"welfare", 0, 60},
+                            {"greedy_migration", 0, 600}, {"welfare", 0, 600}};
+
+Table regret_table(const std::string& name) {
+    return {
+        name,
+        {"algorithm", "horizon s", "min_stay s", "jobs", "best lie in hindsight",
+         "best of others' lies", "best of others' arrivals a second later", "lie chosen beforehand",
+         "gains", "of the sum", "worst class gains", "best split gains"},
+        {}};
+}
+
+// Means of every lie, by algorithm and measure; for the impatient, of whom some pay next to nothing
+// for the time that they win, in % of what all pay.
+Table each_lie(const Kind& kind, const std::vector<Cases>& by_market) {
+    Table table{"What each lie gains on average, % of what the truthful job pays: " + kind.text(),
+                {"lie"},
+                {}};
+    for (const Market& m : plain)
+        for (const char* measure : measures)
+            table.columns.push_back(std::string(m.algorithm) + ", " + measure);
+    for (size_t lie = 0; lie < std::size(lies); ++lie) {
+        std::vector<std::string> cells{lies[lie].name()};
+        for (const Cases& cases : by_market) {
+            for (const size_t m : {0U, 1U}) cells.push_back(by_lie(cases, m)[lie].text());
+            Mean of_sum;
+            for (const Case& c : cases)
+                for (const Told& told : c.by_lies)
+                    if (told.lie == lie) of_sum.add(c.workload, 100 * told.gains[2], c.paid);
+            cells.push_back(of_sum.text());
+        }
+        if (!cells[1].empty()) table.add(std::move(cells));
+    }
     return table;
 }
 
@@ -226,32 +243,27 @@ Table by_size(const std::vector<Trace>& traces, const Settings& settings) {
 
 std::vector<Table> lies_over_time(const Settings& settings) {
     const std::vector<Trace> traces = read_traces(settings.traces);
-    constexpr Market markets[] = {
-        {"greedy_migration", 0, 0},   {"welfare", 0, 0},
-        {"proportional_share", 0, 0}, {"greedy_migration", 600, 0},
-        {"welfare", 600, 0},          {"greedy_migration", 0, 60},
-        {"welfare", 0, 60},           {"greedy_migration", 0, 600},
-        {"welfare", 0, 600},
-    };
+    const int64_t seeds = std::max<int64_t>(2, settings.seeds / 5);
     std::vector<Table> tables;
-    for (const bool wide : {false, true})
-        for (const Measure& measure : measures) {
-            const Kind kind{wide, false};
-            Table table{"Regret over time, % of what the truthful job pays, " +
-                            std::string(measure.name) + ": " + kind.text(),
-                        {"algorithm", "horizon s", "min_stay s", "jobs", "mean", "best single rule",
-                         "values 10-22", "23-35", "36-47", "48-60", "median", "9 of 10 below",
-                         "by bid", "late", "early", "bid later", "split"},
-                        {}};
-            for (const Market& m : markets) {
-                const Regrets r = regrets(traces, kind, m, measure, settings,
-                                          std::max<int64_t>(1, settings.seeds / 10));
-                table.add(r.row(
-                    {m.algorithm, std::to_string(m.horizon_s), std::to_string(m.min_stay_s)}));
-            }
-            tables.push_back(std::move(table));
-        }
-    tables.push_back(by_size(traces, settings));
+    for (const Kind kind : {Kind{false, false}, Kind{false, true}, Kind{true, false}}) {
+        const auto workloads = workloads_of(traces, kind, settings.jobs, seeds);
+        std::vector<Table> by_measure;
+        for (const size_t m : {0U, 1U})
+            by_measure.push_back(
+                regret_table("Regret over time, % of what the truthful job pays, " +
+                             std::string(measures[m]) + ": " + kind.text()));
+        std::vector<Cases> of_plain;
+        const auto add = [&](const Market& market, bool controls) {
+            Cases cases = all_cases(workloads, market, controls);
+            for (size_t m = 0; m < by_measure.size(); ++m) by_measure[m].add(row(market, cases, m));
+            return cases;
+        };
+        for (const Market& market : plain) of_plain.push_back(add(market, true));
+        if (!kind.equal_reserves)
+            for (const Market& market : aware) add(market, false);
+        for (Table& table : by_measure) tables.push_back(std::move(table));
+        tables.push_back(each_lie(kind, of_plain));
+    }
     return tables;
 }
 

@@ -33,9 +33,7 @@ Figures figures_of(const sim::Imported& w, const char* algorithm) {
         if (out.jobs[j].end_s < 0) continue;
         const auto run_s = static_cast<double>(std::max<int64_t>(w.jobs[j].run_s, 10)),
                    stay = static_cast<double>(out.jobs[j].end_s - w.jobs[j].start_s);
-        const auto value = w.jobs[j].value.micro / 1'000'000;  // 10 to 60
-        slowdown[static_cast<size_t>(std::clamp<int64_t>((value - 10) * 4 / 51, 0, 3))].add(
-            std::max(stay, run_s) / run_s);
+        slowdown[quarter_of(w.jobs[j].value)].add(std::max(stay, run_s) / run_s);
     }
     f.moves /= static_cast<double>(w.jobs.size());
     for (size_t c = 0; c < classes; ++c) f.slowdown[c] = slowdown[c].mean();

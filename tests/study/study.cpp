@@ -67,6 +67,10 @@ std::string Sample::text(int decimals) const {
     return number(mean(), decimals) + " ± " + number(half_width(), decimals);
 }
 
+size_t quarter_of(Money value) {
+    return static_cast<size_t>(std::clamp<int64_t>((value.micro / 1'000'000 - 10) * 4 / 51, 0, 3));
+}
+
 std::vector<Trace> read_traces(const std::string& directory) {
     std::vector<std::string> paths;
     std::error_code failed;

@@ -3,6 +3,7 @@
 // intervals, tables. Everything is drawn from seeds, so a study prints the same each time.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ struct Sample {
     // "1.23 ± 0.45"
     std::string text(int decimals) const;
 };
+
+// Which quarter of the values that are drawn, 10 to 60.
+size_t quarter_of(Money value);
+inline constexpr std::array quarters{"10-22", "23-35", "36-47", "48-60"};
 
 struct Trace {
     std::string name;
