@@ -251,7 +251,21 @@ Market::Decision Market::work_out(Solver& solver, std::span<Job> guests, std::op
         for (Job* const job : std::exchange(d.turned, {}))
             MUST(solver.change_job(job->key, spec_of(*job, wish(*job, d.held_of(*job)))));
         if (!now) break;
-        if (d.again) solve();
+        if (!d.again) continue;
+        // Nothing of what the rounds before changed has happened. So the solver hears again where
+        // these jobs are: who was in the way of a job that is held now, after all, goes back
+        // without a move (which moves_max might refuse).
+        // Starts come last in the changes of a round, and leave the places of others first here.
+        for (auto change = d.changes.rbegin(); change != d.changes.rend(); ++change) {
+            Job* job = job_by_key_.find(change->job.n);
+            for (Job& guest : guests)
+                if (guest.key == change->job) job = &guest;
+            if (!job) continue;
+            const Job::Held held = d.held_of(*job);
+            MUST(solver.change_job(job->key, spec_of(*job, wish(*job, held))));
+            d.held[job->key] = {job, held};
+        }
+        solve();
     }
     return d;
 }

@@ -168,6 +168,14 @@ START_TEST(the_audit_confirms_markets_with_a_horizon_a_least_stay_and_a_cap_of_m
 }
 END_TEST
 
+// A limit is raised, so several held jobs are let in for a round, displace somebody and are held
+// again; by then the cap of moves was spent, and he stayed on the slower machine.
+START_TEST(who_was_let_in_for_one_round_alone_has_moved_nobody) {
+    const TempDir dir;
+    confirm(random_markets(dir, 3'053, 1, 40, [](uint64_t, SolverOptions& o) { o.moves_max = 2; }));
+}
+END_TEST
+
 // Three nodes, and six jobs whose bids change again and again.
 struct Busy {
     World w;
@@ -262,6 +270,7 @@ UNIT_SUITE_LONG(decision_log, 300, the_audit_confirms_random_markets_of_the_gree
                 the_audit_confirms_random_markets_of_the_welfare_algorithm,
                 the_audit_confirms_other_algorithms_and_pricings,
                 the_audit_confirms_markets_with_a_horizon_a_least_stay_and_a_cap_of_moves,
+                who_was_let_in_for_one_round_alone_has_moved_nobody,
                 the_oldest_segments_go_and_the_rest_is_confirmed,
                 half_a_block_at_the_end_is_cut_off_and_the_log_goes_on,
                 an_export_names_to_a_user_his_own_jobs);

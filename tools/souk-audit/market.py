@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The market as one decision left it: what prices are, and which places are wrong, by the
-definitions of docs/market.md."""
+"""The market as one decision left it: what prices are, by the definitions of docs/market.md."""
 from assignment import assign
-from values import ceil_div, money
+from places import Places
+from values import ceil_div
 
 
-class Market:
+class Market(Places):
     def __init__(self):
         self.options, self.nodes, self.jobs, self.turn = {}, {}, {}, []
+        self.now, self.moves = 0, []  # when jobs were moved while there was a cap of moves
+        self.unknown_before = None  # moves before that may be missing in `moves`
         self.forget()
 
     def forget(self):
@@ -284,108 +286,3 @@ class Market:
                     lose(other.v, other.v)
         fall_to(0)
         return total
-
-    # -- who is where
-
-    def misplaced(self):
-        """What is wrong with the allocation: (job or None, what)."""
-        self.prepare()
-        solver, program = self.options.get("solver"), self.number("program")
-        for n in self.nodes.values():
-            free = [j for j in self.guests[n.index] if j.competes()]
-            cpus, memory = self.room[n.index]
-            if free and (sum(j.c for j in free) > cpus or sum(j.m for j in free) > memory):
-                yield free[-1], f"{n.id} holds more than it has"
-            for j in free:
-                if not n.a or n.r > j.v or n.index in j.barred:
-                    yield j, f"it may not be on {n.id}"
-        for j in self.jobs.values():
-            if j.pin == "f" and j.slot is not None:
-                yield j, "it is held frozen, and has a place"
-            if j.pin == "s" and j.place in self.nodes and j.slot != j.place:
-                yield j, "it is held at its place, and is not there"
-        if program:
-            return
-        if solver == "balance":
-            yield from self.unbalanced()
-        elif solver == "welfare" and self.exact:
-            if self.plain():
-                yield from self.off_the_best()
-        else:
-            yield from self.envious(solver == "proportional_share")
-
-    def plain(self):
-        return not (self.number("horizon") or self.number("min-stay") or
-                    self.number("moves-max"))
-
-    def off_the_best(self):
-        placed = self.cuts[-1] if self.cuts else 0
-        for at, j in enumerate(self.units):
-            want = None
-            if at < placed:
-                want = self.classes[next(c for c, cut in enumerate(self.cuts) if at < cut)][:2]
-            n = self.nodes.get(j.slot)
-            has = (n.s, n.r) if n else None
-            if has != want:
-                named = ["no place" if not place else f"speed {place[0]} at {money(place[1])}"
-                         for place in (has, want)]
-                yield j, f"it has {named[0]}, by the best assignment {named[1]}"
-
-    def envious(self, in_turn):
-        """A faster machine where the job would fit beside those that rank above it."""
-        if self.number("moves-max"):
-            return
-        for j in self.competing:
-            stays = j.slot is not None and j.at == j.slot
-            if stays and in_turn:
-                continue
-            here = self.nodes.get(j.slot)
-            wanted = self.speed_worth_a_move(j, here) if stays else 0
-            for n in self.accepting:
-                if here and n.choice() >= here.choice():
-                    break
-                if n.s < wanted or not self.admits(n, j, j.v):
-                    continue
-                cpus, memory = self.room[n.index]
-                above = [g for g in self.guests[n.index]
-                         if g.competes() and self.rank[g.index] < self.rank[j.index]]
-                if (sum(g.c for g in above) + j.c <= cpus and
-                        sum(g.m for g in above) + j.m <= memory):
-                    yield j, f"it has {here.id if here else 'no place'}, and {n.id} is better"
-                    break
-
-    def speed_worth_a_move(self, j, here):
-        """With a horizon: value x CPUs x (s' - s) / fastest x horizon must be the cost at least."""
-        if not self.number("horizon"):
-            return 0
-        horizon = max(1, self.number("horizon") // 1_000_000)
-        link = self.number("link")
-        size = j.y if j.y >= 0 else j.m * 1_000_000
-        paused = size if j.d < 0 else min(size, size * j.d // link)
-        carried = size if j.d < 0 else size + paused
-        pause = min(ceil_div(paused * 1_000_000_000 // link, 1_000_000), 1 << 36)
-        cost = ceil_div(carried * self.number("byte-cost"), 1_000_000_000)
-        lost = j.v * j.c * here.s * pause + cost * self.top * 3_600_000
-        if lost == 0:
-            return 0
-        gained = j.v * j.c * horizon
-        return here.s + ceil_div(lost, gained) if gained else 1 << 30
-
-    def unbalanced(self):
-        """Nobody who waits fits anywhere; nobody finds a lower load elsewhere."""
-        used = {n.index: sum(j.c for j in self.guests[n.index]) for n in self.accepting}
-        held = {n.index: sum(j.m for j in self.guests[n.index]) for n in self.accepting}
-        for j in self.competing:
-            here = self.nodes.get(j.slot)
-            for n in self.accepting:
-                if n is here or not self.admits(n, j, j.v):
-                    continue
-                if used[n.index] + j.c > n.c or held[n.index] + j.m > n.m:
-                    continue
-                if not here:
-                    yield j, f"it waits, and {n.id} has room"
-                    break
-                load = used[here.index] * n.c * n.s
-                if here.a and (used[n.index] + j.c) * here.c * here.s < load:
-                    yield j, f"it is on {here.id}, and on {n.id} the load is lower"
-                    break

@@ -111,7 +111,9 @@ class Replay:
 
     def decide(self):
         self.undecided = False
+        self.market.now = self.now
         self.placed()
+        self.market.end_decision()
         for job in self.market.jobs.values():
             if job.slot is not None:
                 job.state, job.place = "r", job.slot
@@ -149,6 +151,7 @@ class Replay:
         self.settle()
         number, why = int(words[0]), words[2] if len(words) > 2 else ""
         self.time(words[1])
+        before = self.market
         if why == "rotation":
             if self.decision is None:  # the export begins here
                 self.since_start = number
@@ -158,6 +161,7 @@ class Replay:
             else:
                 self.restated = self.market
             self.market = Market()
+            self.market.follow(before if self.restated else None, self.now)
         elif why:
             missing = number - self.decision - 1 if self.decision is not None else 0
             self.before_start.add(self.decision)
@@ -170,6 +174,7 @@ class Replay:
             if self.decision is not None and number <= self.decision:
                 self.complain("decisions are numbered back", None, number, self.decision + 1)
             self.market = Market()
+            self.market.follow(None, self.now if why == "gap" else None)
             self.decision = number
             if self.since_start is None:
                 self.since_start = number
